@@ -156,7 +156,7 @@ class Connection(asyncio.Protocol):
     def _take_frames(self) -> bool:
         """Move complete requests from the chunks to the queue; return whether there were any."""
         chunks = self._chunks
-        data = b"".join(chunks) if len(chunks) > 1 else chunks[0]
+        data = b"".join(chunks)
         ends = []
         at, end, limit = 0, len(data), self._frame_limit()
         self._wanted = LENGTH.size

@@ -25,6 +25,8 @@ from logstore import (
     UnknownTopicOrPartitionError,
     VirtualClock,
 )
+from logstore.config.inert_keys import STORED_TOPIC_KEYS
+from logstore.coordinator.groups.consumer_protocol import decode_assignment, decode_subscription
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -356,3 +358,314 @@ def test_what_is_refused(broker, admin):
     broker.close()
     with pytest.raises(IllegalStateError):
         admin.list_topics()
+
+
+# -- whole results ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def seventh():
+    config = {
+        "node.id": "7",
+        "num.partitions": "3",
+        "offsets.topic.num.partitions": 1,
+        "log.segment.bytes": "2048",
+    }
+    with Broker(clock=VirtualClock(), seed=1, broker_config=config) as broker:
+        broker.create_topic("t", 2)
+        yield broker
+
+
+def test_a_description_of_a_topic_is_whole(seventh):
+    seventh.append("t", value=b"v", partition=1)
+
+    def partition(number):
+        return {
+            "error_code": 0,
+            "partition_index": number,
+            "leader_id": 7,
+            "leader_epoch": seventh.log("t", number).leader_epoch,
+            "replica_nodes": [7],
+            "isr_nodes": [7],
+            "offline_replicas": [],
+        }
+
+    topic = {
+        "error_code": 0,
+        "name": "t",
+        "topic_id": seventh.topic("t").id,
+        "is_internal": False,
+        "partitions": [partition(0), partition(1)],
+    }
+    admin = seventh.admin()
+    assert admin.describe_topics(["no", "t"]) == [
+        {"error_code": 3, "name": "no", "topic_id": None, "is_internal": False, "partitions": []},
+        topic,
+    ]
+    assert admin.describe_topics() == [topic]
+
+
+def test_results_for_topics_are_whole(seventh):
+    admin = seventh.admin()
+    assert admin.create_topics(["a"], validate_only=True) == {
+        "topics": [
+            {
+                "name": "a",
+                "topic_id": None,
+                "num_partitions": 3,
+                "replication_factor": 1,
+                "error_code": 0,
+                "error_message": None,
+            }
+        ]
+    }
+    created = admin.create_topics(
+        {
+            "a": {},
+            "t": {},
+            "b": {"num_partitions": 0},
+            "c": {"replication_factor": 2},
+            "d": {"replication_factor": 1, "assignments": {0: [7], 1: [8]}},
+            "e": {"assignments": {0: [7], 1: [7]}, "num_partitions": 9},
+            "f": {"configs": {"retention.ms": "many"}},
+        },
+        raise_errors=False,
+    )["topics"]
+    assert [(each["name"], each["error_code"], each.get("num_partitions")) for each in created] == [
+        ("a", 0, 3),
+        ("t", 36, None),
+        ("b", 37, None),
+        ("c", 38, None),
+        ("d", 38, None),
+        ("e", 0, 2),
+        ("f", 40, None),
+    ]
+    assert [each["error_message"] for each in created[2:5]] == [
+        "topic 'b' cannot have 0 partitions",
+        "topic 'c': 2 replicas requested, but there is one broker",
+        "topic 'd': replicas must be assigned to broker 7 alone",
+    ]
+    first_id = seventh.topic("a").id
+    deleted = admin.delete_topics(["a", "no"], raise_errors=False)
+    assert deleted["topics"][0] == {
+        "name": "a",
+        "topic_id": first_id,
+        "error_code": 0,
+        "error_message": None,
+    }
+    assert deleted["topics"][1]["error_code"] == 3
+    assert [seventh.manager.catalog.topic(each).name for each in admin.list_topics()] == ["e", "t"]
+    with pytest.raises(TopicAlreadyExistsError, match=r"^topic 't' already exists$"):
+        admin.create_topics(["t"], validate_only=True)
+
+
+def test_results_for_partitions_are_whole(seventh):
+    admin = seventh.admin()
+    results = admin.create_partitions({"t": 2}, raise_errors=False)["results"]
+    message = "topic 't' has 2 partitions; the new total must be higher, not 2"
+    assert results == [{"name": "t", "error_code": 37, "error_message": message}]
+    for wanted in (True, "3", 2.5):
+        (result,) = admin.create_partitions({"t": wanted}, raise_errors=False)["results"]
+        assert result["error_code"] == 37
+    assert admin.create_partitions({"t": 3}) == {
+        "results": [{"name": "t", "error_code": 0, "error_message": None}]
+    }
+    assert len(seventh.topic("t").partitions) == 3
+
+
+def test_rows_of_configurations_are_whole(seventh):
+    admin = seventh.admin()
+    seventh.alter_configs("t", {"segment.ms": "600000"})
+    topic, asked = ConfigResource("topic", "t"), ConfigResource("topic", "t", ["segment.bytes"])
+    row = {
+        "value": "600000",
+        "read_only": False,
+        "is_sensitive": False,
+        "config_source": "DYNAMIC_TOPIC_CONFIG",
+        "config_type": "LONG",
+        "documentation": STORED_TOPIC_KEYS["segment.ms"].doc,
+        "synonyms": [],
+    }
+    assert admin.describe_configs([topic]) == {"topic": {"t": {"segment.ms": row}}}
+    rows = admin.describe_configs([asked, topic], True, "all")
+    assert list(rows["topic"]) == ["t"]
+    assert rows["topic"]["t"]["segment.ms"]["synonyms"][0] == {
+        "name": "segment.ms",
+        "value": "600000",
+        "source": "DYNAMIC_TOPIC_CONFIG",
+    }
+    rows = admin.describe_configs([asked], True, "ConfigFilter.STATIC")["topic"]["t"]
+    assert {key: (row["value"], row["config_type"]) for key, row in rows.items()} == {
+        "segment.bytes": ("2048", "INT")
+    }
+    of_broker = admin.describe_configs([ConfigResource("broker", "7")], config_filter="all")
+    rows = of_broker["broker"]["7"]
+    assert rows["node.id"]["read_only"]
+    assert not rows["log.segment.bytes"]["read_only"]
+    dynamic = admin.describe_configs([ConfigResource("broker", "7")], config_filter="dynamic")
+    assert dynamic["broker"]["7"] == {key: row for key, row in rows.items() if not row["read_only"]}
+    for resource, options, message in (
+        (
+            ConfigResource("client", "x"),
+            {},
+            "resource_type must be topic or broker, not 'client'",
+        ),
+        (ConfigResource("broker", "0"), {}, "unknown broker '0'; use '' for all brokers"),
+        (
+            topic,
+            {"config_filter": "some"},
+            "config_filter must be one of all, dynamic, modified, default, static, not some",
+        ),
+    ):
+        with pytest.raises(InvalidConfigurationError) as raised:
+            admin.describe_configs([resource], **options)
+        assert str(raised.value) == message
+
+
+def test_several_resources_of_both_kinds_are_altered_and_reset(seventh):
+    admin = seventh.admin()
+    seventh.create_topic("u")
+
+    def segment_bytes():
+        return seventh.describe_configs("u")["segment.bytes"].value
+
+    resources = [
+        ConfigResource("topic", "t", {"segment.ms": "5", "retention.ms": "6"}),
+        ConfigResource("broker", "7", {"log.segment.bytes": "4096"}),
+        ConfigResource("topic", "u", {"segment.ms": "wrong"}),
+        ConfigResource("topic", "no", {"segment.ms": "5"}),
+        ConfigResource("broker", "", ["log.segment.bytes"]),
+    ]
+    outcome = {
+        "topic": {"t": None, "u": "INVALID_CONFIG", "no": "UNKNOWN_TOPIC_OR_PARTITION"},
+        "broker": {"7": None, "": "INVALID_CONFIG"},
+    }
+    assert admin.alter_configs(resources, validate_only=True) == outcome
+    assert (seventh.topic("t").configs, segment_bytes()) == ({}, "2048")
+    assert admin.alter_configs(resources) == outcome
+    assert seventh.topic("t").configs == {"segment.ms": "5", "retention.ms": "6"}
+    assert segment_bytes() == "4096"
+    assert admin.reset_configs([ConfigResource("topic", "t", ["segment.ms"])]) == {
+        "topic": {"t": None}
+    }
+    assert seventh.topic("t").configs == {"retention.ms": "6"}
+    both = [ConfigResource("topic", "t"), ConfigResource("broker", "7")]
+    assert admin.reset_configs(both, validate_only=True) == {
+        "topic": {"t": None},
+        "broker": {"7": None},
+    }
+    assert seventh.topic("t").configs == {"retention.ms": "6"}
+    admin.reset_configs(both)
+    assert (seventh.topic("t").configs, segment_bytes()) == ({}, "2048")
+
+
+def test_offsets_of_partitions_are_whole(seventh):
+    admin = seventh.admin()
+    for timestamp in (1000, 3000, 2000):
+        seventh.append("t", value=b"v", partition=0, timestamp=timestamp)
+    epoch = seventh.log("t", 0).leader_epoch
+    assert admin.list_partition_offsets({T0: 1500, T1: OffsetSpec.MAX_TIMESTAMP, ("t", 1): 5}) == {
+        T0: (1, 3000, epoch),
+        T1: (-1, -1, -1),
+    }
+    assert admin.list_partition_offsets({T0: OffsetSpec.LATEST, T1: OffsetSpec.EARLIEST}) == {
+        T0: (3, -1, epoch),
+        T1: (0, -1, -1),
+    }
+    with pytest.raises(ValueError, match="'x'"):
+        admin.list_partition_offsets({T0: 0}, "x")
+    assert admin.delete_records({T0: 2, T1: 0}) == {
+        T0: {"partition_index": 0, "low_watermark": 2, "error_code": 0, "error_message": None},
+        T1: {"partition_index": 1, "low_watermark": 0, "error_code": 0, "error_message": None},
+    }
+
+
+def test_descriptions_of_the_cluster_and_its_directories_are_whole(seventh):
+    admin = seventh.admin()
+    for number in range(3):
+        seventh.append("t", value=b"v" * number, partition=number % 2)
+    cluster_id = seventh.manager.identity.cluster_id
+    broker = {"broker_id": 7, "host": "localhost", "port": -1, "rack": None, "is_fenced": False}
+    assert admin.describe_cluster() == {
+        "cluster_id": cluster_id,
+        "controller_id": 7,
+        "brokers": [broker],
+    }
+    (directory,) = seventh.manager.directories
+    row = {"offset_lag": 0, "is_future_key": False}
+    partitions = [
+        {"partition_index": each, "partition_size": seventh.log("t", each).size_bytes, **row}
+        for each in (0, 1)
+    ]
+    assert admin.describe_log_dirs() == [
+        {
+            "broker": 7,
+            "log_dirs": [
+                {
+                    "error_code": 0,
+                    "log_dir": directory.path,
+                    "topics": [{"name": "t", "partitions": partitions}],
+                    "total_bytes": -1,
+                    "usable_bytes": -1,
+                }
+            ],
+        }
+    ]
+
+
+def test_a_description_of_a_group_is_whole(seventh):
+    admin = seventh.admin()
+    consumer = seventh.consumer("t", group_id="g", client_id="me", group_instance_id="i")
+    consumer.poll()
+    (known,) = seventh.groups.describe("g").members
+    assert admin.describe_groups("g" for _ in range(1))["g"] == {
+        "group_id": "g",
+        "group_state": "Stable",
+        "protocol_type": "consumer",
+        "protocol_data": "range",
+        "members": [
+            {
+                "member_id": known.member_id,
+                "group_instance_id": "i",
+                "client_id": "me",
+                "client_host": known.client_host,
+                "member_metadata": decode_subscription(known.metadata),
+                "member_assignment": decode_assignment(known.assignment),
+            }
+        ],
+        "error": None,
+    }
+
+
+def test_arguments_of_a_wrong_kind_are_named(admin):
+    for call, message in (
+        (lambda: admin.create_topics("x"), "new_topics must be a list or a mapping, not 'x'"),
+        (lambda: admin.create_topics(5), "new_topics must be a list or a mapping, not 5"),
+        (lambda: admin.delete_topics("t"), "expected a list of names, not 't'"),
+        (lambda: admin.delete_topics(None), "expected a list of names, not None"),
+    ):
+        with pytest.raises(TypeError) as raised:
+            call()
+        assert str(raised.value) == message
+
+
+def test_a_read_only_broker_changes_nothing(tmp_path):
+    with Broker(tmp_path) as broker:
+        broker.create_topic("t")
+    with Broker(tmp_path, read_only=True) as broker:
+        admin = broker.admin()
+        for what, call in (
+            ("create topics", lambda: admin.create_topics(["x"])),
+            ("delete topics", lambda: admin.delete_topics(["t"])),
+            ("create partitions", lambda: admin.create_partitions({"t": 2})),
+            ("alter configs", lambda: admin.alter_configs([])),
+            ("reset configs", lambda: admin.reset_configs([])),
+            ("delete groups", lambda: admin.delete_groups([])),
+            ("remove group members", lambda: admin.remove_group_members("g", [])),
+            ("delete group offsets", lambda: admin.delete_group_offsets("g", [])),
+            ("alter replica log dirs", lambda: admin.alter_replica_log_dirs({})),
+        ):
+            with pytest.raises(InvalidConfigurationError) as raised:
+                call()
+            assert str(raised.value) == f"cannot {what}: the broker was opened read-only"
+        assert admin.list_topics() == ["t"]

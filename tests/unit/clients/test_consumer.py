@@ -15,6 +15,7 @@ from logstore import (
     IllegalStateError,
     InvalidConfigurationError,
     LogStoreError,
+    MemberToRemove,
     NoOffsetForPartitionError,
     OffsetAndMetadata,
     OffsetMetadataTooLargeError,
@@ -26,6 +27,8 @@ from logstore import (
     WakeupError,
 )
 from logstore.clients.consumer_config import DEFAULTS, WITHOUT_MEANING
+from logstore.coordinator.groups.consumer_protocol import decode_subscription
+from logstore.errors import KafkaTimeoutError
 from logstore.runtime import Deadlock
 from tests.support.world.transactions import Bench
 
@@ -837,3 +840,261 @@ def test_a_consumer_closes_with_the_broker(broker):
     consumer.close()
     with pytest.raises(IllegalStateError):
         consumer.poll()
+
+
+def test_an_unsubscribed_member_hears_that_its_partitions_are_revoked(broker):
+    fill(broker)
+    listener = Listener()
+    consumer = broker.consumer(group_id="g", auto_offset_reset="earliest")
+    consumer.subscribe(["t"], listener=listener)
+    consumer.poll()
+    consumer.unsubscribe()
+    assert listener.told == [("assigned", [T0, T1]), ("revoked", [T0, T1])]
+    assert broker.groups.committed("g")[T0].offset == 5
+    assert broker.groups.describe("g").state == "Empty"
+    consumer.subscribe(["t"])
+    consumer.poll()
+    assert consumer.assignment() == {T0, T1}
+    assert len(listener.told) == 2
+
+
+def test_a_broker_that_closes_commits_its_consumers_positions(tmp_path):
+    config = {"offsets.topic.num.partitions": 1}
+    with Broker(tmp_path, broker_config=config) as broker:
+        broker.create_topic("t", 1)
+        fill(broker)
+        reader(broker, group_id="g").poll()
+        reader(broker, group_id="h", enable_auto_commit=False).poll()
+    with Broker(tmp_path, broker_config=config) as broker:
+        assert broker.groups.committed("g")[T0].offset == 5
+        assert broker.groups.committed("h") == {}
+
+
+def test_what_was_committed_is_not_committed_again_until_more_is_read(broker):
+    fill(broker)
+    consumer = reader(broker, group_id="g")
+    consumer.poll()
+    assert consumer._has_to_commit()
+    for count in range(2):
+        broker.clock.advance(seconds=5)
+        consumer.poll()
+        assert not consumer._has_to_commit()
+        fill(broker, 1)
+        assert len(consumer.poll()[T0]) == 1, count
+        assert consumer._has_to_commit()
+    for configs in ({"group_id": "h", "enable_auto_commit": False}, {}):
+        other = reader(broker, **configs)
+        assert len(other.poll()[T0]) == 7
+        assert not other._has_to_commit()
+
+
+EXCLUSIVE = (
+    "subscription by topics, subscription by pattern and assignment of partitions are mutually"
+    " exclusive"
+)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    (
+        (lambda c: c.poll(-1), ValueError, "timeout_ms must not be negative: -1"),
+        (lambda c: c.poll(max_records=0), ValueError, "max_records must be positive: 0"),
+        (lambda c: c.poll(max_records=True), TypeError, "max_records must be an int, not True"),
+        (
+            lambda c: c.seek(T0, -1),
+            ValueError,
+            "an offset must be a non-negative int, not -1",
+        ),
+        (
+            lambda c: c.seek(T0, True),
+            ValueError,
+            "an offset must be a non-negative int, not True",
+        ),
+        (lambda c: c.assign(["t"]), TypeError, "expected a TopicPartition, not 't'"),
+        (lambda c: c.subscribe(["t"]), IllegalStateError, EXCLUSIVE),
+        (lambda c: c.subscribe(pattern="t"), IllegalStateError, EXCLUSIVE),
+        (lambda c: c.subscribe("t"), TypeError, "topics must be a list, not the string 't'"),
+        (
+            lambda c: c.subscribe([T0]),
+            TypeError,
+            f"a topic must be a string, not {T0!r}; for partitions, use assign()",
+        ),
+        (lambda c: c.subscribe(), ValueError, "pass either topics or a pattern"),
+        (lambda c: c.subscribe(["t"], "t"), ValueError, "pass either topics or a pattern"),
+        (lambda c: c.commit(), IllegalStateError, "the consumer has no group_id"),
+    ),
+)
+def test_a_refusal_says_what_was_wrong(broker, call, error, message):
+    consumer = reader(broker)
+    with pytest.raises(error) as raised:
+        call(consumer)
+    assert str(raised.value) == message
+    assert consumer.assignment() == {T0}
+
+
+def test_a_subscription_may_only_change_to_one_of_its_kind(broker):
+    for first, second in (
+        ({"topics": ["t"]}, {"pattern": "t"}),
+        ({"pattern": "t"}, {"topics": ["t"]}),
+    ):
+        consumer = broker.consumer(auto_offset_reset="earliest")
+        with pytest.raises(IllegalStateError, match=r"^call subscribe\(\) or assign\(\) before"):
+            consumer.poll()
+        consumer.subscribe(**first)
+        consumer.subscribe(**first)
+        with pytest.raises(IllegalStateError) as raised:
+            consumer.subscribe(**second)
+        assert str(raised.value) == EXCLUSIVE
+        with pytest.raises(IllegalStateError) as raised:
+            consumer.assign([T0])
+        assert str(raised.value) == EXCLUSIVE
+        consumer.unsubscribe()
+        consumer.subscribe(**second)
+        assert consumer.assignment() == {T0, T1}
+
+
+@pytest.mark.parametrize("missing", ("on_partitions_revoked", "on_partitions_assigned"))
+def test_a_listener_needs_both_methods(broker, missing):
+    listener = Listener()
+    setattr(listener, missing, None)
+    consumer = broker.consumer()
+    with pytest.raises(TypeError) as raised:
+        consumer.subscribe(["t"], listener=listener)
+    assert str(raised.value) == f"a rebalance listener needs a method {missing}: {listener!r}"
+    assert consumer.subscription() is None
+
+
+def test_several_partitions_are_paused_and_sought_together(broker):
+    fill(broker)
+    fill(broker, 3, partition=1)
+    consumer = reader(broker, T0, T1)
+    consumer.seek_to_end()
+    assert (consumer.position(T0), consumer.position(T1)) == (5, 3)
+    consumer.seek_to_beginning(T1)
+    assert (consumer.position(T0), consumer.position(T1)) == (5, 0)
+    consumer.seek_to_end(T1)
+    consumer.seek_to_beginning()
+    assert (consumer.position(T0), consumer.position(T1)) == (0, 0)
+    consumer.pause(T0, T1)
+    assert (consumer.paused(), consumer.poll()) == ({T0, T1}, {})
+    consumer.resume(T1)
+    assert {tp: len(found) for tp, found in consumer.poll().items()} == {T1: 3}
+
+
+@pytest.mark.parametrize(("timeout_ms", "tries"), ((99, 1), (100, 2), (250, 3), (300, 4)))
+def test_a_commit_is_tried_again_until_its_time_is_over(broker, timeout_ms, tries):
+    consumer = reader(broker, group_id="g", retry_backoff_ms=100)
+    error = "COORDINATOR_LOAD_IN_PROGRESS"
+    before_ms = broker.clock.now_ms()
+    with broker.fail("commit", error=error) as rule, pytest.raises(KafkaTimeoutError) as raised:
+        consumer.commit({T0: OffsetAndMetadata(0)}, timeout_ms=timeout_ms)
+    assert str(raised.value) == f"not committed within {timeout_ms} ms: {error}"
+    assert (rule.hits, broker.clock.now_ms() - before_ms) == (tries, (tries - 1) * 100)
+    with broker.fail("commit", error=error, times=2):
+        consumer.commit({T0: OffsetAndMetadata(0)})
+    assert broker.groups.committed("g")[T0].offset == 0
+    assert broker.clock.now_ms() - before_ms == (tries + 1) * 100
+
+
+def test_all_partitions_are_revoked_before_an_eager_rebalance(broker):
+    listener = Listener()
+    first = broker.consumer(group_id="g")
+    first.subscribe(["t"], listener=listener)
+    first.poll()
+    second = broker.consumer("t", group_id="g")
+    rounds(first, second)
+    assert listener.told == [
+        ("assigned", [T0, T1]),
+        ("revoked", [T0, T1]),
+        ("assigned", sorted(first.assignment())),
+    ]
+    assert len(first.assignment()) == 1
+
+
+def test_a_member_that_was_removed_hears_so_at_its_commit_and_loses_its_partitions(broker):
+    told = []
+
+    class Losing(Listener):
+        def on_partitions_lost(self, partitions):
+            self.told.append(("lost", sorted(partitions)))
+
+    listener = Losing()
+    consumer = broker.consumer(group_id="g", enable_auto_commit=False)
+    consumer.subscribe(["t"], listener=listener)
+    consumer.poll()
+    member = consumer.group_metadata().member_id
+    broker.admin().remove_group_members("g", [MemberToRemove(member)])
+    for _ in range(2):
+        with pytest.raises(CommitFailedError) as raised:
+            consumer.commit({T0: OffsetAndMetadata(0)})
+        told.append(str(raised.value))
+    assert told == [
+        f"group 'g' rejected the offsets of {[T0]}: UNKNOWN_MEMBER_ID",
+        f"{consumer!r} is not a member of its group now: poll, then commit again",
+    ]
+    consumer.poll()
+    assert listener.told == [
+        ("assigned", [T0, T1]),
+        ("lost", [T0, T1]),
+        ("assigned", [T0, T1]),
+    ]
+    consumer.commit({T0: OffsetAndMetadata(0)})
+
+
+def test_without_on_partitions_lost_lost_partitions_are_revoked(broker):
+    listener = Listener()
+    consumer = broker.consumer(group_id="g", max_poll_interval_ms=60_000)
+    consumer.subscribe(["t"], listener=listener)
+    consumer.poll()
+    broker.clock.advance(seconds=70)
+    consumer.poll()
+    assert listener.told == [
+        ("assigned", [T0, T1]),
+        ("revoked", [T0, T1]),
+        ("assigned", [T0, T1]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "user_data", "owned"),
+    (
+        ("range", None, ()),
+        ("roundrobin", None, ()),
+        ("cooperative-sticky", b"\0\0\0\1", (T0, T1)),
+    ),
+)
+def test_a_member_joins_with_its_subscription_and_what_it_owns(
+    broker, monkeypatch, strategy, user_data, owned
+):
+    requests = []
+    coordinator = broker.groups
+    join = type(coordinator).join
+
+    def noted(self, request, callback):
+        requests.append(request)
+        return join(self, request, callback)
+
+    monkeypatch.setattr(type(coordinator), "join", noted)
+    consumer = broker.consumer(
+        "u",
+        "t",
+        group_id="g",
+        client_id="me",
+        group_instance_id="i",
+        session_timeout_ms=9000,
+        max_poll_interval_ms=70_000,
+        partition_assignment_strategy=[strategy],
+    )
+    consumer.poll()
+    member = consumer.group_metadata().member_id
+    broker.create_topic("u")
+    consumer.poll()
+    first, second = requests
+    for request, known, mine in ((first, "", None), (second, member, owned)):
+        assert request[:2] == ("g", "consumer")
+        assert request[3:] == (9000, 70_000, known, "i", "me", "/127.0.0.1", True, True)
+        ((name, metadata),) = request[2]
+        subscription = decode_subscription(metadata)
+        assert (name, subscription.topics) == (strategy, ("t", "u"))
+        assert subscription.owned_partitions == (mine or ())
+    assert decode_subscription(second[2][0][1]).user_data == user_data

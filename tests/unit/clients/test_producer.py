@@ -17,6 +17,7 @@ from logstore import (
     UnknownTopicOrPartitionError,
     VirtualClock,
 )
+from logstore.clients.futures import ProducerBatch
 from logstore.clients.open_batch import estimated_size
 from logstore.errors import IllegalStateError, KafkaTimeoutError, RequestError
 from logstore.record.codecs import Codec
@@ -566,3 +567,119 @@ def test_threads_share_a_producer(broker):
         for number, future in enumerate(own):
             metadata = future.value
             assert found[metadata.partition, metadata.offset] == b"%d %d" % (thread, number)
+
+
+# -- interrupted sends --------------------------------------------------------------------------
+
+
+REENTRY = (
+    "a signal handler cannot send with a producer while the same thread adds a record for t-0:"
+    " send after that call has returned"
+)
+
+
+@pytest.mark.parametrize("use", ("send", "flush"))
+def test_a_signal_handler_cannot_use_a_producer_that_adds_a_record(broker, monkeypatch, use):
+    producer = broker.producer(linger_ms=1000)
+    first = producer.send("t", b"1", partition=0)
+    raised = []
+    add = ProducerBatch.add
+    uses = {
+        "send": lambda: producer.send("t", b"inner", partition=0),
+        "flush": producer.flush,
+    }
+
+    def interrupted(self, *args):
+        monkeypatch.undo()
+        with pytest.raises(IllegalStateError) as error:
+            uses[use]()
+        raised.append(str(error.value))
+        return add(self, *args)
+
+    monkeypatch.setattr(ProducerBatch, "add", interrupted)
+    second = producer.send("t", b"2", partition=0)
+    producer.flush()
+    assert raised == [REENTRY]
+    assert [first.value.offset, second.value.offset] == [0, 1]
+    assert [record.value for record in broker.read("t", 0)] == [b"1", b"2"]
+    producer.send("t", b"3", partition=0).get()
+    assert counts(broker) == [2, 1]
+
+
+@pytest.mark.parametrize("moment", ("before", "after"))
+def test_an_interrupted_record_leaves_no_part_in_its_batch(broker, monkeypatch, moment):
+    producer = broker.producer(linger_ms=1000)
+    producer.send("t", b"1", b"k1", [("h", b"1")], partition=0)
+    add = ProducerBatch.add
+
+    def interrupted(self, key, value, timestamp, headers, size_bytes):
+        monkeypatch.undo()
+        self.keys.append(key)
+        if moment == "after":
+            self.keys.pop()
+            add(self, key, value, timestamp, headers, size_bytes)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ProducerBatch, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        producer.send("t", b"2", b"k2", [("h", b"2")], partition=0)
+    future = producer.send("t", b"3", b"k3", partition=0)
+    producer.flush()
+    assert future.value.offset == 1
+    assert [(each.key, each.value, each.headers) for each in broker.read("t", 0)] == [
+        (b"k1", b"1", (("h", b"1"),)),
+        (b"k3", b"3", ()),
+    ]
+    assert counts(broker) == [2]
+
+
+def test_batches_of_several_partitions_are_sent_when_each_is_due(broker):
+    producer = broker.producer(linger_ms=100)
+    first = producer.send("t", b"a", partition=0)
+    broker.clock.advance(ms=60)
+    second = producer.send("t", b"b", partition=1)
+    broker.clock.advance(ms=39)
+    assert (first.is_done, second.is_done) == (False, False)
+    broker.clock.advance(ms=1)
+    assert (first.is_done, second.is_done) == (True, False)
+    third = producer.send("t", b"c", partition=0)
+    broker.clock.advance(ms=59)
+    assert (second.is_done, third.is_done) == (False, False)
+    broker.clock.advance(ms=1)
+    assert (second.is_done, third.is_done) == (True, False)
+    broker.clock.advance(ms=40)
+    assert third.is_done
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    (
+        ({"topic": 5}, TypeError, "expected a TopicPartition, not 5"),
+        ({"topic": None, "value": b"v"}, TypeError, "a topic must be a string, not None"),
+        ({}, ValueError, "a record needs a key or a value"),
+        (
+            {"value": b"v", "timestamp_ms": 1.5},
+            TypeError,
+            "a timestamp must be an int in ms, not 1.5",
+        ),
+        ({"value": b"v", "timestamp_ms": -2}, ValueError, "timestamp out of range: -2"),
+        ({"value": b"v", "timestamp_ms": 2**63}, ValueError, f"timestamp out of range: {2**63}"),
+        ({"value": b"v", "headers": 5}, TypeError, "headers must be a list or a mapping, not 5"),
+        (
+            {"value": b"v", "headers": [("a", "b")]},
+            TypeError,
+            "a header must be a pair of str and bytes, not ('a', 'b')",
+        ),
+        (
+            {"value": b"v", "headers": [("a",)]},
+            TypeError,
+            "a header must be a pair of str and bytes, not ('a',)",
+        ),
+    ),
+)
+def test_a_refused_record_says_what_was_wrong(broker, arguments, error, message):
+    producer = broker.producer()
+    with pytest.raises(error) as raised:
+        producer.send(**{"topic": "t", "partition": 0, **arguments})
+    assert str(raised.value) == message
+    assert list(broker.read("t", 0)) == []

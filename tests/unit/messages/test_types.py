@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 from logstore.messages import schema, types
+from logstore.messages.compiler import classes
 from logstore.messages.schema import definitions
 
 STUB = Path(types.__file__).with_suffix(".pyi")
@@ -41,3 +42,13 @@ def test_what_is_made_is_what_is_told():
     assert made.__qualname__ == "FetchResponse.PartitionData"
     assert made.__module__ == types.__name__
     assert types.FetchResponse is types.FetchResponse
+
+
+def test_structs_of_a_message_are_its_attributes():
+    for name in ("ProduceRequest", "FetchResponse", "ApiVersionsResponse"):
+        kinds = classes(name)
+        assert len(kinds) > 1
+        for struct_name, kind in kinds.items():
+            assert (kind.__name__, kind.struct_name) == (struct_name, struct_name)
+            if struct_name != name:
+                assert getattr(kinds[name], struct_name) is kind

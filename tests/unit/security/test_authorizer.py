@@ -1,6 +1,7 @@
 """Rules of the authorizer, one by one; `tests/interop/test_authorizer.py` asks Kafka about all."""
 
 import dataclasses
+import json
 
 import pytest
 
@@ -261,3 +262,89 @@ def test_json_that_is_wrong_is_refused(text, says):
 def test_one_text_is_no_list_of_super_users():
     with pytest.raises(InvalidConfigurationError, match="must be a list"):
         Authorizer(super_users=ANN)
+
+
+KNOWN = [
+    "host",
+    "operation",
+    "pattern_type",
+    "permission",
+    "principal",
+    "resource_name",
+    "resource_type",
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    (
+        ("[]", "the ACLs: expected an object, got []"),
+        (
+            '{"users": 1, "acl": 2}',
+            "the ACLs: unknown 'acl';"
+            " known: ['acls', 'allow_everyone_if_no_acl_found', 'super_users']",
+        ),
+        ('{"acls": {}}', "acls and super_users must be lists"),
+        ('{"super_users": "User:a"}', "acls and super_users must be lists"),
+        (
+            '{"super_users": [5]}',
+            "allow_everyone_if_no_acl_found must be a boolean, and super_users strings",
+        ),
+        (
+            '{"allow_everyone_if_no_acl_found": 1}',
+            "allow_everyone_if_no_acl_found must be a boolean, and super_users strings",
+        ),
+        ('{"super_users": ["ann"]}', "super user 'ann' has no type, as in User:ann"),
+        ('{"acls": [5]}', "ACL 0: expected an object, got 5"),
+        ('{"acls": [{"name": "x"}]}', f"ACL 0: unknown 'name'; known: {KNOWN}"),
+        ('{"acls": [{"host": 5}]}', "ACL 0: expected strings, got {'host': 5}"),
+    ),
+)
+def test_json_that_is_refused_is_named_whole(text, says):
+    with pytest.raises(InvalidConfigurationError) as raised:
+        Authorizer.from_json(text)
+    assert str(raised.value) == says
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    (
+        ({"principal": "ann"}, "principal 'ann' has no type, as in User:ann"),
+        ({"name": ""}, "the TOPIC resource name is empty"),
+        (
+            {"resource_type": "cluster", "name": "x"},
+            "a CLUSTER is named kafka-cluster, not x",
+        ),
+    ),
+)
+def test_an_acl_that_is_refused_is_named_whole(fields, says):
+    with pytest.raises(RequestError) as raised:
+        acl(**fields)
+    assert str(raised.value) == says
+
+
+def test_json_is_written_whole_and_read_again():
+    one = acl(name="é", host="h")
+    it = Authorizer([one], super_users=["User:b", "User:a"], allow_everyone_if_no_acl_found=True)
+    text = it.to_json()
+    assert json.loads(text) == {
+        "super_users": ["User:a", "User:b"],
+        "allow_everyone_if_no_acl_found": True,
+        "acls": [
+            {
+                "principal": ANN,
+                "operation": "READ",
+                "resource_type": "TOPIC",
+                "resource_name": "é",
+                "pattern_type": "LITERAL",
+                "permission": "ALLOW",
+                "host": "h",
+            }
+        ],
+    }
+    assert text.startswith('{\n  "super_users": [\n')
+    assert text.endswith("]\n}\n")
+    again = Authorizer.from_json(text)
+    assert again.to_json() == text
+    assert again.acls() == it.acls()
+    assert Authorizer.from_json("{}").to_json() == Authorizer().to_json()

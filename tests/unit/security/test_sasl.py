@@ -390,3 +390,106 @@ def test_credentials_from_a_mapping(credentials):
     assert checked_credentials(PASSWORDS).mechanisms == MECHANISMS
     with pytest.raises(InvalidConfigurationError, match="must map users"):
         checked_credentials("ann:secret")
+
+
+# -- what a refusal says ------------------------------------------------------------------------
+
+
+def _scram_final(credentials, message):
+    scram = server(credentials, "SCRAM-SHA-256")
+    challenge = scram.answer(b"n,,n=ann,r=abc").decode()
+    nonce = challenge.split(",")[0]
+    scram.answer(message.replace(b"NONCE", nonce.encode()))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "message", "says"),
+    (
+        ("PLAIN", b"ann\0secret", "malformed PLAIN token: expected three UTF-8 parts"),
+        ("PLAIN", b"\0\xff\0secret", "malformed PLAIN token: expected three UTF-8 parts"),
+        ("PLAIN", b"\0ann\0wrong", "wrong user or password"),
+        ("PLAIN", b"bob\0ann\0wrong", "wrong user or password"),
+        ("PLAIN", b"bob\0ann\0secret", "authorization ids are not supported"),
+        ("SCRAM-SHA-256", b"hello", "malformed SCRAM client-first message"),
+        ("SCRAM-SHA-256", b"n,,n=\xff,r=abc", "SCRAM message is not UTF-8"),
+        ("SCRAM-SHA-256", b"n,,n=a=2Db,r=abc", "SCRAM message has an invalid name"),
+        ("SCRAM-SHA-256", b"n,a=bob,n=ann,r=abc", "authorization ids are not supported"),
+    ),
+)
+def test_a_first_message_that_is_refused(credentials, mechanism, message, says):
+    it = server(credentials, mechanism)
+    with pytest.raises(SaslAuthenticationFailedError) as raised:
+        it.answer(message)
+    assert (str(raised.value), it.principal) == (says, None)
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    (
+        (b"hello", "malformed SCRAM client-final message"),
+        (b"c=biws,r=abc,p=AAAA", "SCRAM nonce or channel binding does not match"),
+        (b"c=bixz,NONCE,p=AAAA", "SCRAM nonce or channel binding does not match"),
+        (b"c=biws,NONCE,p=AAA", "SCRAM message has invalid base64"),
+        (b"c=biws,NONCE,p=AAAA", "wrong user or password"),
+        (b"c=biws,NONCE,p=\xff", "SCRAM message is not UTF-8"),
+    ),
+)
+def test_a_final_message_that_is_refused(credentials, message, says):
+    with pytest.raises(SaslAuthenticationFailedError) as raised:
+        _scram_final(credentials, message)
+    assert str(raised.value) == says
+
+
+def test_steps_out_of_order_and_settings_that_are_refused(credentials):
+    for call, error, says in (
+        (
+            lambda: SaslServer(credentials).answer(b""),
+            IllegalSaslStateError,
+            "unexpected SASL token",
+        ),
+        (
+            lambda: server(credentials, "PLAIN").choose("PLAIN"),
+            IllegalSaslStateError,
+            "a SASL mechanism has already been chosen",
+        ),
+        (
+            lambda: SaslServer(credentials).choose("GSSAPI"),
+            UnsupportedSaslMechanismError,
+            "GSSAPI is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
+        (
+            lambda: Credentials({}, ["plain", "x"]),
+            InvalidConfigurationError,
+            "unknown SASL mechanism in ['PLAIN', 'X'];"
+            " supported: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512",
+        ),
+        (
+            lambda: Credentials({"ann": "", "": "x"}),
+            InvalidConfigurationError,
+            "user 'ann' needs a name and a password",
+        ),
+        (
+            lambda: Credentials({"": "x"}),
+            InvalidConfigurationError,
+            "user '' needs a name and a password",
+        ),
+        (
+            lambda: checked_credentials(5),
+            InvalidConfigurationError,
+            "sasl must map users to passwords, not be 5",
+        ),
+    ):
+        with pytest.raises(error) as raised:
+            call()
+        assert str(raised.value) == says
+
+
+@pytest.mark.parametrize("mechanism", ("PLAIN", *SCRAM))
+def test_a_token_of_the_limit_is_read_and_a_larger_one_refused(credentials, mechanism):
+    for size in (300, 301):
+        it = SaslServer(credentials, 300)
+        it.choose(mechanism)
+        with pytest.raises(SaslAuthenticationFailedError) as raised:
+            it.answer(bytes(size))
+        assert ("too large" in str(raised.value)) is (size == 301)
+    assert str(raised.value) == "SASL token of 301 bytes is too large"
