@@ -20,7 +20,7 @@ from logstore import Broker, OffsetAndMetadata, TopicPartition, VirtualClock
 from logstore.cli.main import main
 
 EXPECTED = Path(__file__).with_name("expected")
-NOW = "--now 1704100000000"
+NOW = ("--now", "1704100000000")
 USERS = "cleanup.policy=compact"
 
 COMMANDS = {
@@ -97,6 +97,57 @@ COMMANDS = {
         "topic alter events --set retention.ms=1d",
         "topic delete events",
     ],
+    "append": [
+        "append events new.jsonl --partition 0",
+        "append events new.jsonl --partition 0 --skip-invalid",
+        "append events new.jsonl --partition 0 --skip-invalid --format jsonl",
+        "append events new.jsonl --partition 1 --skip-invalid --format json",
+        "append events empty.jsonl",
+        "roll events --partition 1",
+        "roll users --partition 0 --format json",
+        "topic create fresh --partitions 2 --config retention.ms=1h",
+        "topic create fresh",
+        "broker alter --set log.retention.ms=1d",
+    ],
+    "retain-early": [
+        "retain --dry-run --now 2024-01-01T04:45:00Z",
+        "retain users --dry-run --config cleanup.policy=delete --config retention.ms=7h",
+        "retain events --partition 1 --now 2024-01-01T03:00:00Z --format jsonl",
+        "retain events --partition 1 --now 2024-01-01T03:00:00Z",
+        "delete-records events --partition 1 --before-offset 5",
+        "delete-records events --partition 0 --before-offset -1",
+        "delete-records users --partition 0 --before-offset 5",
+    ],
+    "refusals": [
+        "inspect data --records --fate",
+        "inspect data/users-0/00000000000000000000.log --summary",
+        "inspect data/users-0/00000000000000000000.log --fate",
+        "inspect data/users-0 --partition 0",
+        "inspect nothing",
+        "inspect ./nothing",
+        "inspect data/meta.properties",
+        "erasure data --key k1",
+        "erasure users",
+        "erasure users --key nobody",
+        "clean ./data",
+        "retain ./data",
+        "salvage data --out data/inside",
+        "export users --out users.txt",
+        "read users --partition 7",
+    ],
+    "csv": [
+        "inspect --format csv",
+        "inspect events --batches --format csv",
+        "offsets --format csv",
+        "check damaged --format csv",
+        "stats users --format csv",
+        "read events --max-records 2 --format csv",
+    ],
+    "export": [
+        "export users --out users.csv",
+        "export users --out users.jsonl --format json",
+        "export damaged/users-0 --out damaged.csv",
+    ],
 }
 
 
@@ -132,6 +183,9 @@ def build(root: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
+    good, bad = '{"key": "a", "value": "b"}', '{"key": "a"}'
+    (root / "new.jsonl").write_text("\n".join((good, good, bad, "no json", good)))
+    (root / "empty.jsonl").write_text("\n")
 
 
 def output_of(root: Path, lines: list[str]) -> str:
@@ -144,7 +198,8 @@ def output_of(root: Path, lines: list[str]) -> str:
             columns, _, words = line.rpartition("COLUMNS=")[2].partition(" ")
             is_bounded = line.startswith("COLUMNS=")
             env = {"LOGSTORE_DATA_DIR": "data", "COLUMNS": columns if is_bounded else None}
-            arguments = shlex.split(f"{words if is_bounded else line} {NOW}")
+            arguments = shlex.split(words if is_bounded else line)
+            arguments += [] if "--now" in arguments else NOW
             result = CliRunner(env=env).invoke(main, arguments)
             parts.append(f"$ {line}\n{result.stdout}")
             parts += [f"2> {each}\n" for each in result.stderr.splitlines()]
