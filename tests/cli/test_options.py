@@ -31,7 +31,7 @@ PARAMETER = click.Option(["--o"])
 
 
 def parsed(read, value):
-    """Return what a callback makes of a value, or the message of its refusal."""
+    """Return the value that a callback parses, or the message of its refusal."""
     try:
         return read(CONTEXT, PARAMETER, value)
     except click.BadParameter as error:

@@ -72,7 +72,6 @@ def test_the_table_of_damage_is_cut_short(capsys):
     shown_inspect._print_damages([damage(number) for number in range(most + 2)])
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == most + 5
-    assert lines[1] == "Damage: skipped; --as-recovered shows what a broker would keep"
     assert lines[-1] == "... and 2 more damaged ranges"
     assert shown_inspect._damage_row(damage(7, later_records=None))[4:] == ("- .. 8", "0 records")
     assert shown_inspect._damage_row(damage(7, last_offset_before=3, first_offset_after=None)) == (

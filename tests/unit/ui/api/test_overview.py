@@ -327,7 +327,7 @@ def test_a_row_is_reused_while_both_clocks_are_within_the_limit():
 
 
 def test_rows_without_a_folder_and_of_deleted_logs(tmp_path):
-    """What is measured in the background ends with the page, and skips what is deleted."""
+    """Measuring in the background ends with the page."""
     with Broker(tmp_path) as broker:
         broker.create_topic("users", 2)
         broker.append("users", value=b"b", partition=0)
