@@ -1,4 +1,4 @@
-"""What the cleaner does, and what it did."""
+"""The state and the history of the cleaner."""
 
 from types import SimpleNamespace
 

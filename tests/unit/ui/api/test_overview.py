@@ -1,4 +1,4 @@
-"""What is served, and the list of partitions."""
+"""The description of the broker, and the list of partitions."""
 
 import shutil
 from importlib.metadata import version
@@ -346,7 +346,7 @@ def test_rows_without_a_folder_and_of_deleted_logs(tmp_path):
         assert measured == [row.topic_partition for row in found]
         again = rows.rows(broker.topics())
         assert [row.log_end_offset for row in again] == [1, 0]
-        rows.measure(again, again)  # nothing is left to measure
+        rows.measure(again, again)  # all rows are measured
         assert len(started) == 1
         rows.measure(found, found)
         assert len(started) == 2
