@@ -85,6 +85,39 @@ def test_scripts(run, shell, monkeypatch, tmp_path):
     assert path.read_text() == script
 
 
+@pytest.mark.parametrize(
+    ("shell", "place", "note"),
+    (
+        (
+            "bash",
+            ".local/share/bash-completion/completions/logstore",
+            "requires the package bash-completion, which most systems have",
+        ),
+        (
+            "zsh",
+            ".zfunc/_logstore",
+            "add to ~/.zshrc if missing: fpath+=HOME/.zfunc; autoload -Uz compinit && compinit",
+        ),
+        ("fish", ".config/fish/completions/logstore.fish", None),
+    ),
+)
+def test_a_script_is_installed_where_its_shell_looks(
+    run, shell, place, note, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    done = run("completion", shell, "--install")
+    assert done.stdout == f"{tmp_path / place} written; new shells complete logstore\n"
+    expected = "" if note is None else f"note: {note.replace('HOME', str(tmp_path))}\n"
+    assert done.stderr == expected
+    for name, given in (("XDG_DATA_HOME", "bash"), ("XDG_CONFIG_HOME", "fish")):
+        if shell == given:
+            monkeypatch.setenv(name, str(tmp_path / "xdg"))
+            path = tmp_path / "xdg" / "/".join(place.split("/")[-3:])
+            assert run("completion", shell, "--install").stdout.startswith(f"{path} written")
+
+
 def test_an_unknown_shell_must_be_named(run, monkeypatch):
     monkeypatch.setenv("SHELL", "/bin/tcsh")
     assert "name a shell: bash, zsh, fish" in run("completion", code=2).stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shlex
 import struct
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from logstore.types import DAY_MS
 
 NOW = "2026-03-01T00:00:00Z"
 GOLDEN = Path(__file__).resolve().parents[1] / "data" / "kafka-3.9" / "clean-segments"
+EXPECTED = Path(__file__).with_name("expected")
 
 
 class Told(NamedTuple):
@@ -87,6 +89,28 @@ def test_demo_prints_its_steps_and_passes_its_checks(told: Told) -> None:
     assert days[2][1] == "the active segment"
     for text_part in ("min.cleanable.dirty.ratio", "max.compaction.lag.ms", "✓", "█", "▓", "░"):
         assert text_part in text
+
+
+def untimed(text: str) -> str:
+    """Return the demo's output without measured times."""
+    text = re.sub(r"\n {3}The kernels were .*?\n\n", "\n", text, flags=re.DOTALL)
+    text = re.sub(r"written in .*?MiB/s\.", "written in TIME.", text, flags=re.DOTALL)
+    text = re.sub(r"(→ \d+) +[\d,]+$", r"\1", text, flags=re.MULTILINE)
+    return re.sub(r"Done in .*? s\.", "Done in TIME.", text)
+
+
+def test_the_whole_output(told: Told) -> None:
+    """`expected/demo.txt` was read and approved; change it with the output."""
+    assert untimed(told.text) == (EXPECTED / "demo.txt").read_text("utf-8")
+
+
+def test_the_whole_summary(told: Told) -> None:
+    found = summary(told.out)
+    times = [found.pop("seconds"), found.pop("kernels_s")]
+    times += [found["write"].pop(name) for name in ("seconds", "records_per_s", "mib_per_s")]
+    times += [each.pop(name) for each in found["passes"] for name in ("index_ms", "clean_ms")]
+    assert all(time >= 0 for time in times)
+    assert found == json.loads((EXPECTED / "demo.json").read_bytes())
 
 
 def test_erased_user_is_on_disk_until_the_lag_is_over(told: Told) -> None:

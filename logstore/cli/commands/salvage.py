@@ -16,7 +16,7 @@ from logstore.cli.show.tables import Table
 from logstore.cli.targets import open_target
 
 if TYPE_CHECKING:
-    from logstore.analysis.salvage import Lost, SalvageReport
+    from logstore.analysis.salvage import SalvageReport
     from logstore.types import TopicPartition
 
 
@@ -102,8 +102,3 @@ def _print(settings: Settings, report: SalvageReport, out: str) -> None:
         )
     )
     emit(f"\n{plural(len(report.lost), 'range')} could not be saved")
-
-
-def _row(lost: Lost) -> tuple[str, ...]:
-    name = "/".join(lost.path.rsplit("/", 2)[-2:])
-    return name, str(lost.position), format_size(lost.size_bytes), lost.reason

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
 
-from logstore import Acl, Authorizer, Broker, VirtualClock
-from logstore.ui.live import CLEANED_MAX, READERS_MAX
+from logstore import Acl, Authorizer, Broker, TopicPartition, VirtualClock
+from logstore.ui import live as live_module
+from logstore.ui.live import CLEANED_MAX, READERS_MAX, SAMPLE_S, Reader
 from tests.support.world.page import Asked
 
 
@@ -257,3 +259,92 @@ def test_time_that_passes_in_the_main_thread_waits_for_no_page():
                 assert page.get("/api/cleaner")["enabled"] is True
                 along.news()
         assert page.get("/api/history?topic=users&partition=0")["cleanings"]
+
+
+def test_a_reader_takes_each_event_once_and_states_first():
+    reader = Reader(lambda topic: topic != "hidden")
+    reader.add_partitions([TopicPartition("hidden", 0)])
+    reader.add_cleaned({"topic": "hidden"})
+    assert not reader._woken.is_set()
+    reader.add_partitions([TopicPartition("b", 1), TopicPartition("a", 0), TopicPartition("b", 1)])
+    reader.add_cleaned({"topic": "a", "n": 1})
+    reader.add_cleaned({"topic": "a", "n": 2})
+    reader.set_state("clock", {"now_ms": 1})
+    reader.set_state("clock", {"now_ms": 2})
+    reader.set_cleaning([{"topic": "hidden"}, {"topic": "a"}])
+    assert reader._woken.is_set()
+    assert "".join(reader._taken()) == (
+        'event: clock\ndata: {"now_ms":2}\n\n'
+        'event: cleaning\ndata: {"under_way":[{"topic":"a"}]}\n\n'
+        'event: cleaned\ndata: {"topic":"a","n":1}\n\n'
+        'event: cleaned\ndata: {"topic":"a","n":2}\n\n'
+        'event: partitions\ndata: {"partitions":[{"topic":"b","partition":1},'
+        '{"topic":"a","partition":0}]}\n\n'
+    )
+    assert list(reader._taken()) == []
+
+
+def test_an_idle_stream_gets_comments(page, monkeypatch):
+    monkeypatch.setattr(live_module, "BEAT_S", 0.0)
+
+    async def begin():
+        texts = Reader(bool).texts()
+        return [await anext(texts) for _ in range(3)]
+
+    assert page.call(begin()) == [b"retry: 1000\n\n", b": nothing new\n\n", b": nothing new\n\n"]
+
+
+def test_curves_are_sampled_at_intervals_and_with_no_reader(page, monkeypatch):
+    samples = []
+    live = page.context.live
+    now_s = [100.0]
+    monkeypatch.setattr(live.history, "sample", lambda: samples.append(now_s[0]))
+    monkeypatch.setattr(
+        live_module.asyncio, "get_running_loop", lambda: SimpleNamespace(time=lambda: now_s[0])
+    )
+    for at_s in (100.0, 100.0 + SAMPLE_S - 0.1, 100.0 + SAMPLE_S, 101.0 + SAMPLE_S):
+        now_s[0] = at_s
+        asyncio.run(_ticked(live))
+    assert samples == [100.0, 100.0 + SAMPLE_S]
+
+
+async def _ticked(live):
+    async def ask(question):
+        return question()
+
+    live._loops, loops = SimpleNamespace(blocking=ask), live._loops
+    try:
+        await live.tick()
+    finally:
+        live._loops = loops
+
+
+def test_too_many_readers_are_refused(page, monkeypatch):
+    monkeypatch.setattr(live_module, "READERS_MAX", 0)
+    refused = page.ask("GET", "/api/events")
+    assert (refused.status, refused.json["error"]) == (
+        503,
+        {
+            "type": "TooManyClientsError",
+            "message": "too many clients of the event stream",
+        },
+    )
+    assert page.ask("GET", "/api/events?x=1").status == 400
+
+
+def test_measured_partitions_are_forgotten_with_no_reader(page, broker):
+    live = page.context.live
+    live.note_measured(broker.partitions("users")[0])
+    page.call(live.tick())
+    with Along(page) as along:
+        assert along.first == []
+        live.note_measured(broker.partitions("users")[0])
+        assert names(along.news()) == [("users", 0)]
+        assert along.news() == []
+
+
+def test_nothing_is_noted_after_the_end(page, broker):
+    live = page.context.live
+    live.close()
+    broker.clean("users", force=True)
+    assert list(live._ended) == []

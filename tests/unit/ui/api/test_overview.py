@@ -1,11 +1,16 @@
-"""What is served, and the list of partitions."""
+"""The description of the broker, and the list of partitions."""
 
 import shutil
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
-from logstore import Acl, Authorizer, Broker, ShiftedClock, VirtualClock
+from logstore import Acl, Authorizer, Broker, ShiftedClock, TopicPartition, VirtualClock
+from logstore.cleaner import selection
+from logstore.errors import LogStoreError
+from logstore.ui import partitions as partition_rows
+from logstore.ui.partitions import SORTS, PartitionList, Row, _Known
 from tests.support.world.page import Asked
 
 GOLDEN = Path(__file__).resolve().parents[3] / "data" / "kafka-3.9"
@@ -189,3 +194,163 @@ def test_the_metadata_log_of_a_kraft_node_is_listed_and_read(tmp_path):
         assert page.get(at)["records"] == page.get(at)["log_end_offset"]
         record = page.get(f"{at}/records?count=1")["records"][0]
         assert record["decoded"]["type"] == "AbortTransactionRecord"
+
+
+def test_about_and_the_rows_have_exactly_these_members(page):
+    assert page.get("/api/about") == {
+        "version": version("kafka-logstore"),
+        "data_dirs": ["/memory"],
+        "read_only": False,
+        "read_only_because": None,
+        "clock": {
+            "kind": "virtual",
+            "now_ms": 1_704_067_200_000,
+            "next_event_ms": None,
+            "next_event": None,
+        },
+        "node_id": 0,
+        "principal": "User:ANONYMOUS",
+        "may": [
+            "alter-broker-configs",
+            "alter-configs",
+            "clean",
+            "create-topic",
+            "delete-records",
+            "delete-topic",
+            "move-clock",
+            "retain",
+            "retry",
+            "roll",
+        ],
+    }
+    listed = page.get("/api/partitions?sort=dirty&first=0&count=1")
+    assert listed == {
+        "total": 3,
+        "measured": 3,
+        "topics": 2,
+        "size_bytes": 2851,
+        "must_clean": 0,
+        "uncleanable": 0,
+        "partitions": [
+            {
+                "topic": "users",
+                "partition": 0,
+                "path": "/memory/users-0",
+                "measured": True,
+                "size_bytes": 781,
+                "segments": 2,
+                "log_start_offset": 0,
+                "log_end_offset": 11,
+                "cleanup_policy": "compact",
+                "cleanable_ratio": 1.0,
+                "dirty_bytes": 707,
+                "max_compaction_delay_ms": 0,
+                "max_compaction_lag_ms": 2**63 - 1,
+                "min_cleanable_dirty_ratio": 0.5,
+                "lag_ms": 0,
+                "must_clean": False,
+                "will_clean": True,
+                "uncleanable": None,
+                "in_progress": None,
+                "deleted_bytes": 0,
+                "error": None,
+            }
+        ],
+    }
+
+
+def test_the_list_does_not_compute_when_gates_open(page, broker, monkeypatch):
+    """That takes one decision per gate, and thousands of rows need none."""
+
+    def fail(*_):
+        raise AssertionError
+
+    monkeypatch.setattr(selection, "_foresee", fail)
+    broker.clean("users", force=True)
+    (row,) = page.get("/api/partitions?topic=users")["partitions"]
+    assert (row["cleanable_ratio"], row["will_clean"], row["error"]) == (0.0, False, None)
+
+
+def test_a_failed_measurement_is_the_row_s_error(page, broker, monkeypatch):
+    def fail(*_, **__):
+        raise LogStoreError("no answer")
+
+    monkeypatch.setattr(partition_rows, "cleaning_decision", fail)
+    (row,) = page.get("/api/partitions?topic=users")["partitions"]
+    assert (row["measured"], row["error"], row["will_clean"]) == (True, "no answer", None)
+    assert (row["size_bytes"], row["segments"]) == (781, 2)
+
+
+ROWS = {
+    "a": {"size_bytes": 3, "segments": 1, "cleanable_ratio": 0.5, "dirty_bytes": 9},
+    "b": {"size_bytes": 1, "segments": 3, "dirty_bytes": 0, "max_compaction_delay_ms": 0},
+    "c": {"size_bytes": 2, "segments": 2, "cleanable_ratio": 0.0, "max_compaction_delay_ms": 5},
+    "d": {"size_bytes": 1, "segments": 1, "error": "broken"},
+}
+
+
+@pytest.mark.parametrize(
+    ("sort", "names"),
+    (
+        ("bytes", "acbd"),
+        ("ratio", "acbd"),
+        ("dirty", "abcd"),
+        ("delay", "cbad"),
+        ("uncleanable", "dabc"),
+        ("segments", "bcad"),
+        ("name", "dcba"),
+    ),
+)
+def test_rows_without_a_number_come_last(sort, names):
+    rows = [
+        Row(
+            TopicPartition(name, 0),
+            None,
+            **{"size_bytes": 0, "segments": 0} | values,
+            cleanup_policy="compact",
+            max_compaction_lag_ms=1,
+            min_cleanable_dirty_ratio=0.5,
+        )
+        for name, values in ROWS.items()
+    ]
+    rows.sort(key=SORTS[sort], reverse=True)
+    assert "".join(row.topic_partition.topic for row in rows) == names
+
+
+def test_a_row_is_reused_while_both_clocks_are_within_the_limit():
+    known = _Known(None, None, 1000, 50_000)
+    assert known.is_fresh(1009, 50_009, 10)
+    assert known.is_fresh(1009, 49_991, 10)
+    assert not known.is_fresh(1010, 50_000, 10)
+    assert not known.is_fresh(1000, 50_010, 10)
+    assert not known.is_fresh(1000, 49_990, 10)
+
+
+def test_rows_without_a_folder_and_of_deleted_logs(tmp_path):
+    """Measuring in the background ends with the page."""
+    with Broker(tmp_path) as broker:
+        broker.create_topic("users", 2)
+        broker.append("users", value=b"b", partition=0)
+    with Broker(tmp_path, read_only=True) as broker:
+        measured, started = [], []
+        rows = PartitionList(broker, started.append, measured.append)
+        found = rows.rows(broker.topics())
+        assert [(row.size_bytes, row.segments, row.measured) for row in found] == [
+            (69, 1, False),
+            (0, 1, False),
+        ]
+        rows.measure(found, found)
+        rows.measure(found, found)  # one thread is enough
+        assert len(started) == 1
+        started[0]()
+        assert measured == [row.topic_partition for row in found]
+        again = rows.rows(broker.topics())
+        assert [row.log_end_offset for row in again] == [1, 0]
+        rows.measure(again, again)  # all rows are measured
+        assert len(started) == 1
+        rows.measure(found, found)
+        assert len(started) == 2
+        rows.close()
+        started[1]()
+        rows.measure(found, found)
+        assert (len(started), len(measured)) == (2, 2)

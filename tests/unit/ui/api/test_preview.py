@@ -150,3 +150,19 @@ def test_previews_at_once_meet_no_obstacle_in_each_other(page, monkeypatch):
         thread.join()
     assert len(told) == 8
     assert all(each["first_pass"] is not None for each in told)
+
+
+def test_the_loss_names_visible_topics_only(broker):
+    for topic in ("open", "hidden"):
+        broker.create_topic(topic, 1)
+        broker.append(topic, value=b"x")
+    broker.clock.advance(ms=60_000)
+    acls = [
+        Acl("User:ann", "describe_configs", "cluster", "kafka-cluster"),
+        Acl("User:ann", "describe", "topic", "open"),
+    ]
+    with Asked(broker, Authorizer(acls), "User:ann") as page:
+        told = page.post("/api/preview", {"set": {"log.retention.ms": "1000"}}).json
+    assert [each["topic"] for each in told["partitions"]] == ["open"]
+    assert [each["topic"] for each in told["loses"]["partitions"]] == ["open"]
+    assert told["left_out"] == 2
