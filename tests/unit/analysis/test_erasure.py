@@ -187,6 +187,12 @@ def opened(broker):
     return producer
 
 
+def timed_out(broker) -> None:
+    """The coordinator looks for such transactions every ten seconds, the cleaner every 15."""
+    opened(broker)
+    broker.roll("t")
+
+
 def hanging(broker) -> None:
     producer = Producer(broker.log("t"), 1)
     put(b"v")(broker)
@@ -352,6 +358,27 @@ CASES = {
             ("open_transaction", 0, None, [("erasure.by_cleaning", {}), TIMEOUT, NOT_DUE]),
             ("unstable", None, None, [("erasure.never_cleaned", {}), TIMEOUT, NOT_DUE]),
         ],
+    ),
+    "timeout": (
+        COMPACT | {"min.cleanable.dirty.ratio": "0"},
+        timed_out,
+        [
+            (
+                state,
+                0,
+                15_001 + 15_000 + MINUTE_MS,
+                [
+                    (rule, {}),
+                    TIMEOUT,
+                    ("erasure.cleaning_due", {"at_ms": T + 15_001, "delay_ms": MINUTE_MS}),
+                ],
+            )
+            for state, rule in (
+                ("live", "erasure.by_superseding"),
+                ("open_transaction", "erasure.by_cleaning"),
+            )
+        ]
+        + [("unstable", None, None, [("erasure.never_cleaned", {}), TIMEOUT, NOT_DUE])],
     ),
     "aborted": (
         COMPACT,
