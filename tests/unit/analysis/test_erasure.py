@@ -469,3 +469,28 @@ def test_progress_and_the_totals_of_files() -> None:
         assert report.gone is False
         assert {place.path.split("/")[-2] for place in report.places} == {"t-1"}
         assert broker.erasure("t", KEY, 0).gone
+
+
+def test_records_of_a_deleted_partition_supersede_none() -> None:
+    with Broker(clock=VirtualClock(T)) as broker:
+        broker.create_topic("t", configs=COMPACT)
+        broker.append("t", key=KEY, value=b"v")
+        directory = broker.log("t").directory
+        fs = broker.runtime.fs
+        folders = {f"{directory}.{0:032x}-delete": "deleted_partition"}
+        folders[f"{directory}.{0:032x}-future"] = "foreign"
+        for folder in folders:
+            fs.make_dirs(folder)
+            file = fs.open(f"{folder}/{5:020d}.log", create=True)
+            file.append([batch(5, key=KEY)])
+            file.close()
+        report = broker.erasure("t", KEY)
+        now = (T, T + MINUTE_MS)
+        found = [
+            (each.offset, each.state, each.earliest_ms, each.latest_ms) for each in report.places
+        ]
+        assert sorted(found) == [
+            (0, "live", None, None),
+            (5, "deleted_partition", *now),
+            (5, "foreign", None, None),
+        ]
