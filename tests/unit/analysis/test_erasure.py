@@ -475,14 +475,15 @@ def test_records_of_a_deleted_partition_supersede_none() -> None:
     with Broker(clock=VirtualClock(T)) as broker:
         broker.create_topic("t", configs=COMPACT)
         broker.append("t", key=KEY, value=b"v")
+        broker.append("t", key=b"other", value=b"v")
         directory = broker.log("t").directory
         fs = broker.runtime.fs
         folders = {f"{directory}.{0:032x}-delete": "deleted_partition"}
         folders[f"{directory}.{0:032x}-future"] = "foreign"
         for folder in folders:
             fs.make_dirs(folder)
-            file = fs.open(f"{folder}/{5:020d}.log", create=True)
-            file.append([batch(5, key=KEY)])
+            file = fs.open(f"{folder}/{1:020d}.log", create=True)
+            file.append([batch(1, key=KEY)])
             file.close()
         report = broker.erasure("t", KEY)
         now = (T, T + MINUTE_MS)
@@ -491,6 +492,6 @@ def test_records_of_a_deleted_partition_supersede_none() -> None:
         ]
         assert sorted(found) == [
             (0, "live", None, None),
-            (5, "deleted_partition", *now),
-            (5, "foreign", None, None),
+            (1, "deleted_partition", *now),
+            (1, "foreign", None, None),
         ]
