@@ -1,4 +1,4 @@
-"""Losses: offsets, records, bytes and times of what an operation removes, and its sentence."""
+"""Losses: offsets, records, bytes and times of the records that an operation removes; the sentence about them."""
 
 from __future__ import annotations
 

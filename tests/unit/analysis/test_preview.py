@@ -142,7 +142,7 @@ def test_forcing_a_cleaning_loses_what_a_lag_promises(broker):
 
 
 def test_damage_that_would_stop_the_cleaning_is_met(broker, tmp_path):
-    """In a copied directory, where what is damaged is passed over; as `explain` meets it."""
+    """In a copied directory, where damage is passed over; as `explain` meets it."""
     with Broker(tmp_path, clock=VirtualClock()) as written:
         written.create_topic("t", configs={"segment.bytes": "400"})
         for number in range(20):

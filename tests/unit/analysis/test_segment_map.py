@@ -17,7 +17,7 @@ START = 1_700_000_000_000
 
 
 def item(first: int, section: str = "clean", **fields: object) -> SegmentMapItem:
-    """Return an item whose values differ from those of any other."""
+    """Return an item with values of its own."""
     summary = SegmentSummary(10 * first, 10 * first + 7, 100 + first, 3, 5, 1000 + first, section)
     values = {
         "first": first,
