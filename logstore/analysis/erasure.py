@@ -87,7 +87,7 @@ STATES = (
 )
 """States of a key's locations; the reason `location.STATE` explains each."""
 
-_IN_THE_LOG = (LIVE, TOMBSTONE, SUPERSEDED, ABORTED, OPEN_TRANSACTION, UNSTABLE, BELOW_LOG_START)
+IN_THE_LOG = (LIVE, TOMBSTONE, SUPERSEDED, ABORTED, OPEN_TRANSACTION, UNSTABLE, BELOW_LOG_START)
 _STATES_BY_SUFFIX = {DELETED_SUFFIX: DELETED, SWAP_SUFFIX: SWAP, CLEANED_SUFFIX: CLEANED}
 _BLOCK = 1 << 20
 
@@ -538,7 +538,7 @@ class _Partition:
     ) -> _RemovalTimes:
         """Return when the bytes of a location can be removed, and by which rule."""
         now_ms, delay_ms = self._now_ms, self._log.config.file_delete_delay_ms
-        if occurrence.offset is not None and (state in _IN_THE_LOG or state == SWAP):
+        if occurrence.offset is not None and (state in IN_THE_LOG or state == SWAP):
             return self._record_removal(occurrence.offset, state, watches[occurrence.offset])
         if state == DELETED:
             latest_ms: int | None = now_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logstore.analysis.erasure import LIVE, SWAP, TOMBSTONE, Erasable, erasure, rule_json
+from logstore.analysis.erasure import IN_THE_LOG, LIVE, TOMBSTONE, Erasable, erasure, rule_json
 from logstore.analysis.view import PartitionView
 from logstore.cleaner.explaining import pass_due
 from logstore.cleaner.selection import section_of
@@ -79,7 +79,7 @@ def explain_key(
     locations = {
         location.offset: location
         for location in report.places
-        if location.offset is not None and location.state != SWAP
+        if location.offset is not None and location.state in IN_THE_LOG
     }
     view = PartitionView(broker, topic_partition)
     records: list[KeyRecord] = []

@@ -311,7 +311,7 @@ def lost_by_settings(broker: Cleaned, supposition: Supposition, tp: TopicPartiti
 def _preview_partition(
     broker: Cleaned, supposition: Supposition, tp: TopicPartition, budget: Budget, *, quick: bool
 ) -> PartitionPreview:
-    config = supposition.configs.get(tp.topic) or broker.manager.catalog.config(tp.topic)
+    config = supposition.configs[tp.topic]
 
     def trials() -> tuple[Trial, Trial]:
         log = broker.manager.log(tp)

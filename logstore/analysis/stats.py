@@ -493,7 +493,7 @@ class _Contents:
         has = extents[:, kernels.EXTENT_END] - extents[:, kernels.EXTENT_HEADERS] > 1
         for row in has.nonzero()[0].tolist():
             self.records_with_headers += 1
-            for name in {name for name, _ in columns.headers(row)}:
+            for name in dict.fromkeys(name for name, _ in columns.headers(row)):
                 known = name in self.headers or len(self.headers) < NAMES_MAX
                 self.headers[name if known else OTHERS] += 1
 

@@ -142,7 +142,7 @@ def test_forcing_a_cleaning_loses_what_a_lag_promises(broker):
 
 
 def test_damage_that_would_stop_the_cleaning_is_met(broker, tmp_path):
-    """In a copied directory, where what is damaged is passed over; as `explain` meets it."""
+    """In a copied directory, where damage is passed over; as `explain` meets it."""
     with Broker(tmp_path, clock=VirtualClock()) as written:
         written.create_topic("t", configs={"segment.bytes": "400"})
         for number in range(20):
@@ -162,3 +162,126 @@ def test_damage_that_would_stop_the_cleaning_is_met(broker, tmp_path):
     assert told.damages == explained.damages != ()
     assert told.gates == explained.gates
     assert damaged.read_bytes() == data
+
+
+DAY_MS = 86_400_000
+KEPT = {
+    "retained": 3,
+    "superseded": 17,
+    "tombstone_expired": 0,
+    "aborted": 0,
+    "control_expired": 0,
+    "null_key": 0,
+}
+BY_POLICY = (False, "policy", 1, None, None, 0, [], 7 * DAY_MS - 18 * 60_000 + 1, None)
+DUE = (True, None, 1, None, None, 0, [], None, DAY_MS)
+COMPACT = {"cleanup.policy": "compact"}
+AGED = {"cleanup.policy": "compact,delete", "retention.ms": "600001"}
+
+
+def shown(outlook, now_ms):
+    """Return the values of an outlook, times from now."""
+    told = outlook.explanation
+    times = outlook.next_expiry_ms, outlook.horizon_ms
+    return (
+        told.will_clean,
+        told.binding,
+        told.passes_needed,
+        told.first_pass and dict(told.first_pass.fates),
+        outlook.later_pass and dict(outlook.later_pass.fates),
+        outlook.later_passes_needed,
+        [each.base_offset for each in outlook.retention.removed],
+        *(ms if ms is None else ms - now_ms for ms in times),
+    )
+
+
+@pytest.mark.parametrize(
+    ("own", "given", "options", "before", "after", "unread"),
+    (
+        (
+            {},
+            AGED,
+            {},
+            BY_POLICY,
+            (True, None, 1, KEPT, None, 0, [0, 3, 6], -479_998, DAY_MS),
+            None,
+        ),
+        (
+            {},
+            AGED,
+            {"quick": True},
+            BY_POLICY,
+            (True, None, 1, None, None, 0, [0, 3, 6], -479_998, DAY_MS),
+            "a quick preview reads no records (7860 bytes)",
+        ),
+        (
+            {},
+            COMPACT | {"min.cleanable.dirty.ratio": "1"},
+            {},
+            BY_POLICY,
+            (False, "dirty_ratio", 1, None, KEPT, 1, [], None, None),
+            None,
+        ),
+        (
+            {},
+            COMPACT | {"min.compaction.lag.ms": "1d"},
+            {},
+            BY_POLICY,
+            (False, "min_compaction_lag", 0, None, KEPT, 1, [], None, 2 * DAY_MS - 18 * 60_000),
+            None,
+        ),
+        (
+            COMPACT,
+            {"delete.retention.ms": "5"},
+            {"read_bytes_max": 7860},
+            DUE,
+            (True, None, 1, KEPT, None, 0, [], None, 5),
+            None,
+        ),
+        (
+            COMPACT,
+            {"delete.retention.ms": "5"},
+            {"read_bytes_max": 7859},
+            DUE,
+            (*DUE[:-1], 5),
+            "its 7860 bytes exceed the read limit of this preview",
+        ),
+        (
+            COMPACT,
+            {"cleanup.policy": "delete"},
+            {},
+            DUE,
+            BY_POLICY,
+            None,
+        ),
+    ),
+)
+def test_each_side_goes_by_its_own_settings(broker, own, given, options, before, after, unread):
+    broker.roll("t", 0)
+    if own:
+        broker.alter_configs("t", own)
+    now_ms = broker.clock.now_ms()
+    log = broker.log("t", 0)
+    told = broker.preview("t", set=given, **options)
+    one, two = told.partitions
+    sizes = log.size_bytes, len(log.segments)
+    assert (one.topic, one.partition, one.size_bytes, one.segments) == ("t", 0, *sizes)
+    assert (two.topic, two.partition, two.size_bytes, two.segments) == ("t", 1, 0, 1)
+    assert shown(one.before, now_ms) == before
+    assert shown(one.after, now_ms) == after
+    assert (one.unread, two.unread, told.left_out) == (unread, None, 0)
+
+
+def test_an_obstacle_stops_both_sides(broker):
+    """Damage is met when the records are read, whatever the settings."""
+    broker.alter_configs("t", COMPACT)
+    broker.roll("t", 0)
+    path = broker.log("t", 0).segments.first.log_path
+    broker.runtime.fs.open(path, create=True).write_at([b"\xff"], 90)
+    one = broker.preview("t", 0, set={"delete.retention.ms": "5"}).partitions[0]
+    for side in (one.before, one.after):
+        assert side.explanation.binding == "uncleanable"
+        assert (side.explanation.will_clean, side.explanation.first_pass) == (False, None)
+        assert len(side.explanation.damages) == 1
+    told = broker.preview("t", 0, set={"cleanup.policy": "delete"}).partitions[0]
+    assert told.after.explanation.binding == "policy"

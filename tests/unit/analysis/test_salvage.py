@@ -5,11 +5,12 @@ What is undamaged is told without the engine: a batch whose bytes under the CRC 
 """
 
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 
 from logstore import Broker
-from logstore.analysis.salvage import salvage
+from logstore.analysis.salvage import _valid_overrides, _with_epochs, salvage
 from logstore.errors import InvalidConfigurationError, UnsupportedFormatError
 from logstore.inspect.check import ERROR, Checker
 from logstore.record.walk import walk_buffer
@@ -148,6 +149,55 @@ def test_a_leader_epoch_that_is_not_between_those_around_is_put_right():
     assert (report.mended, report.lost) == (1, ())
     assert read_bytes(directory.fs, f"/out/{name}") == kafka("segments").read(name)
     assert read_bytes(directory.fs, f"/out/{EPOCHS}") == kafka("segments").read(EPOCHS)
+
+
+@pytest.mark.parametrize(
+    ("known", "stored", "right"),
+    (
+        ("", [], []),
+        ("", [3], [3]),
+        ("", [0, 1, 1, 2], [0, 1, 1, 2]),
+        ("", [0, 9, 1], [0, 0, 1]),
+        ("", [0, 9, 0, 1], [0, 0, 0, 1]),
+        ("", [2, 0, 3], [-1, 0, 3]),
+        ("", [2, 3, 0], [2, 3, 3]),
+        ("", [9, 1], [-1, 1]),
+        ("", [-1, 0], [-1, 0]),
+        ("", [2, 9], [2, 9]),
+        ("0 0", [0, 9], [0, 0]),
+        ("0 0", [2, 9], [2, 2]),
+        ("0 0 1 10", [0, 9, 1], [0, 1, 1]),
+        ("0 0 1 20", [0, 9, 1], [0, 0, 1]),
+        ("0 0 5 10", [0, 9, 3], [0, 3, 3]),
+        ("0 0 1 10 4 20", [0, 0, 9], [0, 0, 4]),
+        ("0 0 1 10 4 20", [0, 1, 4], [0, 1, 4]),
+        ("0 0 1 10 4 21", [0, 1, 9], [0, 1, 1]),
+        ("0 0 3 10", [4, 1, 4], [0, 1, 3]),
+        ("0 0 3 10", [0, 3, 1], [0, 1, 1]),
+    ),
+)
+def test_the_right_epoch_is_between_its_neighbours(known, stored, right):
+    """Batches begin at offsets 0, 10, 20; the epoch file has pairs of epoch and first offset."""
+    numbers = known.split()
+    rows = [" ".join(numbers[at : at + 2]) for at in range(0, len(numbers), 2)]
+    text = "".join(f"{each}\n" for each in ("0", len(rows), *rows))
+    directory = Directory.of({EPOCHS: text.encode()})
+    data = [batch(10 * at, leader_epoch=epoch) for at, epoch in enumerate(stored)]
+    batches = [SimpleNamespace(batch=each) for one in data for each in batches_of(one)]
+    view = SimpleNamespace(files=directory.fs, batches=lambda start: iter(batches[start:]))
+    log = SimpleNamespace(directory="/data/golden-0")
+    assert list(_with_epochs(view, log, 0)) == list(zip(batches, right, strict=True))
+    if known:
+        directory.write(EPOCHS, b"damaged")
+        assert len(list(_with_epochs(view, log, 0))) == len(stored)
+
+
+def test_invalid_overrides_are_left_out(caplog):
+    configs = {"segment.bytes": "500", "retention.ms": "x", "cleanup.policy": "compact"}
+    assert _valid_overrides(configs) == {"segment.bytes": "500", "cleanup.policy": "compact"}
+    [message] = caplog.messages
+    assert message.startswith("left out an invalid configuration: ")
+    assert "retention.ms" in message
 
 
 def test_a_batch_outside_the_transaction_whose_marker_is_lost_is_left_out():

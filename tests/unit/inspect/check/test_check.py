@@ -11,6 +11,7 @@ import pytest
 
 from logstore import Broker, TopicPartition
 from logstore.inspect.check import ERROR, INFO, WARNING, CheckCounts, Checker
+from logstore.inspect.check.findings import finding
 from logstore.runtime import (
     DiskFileSystem,
     MemoryFileSystem,
@@ -769,4 +770,15 @@ def test_a_folder_that_is_moved_away_under_the_check_is_gone_and_no_defect():
             return not path.endswith("golden-0") and super().exists(path)
 
     [found] = Checker(Moved(directory.fs)).path("/data/golden-0")
-    assert (found.check, found.severity, found.path) == ("gone", "error", "/data/golden-0")
+    assert found == finding("gone", "/data/golden-0", found="moved or removed during the check")
+    assert found.severity == ERROR
+
+    class Unlisted(ReadOnlyFileSystem):
+        """The same, between the question whether it is a folder and its listing."""
+
+        def list_dir(self, path):
+            raise FileNotFoundError(path)
+
+    checker = Checker(Unlisted(directory.fs))
+    assert list(checker.path("/data/golden-0")) == [found]
+    assert checker.counts.findings == {(ERROR, "gone"): 1}

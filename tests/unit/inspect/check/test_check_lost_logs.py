@@ -111,6 +111,19 @@ def test_a_new_partition_whose_files_a_crash_took_is_a_warning(recovery):
     assert directory.found() == [Found("missing_log", "golden-0", None, 9, WARNING)]
 
 
+@pytest.mark.parametrize(
+    ("recovery_point", "severity"), ((7, WARNING), (8, WARNING), (9, ERROR), (10, ERROR))
+)
+def test_a_snapshot_without_a_log_is_excused_from_the_recovery_point_on(recovery_point, severity):
+    """Its last offset, one below its own, must not have been flushed."""
+    files = {
+        RECOVERY: f"0\n1\ngolden 0 {recovery_point}\n".encode(),
+        f"golden-0/{9:020d}.snapshot": encode_snapshot([]),
+    }
+    found = Directory.of(files).found()
+    assert [each.severity for each in found if each.check == "missing_log"] == [severity]
+
+
 def test_a_flushed_snapshot_without_a_log_is_an_error_after_a_crash_too():
     files = {RECOVERY: b"0\n1\ngolden 0 9\n", f"golden-0/{9:020d}.snapshot": encode_snapshot([])}
     found = Directory.of(files).found()
