@@ -361,7 +361,7 @@ def test_expiry_is_checked_at_kafka_s_interval():
 
 
 def test_the_coordinator_is_idle_until_the_first_offset_may_expire(bench):
-    idle_ms = bench.groups._expiry_idle_ms
+    idle_ms = bench.groups._expiry._idle_ms
     assert idle_ms() is None
     bench.groups.commit("g", {T0: FIVE})
     bench.clock.advance(ms=DAY_MS)
@@ -378,18 +378,21 @@ def test_the_coordinator_is_idle_until_the_first_offset_may_expire(bench):
     assert idle_ms() == DAY_MS - 5
 
 
-def test_an_unreadable_group_does_not_hide_the_first_expiry(bench, monkeypatch):
-    for group in ("bad", "g"):
+def test_an_unreadable_group_does_not_hide_the_first_expiry(monkeypatch):
+    bench = GroupBench(**{"offsets.topic.num.partitions": 2})
+    bench.broker.create_topic("t", 2)
+    for number, group in enumerate(("h", "g")):
+        assert bench.groups.partition_of(group).partition == number
         bench.groups.commit(group, {T0: FIVE})
-    source_of = bench.groups._source_of
+    partition = bench.groups._store.partition
 
-    def failing(group_id):
-        if group_id == "bad":
+    def failing(number):
+        if number == 0:
             raise KafkaStorageError("the disk failed")
-        return source_of(group_id)
+        return partition(number)
 
-    monkeypatch.setattr(bench.groups, "_source_of", failing)
-    assert bench.groups._expiry_idle_ms() == WEEK_MS
+    monkeypatch.setattr(bench.groups._store, "partition", failing)
+    assert bench.groups._expiry._idle_ms() == WEEK_MS
 
 
 def test_groups_of_an_earlier_process_expire(bench):
@@ -416,7 +419,7 @@ def test_groups_are_loaded_when_the_background_starts():
     with Broker(
         "/data", fs=bench.fs, clock=bench.clock, broker_config=config, background=True
     ) as broker:
-        assert list(broker.groups._groups) == ["g"]
+        assert [group.group_id for group in broker.groups._groups] == ["g"]
 
 
 def test_years_of_expiry_in_the_background_pass_at_once():

@@ -741,8 +741,8 @@ def test_expired_sessions_are_logged(bench, caplog):
 def test_a_group_that_cannot_be_stored_as_empty_is_logged(bench, monkeypatch, caplog):
     member = bench.member()
     settle(member)
-    group = bench.groups._groups["g"]
-    monkeypatch.setattr(bench.groups, "_store_group", lambda *_: "NOT_LEADER_OR_FOLLOWER")
+    group = bench.groups._groups.get_or_create("g")
+    monkeypatch.setattr(bench.groups._membership, "_save", lambda *_: "NOT_LEADER_OR_FOLLOWER")
     member.leave()
     assert caplog.messages == [
         f"{group}: cannot store that the group is empty: NOT_LEADER_OR_FOLLOWER"
@@ -750,6 +750,6 @@ def test_a_group_that_cannot_be_stored_as_empty_is_logged(bench, monkeypatch, ca
 
 
 def test_a_listener_times_sessions_by_the_system_clock(bench):
-    assert bench.groups._ticks is bench.clock
+    assert bench.groups._timers._clock is bench.clock
     with bench.broker.listen():
-        assert type(bench.groups._ticks) is SystemClock
+        assert type(bench.groups._timers._clock) is SystemClock
