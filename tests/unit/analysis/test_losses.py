@@ -1,4 +1,4 @@
-"""Losses: offsets, records, bytes and times of the records that an operation removes; the sentence about them."""
+"""Losses: offsets, records, bytes and times that an operation removes, and their sentence."""
 
 from __future__ import annotations
 
