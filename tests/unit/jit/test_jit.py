@@ -412,9 +412,9 @@ def test_the_first_cleaning_of_a_test_compiles_nothing_and_waits_for_no_compiler
 
 EXERCISE = """
 from logstore import Broker
-from logstore.record import ahead, kernels
+from logstore.record import kernels, preload
 called = kernels.decode_records, kernels.find_bounds, kernels.encode_batches
-ahead._exercise()
+preload._exercise()
 signatures = [each.signatures for each in called]
 assert all(signatures), signatures
 with Broker() as broker:

@@ -16,7 +16,7 @@ from logstore.messages.types import (
     OffsetForLeaderEpochRequest,
     ProduceRequest,
 )
-from logstore.record import ahead, columns, kernels
+from logstore.record import columns, kernels, preload
 from logstore.record.codecs import Codec
 from logstore.storage.log.reader import Isolation, LogReader
 from logstore.wire.data import _DelayedFetch, _Stand
@@ -78,7 +78,7 @@ def kernels_may_come(monkeypatch):
     monkeypatch.setattr(group, "load", None)
     monkeypatch.setattr(group, "spent_seconds", 1000.0)
     monkeypatch.setattr(KernelFiles, "exist", lambda self: True)
-    monkeypatch.setattr(ahead, "_exercise", partial(may_come.wait, TIMEOUT_S))
+    monkeypatch.setattr(preload, "_exercise", partial(may_come.wait, TIMEOUT_S))
     yield may_come
     may_come.set()
 
