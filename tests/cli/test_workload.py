@@ -33,6 +33,12 @@ def test_the_command_is_listed_with_its_help(run):
     assert all(f"\n  {name} " in text for name in ("generate", "verify", "run"))
 
 
+def test_a_directory_named_like_a_preset_does_not_hide_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cdc-table").mkdir()
+    assert load_spec("cdc-table", ()).topic == "cdc-table"
+
+
 def test_a_workload_is_a_file_or_a_preset_with_values_laid_over_it(tmp_path):
     file = tmp_path / "own.toml"
     file.write_text('topic = "own"\nrecords = 5\n[keys]\ncount = 3\n')

@@ -185,6 +185,12 @@ def test_configurations_are_altered(broker, admin):
     assert broker.topic("t").configs == {}
 
 
+def test_configs_that_are_not_a_mapping_are_refused(admin):
+    assert admin.alter_configs([ConfigResource("topic", "t", 7)]) == {
+        "topic": {"t": "INVALID_CONFIG"}
+    }
+
+
 def test_settings_of_the_broker_and_of_all_brokers_are_layers(broker, admin):
     def alter(name, configs, **options):
         return admin.alter_configs([ConfigResource("broker", name, configs)], **options)

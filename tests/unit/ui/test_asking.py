@@ -300,6 +300,7 @@ def test_settings_are_checked_before_the_engine_reads_them():
         ("\ud800", 'k: "\\ud800" has a control character or surrogate'),
         ("\udfff", 'k: "\\udfff" has a control character or surrogate'),
         (["\n"], 'k: "\\n" has a control character or surrogate'),
+        ("\n" + 100 * "a", 'k: "\\n' + 77 * "a" + " has a control character or surrogate"),
     ):
         with pytest.raises(InvalidRequestError) as raised:
             given_settings(Ask(None, {}, {}, {"set": {"k": value}}, ""), "set")

@@ -5,6 +5,7 @@ Expected results are Kafka's: `GroupCoordinatorTest` and GroupCoordinator of ver
 
 import logging
 import threading
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -753,3 +754,16 @@ def test_a_listener_times_sessions_by_the_system_clock(bench):
     assert bench.groups._timers._clock is bench.clock
     with bench.broker.listen():
         assert type(bench.groups._timers._clock) is SystemClock
+
+
+def test_a_refused_sync_is_answered_after_the_lock_is_released(bench):
+    listed = []
+
+    def on_synced(result):
+        thread = Thread(target=lambda: listed.append(bench.groups.list_groups()), daemon=True)
+        thread.start()
+        thread.join(5)
+        listed.append(result.error)
+
+    bench.groups.sync(SyncRequest("unknown", 1, "m", assignments={}), on_synced)
+    assert listed == [[], "UNKNOWN_MEMBER_ID"]
