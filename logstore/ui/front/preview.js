@@ -157,7 +157,7 @@ function PartitionPreview({ item, onDeepen }) {
 }
 
 function TodaysMap({ topic, partition }) {
-  const target = withQuery(path("partitions", topic, partition, "strip"), { buckets: BUCKETS });
+  const target = withQuery(path("partitions", topic, partition, "segment-map"), { buckets: BUCKETS });
   const { answer } = useAnswer(target, { on: ["cleaned"] });
   if (answer === null) return null;
   return html`<${SegmentMap} buckets=${answer.buckets} label=${`Segments of ${topic}-${partition} today`} />`;
