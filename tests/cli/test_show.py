@@ -15,6 +15,7 @@ from logstore.cli.show.bars import bar
 from logstore.cli.show.curves import curve
 from logstore.cli.show.damage import MetDamages, report_all
 from logstore.cli.show.messages import FINDINGS_SHOWN_MAX, MessageHandler, Recovery
+from logstore.cli.show.output import one_line
 from logstore.cli.show.prose import bullet_list, wrapped
 from logstore.record.survey import Damage
 from logstore.storage.loading.views import TRANSIENT
@@ -292,3 +293,7 @@ def test_sentences_are_wrapped_and_bulleted(monkeypatch):
     monkeypatch.setattr("logstore.cli.show.prose.output_width", lambda: 500)
     assert list(map(len, wrapped("x" * 60 + " " + "y" * 39))) == [100]
     assert list(map(len, wrapped("x" * 60 + " " + "y" * 40))) == [60, 42]
+
+
+def test_a_message_is_one_line_with_single_blanks():
+    assert one_line(" a  b\t\tc\r\n\n d\x1b") == "a b c d\\x1b"

@@ -47,6 +47,14 @@ def test_an_offset_that_does_not_rise_is_found_on_either_side_of_a_window(row):
     assert str(row - 1) in str(found[2])
 
 
+@pytest.mark.parametrize("row", (2, 6, 7, 8, 14, 19))
+def test_the_offset_that_does_not_rise_is_reported(row):
+    data = bytearray(sound())
+    data[61 + RECORD_BYTES * row + 3] = 2 * (row - 2)
+    ((_, _, found),) = findings(bytes(data))
+    assert found == row - 2
+
+
 @pytest.mark.parametrize("row", (0, 6, 7, 19))
 def test_the_largest_timestamp_is_that_of_all_records(row):
     data = bytearray(sound())

@@ -135,6 +135,24 @@ def test_an_old_format_behind_the_first_batch_is_refused(world):
     assert world.files() == files
 
 
+def test_the_first_failure_of_a_split_is_raised_if_its_cleanup_fails_too(world):
+    """The cleanup fails with another error, which does not replace the first."""
+    world.put(segment_files(0, batch(0), batch(1), batch(FAR), batch(FAR + 1)))
+    removed = []
+
+    class Refusing(FaultyFileSystem):
+        def remove(self, path):
+            removed.append(path)
+            raise PermissionError(errno.EPERM, "not permitted", path)
+
+    fs = Refusing(world.fs, lambda name, path: name == "set_mtime" and path.endswith(".cleaned"))
+    runtime = Runtime(world.clock, fs, world.runtime.rng)
+    segments = opened(world, 0, runtime=runtime)
+    with pytest.raises(OSError) as caught:
+        split(world, segments, runtime=runtime)
+    assert (caught.value.errno, bool(removed)) == (errno.EIO, True)
+
+
 @pytest.mark.parametrize("operation", ("open", "write", "truncate", "sync", "set_mtime"))
 def test_a_split_that_fails_leaves_the_segment_and_nothing_else(world, operation):
     """For failures while the new files are written; the next load finishes or undoes a swap."""
