@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from logstore.coordinator.groups.consumer_protocol import (
@@ -23,11 +23,12 @@ from logstore.coordinator.groups.consumer_protocol import (
 from logstore.coordinator.groups.records import NO_TIMEOUT
 from logstore.coordinator.groups.requests import (
     GroupDescription,
+    JoinCallback,
     JoinedMember,
     JoinResult,
     MemberDescription,
     Protocol,
-    SyncResult,
+    SyncCallback,
 )
 from logstore.errors import InvalidRecordError
 from logstore.messages.types import GroupMetadataValue
@@ -83,8 +84,8 @@ class Member:
     protocols: tuple[Protocol, ...]
     assignment: bytes = b""
     is_new: bool = False
-    on_join: Callable[[JoinResult], object] | None = None
-    on_sync: Callable[[SyncResult], object] | None = None
+    on_join: JoinCallback | None = None
+    on_sync: SyncCallback | None = None
     deadline_ns: int = 0
     armed_ns: int | None = None
 

@@ -371,13 +371,14 @@ def test_offsets_are_settled_although_another_partition_cannot_be_opened(group, 
     assert group.offsets() == {0: 5}
 
 
-def test_offsets_stay_pending_while_their_partition_cannot_be_written(group, monkeypatch, caplog):
-    def fail(*_):
-        raise KafkaStorageError("the disk has failed")
+def disk_failed(*_):
+    raise KafkaStorageError("the disk has failed")
 
+
+def test_offsets_stay_pending_while_their_partition_cannot_be_written(group, monkeypatch, caplog):
     group.commit({0: 5})
     with monkeypatch.context() as patched:
-        patched.setattr(coordinator, "settle", fail)
+        patched.setattr(coordinator, "settle", disk_failed)
         group.reopen()
         assert group.offsets() == {0: "UNSTABLE_OFFSET_COMMIT"}
     assert caplog.messages == [
@@ -392,12 +393,9 @@ def test_offsets_stay_pending_while_the_history_of_transactions_cannot_be_read(
 ):
     """New transactions begin nevertheless, and the next process settles the offsets."""
 
-    def fail(*_):
-        raise KafkaStorageError("the disk has failed")
-
     group.commit({0: 5})
     with monkeypatch.context() as patched:
-        patched.setattr(TransactionLog, "history", fail)
+        patched.setattr(TransactionLog, "history", disk_failed)
         group.reopen()
         assert group.offsets() == {0: "UNSTABLE_OFFSET_COMMIT"}
     assert "the history of transactions cannot be read: the disk has failed" in caplog.text
