@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from logstore.coordinator.transactions.coordinator import LAST_EPOCH
+from logstore.coordinator.transactions.state import LAST_EPOCH
 from tests.interop.conftest import unavailable
 from tests.interop.conversations import SETTINGS, converse, our_broker, warm_up
 from tests.support.interop.answers import Side

@@ -15,13 +15,16 @@ from logstore.errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
-from logstore.types import INT32_MAX, NO_PRODUCER_EPOCH, AppendOrigin
+from logstore.types import INT16_MAX, INT32_MAX, NO_PRODUCER_EPOCH, AppendOrigin
 
 if TYPE_CHECKING:
     from logstore.record.control import EndTxnMarker
     from logstore.record.header import BatchHeader
     from logstore.storage.producers.entry import BatchMetadata, ProducerEntry
     from logstore.types import TopicPartition
+
+BUMPED_EPOCH_VERSION = 2
+"""First `transaction.version` in which a marker has the next epoch (KIP-890)."""
 
 
 def check_data(
@@ -91,6 +94,28 @@ def check_marker(
         raise TransactionCoordinatorFencedError(
             f"{where}: coordinator epoch {marker.coordinator_epoch} of a marker of producer"
             f" {header.producer_id} is older than the known {entry.coordinator_epoch}"
+        )
+
+
+def check_bumped_epoch(
+    where: TopicPartition, entry: ProducerEntry | None, header: BatchHeader
+) -> None:
+    """Check the epoch of a marker of `transaction.version` 2, in addition to `check_marker`.
+
+    The coordinator bumps the epoch before each marker. A marker with the epoch of an open
+    transaction belongs to the previous one, and is late. Without an open transaction it is a retry.
+
+    Raises
+    ------
+    InvalidProducerEpochError
+    """
+    if entry is None or entry.current_txn_first_offset is None:
+        return
+    # 32767 is no epoch of a client; Kafka accepts such a marker to recover from a fault.
+    if header.producer_epoch == entry.producer_epoch != INT16_MAX:
+        raise InvalidProducerEpochError(
+            f"{where}: epoch {header.producer_epoch} of a marker of producer {header.producer_id}"
+            " is that of the open transaction, which ends with a later epoch"
         )
 
 
