@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.coordinator.transactions.produce import append_as_client
+from logstore.coordinator.transactions.produce import add_to_transaction, append_as_client
 from logstore.errors import (
     KAFKA_CODES,
+    ConcurrentTransactionsError,
     CorruptRecordError,
     InvalidRecordError,
     InvalidTopicError,
@@ -68,6 +69,12 @@ _ALL = -1
 _ACKS = (_ALL, 0, 1)
 _ABORTABLE_FROM = 11
 """First Produce version that may answer TRANSACTION_ABORTABLE (KIP-890)."""
+
+_ADDS_FROM = 12
+"""First Produce version that adds partitions to the transaction (KIP-890)."""
+
+_PRODUCE_IDS_FROM = 13
+"""First Produce version with topic ids instead of names (KIP-516)."""
 
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,
@@ -184,20 +191,50 @@ def _append_all(request: ProduceRequest, session: Session, is_transactional: boo
         error = KAFKA_CODES["INVALID_REQUIRED_ACKS"]
     else:
         error = NONE
+    names = [_name_of(topic, session) for topic in request.topic_data]
+    if transactional_id is not None and is_transactional and not error:
+        _add_partitions(request, names, transactional_id, session)
     delayed: dict[TopicPartition, DelayedAppend] = {}
     responses = [
         ProduceResponse.TopicProduceResponse(
-            name=topic.name,
+            name=name or "",
+            topic_id=topic.topic_id,
             partition_responses=[
-                _refused(partition.index, error)
-                if error
-                else _produced(topic.name, partition, request, session, delayed)
+                _refused(partition.index, error or KAFKA_CODES["UNKNOWN_TOPIC_ID"])
+                if error or name is None
+                else _produced(name, partition, request, session, delayed)
                 for partition in topic.partition_data
             ],
         )
-        for topic in request.topic_data
+        for topic, name in zip(request.topic_data, names, strict=True)
     ]
     return _Appended(responses, delayed)
+
+
+def _name_of(topic: ProduceRequest.TopicProduceData, session: Session) -> str | None:
+    """Return the name of a topic in a request; None if its id is unknown."""
+    if session.version < _PRODUCE_IDS_FROM:
+        return topic.name
+    return session.service.topic_of_id(topic.topic_id)
+
+
+def _add_partitions(
+    request: ProduceRequest, names: Sequence[str | None], transactional_id: str, session: Session
+) -> None:
+    """Add the partitions of several transactional batches to their transaction at once."""
+    count = sum(len(topic.partition_data) for topic in request.topic_data)
+    if session.version < _ADDS_FROM or count == 1:
+        return
+    batches = []
+    for topic, name in zip(request.topic_data, names, strict=True):
+        if name is None or not session.allows("write", "topic", name):
+            continue
+        for partition in topic.partition_data:
+            data = _one_batch(partition.records, session.version)
+            if not isinstance(data, int):
+                batches.append((TopicPartition(name, partition.index), data))
+    service = session.service
+    add_to_transaction(service.manager, service.transactions, transactional_id, batches)
 
 
 def _refused(index: int, error_code: int, message: str | None = None) -> ProducedPartition:
@@ -229,7 +266,12 @@ def _produced(
         if service.restamp:
             data = _restamped(data, service.shift_ms)
         info = append_as_client(
-            service.manager, service.transactions, tp, data, request.transactional_id
+            service.manager,
+            service.transactions,
+            tp,
+            data,
+            request.transactional_id,
+            adds=session.version >= _ADDS_FROM,
         )
         if request.acks == _ALL and (waiting := service.nodes.delayed_append(tp, info.last_offset)):
             delayed[tp] = waiting
@@ -242,6 +284,8 @@ def _produced(
     except LogStoreError as error:
         if isinstance(error, InvalidTxnStateError) and session.version >= _ABORTABLE_FROM:
             return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
+        if isinstance(error, ConcurrentTransactionsError) and session.version < _ADDS_FROM:
+            return _refused(index, KAFKA_CODES["NOT_ENOUGH_REPLICAS"])  # old clients retry it
         return _refusal(index, error, log)
 
 

@@ -299,6 +299,19 @@ class TransactionCoordinator:
             if (task := self._abort_task) is not None:
                 task.wake()
 
+    def open_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> frozenset[TopicPartition]:
+        """Return the partitions of the producer's open transaction; empty without one.
+
+        Raises
+        ------
+        ProducerFencedError, InvalidProducerIdMappingError, KafkaStorageError
+            See `add_partitions`.
+        """
+        with self._lock:
+            return self._require_idle_owner(transactional_id, producer).partitions
+
     def partition_of_group(self, group_id: str) -> TopicPartition:
         """Return the partition for a group's offsets, and create the topic if necessary.
 

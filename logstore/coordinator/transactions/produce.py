@@ -14,17 +14,18 @@ transaction of another client by using its producer id. Kafka only verifies the 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from logstore.coordinator.transactions.state import ProducerIdAndEpoch
-from logstore.errors import InvalidTopicError, OutOfOrderSequenceNumberError
+from logstore.coordinator.transactions.state import ProducerIdAndEpoch, TransactionVersion
+from logstore.errors import InvalidTopicError, LogStoreError, OutOfOrderSequenceNumberError
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.record import layout
 from logstore.record.header import BatchHeader
 from logstore.types import NO_SEQUENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from logstore.coordinator.transactions.coordinator import TransactionCoordinator
     from logstore.manager.manager import LogManager
@@ -80,6 +81,34 @@ def append_as_client(
         transactional_id,
         first_sequence,
     )
+
+
+def add_to_transaction(
+    manager: LogManager,
+    coordinator: TransactionCoordinator,
+    transactional_id: str,
+    batches: Iterable[tuple[TopicPartition, bytes]],
+) -> None:
+    """Add the partitions of a request to its transaction with one record.
+
+    This is an optimization for several batches: `append_as_client` would add the partitions one by
+    one. It also reports the errors, which are ignored here.
+    """
+    new: dict[ProducerIdAndEpoch, list[TopicPartition]] = {}
+    for tp, data in batches:
+        header = _transactional_header(data)
+        if header is None or tp.topic in INTERNAL_COMPACTED_TOPICS:
+            continue
+        with suppress(LogStoreError):
+            entry = manager.log(tp).producer_state.entry(header.producer_id)
+            if entry is None or not entry.is_in_transaction(header.producer_epoch):
+                producer = ProducerIdAndEpoch(header.producer_id, header.producer_epoch)
+                new.setdefault(producer, []).append(tp)
+    for producer, partitions in new.items():
+        with suppress(LogStoreError):
+            coordinator.add_partitions(
+                transactional_id, producer, partitions, TransactionVersion.V2
+            )
 
 
 def append_of_producer(
