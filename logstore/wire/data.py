@@ -18,6 +18,8 @@ from logstore.errors import (
     KAFKA_CODES,
     ConcurrentTransactionsError,
     CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     InvalidRecordError,
     InvalidTopicError,
     InvalidTxnStateError,
@@ -86,6 +88,9 @@ _WITHOUT_LOG_START = (
     KafkaStorageError,
 )
 """Errors whose responses carry no log start offset in Kafka."""
+
+_UNVERIFIED = (InvalidProducerEpochError, InvalidProducerIdMappingError)
+"""Errors that refuse a transactional batch before it reaches the log."""
 
 ProducedPartition = ProduceResponse.PartitionProduceResponse
 
@@ -253,13 +258,13 @@ def _produced(
     index = partition.index
     if not session.allows("write", "topic", topic):
         return _refused(index, KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"])
+    data = _one_batch(partition.records, session.version)
+    if isinstance(data, int):
+        return _refused(index, data)
     service = session.service
     tp = TopicPartition(topic, index)
     log: Log | None = None
     try:
-        data = _one_batch(partition.records, session.version)
-        if isinstance(data, int):
-            return _refused(index, data)
         log = service.nodes.log(tp)
         if request.acks == _ALL:
             service.nodes.check_append(tp)
@@ -282,14 +287,15 @@ def _produced(
             log_start_offset=log.log_start_offset,
         )
     except LogStoreError as error:
-        if isinstance(error, InvalidTxnStateError) and session.version >= _ABORTABLE_FROM:
-            return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
-        if isinstance(error, ConcurrentTransactionsError) and session.version < _ADDS_FROM:
-            return _refused(index, KAFKA_CODES["NOT_ENOUGH_REPLICAS"])  # old clients retry it
-        return _refusal(index, error, log)
+        is_unverified = isinstance(error, _UNVERIFIED) and _is_transactional(data)
+        return _refusal(index, error, None if is_unverified else log, session.version)
 
 
-def _refusal(index: int, error: LogStoreError, log: Log | None) -> ProducedPartition:
+def _refusal(index: int, error: LogStoreError, log: Log | None, version: int) -> ProducedPartition:
+    if isinstance(error, InvalidTxnStateError) and version >= _ABORTABLE_FROM:
+        return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
+    if isinstance(error, ConcurrentTransactionsError) and version < _ADDS_FROM:
+        return _refused(index, KAFKA_CODES["NOT_ENOUGH_REPLICAS"])  # old clients retry it
     found = _refused(index, error.code)
     if isinstance(error, InvalidRecordError):
         found.error_message = str(error)
@@ -304,6 +310,11 @@ def _refusal(index: int, error: LogStoreError, log: Log | None) -> ProducedParti
     if log is not None and not isinstance(error, _WITHOUT_LOG_START):
         found.log_start_offset = log.log_start_offset
     return found
+
+
+def _is_transactional(data: bytes) -> bool:
+    """Return whether a batch of `_one_batch` is transactional."""
+    return bool(data[layout.ATTRIBUTES_POSITION + 1] & layout.TRANSACTIONAL_BIT)
 
 
 def _one_batch(records: Buffer | list[Buffer] | None, version: int) -> bytes | int:

@@ -22,6 +22,7 @@ from logstore.errors import InvalidTopicError, LogStoreError, OutOfOrderSequence
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.record import layout
 from logstore.record.header import BatchHeader
+from logstore.storage.producers.rules import check_epoch
 from logstore.types import NO_SEQUENCE
 
 if TYPE_CHECKING:
@@ -164,6 +165,8 @@ def _append(
     # Check and append under one lock, so that no marker is written in between.
     with log.lock:
         entry = log.producer_state.entry(producer.producer_id)
+        if entry is not None:
+            check_epoch(topic_partition, entry, producer.producer_epoch)
         is_open = entry is not None and entry.is_in_transaction(producer.producer_epoch)
         if is_open and (transactional_id is None or coordinator.owns(transactional_id, producer)):
             return append(log.writer)

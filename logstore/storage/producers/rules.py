@@ -60,7 +60,7 @@ def check_data(
         if duplicate is not None:
             return duplicate
     if origin is not AppendOrigin.REPLICATION:
-        _check_epoch(where, entry, header)
+        check_epoch(where, entry, header.producer_epoch)
     if origin is AppendOrigin.CLIENT:
         _check_sequence(where, entry, header)
     if entry.current_txn_first_offset is not None and not header.is_transactional:
@@ -89,7 +89,7 @@ def check_marker(
     """
     if entry is None or origin is AppendOrigin.REPLICATION:
         return
-    _check_epoch(where, entry, header)
+    check_epoch(where, entry, header.producer_epoch)
     if marker.coordinator_epoch < entry.coordinator_epoch:
         raise TransactionCoordinatorFencedError(
             f"{where}: coordinator epoch {marker.coordinator_epoch} of a marker of producer"
@@ -130,10 +130,11 @@ def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata |
     return None
 
 
-def _check_epoch(where: TopicPartition, entry: ProducerEntry, header: BatchHeader) -> None:
-    if header.producer_epoch < entry.producer_epoch:
+def check_epoch(where: TopicPartition, entry: ProducerEntry, producer_epoch: int) -> None:
+    """Raise InvalidProducerEpochError if an epoch of a producer is older than the known one."""
+    if producer_epoch < entry.producer_epoch:
         raise InvalidProducerEpochError(
-            f"{where}: epoch {header.producer_epoch} of producer {header.producer_id} is older"
+            f"{where}: epoch {producer_epoch} of producer {entry.producer_id} is older"
             f" than the known {entry.producer_epoch}"
         )
 
