@@ -162,15 +162,15 @@ def _append(
     log = manager.log(topic_partition)
     if producer is None:
         return append(log.writer)
+    adds = first_sequence != NO_SEQUENCE
     # Check and append under one lock, so that no marker is written in between.
     with log.lock:
         entry = log.producer_state.entry(producer.producer_id)
-        if entry is not None:
+        if adds and entry is not None:
             check_epoch(topic_partition, entry, producer.producer_epoch)
         is_open = entry is not None and entry.is_in_transaction(producer.producer_epoch)
         if is_open and (transactional_id is None or coordinator.owns(transactional_id, producer)):
             return append(log.writer)
-    adds = first_sequence != NO_SEQUENCE
     with coordinator.verified(topic_partition, producer, transactional_id, adds=adds):
         if adds:
             _check_first_sequence(log, producer.producer_id, first_sequence)
