@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.coordinator.transactions.produce import append_as_client
+from logstore.coordinator.transactions.produce import add_to_transaction, append_as_client
 from logstore.errors import (
     KAFKA_CODES,
+    ConcurrentTransactionsError,
     CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     InvalidRecordError,
     InvalidTopicError,
     InvalidTxnStateError,
@@ -69,6 +72,12 @@ _ACKS = (_ALL, 0, 1)
 _ABORTABLE_FROM = 11
 """First Produce version that may answer TRANSACTION_ABORTABLE (KIP-890)."""
 
+_ADDS_FROM = 12
+"""First Produce version that adds partitions to the transaction (KIP-890)."""
+
+_PRODUCE_IDS_FROM = 13
+"""First Produce version with topic ids instead of names (KIP-516)."""
+
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,
     InvalidTopicError,
@@ -79,6 +88,9 @@ _WITHOUT_LOG_START = (
     KafkaStorageError,
 )
 """Errors whose responses carry no log start offset in Kafka."""
+
+_UNVERIFIED = (InvalidProducerEpochError, InvalidProducerIdMappingError)
+"""Errors that refuse a transactional batch before it reaches the log."""
 
 ProducedPartition = ProduceResponse.PartitionProduceResponse
 
@@ -184,20 +196,50 @@ def _append_all(request: ProduceRequest, session: Session, is_transactional: boo
         error = KAFKA_CODES["INVALID_REQUIRED_ACKS"]
     else:
         error = NONE
+    names = [_name_of(topic, session) for topic in request.topic_data]
+    if transactional_id is not None and is_transactional and not error:
+        _add_partitions(request, names, transactional_id, session)
     delayed: dict[TopicPartition, DelayedAppend] = {}
     responses = [
         ProduceResponse.TopicProduceResponse(
-            name=topic.name,
+            name=name or "",
+            topic_id=topic.topic_id,
             partition_responses=[
-                _refused(partition.index, error)
-                if error
-                else _produced(topic.name, partition, request, session, delayed)
+                _refused(partition.index, error or KAFKA_CODES["UNKNOWN_TOPIC_ID"])
+                if error or name is None
+                else _produced(name, partition, request, session, delayed)
                 for partition in topic.partition_data
             ],
         )
-        for topic in request.topic_data
+        for topic, name in zip(request.topic_data, names, strict=True)
     ]
     return _Appended(responses, delayed)
+
+
+def _name_of(topic: ProduceRequest.TopicProduceData, session: Session) -> str | None:
+    """Return the name of a topic in a request; None if its id is unknown."""
+    if session.version < _PRODUCE_IDS_FROM:
+        return topic.name
+    return session.service.topic_of_id(topic.topic_id)
+
+
+def _add_partitions(
+    request: ProduceRequest, names: Sequence[str | None], transactional_id: str, session: Session
+) -> None:
+    """Add the partitions of several transactional batches to their transaction at once."""
+    count = sum(len(topic.partition_data) for topic in request.topic_data)
+    if session.version < _ADDS_FROM or count == 1:
+        return
+    batches = []
+    for topic, name in zip(request.topic_data, names, strict=True):
+        if name is None or not session.allows("write", "topic", name):
+            continue
+        for partition in topic.partition_data:
+            data = _one_batch(partition.records, session.version)
+            if not isinstance(data, int):
+                batches.append((TopicPartition(name, partition.index), data))
+    service = session.service
+    add_to_transaction(service.manager, service.transactions, transactional_id, batches)
 
 
 def _refused(index: int, error_code: int, message: str | None = None) -> ProducedPartition:
@@ -216,20 +258,25 @@ def _produced(
     index = partition.index
     if not session.allows("write", "topic", topic):
         return _refused(index, KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"])
+    data = _one_batch(partition.records, session.version)
+    if isinstance(data, int):
+        return _refused(index, data)
     service = session.service
     tp = TopicPartition(topic, index)
     log: Log | None = None
     try:
-        data = _one_batch(partition.records, session.version)
-        if isinstance(data, int):
-            return _refused(index, data)
         log = service.nodes.log(tp)
         if request.acks == _ALL:
             service.nodes.check_append(tp)
         if service.restamp:
             data = _restamped(data, service.shift_ms)
         info = append_as_client(
-            service.manager, service.transactions, tp, data, request.transactional_id
+            service.manager,
+            service.transactions,
+            tp,
+            data,
+            request.transactional_id,
+            adds=session.version >= _ADDS_FROM,
         )
         if request.acks == _ALL and (waiting := service.nodes.delayed_append(tp, info.last_offset)):
             delayed[tp] = waiting
@@ -240,12 +287,15 @@ def _produced(
             log_start_offset=log.log_start_offset,
         )
     except LogStoreError as error:
-        if isinstance(error, InvalidTxnStateError) and session.version >= _ABORTABLE_FROM:
-            return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
-        return _refusal(index, error, log)
+        is_unverified = isinstance(error, _UNVERIFIED) and _is_transactional(data)
+        return _refusal(index, error, None if is_unverified else log, session.version)
 
 
-def _refusal(index: int, error: LogStoreError, log: Log | None) -> ProducedPartition:
+def _refusal(index: int, error: LogStoreError, log: Log | None, version: int) -> ProducedPartition:
+    if isinstance(error, InvalidTxnStateError) and version >= _ABORTABLE_FROM:
+        return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
+    if isinstance(error, ConcurrentTransactionsError) and version < _ADDS_FROM:
+        return _refused(index, KAFKA_CODES["NOT_ENOUGH_REPLICAS"])  # old clients retry it
     found = _refused(index, error.code)
     if isinstance(error, InvalidRecordError):
         found.error_message = str(error)
@@ -260,6 +310,11 @@ def _refusal(index: int, error: LogStoreError, log: Log | None) -> ProducedParti
     if log is not None and not isinstance(error, _WITHOUT_LOG_START):
         found.log_start_offset = log.log_start_offset
     return found
+
+
+def _is_transactional(data: bytes) -> bool:
+    """Return whether a batch of `_one_batch` is transactional."""
+    return bool(data[layout.ATTRIBUTES_POSITION + 1] & layout.TRANSACTIONAL_BIT)
 
 
 def _one_batch(records: Buffer | list[Buffer] | None, version: int) -> bytes | int:

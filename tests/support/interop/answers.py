@@ -22,6 +22,9 @@ LAST_MS = FIRST_MS + 10_000_000_000
 """Later timestamps are the server's, such as those of transaction markers."""
 
 
+NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+"""An id that no topic has: Kafka reserves it."""
+
 # -- two sides -----------------------------------------------------------------------------------
 
 
@@ -66,6 +69,11 @@ class Side:
         """Return this side's value for a name."""
         return self._values[name]
 
+    def topic_id(self, name: str) -> str:
+        """Return this side's id of a topic, or one that no topic has."""
+        topics = self.caller().call("Metadata", 12, {"topics": [{"name": name}]}).topics
+        return topics[0].topic_id if topics[0].error_code == 0 else NO_TOPIC_ID
+
     def versions(self) -> dict[int, tuple[int, int]]:
         """Return API → supported versions, both bounds inclusive."""
         answer = self.caller().call("ApiVersions", 0, {})
@@ -101,6 +109,7 @@ UNORDERED = {
     "partitions": ("partitionIndex", "partition", "partitionId"),
     "partitionResponses": ("index",),
     "resultsByTopicV3AndBelow": ("name",),
+    "topicResults": ("name",),
     "resultsByPartition": ("partitionIndex",),
     "resources": ("name",),
 }
@@ -180,6 +189,13 @@ PARTINGS = [
         frozenset({"DescribeGroups", "DeleteGroups", "OffsetDelete"}),
         r"^(\.groups\[0\]|\.results\[0\])?\.(groupState|errorCode|topics)$",
         lambda kafka, ours: (kafka, ours) in (("Empty", "Dead"), (0, 69)) or ours == [],
+        release="kafka4",
+    ),
+    Parting(
+        "the last stable offset is below the log start if that is inside an open transaction",
+        frozenset({"ListOffsets"}),
+        r"\.offset$",
+        lambda kafka, ours: 0 <= kafka < ours,
         release="kafka4",
     ),
     Parting(

@@ -78,6 +78,10 @@ CASES = {
         },
         TRANSACTION,
     ),
+    "WriteTxnMarkers": (
+        {"markers": [{"topics": [{"name": "t", "partition_indexes": [0]}]}]},
+        CLUSTER,
+    ),
     "AddOffsetsToTxn": ({"transactional_id": "x", "group_id": "g"}, TRANSACTION),
     "EndTxn": ({"transactional_id": "x"}, TRANSACTION),
     "TxnOffsetCommit": ({"transactional_id": "x", "group_id": "g", "topics": T0}, TRANSACTION),
@@ -130,8 +134,12 @@ def answer(api, authorizer, fields=None):
         broker.create_topic("t")
         with Client(listener) as client:
             request = made(f"{api}Request", CASES[api][0] if fields is None else fields)
-            version = SERVED[api].last
+            version = LAST_OF_CLIENTS.get(api, SERVED[api].last)
             return errors_of(client.ask(request, version), version)
+
+
+LAST_OF_CLIENTS = {"Produce": 12, "AddPartitionsToTxn": 3}
+"""Versions of `CASES`, if later ones have other fields."""
 
 
 def granting(needs):
@@ -204,6 +212,56 @@ def test_who_may_do_what_the_table_says_is_not_held_up(api):
 def test_who_lacks_one_of_several_hears_that(api, fields, lacks, error):
     told = answer(api, granting(set(NEEDS[api]) - {lacks}), fields)
     assert told == {error}
+
+
+@pytest.mark.parametrize("version", (4, 5))
+@pytest.mark.parametrize("is_allowed", (True, False))
+def test_partitions_of_several_transactions_need_an_action_of_the_cluster(version, is_allowed):
+    topics = [{"name": "t", "partitions": [0]}]
+    fields = {"transactions": [{"transactional_id": "x", "topics": topics}]}
+    needs = [("cluster_action", "cluster")]
+    if not is_allowed:
+        needs = [("write", "transactional_id"), ("write", "topic"), ("alter", "cluster")]
+    with Broker() as broker, broker.listen(authorizer=granting(needs)) as listener:
+        broker.create_topic("t")
+        with Client(listener) as client:
+            response = client.ask(made("AddPartitionsToTxnRequest", fields), version)
+    told = errors_of(response, version)
+    assert told == {"INVALID_PRODUCER_ID_MAPPING" if is_allowed else CLUSTER}
+    assert bool(response.results_by_transaction) is is_allowed
+
+
+@pytest.mark.parametrize("version", (1, 2))
+@pytest.mark.parametrize("operation", ("alter", "cluster_action"))
+def test_markers_need_one_of_two(version, operation):
+    fields = CASES["WriteTxnMarkers"][0]
+    with (
+        Broker() as broker,
+        broker.listen(authorizer=granting([(operation, "cluster")])) as listener,
+    ):
+        broker.create_topic("t")
+        with Client(listener) as client:
+            response = client.ask(made("WriteTxnMarkersRequest", fields), version)
+            assert errors_of(response, version) == set()
+        assert broker.log("t").log_end_offset == 1
+
+
+@pytest.mark.parametrize("may_write", (True, False))
+def test_a_batch_for_a_topic_id_needs_its_topic(may_write):
+    needs = [("write" if may_write else "read", "topic")]
+    with Broker() as broker, broker.listen(authorizer=granting(needs)) as listener:
+        broker.create_topic("t")
+        known, unknown = broker.topic("t").id, "AAAAAAAAAAAAAAAAAAAAAQ"
+        with Client(listener) as client:
+            for topic_id, error in ((known, TOPIC), (unknown, "UNKNOWN_TOPIC_ID")):
+                data = [{"index": 0, "records": BATCH}]
+                fields = CASES["Produce"][0] | {
+                    "topic_data": [{"topic_id": topic_id, "partition_data": data}]
+                }
+                response = client.ask(made("ProduceRequest", fields), 13)
+                is_written = may_write and topic_id == known
+                assert errors_of(response, 13) == (set() if is_written else {error})
+                assert [topic.topic_id for topic in response.responses] == [topic_id]
 
 
 @pytest.mark.parametrize("grants", ([("idempotent_write", "cluster")], [("write", "topic")]))

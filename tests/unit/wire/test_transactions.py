@@ -101,7 +101,7 @@ def test_a_partition_that_was_never_added_gets_no_data(broker, client):
     assert broker.log("t").log_end_offset == 0
 
 
-@versions("AddPartitionsToTxn", 1, 2)
+@pytest.mark.parametrize("version", range(4))
 def test_one_partition_that_cannot_be_is_the_end_for_all(broker, client, version):
     _, producer = init(client)
     told = add(client, producer, ("t", 0), ("t", 7), ("no", 0), version=version)
