@@ -65,8 +65,12 @@ def test_a_configuration_can_be_supposed(run, users):
 def test_the_table_says_when_and_why(run, users):
     run("topic", "create", "events", "--now", JAN_1)
     text = run("explain", "--now", JAN_1).stdout
-    assert "users-0 not yet: its records are too young\n  by itself on 2024-01-01 01:00" in text
+    assert (
+        "users-0 not yet: its records are too young\n"
+        "  a running cleaner would clean it from 2024-01-01 01:00"
+    ) in text
     assert "events-0 never: its cleanup.policy does not compact\n" in text
+    assert text.count("all 4 conditions below must be met\n") == 1
     assert "min.compaction.lag.ms 1h" in text
     text = run("explain", users, "--now", JAN_1 + HOUR_MS).stdout
     assert (
