@@ -40,7 +40,7 @@ and closings of `explain`, `not_cleaned` of `clean`, segments of `retain`, place
 findings of `check`. `reasons` lists several. Programs should use `code` and `values`: `text` is the
 sentence that the command line prints, and its words may change.
 
-The name of a value says what it is. In a sentence a value is formatted accordingly:
+The name of a value gives its kind. In a sentence a value is formatted accordingly:
 
 | name ends with | value | shown as |
 |---|---|---|

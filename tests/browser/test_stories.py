@@ -42,14 +42,14 @@ def show(page, title):
 def test_the_operators_guide_from_a_new_topic_to_the_end_of_a_tombstone(open_page, logstore_broker):
     page = open_page(logstore_broker.ui())
 
-    # A topic, with what a new one has.
+    # A topic with its defaults.
     dialog = deed(page, "Create a topic …", "Create a topic")
     dialog.get_by_role("textbox", name="Name").fill("users")
     dialog.get_by_role("button", name="Create").click()
     row = page.get_by_role("row", name=re.compile("users-0"))
     expect(row).to_contain_text("delete")
 
-    # Its settings; what each would do is shown before it is set.
+    # Its settings; the effect of each is shown before it is set.
     go(page, "#/t/users/settings")
     page.get_by_role("group", name="cleanup.policy").get_by_label("compact").check()
     for key, value in (("segment.ms", "1h"), ("delete.retention.ms", "2h")):
@@ -143,7 +143,7 @@ def test_a_partition_that_cannot_be_cleaned_is_found_and_tried_again(
         logstore_broker.append(name, key=b"2", value=b"bob")
     move(page, "1m")
 
-    # It stands out in the list, and the cleaner's page says why.
+    # It is marked in the list, and the cleaner's page gives the reason.
     page.get_by_role("combobox", name="Order").select_option("Uncleanable first")
     first = page.get_by_role("row", name=re.compile(r"(users|sound)-0")).first
     expect(first).to_contain_text("users-0")

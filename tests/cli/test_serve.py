@@ -188,7 +188,7 @@ def test_users_from_the_environment_and_a_custom_certificate(tmp_path):
         with Client(address) as client:
             client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
             client.socket.sendall(client.frame(MetadataRequest(topics=None), 9))
-            assert client.is_at_end(), "who has not said who it is hears nothing"
+            assert client.is_at_end(), "an unauthenticated client gets no response"
 
 
 def test_the_mechanisms_of_the_option_are_all_that_there_are():

@@ -1,4 +1,4 @@
-"""Finding a Java for Spark; programs that pose as one stand in for it."""
+"""Finding a Java for Spark, with scripts in place of a real one."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the reader of the data source does, called as Spark calls it, without a JVM."""
+"""The reader of the data source, called as Spark calls it, without a JVM."""
 
 import pytest
 

@@ -45,7 +45,7 @@ def stated_version(headers: Sequence[Header], by: By) -> tuple[str, int]:
 
 
 def order_of(record: Record, by: By) -> Order:
-    """Return the order of a record among those of its key."""
+    """Return the order of a record among the records of its key."""
     if by.form == "timestamp":
         return True, record.timestamp, record.offset
     status, version = stated_version(record.headers, by)

@@ -1,6 +1,6 @@
 """Salvage: whatever is damaged, all undamaged records are in the result, and `check` accepts it.
 
-What is undamaged is told without the engine: a batch whose bytes under the CRC are still in some
+Undamaged batches are identified without the engine: their bytes under the CRC are still in some
 `.log` of the damaged directory.
 """
 
@@ -37,7 +37,7 @@ TABLES = {
     )
     for name in module.TABLE
 }
-RENAMED = "folder_of_no_partition"  # nobody can tell what it was: it is to be named itself
+RENAMED = "folder_of_no_partition"  # its partition is unknown, so its own name is reported
 LATER = VirtualClock(1_800_000_000_000)
 
 

@@ -1,4 +1,4 @@
-"""`broker.crash`: what a loss of power leaves, in memory and on a disk."""
+"""`broker.crash`: the state after a loss of power, in memory and on a disk."""
 
 from __future__ import annotations
 
@@ -233,7 +233,7 @@ def test_the_same_seed_leaves_the_same_bytes():
     assert run() == run()
 
 
-# --- faulty file systems, and what is refused -----------------------------------------------
+# --- faulty file systems, and refusals ------------------------------------------------------
 
 
 def test_a_faulty_file_system_crashes_as_it_is_told():

@@ -45,7 +45,7 @@ def test_time_passes_up_to_a_moment(broker):
     assert not broker.run_until(broker.clock.now_ms() + 5000, timeout=1000)
     assert broker.clock.now_ms() == VIRTUAL_EPOCH_MS + 86_401_000
     with pytest.raises(InvalidConfigurationError, match="time zone"):
-        broker.run_until(datetime(2024, 1, 2))  # what is refused
+        broker.run_until(datetime(2024, 1, 2))  # refused
 
 
 def test_time_moves_from_event_to_event(broker):
@@ -86,7 +86,7 @@ def test_a_fork_goes_its_own_way(broker):
 
 
 def test_a_fork_has_what_was_open(broker):
-    """An open transaction, producers' sequences, the offsets of groups and who is a member."""
+    """An open transaction, producers' sequences, and the offsets and members of groups."""
     producer = broker.producer(transactional_id="x")
     producer.init_transactions()
     producer.begin_transaction()

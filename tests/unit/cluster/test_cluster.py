@@ -259,7 +259,7 @@ def test_high_watermarks_are_written_after_each_interval_with_a_change(monkeypat
 
 
 def test_the_tasks_of_a_broker_are_scheduled_with_the_lock_that_they_take(cluster, monkeypatch):
-    """A task that runs at once must find itself among those of its broker."""
+    """A task that runs at once must find itself among its broker's tasks."""
     node = cluster._nodes[0]
     schedule = cluster.runtime.scheduler.schedule
     could_run = []

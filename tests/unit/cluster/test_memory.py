@@ -184,7 +184,7 @@ def test_a_broker_that_was_down_gets_the_settings_when_the_cluster_is_opened(tmp
         cluster.alter_broker_configs({"log.cleaner.backoff.ms": "7", "log.cleaner.threads": "2"})
         cluster.kill(0)
         cluster.alter_broker_configs({KEY: "2000", "log.cleaner.backoff.ms": None})
-        for threads in ("4", "8"):  # beyond what one change allows the broker that is down
+        for threads in ("4", "8"):  # more than one change allows for the stopped broker
             cluster.alter_broker_configs({"log.cleaner.threads": threads})
     with reopened(tmp_path, 3) as cluster:
         assert described(cluster, KEY) == dict.fromkeys(range(3), "2000")

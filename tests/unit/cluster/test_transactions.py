@@ -241,7 +241,7 @@ def test_no_batch_is_taken_into_the_transaction_of_another_producer(layout, veri
 
 
 def test_a_transactional_id_matters_to_transactional_batches_alone():
-    """As in Kafka: others are those of the topic."""
+    """As in Kafka; other values come from the topic."""
     authorizer = Authorizer([Acl("User:*", "write", "topic", "t")])
     with (
         listening("broker", authorizer=authorizer) as served,

@@ -54,7 +54,7 @@ def test_nothing_else_can_be_given_and_nothing_changed():
 
 
 def test_what_makes_no_difference_is_what_dataclasses_make():
-    """Beside the methods that `dataclass` writes out."""
+    """Next to the methods that `dataclass` generates."""
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Written:

@@ -96,6 +96,6 @@ def test_whatever_operation_fails_no_half_file_stands_under_the_name(fs):
             assert content(fs) == data
         else:
             assert not fs.exists(PATH)
-            # One that failed to be opened is no file yet.
+            # A file that failed to open does not exist yet.
             assert name == "truncate" or fs.list_dir("/out") == []
             export(never)

@@ -271,7 +271,7 @@ def test_what_is_no_partition_is_ignored_and_kept(home):
 
 
 def test_folders_that_are_no_partitions_are_named_once(home, caplog):
-    """But not those of a broker, nor hidden ones; a broker refuses the whole directory for one."""
+    """But not a broker's own or hidden ones; a broker refuses the whole directory for one."""
     manager = home.open()
     manager.close()
     for name in (

@@ -193,7 +193,7 @@ def test_null_records_and_small_ones():
             assert again.responses[0].partitions[0].records == expected
 
 
-# -- bytes that are no message -------------------------------------------------------------------
+# -- malformed bytes -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_structure_is_null_or_not():
 
 
 def test_a_tagged_structure_can_be_null():
-    """Its null is a varint 0, where that of other structures is a byte -1."""
+    """Its null is a varint 0; the null of other structures is a byte -1."""
     value = types.ConsumerGroupMemberMetadataValue
     assert value().classic_member_metadata == value.ClassicMemberMetadata()
     data = encode_bytes(value(classic_member_metadata=None), 0)
@@ -289,7 +289,7 @@ def test_a_tagged_structure_can_be_null():
     assert encode_bytes(value(), 0).endswith(b"\xff" * 4 + b"\1" + b"\0")
 
 
-# -- messages that a version cannot tell ---------------------------------------------------------
+# -- messages that a version cannot encode -------------------------------------------------------
 
 
 @pytest.mark.parametrize(

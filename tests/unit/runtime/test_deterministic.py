@@ -109,7 +109,7 @@ def order_with_seed(seed):
         bench.scheduler.schedule(name, lambda name=name: order.append(name), delay_ms=5)
     bench.scheduler.schedule("z", lambda: order.append("z"), delay_ms=4)
     clock.advance(ms=5)
-    assert order[0] == "z"  # a seed touches no order of moments
+    assert order[0] == "z"  # a seed does not change the order of times
     return "".join(order[1:])
 
 
@@ -150,7 +150,7 @@ def test_nothing_runs_without_time_being_told_to_pass(clock, scheduler, journal)
 
 
 def test_time_that_passes_inside_a_task_only_moves(clock, journal):
-    """What became due meanwhile runs after the task, late, in the order of the due moments."""
+    """Tasks that became due meanwhile run after the task, late, in the order of due times."""
     journal.task("busy", delay_ms=10, takes_ms=100)
     journal.task("second", delay_ms=60)
     journal.task("first", delay_ms=50)
@@ -377,7 +377,7 @@ def test_tasks_that_follow_each_other_without_delay_for_ever_are_a_deadlock(cloc
         scheduler.schedule("again", action)
 
     scheduler.schedule("first", action)
-    with pytest.raises(Deadlock, match="one moment, the last of them again"):
+    with pytest.raises(Deadlock, match="at the same time, the last one is again"):
         clock.advance(ms=1)
 
 
@@ -520,7 +520,7 @@ def test_a_task_sleeps_through_what_it_calls_idle_and_keeps_to_its_period(clock,
         idle_ms=lambda: idle.pop(0),
     )
     clock.advance(ms=100_000)
-    assert ran == [3, 33, 43], "the first moment of the period after 28, the next one, no more"
+    assert ran == [3, 33, 43], "the first due time of the period after 28, the next one, no more"
     assert idle == []
 
 
@@ -533,7 +533,7 @@ def test_who_is_woken_runs_at_the_next_moment_of_its_period(clock, scheduler):
     task.wake()
     task.wake()
     clock.advance(ms=9)
-    assert ran == [0], "that of 20 is over"
+    assert ran == [0], "the run at 20 is over"
     clock.advance(ms=100)
     assert ran == [0, 30]
     task.cancel()

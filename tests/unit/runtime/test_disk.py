@@ -36,7 +36,7 @@ class TestDiskFileSystem(FileSystemSuite):
 
 
 class TestDiskFileSystemWithOtherClock(FileSystemSuite):
-    """Stamping every write changes nothing else."""
+    """Setting the time of every write has no other effect."""
 
     @pytest.fixture
     def place(self, tmp_path):
@@ -129,7 +129,7 @@ def test_extending_by_truncate_takes_no_space(tmp_path):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder beside the one that the tests work in, and its files."""
+    """A folder next to the tests' folder, and its files."""
     return make_precious(tmp_path / "outside")
 
 

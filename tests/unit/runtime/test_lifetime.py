@@ -1,4 +1,4 @@
-"""Lifetimes: what is refused after the end, what stays, and locks that nobody gets any more."""
+"""Lifetimes: calls refused after the end, readable attributes, and locks of an ended lifetime."""
 
 import gc
 import sys

@@ -164,7 +164,7 @@ def story(world, between):
 
 
 def test_letting_go_changes_nothing():
-    """Files, offsets and times are those of a log whose files stayed open."""
+    """Files, offsets and times equal those of a log whose files stayed open."""
     let_go = []
     expected = story(memory_world(), lambda log: None)
     assert story(memory_world(), lambda log: let_go.extend(let_all_go(log))) == expected

@@ -38,7 +38,7 @@ def decided(acls, operation="read", name="orders", principal=ANN, host=HERE, **s
         ([acl()], {"name": "orders2", "allow_everyone_if_no_acl_found": True}, True, "no_acl"),
         ([acl()], {"principal": "User:bob"}, False, "default"),
         ([acl()], {"principal": "Group:ann"}, False, "default"),
-        # an ACL of somebody else's ends that everyone may
+        # an ACL for another principal ends the access of everyone
         (
             [acl()],
             {"principal": "User:b", "allow_everyone_if_no_acl_found": True},

@@ -1,4 +1,4 @@
-"""Fitting: what cannot be known takes a default, and is said; what is said is a scenario."""
+"""Fitting: unknown values get a default, which is reported; the result is a scenario."""
 
 from types import SimpleNamespace
 

@@ -34,7 +34,7 @@ def scenario_of(tmp_path, text, *, name="times.csv", words="", more="", days=1):
 
 
 def arrivals(tmp_path, scenario):
-    """Return moment after the start, key and whether it is a delete, of what lies in the logs."""
+    """Return time after the start, key and whether it is a delete, for each record in the logs."""
     run(scenario, samples=3, data_dir=tmp_path / "data")
     found = []
     with Broker(tmp_path / "data", read_only=True) as broker:
@@ -97,7 +97,7 @@ def _toml(row):
 
 @pytest.mark.parametrize("suffix", (".csv", ".parquet"))
 def test_an_exported_topic_comes_again(tmp_path, suffix):
-    """Keys, deletes and times, with those that came late, at the moments of those before them."""
+    """Keys, deletes and times; late records have the times of their predecessors."""
 
     source = tmp_path / "source"
     with Broker(source) as broker:

@@ -36,7 +36,7 @@ def test_nothing_is_fetched(outcome):
 
 def test_every_plot_has_points(outcome):
     text = without_library(page(outcome))
-    assert text.count("Plotly.newPlot(") == len(PANELS) + 1  # and the strip of segments
+    assert text.count("Plotly.newPlot(") == len(PANELS) + 1  # and the segment map
     for name in ("Bytes", "Records", "Ratios", "Tombstones", "max.compaction.lag.ms"):
         assert name in text
 
@@ -81,7 +81,7 @@ configs = { "max.compaction.lag.ms" = "10h" }
 
 
 def plot_of(text, name):
-    """Return what a plot draws, as JSON's text."""
+    """Return the data of a plot as JSON."""
     return text.partition(f'Plotly.newPlot(                        "{name}"')[2].partition(
         "</script>"
     )[0]

@@ -1,4 +1,4 @@
-"""Requests with a body: bounded, JSON, with known members, and refused where nothing is changed."""
+"""Requests with a body: bounded, JSON, with known members; refused for reading requests."""
 
 import json
 

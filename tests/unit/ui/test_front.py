@@ -1,4 +1,4 @@
-"""The page's files hang together, need no other host, and keep what others wrote as it was."""
+"""The page's files are consistent, need no other host, and leave vendored files unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXPORTS = re.compile(r"export\s*\{([^}]*)\}")
 
 @cache
 def source(path: Path) -> str:
-    """A module without its comments, which may name what they like."""
+    """A module without its comments, which may contain any name."""
     text = path.read_text(encoding="utf-8")
     return re.sub(r"^\s*//[^\n]*$|/\*.*?\*/", "", text, flags=re.MULTILINE | re.DOTALL)
 
@@ -90,7 +90,7 @@ def test_style_properties_that_are_used_are_defined():
 
 
 def test_both_schemes_define_the_same_colours():
-    """But for those of the first that are no colours."""
+    """Except the first theme's variables that are not colours."""
     css = source(FRONT / "style.css")
     light, dark = re.findall(r":root\s*\{(.*?)\}", css, re.DOTALL)
     named = {name for name, value in re.findall(r"(--[\w-]+):\s*([^;]+)", light) if value[0] == "#"}

@@ -78,7 +78,7 @@ HALF_A_HEAD = b"GET /api/about HTTP/1.1\r\nHost: "
 
 @pytest.mark.parametrize("head", (HALF_A_HEAD, b""))
 def test_a_connection_that_does_not_ask_is_not_kept(broker, monkeypatch, head):
-    """Or whoever has no token takes all connections there are."""
+    """Otherwise a client without the token could take all connections."""
     monkeypatch.setattr(connections, "HEAD_S", 0.0)
     with (
         broker.ui() as ui,
@@ -114,7 +114,7 @@ def silent(ui, count, head):
 
 @pytest.mark.parametrize("head", (HALF_A_HEAD, b""))
 def test_connections_that_do_not_ask_do_not_keep_others_out(few_connections, broker, head):
-    """Not for a moment: the oldest of them gives its place to one that comes."""
+    """The oldest idle connection is closed for a new one at once."""
     with broker.ui() as ui:
         for _ in range(2):
             strangers = silent(ui, 30, head)

@@ -112,14 +112,14 @@ CASES = {
     "ListTransactions": ({}, None),
     "DescribeTopicPartitions": ({"topics": [{"name": "t"}], "response_partition_limit": 9}, TOPIC),
 }
-"""Fields of a request of the last version, and what is heard by who may do nothing at all."""
+"""Fields of a request of the last version, and the response to an unauthorized client."""
 
 WITHOUT_NEEDS = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 REFUSALS = {each for each in KAFKA_CODES if "AUTHORIZATION" in each}
 
 
 def errors_of(response, version):
-    """Return the names of all errors in a response, wherever they stand."""
+    """Return the names of all errors in a response, at any depth."""
     codes = {code for code in errors_in(to_json(response, version)) if code}
     return {name for name, code in KAFKA_CODES.items() if code in codes}
 

@@ -45,7 +45,7 @@ def authorizer():
 
 
 def settings(listener, mechanism, user="ann", password=None):
-    """Return what a client of kafka-python needs for logging in."""
+    """Return the login settings of a kafka-python client."""
     encrypted = listener.ca_path is not None
     found = {
         "bootstrap_servers": listener.bootstrap,
@@ -138,7 +138,7 @@ def test_kafka_python_manages_acls(broker, authorizer):
 
 
 class Shares(ConsumerRebalanceListener):
-    """Notes what a member has."""
+    """Records a member's assignment."""
 
     def __init__(self):
         self.now = set()

@@ -1,4 +1,4 @@
-"""Security over the wire: who is who, who may do what, and what is told to who may not."""
+"""Security over the wire: authentication, authorization, and responses to denied requests."""
 
 import socket
 import ssl

@@ -93,7 +93,7 @@ def test_a_partition_that_was_never_added_gets_no_data(broker, client):
     assert add(client, producer, ("t", 1)) == ["NONE"]
     refused = produced(client, producer)
     assert name_of(refused.error_code) == "INVALID_TXN_STATE"
-    # as Kafka says it: a text, and nothing of the log
+    # as in Kafka: a text without details of the log
     assert refused.error_message
     assert refused.log_start_offset == -1
     refused = produced(client, producer, version=11)

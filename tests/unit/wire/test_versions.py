@@ -1,4 +1,4 @@
-"""The table of versions: what the messages know, what has a handler, and what the page says."""
+"""The table of versions matches the messages, the handlers and the page."""
 
 from logstore.messages.apis import apis_by_name
 from logstore.wire.registry import handlers

@@ -1,4 +1,4 @@
-"""Several data directories: the lock, a disk that fails, what goes offline and what serves on."""
+"""Several data directories: the lock, a failing disk, and the directories that stay online."""
 
 import random
 import subprocess
@@ -279,11 +279,11 @@ def test_loading_after_a_crash_tells_its_progress(home):
     manager.close()
     told.clear()
     home.open(home.path + "-2", on_load=told.append).close()
-    assert told == [], "what was closed cleanly is opened when it is used"
+    assert told == [], "a cleanly closed log is opened on first use"
 
 
 def test_a_log_start_that_was_ignored_is_forgotten_before_the_log_grows_to_it(home):
-    """Else the next start, after a crash, would hide what was appended meanwhile."""
+    """Otherwise the next start, after a crash, would hide the records appended meanwhile."""
     manager = home.open()
     manager.topics.create("a", 1, {})
     fill(manager.log(A0), 3)

@@ -1,4 +1,4 @@
-"""Which folders are data directories, partitions, or of a cluster, told by the names in them."""
+"""Recognizing data directories, partitions and a cluster's directory by the names in them."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_a_data_directory_has_its_files_and_is_no_partition(files, is_one):
         ((META, f"t-0/{META}"), []),
         (("recovery-point-offset-checkpoint", f"t-0/{META}"), []),
         ((".lock", f"t-0/{META}"), ["t-0"]),
-        # The controller's file says that it is a cluster's, whatever lies in it.
+        # The controller's file marks it as a cluster's, whatever its contents.
         (
             (f"{CONTROLLER_DIR}/{CLUSTER_FILE}", "broker-0/", "broker-12/"),
             ["broker-0", "broker-12"],

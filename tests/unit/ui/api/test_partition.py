@@ -1,4 +1,4 @@
-"""One partition: its shapes are the command line's; what is missing and what waits is told."""
+"""One partition: the command line's shapes, missing records, and waiting tombstones."""
 
 import json
 
@@ -109,7 +109,7 @@ def test_tombstones_are_told_where_they_lie(page, broker):
 
 
 def test_a_page_without_a_record_goes_on_at_the_end(page, broker):
-    """Of a hole that ends the log, and of a key that no record has."""
+    """A hole at the end of the log, and a key without a record."""
     producer = broker.producer(transactional_id="x")
     producer.init_transactions()
     producer.begin_transaction()

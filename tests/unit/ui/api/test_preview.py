@@ -1,4 +1,4 @@
-"""What settings would do, over HTTP: as `Broker.preview` has it, with lines that tell the same."""
+"""Previews of settings over HTTP: the result of `Broker.preview`, with equivalent command lines."""
 
 import json
 import shlex
