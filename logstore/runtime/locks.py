@@ -55,7 +55,7 @@ class FileLock(Protocol):
         ...
 
     def is_in_place(self) -> bool:
-        """Return whether the path still names the locked file; if not, others may lock a new file."""
+        """Return whether the path still names the locked file; otherwise others may lock it."""
         ...
 
     def release(self) -> None:

@@ -233,7 +233,7 @@ def test_a_folder_is_not_made_through_a_link_that_leads_nowhere(tmp_path, outsid
 
 @pytest.mark.parametrize("options", ({}, {"write": True}, {"create": True}), ids=str)
 @pytest.mark.parametrize("sort", ("pipe", "socket", "device"))
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path, sort, options):
+def test_special_files_are_refused_at_once(tmp_path, sort, options):
     path = tmp_path / "special"
     if sort == "pipe":
         os.mkfifo(path)
@@ -242,7 +242,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path, sort, options):
     else:
         path = "/dev/null"
     fs = DiskFileSystem()
-    with no_hang(), pytest.raises(NotRegularFileError, match="no regular file") as caught:
+    with no_hang(), pytest.raises(NotRegularFileError, match="not a regular file") as caught:
         fs.open(str(path), **options)
     assert caught.value.filename == str(path)
     assert fs.kind(str(path)) is FileKind.SPECIAL
