@@ -247,7 +247,7 @@ def test_beyond_loopback_without_users_it_warns(tmp_path, users, is_warned):
         ("", ("--super-user", "root"), "root"),
     ),
 )
-def test_a_door_that_makes_no_sense_is_refused_by_name(run, tmp_path, text, arguments, message):
+def test_an_invalid_listener_is_refused_by_name(run, tmp_path, text, arguments, message):
     file = tmp_path / "file"
     file.write_text(text)
     given = [str(file) if each == "FILE" else each for each in arguments]

@@ -129,7 +129,7 @@ def test_workers_are_forked_by_a_daemon_that_has_the_modules(spark):
     assert told == ("logstore.spark.sessions.daemon", True)
 
 
-def test_what_a_caller_asks_of_the_jvm_wins(spark):
+def test_options_of_the_caller_override_the_jvm_defaults(spark):
     """Our options disable the second compiler, in addition to the options of the tests' JVM."""
     arguments = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
     given = [*arguments.getInputArguments()]

@@ -207,7 +207,7 @@ def test_a_copy_that_fails_at_any_operation_is_removed_again(
 # --- next to a process that uses the original -------------------------------------------------
 
 
-def test_what_is_appended_meanwhile_is_left_out(original: Original) -> None:
+def test_records_appended_meanwhile_are_left_out(original: Original) -> None:
     with original.open() as broker:
         broker.append("users", value=b"new", key=b"k", partition=0)
         end = broker.log("users").log_end_offset

@@ -119,7 +119,7 @@ def test_a_sound_directory_is_copied_byte_for_byte():
         assert errors_of(directory.fs, f"/{case}") == []
 
 
-def test_what_is_lost_is_listed_with_its_place_and_reason():
+def test_losses_are_listed_with_location_and_reason():
     directory = kafka("segments")
     name = f"golden-0/{log_name(83)}"
     directory.flip(name, 61)

@@ -121,7 +121,7 @@ def test_a_batch_that_is_sent_is_not_taken_apart_nor_its_futures_told(
     assert calls[2] <= calls[1] + 5
 
 
-def test_what_is_left_of_a_batch_that_was_sent_is_small(broker):
+def test_a_sent_batch_keeps_little_memory(broker):
     """Its futures report sizes and times, but hold no keys, values or headers."""
     producing = broker.producer(linger_ms=1000)
     future = producing.send("t", b"v" * 9, b"key", [("h", b"12")])

@@ -28,7 +28,7 @@ def broker(request, tmp_path):
         yield broker
 
 
-def test_what_was_not_synced_is_gone(broker):
+def test_unsynced_data_is_gone(broker):
     broker.create_topic("users", configs=DURABLE)
     broker.append("users", value=b"1", key=b"k")
     broker.alter_configs("users", {}, unset=["flush.messages"])

@@ -122,7 +122,7 @@ def test_many_brokers_are_made_of_one_snapshot_alike(broker):
     assert left[0] == left[1] != []
 
 
-def test_what_cannot_be_forked(tmp_path):
+def test_brokers_that_cannot_be_forked(tmp_path):
     with (
         Broker(tmp_path, clock=VirtualClock()) as on_disk,
         pytest.raises(InvalidConfigurationError, match="in memory"),

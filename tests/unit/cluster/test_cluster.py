@@ -35,7 +35,7 @@ def cluster():
         yield cluster
 
 
-def test_what_is_acknowledged_by_all_is_on_all(cluster):
+def test_records_acknowledged_by_all_are_on_all_replicas(cluster):
     metadata = cluster.append("users", key=b"1", value=b"ann", acks="all")
     assert (metadata.topic, metadata.partition, metadata.offset) == ("users", 0, 0)
     cluster.run_until(lambda: all(values(cluster, broker) == [b"ann"] for broker in range(3)))

@@ -56,7 +56,7 @@ def test_the_files_of_the_coordinators_are_closed_with_the_cluster(tmp_path):
         assert cluster._coordinators().transactions.transactions()["x"].producer_epoch == 0
 
 
-def test_who_was_out_of_sync_does_not_lead(tmp_path):
+def test_an_out_of_sync_replica_is_not_elected(tmp_path):
     with opened(tmp_path, brokers=2) as cluster:
         cluster.create_topic("t", replication_factor=2)
         cluster.kill(0)

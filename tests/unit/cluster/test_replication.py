@@ -111,7 +111,7 @@ def test_who_has_all_there_is_stays_in_sync_however_long_it_is_away(cluster):
     assert cluster.state(TP).isr == (0, 1)
 
 
-def test_who_was_out_of_sync_does_not_hold_up_the_next_leader(cluster):
+def test_an_out_of_sync_replica_does_not_delay_the_next_leader(cluster):
     """It never caught up with that leader, so it is not waited for."""
     create(cluster)
     cluster.append(TP, value=b"a")
@@ -165,7 +165,7 @@ def test_who_comes_back_is_not_in_sync_below_the_start_of_the_epoch(cluster):
     assert cluster.state(TP).isr == (0, 1, 2)
 
 
-def test_what_was_acknowledged_outlives_two_elections(cluster):
+def test_acknowledged_records_survive_two_elections(cluster):
     """Who came back to the high watermark alone may not lead when the others end."""
     elected_above_its_high_watermark(cluster)
     cluster.slow(1, 2, 100)
@@ -280,7 +280,7 @@ def test_what_was_not_committed_goes_when_another_leads(cluster):
     assert_alike(cluster)
 
 
-def test_what_is_committed_stays_though_the_follower_does_not_know(cluster):
+def test_committed_records_survive_even_if_the_follower_does_not_know(cluster):
     """KIP-101's first story: a follower that restarts before it heard of the high watermark."""
     create(cluster)
     settle(cluster)

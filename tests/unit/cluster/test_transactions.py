@@ -275,7 +275,7 @@ def test_every_replica_describes_its_producers(layout):
                 assert described(other) == [(*producer, 0)]
 
 
-def test_who_has_no_replica_describes_no_producers():
+def test_a_broker_without_a_replica_describes_no_producers():
     with (
         Cluster(brokers=2, broker_config=CONFIG) as cluster,
         cluster.listen() as server,

@@ -513,7 +513,7 @@ def test_a_suggestion_is_similar_or_begins_with_what_was_given(given, names, nea
     assert and_nearest(given, names) == ("" if near is None else f"; the nearest is {near!r}")
 
 
-def test_a_program_that_misspells_a_key_is_told():
+def test_a_misspelled_key_in_a_program_is_refused():
     """Also of topics' own names, which a broker has under others."""
     for given, near in (
         ("log.cleaner.thread", "log.cleaner.threads"),

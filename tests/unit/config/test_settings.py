@@ -20,7 +20,7 @@ class Lamp(Settings):
             raise InvalidConfigurationError("below the floor")
 
 
-def test_what_is_not_given_has_its_default():
+def test_omitted_values_have_defaults():
     lamp = Lamp(height=5)
     assert (lamp.height, lamp.colours) == (5, {})
     assert lamp.colours is not Lamp().colours

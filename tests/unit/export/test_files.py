@@ -69,7 +69,7 @@ def test_a_file_that_came_meanwhile_is_not_replaced(fs):
     assert (content(fs), fs.list_dir("/out")) == (b"another's", ["users.csv"])
 
 
-def test_what_a_killed_export_left_is_in_nobodys_way(fs):
+def test_files_of_a_killed_export_do_not_disturb_the_next_one(fs):
     fs.open(PATH + PARTIAL_SUFFIX, create=True).append([b"left from before"])
     with ExportFile(fs, PATH) as file:
         file.stream.write(b"ours")

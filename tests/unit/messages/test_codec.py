@@ -315,7 +315,7 @@ def test_values_that_do_not_fit(message, version, field, reason):
     assert field in caught.value.field
 
 
-def test_what_may_be_lost_is_lost_in_silence():
+def test_permitted_losses_are_not_reported():
     assert encode_bytes(types.FetchRequest(rack_id="r"), 4) == encode_bytes(types.FetchRequest(), 4)
 
 

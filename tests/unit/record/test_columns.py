@@ -131,7 +131,7 @@ def test_s003_counts_that_do_not_fit_the_bytes(count, message):
         decode_section(encode_records(RECORDS, 5, 1000), count, 5, 1000)
 
 
-def test_a_count_that_lies_takes_no_memory():
+def test_a_wrong_count_takes_no_memory():
     section = encode_records(RECORDS, 5, 1000)
     tracemalloc.start()
     try:

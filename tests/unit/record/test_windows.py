@@ -187,7 +187,7 @@ def test_the_memory_for_facts_is_small_without_a_compiler(monkeypatch):
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_what_is_decompressed_is_in_memory_once(codec):
+def test_decompressed_data_is_in_memory_once(codec):
     section = compress(codec, bytes(32 * MIB))
     assert peak_of(lambda: decompress(codec, section)) < 1.4 * 32 * MIB
 

@@ -181,7 +181,7 @@ def test_listeners_are_served_at_their_moments_on_the_way():
     assert first.calls[2:] == [(31, 31)]
 
 
-def test_what_is_due_next_has_its_name():
+def test_the_next_event_has_a_name():
     clock = VirtualClock(0)
     assert clock.next_event_name() is None
     for name, due_ms in (("later", 20), ("sooner", 5), ("as soon", 5)):

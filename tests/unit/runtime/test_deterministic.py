@@ -330,7 +330,7 @@ def test_a_wait_ends_in_time_for_what_is_due_at_its_very_end(clock, scheduler, j
 def test_a_wait_for_what_nothing_can_bring_is_a_deadlock(clock, scheduler, journal):
     journal.task("once", delay_ms=10)
     scheduler.schedule("never", lambda: None, delay_ms=NEVER_MS)
-    with pytest.raises(Deadlock, match=r" that could end the wait; inside no task$"):
+    with pytest.raises(Deadlock, match=r"could end the wait; inside no task$"):
         scheduler.wait_until(lambda: False)
     assert journal == [("once", 10)]  # everything was tried
     assert issubclass(Deadlock, AssertionError)
@@ -365,7 +365,7 @@ def test_a_wait_of_a_scheduler_that_is_not_started_is_a_deadlock(clock):
 def test_a_wait_that_only_periodic_tasks_prolong_is_a_deadlock_in_the_end(clock):
     scheduler = started(clock, runs_max=50).scheduler
     task = scheduler.schedule("tick", lambda: None, period_ms=10)
-    with pytest.raises(Deadlock, match=r"^50 [a-z]+ did not end the wait; inside no task$"):
+    with pytest.raises(Deadlock, match=r"^50 due times did not end the wait; inside no task$"):
         scheduler.wait_until(lambda: False)
     assert task.runs == 50
 
@@ -572,7 +572,7 @@ def test_a_run_that_fails_is_tried_again(clock, scheduler, caplog):
 def test_what_sleeps_is_cancelled_by_a_shutdown_and_ends_no_wait(clock, scheduler):
     task = scheduler.schedule("sleeper", lambda: None, period_ms=10, idle_ms=lambda: None)
     clock.advance(ms=10)
-    with pytest.raises(Deadlock, match="nothing is due"):
+    with pytest.raises(Deadlock, match="no due task"):
         scheduler.wait_until(lambda: False)
     scheduler.shutdown()
     assert task.cancelled

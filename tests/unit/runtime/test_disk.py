@@ -332,7 +332,7 @@ class TestSecondNames:
         assert copy.samefile(original)
         assert [*copy.parent.iterdir()] == [copy]
 
-    def test_what_a_killed_process_left_is_in_nobodys_way(self, names):
+    def test_files_of_a_killed_process_do_not_disturb_the_next_one(self, names):
         original, copy = names
         copy.with_name("x.log.tmp").write_bytes(b"half")
         DiskFileSystem().open(str(copy), write=True).truncate(1)

@@ -105,7 +105,7 @@ def test_the_first_reason_stays():
             use()
 
 
-def test_who_comes_too_late_is_refused_at_once():
+def test_a_late_request_is_refused_at_once():
     lifetime = Lifetime("the thing")
     lifetime.end()
     with pytest.raises(IllegalStateError):

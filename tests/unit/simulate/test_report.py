@@ -41,7 +41,7 @@ def test_every_plot_has_points(outcome):
         assert name in text
 
 
-def test_what_users_write_is_text_and_no_markup(outcome):
+def test_input_of_users_is_shown_as_text_not_as_markup(outcome):
     hostile = library.text_of("kip-354").replace("KIP-354's bound", "<img src=x>")
     text = page(run(parse(hostile), samples=2))
     assert "<img" not in without_library(text)

@@ -120,7 +120,7 @@ before = 150
 """
 
 
-def test_what_lost_to_a_deleted_record_lives_again(tmp_path):
+def test_a_record_superseded_by_a_deleted_one_is_live_again(tmp_path):
     """The newest version of a key may be below the new log start."""
     outcome = run(parse(VERSIONS), samples=8, data_dir=tmp_path / "data")
     with Broker(tmp_path / "data", read_only=True) as broker:

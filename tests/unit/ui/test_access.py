@@ -184,7 +184,7 @@ def test_a_foreign_origin_may_change_nothing(page, headers, method):
         "application/jsonp",
     ),
 )
-def test_what_a_form_can_send_changes_nothing(page, kind):
+def test_requests_of_a_form_change_nothing(page, kind):
     headers = () if kind is None else (("content-type", kind),)
     assert changing(page, *headers) == 415
     assert changing(page, ("content-type", "Application/JSON; charset=utf-8")) == 405

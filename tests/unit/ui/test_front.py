@@ -44,7 +44,7 @@ def imported(path: Path) -> list[tuple[Path, set[str]]]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_what_a_module_imports_is_there(path):
+def test_imported_modules_exist(path):
     for target, names in imported(path):
         assert target.resolve().is_file(), f"{path.name} imports {target.name}"
         assert names <= exported(target.resolve()), f"{path.name} imports from {target.name}"
@@ -97,7 +97,7 @@ def test_both_schemes_define_the_same_colours():
     assert set(re.findall(r"(--[\w-]+):", dark)) == named
 
 
-def test_what_others_wrote_is_as_they_published_it():
+def test_vendored_files_are_unchanged():
     lines = (VENDOR / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
     sums = {name: digest for digest, name in (line.split() for line in lines)}
     files = {path.name for path in VENDOR.iterdir()} - {"README.md", "SHA256SUMS"}

@@ -85,7 +85,7 @@ def test_partitions_that_changed_are_told_once_a_look(page, broker):
     ),
     ids=("roll", "create", "delete", "alter", "mark"),
 )
-def test_whatever_changes_a_row_is_told(page, broker, change, changed):
+def test_every_change_of_a_row_is_reported(page, broker, change, changed):
     for tp in broker.partitions():
         broker.log(tp)
     with Along(page) as along:

@@ -245,7 +245,7 @@ def test_an_address_that_others_reach_is_warned_of(broker, caplog):
         assert stranger.status == 421
 
 
-def test_what_a_proxy_says_of_a_reader_is_not_believed(broker):
+def test_forwarding_headers_of_a_proxy_are_ignored(broker):
     """Or a header would make a reader come from a host that ACLs allow."""
     from logstore import Acl, Authorizer
 
@@ -266,7 +266,7 @@ def test_what_a_proxy_says_of_a_reader_is_not_believed(broker):
         ({"token": "a b"}, "letters, digits"),
     ),
 )
-def test_what_cannot_be_served_is_refused(broker, arguments, message):
+def test_requests_that_cannot_be_served_are_refused(broker, arguments, message):
     with pytest.raises(InvalidConfigurationError, match=message):
         broker.ui(**arguments)
 

@@ -232,7 +232,7 @@ def test_a_static_member_comes_back_without_a_rebalance(client):
 
 
 @versions("Heartbeat")
-def test_a_heartbeat_of_nobody(client, version):
+def test_a_heartbeat_of_an_unknown_member(client, version):
     answer = client.ask(HeartbeatRequest(group_id="g", member_id="x"), version)
     assert name_of(answer.error_code) == "UNKNOWN_MEMBER_ID"
 
@@ -337,7 +337,7 @@ def test_offsets_are_committed(broker, client, version):
 
 
 @versions("OffsetFetch", 2, 5, 7, 8)
-def test_offsets_are_told(client, version):
+def test_offsets_are_reported(client, version):
     client.ask(commit(("t", 0, 5, "méta")), 9)
     told, error = fetched(client.ask(fetch(version), version), version)
     assert error == "NONE"

@@ -192,7 +192,7 @@ def test_a_connection_is_held_up_each_time_that_too_many_requests_wait(broker):
             client.until(lambda: connection._is_reading)
 
 
-def test_who_has_not_authenticated_sends_no_large_frame(broker):
+def test_an_unauthenticated_client_cannot_send_a_large_frame(broker):
     limits = Limits(frame_bytes=2000, frame_bytes_before_authentication=1000)
     with broker.listen(sasl={"ann": "secret"}, limits=limits) as listener:
         with Client(listener) as client:

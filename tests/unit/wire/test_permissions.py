@@ -148,13 +148,13 @@ def test_the_table_has_every_api_that_is_served():
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_who_may_do_nothing_hears_so(api):
+def test_a_client_without_permissions_is_refused(api):
     told = answer(api, Authorizer())
     assert told == ({CASES[api][1]} if CASES[api][1] else set())
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_who_may_do_what_the_table_says_is_not_held_up(api):
+def test_permissions_of_the_table_are_sufficient(api):
     assert not answer(api, granting(NEEDS[api])) & REFUSALS
 
 
@@ -201,7 +201,7 @@ def test_who_may_do_what_the_table_says_is_not_held_up(api):
         ),
     ),
 )
-def test_who_lacks_one_of_several_hears_that(api, fields, lacks, error):
+def test_one_missing_permission_of_several_is_reported(api, fields, lacks, error):
     told = answer(api, granting(set(NEEDS[api]) - {lacks}), fields)
     assert told == {error}
 
@@ -212,7 +212,7 @@ def test_an_idempotent_producer_needs_one_of_two(grants):
 
 
 @pytest.mark.parametrize("grants", ([("create", "cluster")], [("create", "topic")]))
-def test_who_creates_a_topic_needs_one_of_two(grants):
+def test_creating_a_topic_needs_one_of_two_permissions(grants):
     fields = CASES["CreateTopics"][0]
     assert answer("CreateTopics", granting(grants), fields) <= {TOPIC}
     with Broker() as broker, broker.listen(authorizer=granting(grants)) as listener:

@@ -258,7 +258,7 @@ def test_a_transactional_producer_of_aiokafka_is_fenced_by_its_successor(broker)
     assert found == [b"new"]
 
 
-def test_who_may_not_alter_the_cluster_hears_it_in_kafka_python(broker, authorizer):
+def test_kafka_python_reports_a_missing_permission_to_alter_the_cluster(broker, authorizer):
     new = KafkaAcl(
         "User:ann",
         "*",

@@ -45,7 +45,7 @@ def test_a_transactional_id_keeps_its_producer_id_and_gets_the_next_epoch(client
     assert second == (first.producer_id, first.producer_epoch + 1)
 
 
-def test_who_asks_for_another_epoch_must_be_the_newest(client):
+def test_only_the_newest_producer_gets_another_epoch(client):
     (_, first), (_, second) = init(client), init(client)
     assert init(client, 4, known=first) == ("PRODUCER_FENCED", NOBODY)
     assert init(client, 3, known=first) == ("INVALID_PRODUCER_EPOCH", NOBODY)

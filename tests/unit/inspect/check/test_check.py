@@ -442,7 +442,7 @@ LAST_SNAPSHOT = "golden-0/00000000000000000025.snapshot"
         (">h", 51, 6, 0, "producer_epoch", 10),
     ),
 )
-def test_what_a_producer_would_not_send(kind, at, value, position, check, entry):
+def test_values_that_a_producer_refuses(kind, at, value, position, check, entry):
     """A sequence that jumps, one that falls, an epoch that falls; and the snapshot disagrees."""
     directory = kafka("idempotent")
     directory.reseal(IDEMPOTENT_LOG, position, kind, at, value)

@@ -140,7 +140,7 @@ def test_reading_needs_no_lock(home):
     manager.close()
 
 
-def test_what_cannot_be_opened_after_a_crash_stops_nothing_else(home):
+def test_a_log_that_cannot_be_opened_after_a_crash_does_not_stop_the_others(home):
     """It is refused when it is used, and the directory is not called clean for as long."""
     home.write(f"b-0/{log_name(0)}", old_message(1))
     before = home.files()[f"b-0/{log_name(0)}"]

@@ -481,7 +481,7 @@ def test_to_where_it_is_nothing_happens(place):
     assert tree(place.fs, place.here) == before
 
 
-def test_what_was_opened_read_only_is_not_moved(place):
+def test_a_read_only_log_is_not_moved(place):
     place.filled().close()
     broker = place.open(read_only=True)
     with pytest.raises(InvalidConfigurationError, match=r"cannot move partitions.*read-only"):

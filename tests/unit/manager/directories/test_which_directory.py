@@ -108,7 +108,7 @@ def test_a_clusters_directory_is_refused_with_the_number_of_its_brokers(files, b
         (f"{CONTROLLER_DIR}/", f"t-0/{META}"),
     ),
 )
-def test_what_only_resembles_a_cluster_is_none(files):
+def test_a_directory_that_only_resembles_a_cluster_is_not_one(files):
     fs = disk(*files)
     nested = find_nested(fs, "/d")
     check_no_cluster(fs, "/d", nested)

@@ -344,7 +344,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize(("path", "body", "field"), HOSTILE)
-def test_what_cannot_be_obeyed_is_refused_by_name_and_changes_nothing(steered, path, body, field):
+def test_impossible_requests_are_refused_by_name_and_change_nothing(steered, path, body, field):
     before, now_ms = state(steered.context.broker), steered.context.broker.clock.now_ms()
     refused = steered.post(path, body)
     assert refused.status == 400, refused.body
@@ -376,7 +376,7 @@ def test_a_body_that_is_none_is_refused(steered, sent):
     assert state(steered.context.broker) == before
 
 
-def test_the_nearest_name_is_told(steered):
+def test_the_nearest_name_is_suggested(steered):
     body = {"topic": "users", "set": {"retention.mss": "1"}}
     assert steered.post("/api/preview", body).json["error"]["suggestion"] == "retention.ms"
     told = steered.post("/api/topics/user/configs", {"set": {}})

@@ -70,7 +70,7 @@ def test_a_row_is_measured_again_once_its_log_has_changed(page, broker):
     assert (row["cleanable_ratio"], row["deleted_bytes"]) == (0.0, 707)
 
 
-def test_the_bound_of_kip_354_is_told(page, broker):
+def test_the_bound_of_kip_354_is_reported(page, broker):
     broker.alter_configs("users", {"max.compaction.lag.ms": "1h"})
     broker.clock.advance(hours=2)
     told = page.get("/api/partitions?sort=delay&count=1")
