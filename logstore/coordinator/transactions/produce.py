@@ -103,6 +103,7 @@ def _append(
     log = manager.log(topic_partition)
     if producer is None:
         return append(log.writer)
+    coordinator = coordinator.of(transactional_id, producer.producer_id)
     # Check and append under one lock, so that no marker is written in between.
     with log.lock:
         is_open = log.producer_state.has_open_transaction(producer.producer_id)
