@@ -1,7 +1,7 @@
 """A second implementation of strategies with versions: plain Python on ints and dicts.
 
 Twins of `cleaner/kernels/versions.py` and of its use in `mapping` and `classify`, from cleaner §13;
-it uses nothing of `cleaner`.
+it imports nothing from `cleaner`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class VersionKeyMap:
     keep_offset, safe_ms : int
         The record that stays whatever it is, and the latest horizon that is known to be safe.
     unversioned, malformed : int
-        Records put without a version, and those of them whose header has another form.
+        Records put without a version, and how many of them have a malformed header.
     """
 
     by: By

@@ -44,7 +44,7 @@ class Asked:
         self.close()
 
     def close(self) -> None:
-        self.call(self.context.live.tick())  # nothing of it hangs
+        self.call(self.context.live.tick())  # delivers pending events, so that no stream hangs
         self.call(self._end())
         self._loops.stop()
 
