@@ -83,17 +83,17 @@ const tries = [
   {method: "GET", credentials: "include"},
 ];
 async function attempt() {
-  const told = [];
+  const results = [];
   for (const options of tries) {
     const path = options.method === "DELETE" ? "api/topics/users" : "api/topics";
     const target = "TARGET" + (options.method === "GET" ? "api/about" : path);
     try {
       const answer = await fetch(target, options);
-      told.push(answer.type === "opaque" ? "opaque" : await answer.text());
-    } catch (error) { told.push("refused"); }
+      results.push(answer.type === "opaque" ? "opaque" : await answer.text());
+    } catch (error) { results.push("refused"); }
   }
   for (const form of document.forms) form.submit();
-  return told;
+  return results;
 }
 </script>"""
 
@@ -118,9 +118,9 @@ def test_a_page_of_another_origin_changes_and_reads_nothing(
             ),
         )
         other.goto(foreign)
-        told = other.evaluate("attempt()")
-        assert set(told) <= {"refused", "opaque"}
-        assert told[1:] == ["refused"] * 4
+        results = other.evaluate("attempt()")
+        assert set(results) <= {"refused", "opaque"}
+        assert results[1:] == ["refused"] * 4
         for frame in ("form", "urlencoded"):
             other.wait_for_function(
                 """name => { const frame = document.querySelector(`[name=${name}]`);
