@@ -394,7 +394,7 @@ class TransactionCoordinator:
     # -- background tasks ----------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Load the partitions that this broker coordinates now, and complete prepared transactions."""
+        """Load the partitions that this broker coordinates, and complete prepared transactions."""
         with self._lock:
             if self._is_in_use():
                 self._complete_prepared(self._take_over())
