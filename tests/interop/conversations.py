@@ -473,7 +473,7 @@ class Conversation:
         else:
             api, entry = "AlterConfigs", {"name": key, "value": value}
             if self.topics.get(name) and name in self.log_append:
-                return  # It takes back what it does not name.
+                return  # It resets the keys that it does not name.
         version = self.version(api)
         fields = {
             "resources": [{"resource_type": TOPIC, "resource_name": name, "configs": [entry]}],
@@ -1235,7 +1235,7 @@ class Conversation:
         else:
             fields = {"group_id": group, "topics": topics}
         if version >= 7:
-            # Of all partitions Kafka 3 also returns those with a pending offset only.
+            # For all partitions, Kafka 3 also returns those with only a pending offset.
             fields["require_stable"] = topics is not None and rng.random() < 0.5
         self.ask("OffsetFetch", version, lambda _: fields, until="require_stable" not in fields)
 

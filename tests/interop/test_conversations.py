@@ -102,7 +102,7 @@ def epochs_to_their_end(bootstrap, end_version):
             caller.send("InitProducerId", 4, FIELDS)
             epoch += 1
         while (newest := epoch_of(caller.receive()))[2] != epoch:
-            assert newest[0] == 0, "nothing is pending for one who asks in turn"
+            assert newest[0] == 0, "a sequential client has no pending request"
     result = [init() for _ in range(3)]
     last = result[-1]
     renewed = init(last)
@@ -160,4 +160,4 @@ def test_epochs_end_and_ids_follow_as_with_kafka(kafka, scratch, say):
         assert epochs_to_their_end(ours, end_version) == theirs
     assert (0, 0, LAST_EPOCH) in theirs
     assert (0, 1, 0) in theirs
-    say(f"the last epochs of a producer id, and what follows: {theirs}")
+    say(f"the last epochs of a producer id, and the next responses: {theirs}")

@@ -473,7 +473,7 @@ class TransactionCoordinator:
     # -- background tasks ----------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Load the partitions that this broker coordinates now, and complete what is prepared."""
+        """Load the partitions that this broker coordinates, and complete prepared transactions."""
         with self._lock:
             if self._is_in_use():
                 self._complete_prepared(self._take_over())
@@ -799,7 +799,7 @@ class TransactionCoordinator:
             except UnknownTopicOrPartitionError:
                 continue  # deleted with its data
             except LeaderNotAvailableError:
-                continue  # what was acknowledged is on the in-sync replicas
+                continue  # acknowledged records are on the in-sync replicas
             log.flush()
 
     def _complete(self, metadata: TransactionMetadata) -> TransactionMetadata:

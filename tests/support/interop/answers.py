@@ -19,7 +19,7 @@ FIRST_MS = 1_760_000_000_000
 """First timestamp of records, so that the same seed sends the same bytes."""
 
 LAST_MS = FIRST_MS + 10_000_000_000
-"""Later timestamps are the server's, such as those of transaction markers."""
+"""Later timestamps are the server's, such as in transaction markers."""
 
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

@@ -2,7 +2,7 @@
 
 The clients are programs, in `tests/interop/sweep` and, for Java, `broker.Sweep`. Each gets an
 address, does the actions of `ACTIONS` in their order and prints a line of JSON for each (see
-`tests/interop/sweep/reporting.py`). What they are to do:
+`tests/interop/sweep/reporting.py`). The actions:
 
 produce
     100 records `0` to `99`, each filled up with blanks to 100 characters, with key `k` and header
@@ -17,7 +17,7 @@ group
 rebalance
     One member of `pair` gets all of `events`, with a second one each gets half; the second leaves.
 delete_records
-    Delete what is below 12 in `old`; ask for its beginning.
+    Delete the records below 12 in `old`; request its first offset.
 configs
     Ask for `retention.ms` of `configured`, set it to 12345, and ask again.
 acls
@@ -116,8 +116,8 @@ class Client(NamedTuple):
     title : str
         For people, with the version.
     prepare : callable
-        Builds what has to be built and returns the command without the address, and what is laid
-        over the environment. Raises `Unavailable`.
+        Builds the client and returns the command without the address, and additional environment
+        variables. Raises `Unavailable`.
     """
 
     name: str
@@ -131,13 +131,13 @@ class SweepResult(NamedTuple):
     Attributes
     ----------
     reports : dict
-        By action: what the client's line says; see `reporting.py`.
+        The client's line, by action; see `reporting.py`.
     left : dict
-        By action: what the broker has afterwards, as in `LEFT`.
+        The broker's state afterwards, by action, as in `LEFT`.
     path : Path
         The data directory, closed.
     said : str
-        The end of what the program printed as errors.
+        The end of the program's standard error.
     """
 
     reports: Mapping[str, Mapping[str, Any]]
@@ -152,7 +152,7 @@ def sweep(client: Client, table: str, path: Path) -> SweepResult:
     Raises
     ------
     Unavailable
-        This machine lacks what the client needs.
+        A dependency of the client is not installed.
     """
     command, environment = client.prepare()
     authorizer = Authorizer(allow_everyone_if_no_acl_found=True)

@@ -139,7 +139,7 @@ def test_a_client_that_reads_nothing_holds_up_nobody_and_is_ended(broker):
         with Client(listener) as other:
             assert other.ask(ApiVersionsRequest(), 0).error_code == 0
         client.until(lambda: not listener._connections)
-        # What it asked further was not even looked at.
+        # Its further requests were not read.
         assert [each.api for each in listener.requests].count("Fetch") < 20
 
 
@@ -214,7 +214,7 @@ def test_a_connection_is_held_up_each_time_that_too_many_requests_wait(broker):
             client.until(lambda: connection._is_reading)
 
 
-def test_who_has_not_authenticated_sends_no_large_frame(broker):
+def test_an_unauthenticated_client_cannot_send_a_large_frame(broker):
     limits = Limits(frame_bytes=2000, frame_bytes_before_authentication=1000)
     with broker.listen(sasl={"ann": "secret"}, limits=limits) as listener:
         with Client(listener) as client:
@@ -308,7 +308,7 @@ def test_a_thousand_listeners_opened_and_closed_leave_nothing(broker):
 
     broker.create_topic("t")
     with broker.listen() as listener, Client(listener) as client:
-        client.ask(MetadataRequest(topics=None), 9)  # what is imported once is
+        client.ask(MetadataRequest(topics=None), 9)  # imported on first use
     threads, files = set(threading.enumerate()), open_files()
     for number in range(1000):
         tls = "generate" if number % 100 == 0 else None

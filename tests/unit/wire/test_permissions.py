@@ -116,14 +116,14 @@ CASES = {
     "ListTransactions": ({}, None),
     "DescribeTopicPartitions": ({"topics": [{"name": "t"}], "response_partition_limit": 9}, TOPIC),
 }
-"""Fields of a request of the last version, and what is heard by who may do nothing at all."""
+"""Fields of a request of the last version, and the response to an unauthorized client."""
 
 WITHOUT_NEEDS = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 REFUSALS = {each for each in KAFKA_CODES if "AUTHORIZATION" in each}
 
 
 def errors_of(response, version):
-    """Return the names of all errors in a response, wherever they stand."""
+    """Return the names of all errors in a response, at any depth."""
     codes = {code for code in errors_in(to_json(response, version)) if code}
     return {name for name, code in KAFKA_CODES.items() if code in codes}
 
@@ -156,13 +156,13 @@ def test_the_table_has_every_api_that_is_served():
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_who_may_do_nothing_hears_so(api):
+def test_a_client_without_permissions_is_refused(api):
     told = answer(api, Authorizer())
     assert told == ({CASES[api][1]} if CASES[api][1] else set())
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_who_may_do_what_the_table_says_is_not_held_up(api):
+def test_permissions_of_the_table_are_sufficient(api):
     assert not answer(api, granting(NEEDS[api])) & REFUSALS
 
 
@@ -209,7 +209,7 @@ def test_who_may_do_what_the_table_says_is_not_held_up(api):
         ),
     ),
 )
-def test_who_lacks_one_of_several_hears_that(api, fields, lacks, error):
+def test_one_missing_permission_of_several_is_reported(api, fields, lacks, error):
     told = answer(api, granting(set(NEEDS[api]) - {lacks}), fields)
     assert told == {error}
 
@@ -270,7 +270,7 @@ def test_an_idempotent_producer_needs_one_of_two(grants):
 
 
 @pytest.mark.parametrize("grants", ([("create", "cluster")], [("create", "topic")]))
-def test_who_creates_a_topic_needs_one_of_two(grants):
+def test_creating_a_topic_needs_one_of_two_permissions(grants):
     fields = CASES["CreateTopics"][0]
     assert answer("CreateTopics", granting(grants), fields) <= {TOPIC}
     with Broker() as broker, broker.listen(authorizer=granting(grants)) as listener:
