@@ -24,6 +24,7 @@ from logstore.analysis.committed import (
 from logstore.analysis.rehearsal import Cause, Rehearsal, TransactionEnd, Watch, watch
 from logstore.analysis.view import HasLogs
 from logstore.cleaner.strategy import Strategy
+from logstore.coordinator.host import CoordinatorHost
 from logstore.coordinator.transactions.log import TransactionConfig, TransactionLog
 from logstore.errors import CorruptionError, InvalidRecordError, LogStoreError
 from logstore.names import (
@@ -407,7 +408,8 @@ class _Transactions:
             return ()
         if self._known is None:
             config = TransactionConfig.of(self._broker.broker_config)
-            stored = TransactionLog(self._broker.manager, config).read()
+            host = CoordinatorHost(self._broker.manager)
+            stored = TransactionLog(host, config).read()
             self._known = list(stored.by_id.values())
         return tuple(
             _end_of(metadata)

@@ -85,10 +85,12 @@ if TYPE_CHECKING:
     )
     from logstore.clients.writer import AppendedRange, BatchWriter
     from logstore.coordinator.groups.coordinator import GroupCoordinator
+    from logstore.coordinator.host import CoordinatorHost
     from logstore.coordinator.transactions.coordinator import TransactionCoordinator
     from logstore.faults.crash import CrashMode
     from logstore.manager.directories.directory import ShownFolder
     from logstore.manager.opening import LoadListener
+    from logstore.manager.services import LogService
     from logstore.security.authorizer import Authorizer
     from logstore.security.sasl import Credentials
     from logstore.storage.log.drafts import AppendInfo
@@ -150,9 +152,9 @@ class Broker(Generic[ClockT]):
     disk_faults : bool, optional
         Let the disk fail (`fail`) and lose unsynced data (`crash`), which makes each file operation
         a little slower. The default is true in memory and on a virtual clock, unless `fs` is given.
-    replicated : bool
-        The logs are replicas of a `Cluster`, which assigns their leaders. Until then they refuse
-        appends.
+    host : CoordinatorHost, optional
+        The broker's place in a `Cluster`. Its logs are replicas, which refuse appends until the
+        cluster assigns their leaders.
 
     Attributes
     ----------
@@ -182,7 +184,7 @@ class Broker(Generic[ClockT]):
         shown: ShownFolder | None = None,
         metadata_log: bool = False,
         disk_faults: bool | None = None,
-        replicated: bool = False,
+        host: CoordinatorHost | None = None,
     ) -> None:
         # Without `clock` this is a Broker[Clock].
         self.clock: ClockT = cast("ClockT", SystemClock()) if clock is None else clock
@@ -207,12 +209,13 @@ class Broker(Generic[ClockT]):
             read_only=read_only,
             on_load=on_load,
             faults=self.faults,
-            replicated=replicated,
+            replicated=host is not None,
             on_damage=parse_on_damage(on_damage, read_only=read_only),
             shown=shown,
             metadata_log=metadata_log,
         )
-        self._replicated = replicated
+        self._host = host
+        self._creating = self.runtime.lock()
         # The manager's configuration adds the changes of earlier runs.
         self._first_config, self._on_load = broker_config, on_load
         resize = partial(resize_threads, self.runtime)
@@ -242,10 +245,11 @@ class Broker(Generic[ClockT]):
         self._cleaner = cleaner
         self.manager.services.add_holder(cleaner)
         self._pool = CleanerPool(self.runtime, cleaner, self.broker_config)
-        self._groups = GroupCoordinator(self.runtime, self.manager)
-        self.manager.start(
-            [Housekeeping(self.manager), self._groups, self.coordinator, cleaner, self._pool]
-        )
+        coordinators: list[LogService] = []
+        if self._host is None:  # else they start on first use
+            self._groups = GroupCoordinator(self.runtime, self.manager)
+            coordinators = [self._groups, self.coordinator]
+        self.manager.start([Housekeeping(self.manager), *coordinators, cleaner, self._pool])
 
     def __enter__(self) -> Self:
         return self
@@ -481,7 +485,7 @@ class Broker(Generic[ClockT]):
             background=background,
             on_load=self._on_load,
             disk_faults=True,
-            replicated=self._replicated,
+            host=self._host,
         )
         return cast("Self", recovered)  # same kind of clock
 
@@ -932,7 +936,6 @@ class Broker(Generic[ClockT]):
         settings: ListenerSettings,
         *,
         nodes: Nodes | None = None,
-        coordinator: TransactionCoordinator | None = None,
     ) -> Listener:
         """Serve at an address as one of the nodes of a cluster; see `listen`.
 
@@ -940,24 +943,22 @@ class Broker(Generic[ClockT]):
         ----------
         nodes : Nodes, optional
             The cluster; by default it consists of this broker.
-        coordinator : TransactionCoordinator, optional
-            The cluster's transaction and group coordinator; by default this broker's.
         """
         from logstore.record.preload import load_in_background
         from logstore.wire.listener import Listener
         from logstore.wire.service import ServedBroker
 
         self._refuse_if_read_only("listen")
-        coordinator = self.coordinator if coordinator is None else coordinator
         parts = ServedBroker(
             self.runtime,
             self.manager,
-            coordinator.groups,
-            coordinator,
-            works_in_memory=self._works_in_memory,
+            self.groups,
+            self.coordinator,
+            # A coordinator in a cluster waits for replicas.
+            works_in_memory=self._works_in_memory and nodes is None,
             nodes=nodes,
         )
-        coordinator.groups.use_system_clock()
+        self.groups.use_system_clock()
         listener = Listener(parts, host, port, settings)
         self._listeners.append(listener)
         load_in_background()
@@ -995,9 +996,12 @@ class Broker(Generic[ClockT]):
             from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 
             self._refuse_if_read_only("coordinate transactions")
-            self._coordinator = TransactionCoordinator(
-                self.runtime, self.manager, groups=self.groups
-            )
+            with self._creating:
+                if self._coordinator is None:
+                    self._coordinator = TransactionCoordinator(
+                        self.runtime, self.manager, groups=self.groups, host=self._host
+                    )
+                    self._start_in_cluster(self._coordinator)
         return self._coordinator
 
     @property
@@ -1006,9 +1010,20 @@ class Broker(Generic[ClockT]):
         if self._groups is None:
             from logstore.coordinator.groups.coordinator import GroupCoordinator
 
-            self._groups = GroupCoordinator(self.runtime, self.manager)
-            self.manager.services.add(self._groups)
+            with self._creating:
+                if self._groups is None:
+                    self._groups = GroupCoordinator(self.runtime, self.manager, self._host)
+                    if self._host is None:
+                        self.manager.services.add(self._groups)
+                    self._start_in_cluster(self._groups)
         return self._groups
+
+    def _start_in_cluster(self, coordinator: LogService) -> None:
+        """Start the periodic tasks of a coordinator of a cluster, with or without `background`."""
+        if self._host is not None:
+            self.runtime.scheduler.start()
+            self.manager.services.add(coordinator)
+            coordinator.start()
 
     def _partition_for(self, topic: str, record: NewRecord, partition: int | None) -> int:
         if partition is not None:

@@ -174,7 +174,7 @@ class ProducerSession:
         coordinator = self._coordinator
         try:
             coordinator.groups.check_transactional(group, offsets)
-            partition = coordinator.partition_of_group(group.group_id)
+            partition = coordinator.groups.partition_for(group.group_id)
             self.add_partitions((partition,))
             with coordinator.verified(partition, self._producer, self._transactional_id):
                 coordinator.groups.append_transactional(group.group_id, offsets, self._producer)

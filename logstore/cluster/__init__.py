@@ -14,8 +14,8 @@
 | `requests` | requests that wait for replicas: acks=all, delete-records |
 | `wire`, `coordination` | a listener for each broker; the coordinators of groups and transactions |
 
-A broker of a cluster is an ordinary `Broker` with `replicated=True`: its logs open at their stored
-high watermark and refuse writes (`LogWriter.refuse`) until a `Leadership` takes over.
+A broker of a cluster is an ordinary `Broker` with a `host`: its logs open at their stored high
+watermark and refuse writes (`LogWriter.refuse`) until a `Leadership` takes over.
 
 Lock order: a log's lock, then the controller's. Code that holds a log's lock may send messages and
 schedule tasks, but must not call another broker.

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
 
@@ -22,7 +22,9 @@ from logstore.clients.partitioner import Partitioner
 from logstore.clients.records import RecordMetadata
 from logstore.clients.results import DeleteRecordsResult
 from logstore.cluster.controller import Controller
+from logstore.cluster.coordination import ClusterHost
 from logstore.cluster.memory import ClusterMemory
+from logstore.cluster.migration import is_due, migrate, remove_migrated
 from logstore.cluster.network import Network
 from logstore.cluster.replicas import Replicas
 from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
@@ -30,6 +32,7 @@ from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, own_layer
 from logstore.config.overrides import alter_overrides, effective_config
+from logstore.coordinator.transactions.producer_ids import ProducerIds, largest_producer_id
 from logstore.errors import (
     IllegalStateError,
     InvalidConfigurationError,
@@ -37,12 +40,15 @@ from logstore.errors import (
     InvalidTopicError,
     LeaderNotAvailableError,
     LogStoreError,
-    TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
 from logstore.manager.directories.nesting import check_cluster_directory
 from logstore.manager.topics.ids import random_topic_id
-from logstore.names import CONTROLLER_DIR, validate_topic_name
+from logstore.names import (
+    CONTROLLER_DIR,
+    INTERNAL_COMPACTED_TOPICS,
+    validate_topic_name,
+)
 from logstore.runtime import (
     Clock,
     DiskFileSystem,
@@ -55,7 +61,7 @@ from logstore.runtime import (
     VirtualClock,
     random_source,
 )
-from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
+from logstore.types import NO_OFFSET, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
 from logstore.wire.purgatory import Purgatory
 
 if TYPE_CHECKING:
@@ -64,7 +70,6 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from logstore.clients.records import Headers
-    from logstore.cluster.coordination import Coordination
     from logstore.cluster.wire import ClusterListeners
     from logstore.runtime import ScheduledTask
     from logstore.storage.log.drafts import AppendInfo
@@ -79,9 +84,6 @@ else:
     ClockT = TypeVar("ClockT", bound=Clock, covariant=True)
 
 Acks = Literal[0, 1, -1, "all"]
-
-MARKER_TIMEOUT_MS = 10_000
-"""Time to replicate a transaction marker; after that, it is written again."""
 
 THREADS = 8
 """Threads for the messages between brokers, unless the clock is virtual."""
@@ -157,13 +159,14 @@ class Cluster(Generic[ClockT]):
         self.purgatory = Purgatory()
         self._partitioner = Partitioner()
         self._listeners: list[ClusterListeners] = []
-        self._coordination: Coordination | None = None
+        self._creating = self.runtime.lock()
         self._is_closed = False
         self.runtime.scheduler.start()
         self._nodes = [self._node_of(number) for number in range(brokers)]
         try:
             for node in self._nodes:
                 self._start(node, self._open(node))
+            self._migrate()
         except BaseException:
             self.close()
             raise
@@ -178,6 +181,8 @@ class Cluster(Generic[ClockT]):
         memory = ClusterMemory(fs, f"{self._data_dir}/{CONTROLLER_DIR}")
         self._lacks_memory = not fs.exists(memory.path)
         topics, settings = memory.read()
+        if is_due(fs, self._data_dir):  # a migration that was killed starts over
+            topics = [each for each in topics if each.name not in INTERNAL_COMPACTED_TOPICS]
         states = [state for topic in topics for state in topic.partitions]
         largest = max((max(state.replicas) for state in states), default=0)
         if largest >= brokers:
@@ -185,6 +190,20 @@ class Cluster(Generic[ClockT]):
                 f"{memory.path} names broker {largest}, but the cluster has only {brokers} brokers"
             )
         return Controller(lock, self._allows_unclean_leaders, topics, settings, memory.write)
+
+    def _migrate(self) -> None:
+        """Give the topics of a coordinator beside the brokers to the brokers."""
+        if self._data_dir is None:
+            return
+        fs = DiskFileSystem(self.clock)
+        if is_due(fs, self._data_dir):
+            host = self._nodes[0].host
+            assert host is not None
+            migrate(fs, self._data_dir, self.clock, self.broker_config, host)
+            for node in self._nodes:
+                assert node.host is not None
+                node.host.take_over()
+        remove_migrated(fs, self._data_dir)
 
     def _node_of(self, number: int) -> _Node:
         clock: Clock = self.clock
@@ -198,6 +217,7 @@ class Cluster(Generic[ClockT]):
 
     def _open(self, node: _Node) -> Broker:
         """Open a broker on its existing files."""
+        node.host = ClusterHost(self, node.id)
         return Broker(
             node.data_dir,
             clock=node.clock,
@@ -206,7 +226,7 @@ class Cluster(Generic[ClockT]):
             fs=node.fs,
             background=self._background,
             disk_faults=self._disk_faults,
-            replicated=True,
+            host=node.host,
         )
 
     def __enter__(self) -> Self:
@@ -232,8 +252,6 @@ class Cluster(Generic[ClockT]):
                 node.replicas.stop()
             if node.broker is not None:
                 node.broker.close()
-        if self._coordination is not None:
-            self._coordination.close()
 
     # -- brokers -------------------------------------------------------------------------
 
@@ -284,6 +302,8 @@ class Cluster(Generic[ClockT]):
             self._peer,
         )
         node.replicas.failed.subscribe(partial(self._on_failed_replica, node.id))
+        assert node.host is not None
+        node.host.start(broker, node.replicas)
         self._forget_strays(node, broker)
         for topic in self.controller.topics():
             self._host(node, topic)
@@ -455,8 +475,6 @@ class Cluster(Generic[ClockT]):
             Fewer brokers are running.
         """
         validate_topic_name(name)
-        if any(topic.name == name for topic in self.controller.topics()):
-            raise TopicAlreadyExistsError(f"topic '{name}' already exists")
         if partitions < 1:
             raise InvalidTopicError(f"a topic needs at least 1 partition, not {partitions}")
         if replication_factor == -1:
@@ -465,10 +483,18 @@ class Cluster(Generic[ClockT]):
         chosen = _checked(assignment, partitions, self.controller.alive)
         if chosen is None:
             chosen = self.controller.assign(range(partitions), replication_factor)
-        topic_id = random_topic_id(self.runtime.rng)
-        topic = self.controller.add_topic(name, topic_id, overrides, chosen)
-        self._host_everywhere(topic)
+        with self._creating:  # also by coordinators, in threads of several brokers
+            topic_id = self._new_topic_id()
+            topic = self.controller.add_topic(name, topic_id, overrides, chosen)
+            self._host_everywhere(topic)
         return topic
+
+    def _new_topic_id(self) -> str:
+        """Return a topic id that no topic has, even if an earlier run had the same seed."""
+        known = {topic.id for topic in self.controller.topics()}
+        while (topic_id := random_topic_id(self.runtime.rng)) in known:
+            pass
+        return topic_id
 
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
@@ -653,13 +679,6 @@ class Cluster(Generic[ClockT]):
         """
         return self._leader_of(topic_partition)[0].manager.log(topic_partition)
 
-    def _await_marker(self, log: Log, offset: int) -> None:
-        tp = log.topic_partition
-        delayed = DelayedProduce(self._leader_of(tp)[1], tp, offset)
-        self.purgatory.wait([delayed], self.runtime.scheduler, timeout_ms=MARKER_TIMEOUT_MS)
-        if delayed.error is not None:
-            raise delayed.error
-
     # -- requests ------------------------------------------------------------------------
 
     def append(
@@ -800,9 +819,6 @@ class Cluster(Generic[ClockT]):
     def listen(self, host: str = "127.0.0.1", port: int = 0, **settings: Any) -> ClusterListeners:
         """Serve Kafka's wire protocol, each broker on its own port; see `ClusterListeners`.
 
-        One object outside of the brokers coordinates all groups and transactions. Clients are sent
-        to the first running broker; any broker answers.
-
         Parameters
         ----------
         port : int
@@ -824,9 +840,7 @@ class Cluster(Generic[ClockT]):
                 "a cluster on a VirtualClock cannot listen, since its clients do not advance the"
                 " clock: use SystemClock() or ShiftedClock()"
             )
-        chosen = settings_of_several(settings)
-        coordinator = self._coordinators().transactions
-        listeners = ClusterListeners(self, host, port, chosen, coordinator)
+        listeners = ClusterListeners(self, host, port, settings_of_several(settings))
         try:
             for node in self._nodes:
                 if node.broker is not None and node.replicas is not None:
@@ -837,20 +851,40 @@ class Cluster(Generic[ClockT]):
         self._listeners.append(listeners)
         return listeners
 
-    def _coordinators(self) -> Coordination:
-        """Return the coordinators of groups and transactions, opening them on first use."""
-        from logstore.cluster.coordination import Coordination
+    # -- coordinators --------------------------------------------------------------------
 
-        if self._coordination is None:
-            self._coordination = Coordination(
-                self._data_dir,
-                self.clock,
-                self.broker_config,
-                lambda topic: range(len(self.controller.topic(topic).partitions)),
-                self.leader_log,
-                self._await_marker,
-            )
-        return self._coordination
+    def group_coordinator(self, group_id: str) -> int:
+        """Return the broker id of a group's coordinator; -1 without one.
+
+        It is the leader of a partition of `__consumer_offsets`, which is created if necessary.
+        """
+        return self._leader_for(lambda broker: broker.groups.partition_for(group_id))
+
+    def transaction_coordinator(self, transactional_id: str) -> int:
+        """Return the broker id of a transactional id's coordinator; -1 without one.
+
+        It is the leader of a partition of `__transaction_state`, which is created if necessary.
+        """
+        return self._leader_for(lambda broker: broker.coordinator.partition_for(transactional_id))
+
+    def _leader_for(self, partition_for: Callable[[Broker], TopicPartition]) -> int:
+        broker = next(iter(self.brokers.values()), None)
+        return NO_LEADER if broker is None else self.leader(partition_for(broker))
+
+    @cached_property
+    def producer_ids(self) -> ProducerIds:
+        """The generator of producer ids of all brokers."""
+        runtime, directory = self.runtime, CONTROLLER_DIR
+        if self._data_dir is not None:
+            directory = f"{self._data_dir}/{CONTROLLER_DIR}"
+        fs = runtime.fs if self._data_dir is None else DiskFileSystem(self.clock)
+        fs.make_dirs(directory)
+        return ProducerIds(fs, directory, runtime.lock(), self._largest_producer_id)
+
+    def _largest_producer_id(self) -> int:
+        """Return the largest producer id in the logs of the running brokers, or -1."""
+        brokers = self.brokers.values()
+        return max((largest_producer_id(each.manager) for each in brokers), default=NO_PRODUCER_ID)
 
     # -- time ----------------------------------------------------------------------------
 
@@ -900,6 +934,7 @@ class _Node:
         self.fs = fs
         self.data_dir = data_dir
         self.broker: Broker | None = None
+        self.host: ClusterHost | None = None
         self.replicas: Replicas | None = None
         self.lock = lock  # held while a task runs, and to cancel tasks
         self.tasks: list[ScheduledTask] = []

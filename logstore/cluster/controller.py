@@ -19,6 +19,7 @@ from logstore.errors import (
     InvalidReplicationFactorError,
     LeaderNotAvailableError,
     RequestError,
+    TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
 from logstore.types import TopicPartition
@@ -141,8 +142,15 @@ class Controller:
         configs: Mapping[str, str],
         assignment: Sequence[tuple[int, ...]],
     ) -> ClusterTopic:
-        """Add a new topic with its replica assignment."""
+        """Add a new topic with its replica assignment.
+
+        Raises
+        ------
+        TopicAlreadyExistsError
+        """
         with self._lock:
+            if name in self._topics:
+                raise TopicAlreadyExistsError(f"topic '{name}' already exists")
             states = tuple(self._new_state(name, *each) for each in enumerate(assignment))
             topic = ClusterTopic(name, topic_id, len(assignment[0]), dict(configs), states)
             self._put(topic)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from logstore.cluster.states import ClusterTopic, PartitionState
 from logstore.errors import CorruptCheckpointError
-from logstore.names import CLUSTER_FILE, validate_topic_name
+from logstore.names import CLUSTER_FILE, INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
 from logstore.types import TopicPartition
 
@@ -23,6 +23,14 @@ if TYPE_CHECKING:
 _VERSION = 1
 _SETTINGS_VERSION = 2
 """Version with cluster-wide settings; written only if there are any."""
+
+_COORDINATORS_VERSION = 3
+"""Version with internal topics; earlier programs would ignore their groups and transactions.
+
+It may have settings.
+"""
+
+_VERSIONS = (_VERSION, _SETTINGS_VERSION, _COORDINATORS_VERSION)
 
 
 class ClusterMemory:
@@ -54,16 +62,16 @@ class ClusterMemory:
             return [], None
         try:
             document = json.loads(read_bytes(self._fs, self.path))
-            if document["version"] not in (_VERSION, _SETTINGS_VERSION):
+            if document["version"] not in _VERSIONS:
                 raise CorruptCheckpointError(
                     "unknown version",
                     path=self.path,
                     check="version",
-                    expected=_SETTINGS_VERSION,
+                    expected=_COORDINATORS_VERSION,
                     found=document["version"],
                 )
             topics = [_parse(name, stored) for name, stored in document["topics"].items()]
-            if document["version"] == _VERSION:
+            if document["version"] != _SETTINGS_VERSION and "settings" not in document:
                 return topics, None
             return topics, {key: str(text) for key, text in document["settings"].items()}
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -73,10 +81,13 @@ class ClusterMemory:
 
     def write(self, topics: Iterable[ClusterTopic], settings: Mapping[str, str] | None) -> None:
         """Replace the file durably."""
+        stored = {topic.name: _json_of(topic) for topic in topics}
         document: dict[str, Any] = {"version": _VERSION}
         if settings is not None:
             document = {"version": _SETTINGS_VERSION, "settings": dict(settings)}
-        document["topics"] = {topic.name: _json_of(topic) for topic in topics}
+        if not stored.keys().isdisjoint(INTERNAL_COMPACTED_TOPICS):
+            document["version"] = _COORDINATORS_VERSION
+        document["topics"] = stored
         write_atomically(self._fs, self.path, (json.dumps(document, indent=1) + "\n").encode())
 
 

@@ -1,8 +1,7 @@
 """A cluster over the wire: a listener for each broker, and its view of the cluster.
 
 `ClusterNode` answers for one broker. It reports the leaders last received from the controller, so a
-client can get outdated metadata, as in Kafka. The coordinators of groups and transactions are one
-object outside of the brokers.
+client can get outdated metadata, as in Kafka.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
+from logstore.cluster.coordination import as_topic
 from logstore.cluster.leadership import Leadership
 from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
 from logstore.cluster.states import NO_LEADER, ClusterTopic
@@ -20,7 +20,6 @@ from logstore.errors import (
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
-from logstore.manager.topics.store import Topic
 from logstore.types import NO_PARTITION_LEADER_EPOCH, TopicPartition
 from logstore.wire.nodes import Address, Nodes, PartitionView, check_epoch
 from logstore.wire.refusal import Refusal
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from logstore.cluster.controller import Controller
     from logstore.cluster.replicas import Replicas
     from logstore.config.broker_config import BrokerConfig
-    from logstore.coordinator.transactions.coordinator import TransactionCoordinator
+    from logstore.manager.topics.store import Topic
     from logstore.storage.log.log import Log
     from logstore.wire.listener import Listener
     from logstore.wire.settings import ListenerSettings
@@ -98,8 +97,6 @@ class ClusterListeners(Mapping[int, "Listener"]):
         Port of broker 0; the others use the following ones. 0 picks free ports.
     settings : ListenerSettings
         Settings of all listeners.
-    coordinator : TransactionCoordinator
-        Coordinator of the cluster.
     """
 
     def __init__(
@@ -108,13 +105,11 @@ class ClusterListeners(Mapping[int, "Listener"]):
         host: str,
         port: int,
         settings: ListenerSettings,
-        coordinator: TransactionCoordinator,
     ) -> None:
         self._cluster = cluster
         self._host = host
         self._first_port = port
         self._settings = settings
-        self._coordinator = coordinator
         self._opened: dict[int, Listener] = {}
         self.is_closed = False
 
@@ -171,9 +166,7 @@ class ClusterListeners(Mapping[int, "Listener"]):
         self._opened[number] = opened
 
     def _open(self, broker: Broker, port: int, node: ClusterNode) -> Listener:
-        return broker._open_listener(
-            self._host, port, self._settings, nodes=node, coordinator=self._coordinator
-        )
+        return broker._open_listener(self._host, port, self._settings, nodes=node)
 
     def close(self) -> None:
         """Close all listeners; may be called more than once."""
@@ -229,11 +222,11 @@ class ClusterNode(Nodes):
 
     def topics(self) -> list[Topic]:
         """Return all topics of the cluster."""
-        return [_as_topic(topic) for topic in self._controller.topics()]
+        return [as_topic(topic) for topic in self._controller.topics()]
 
     def topic(self, name: str) -> Topic:
         """Return a topic of the cluster."""
-        return _as_topic(self._controller.topic(name))
+        return as_topic(self._controller.topic(name))
 
     def overrides(self, name: str) -> Mapping[str, str]:
         """Return the config overrides of a topic."""
@@ -255,7 +248,7 @@ class ClusterNode(Nodes):
             replication_factor=replication_factor,
             assignment=assignment,
         )
-        return _as_topic(created)
+        return as_topic(created)
 
     def create_partitions(
         self, name: str, total: int, assignment: Sequence[Sequence[int]] | None
@@ -360,7 +353,3 @@ class ClusterNode(Nodes):
         self.log(topic_partition)  # raises if another broker leads
         start_offset = self.manager.delete_records(topic_partition, before_offset)
         return DelayedDeleteRecords(self._replicas, topic_partition, start_offset)
-
-
-def _as_topic(topic: ClusterTopic) -> Topic:
-    return Topic(topic.name, tuple(range(len(topic.partitions))), topic.configs, id=topic.id)

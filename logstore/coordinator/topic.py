@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from logstore.coordinator.host import NO_EPOCH
 from logstore.coordinator.records import partition_for
-from logstore.errors import UnknownTopicOrPartitionError
+from logstore.errors import NotCoordinatorError
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.manager.manager import LogManager
+    from logstore.coordinator.host import CoordinatorHost
     from logstore.manager.topics.store import Topic
+    from logstore.storage.log.drafts import AppendInfo
     from logstore.storage.log.log import Log
+    from logstore.storage.log.writer import LogWriter
 
 
 class CoordinatorTopic:
@@ -20,7 +23,7 @@ class CoordinatorTopic:
 
     Parameters
     ----------
-    manager : LogManager
+    host : CoordinatorHost
     name : str
     partitions : int
         Number of partitions for the creation of the topic.
@@ -29,9 +32,9 @@ class CoordinatorTopic:
     """
 
     def __init__(
-        self, manager: LogManager, name: str, partitions: int, configs: Mapping[str, str]
+        self, host: CoordinatorHost, name: str, partitions: int, configs: Mapping[str, str]
     ) -> None:
-        self._manager = manager
+        self._host = host
         self._partitions = partitions
         self._configs = configs
         self.name = name
@@ -45,10 +48,7 @@ class CoordinatorTopic:
     @property
     def topic(self) -> Topic | None:
         """The topic, or None if it does not exist."""
-        try:
-            return self._manager.catalog.topic(self.name)
-        except UnknownTopicOrPartitionError:
-            return None
+        return self._host.topic(self.name)
 
     def ensure_stored(self) -> None:
         """Create the topic, or take over a copied one.
@@ -62,15 +62,45 @@ class CoordinatorTopic:
         """
         if not self.is_stored:
             configs = {**self._configs, "compaction.strategy": "offset"}
-            self._manager.topics.create(self.name, self._partition_count(), configs)
+            self._host.create_topic(self.name, self._partition_count(), configs)
 
     def partition_of(self, text: str) -> TopicPartition:
         """Return the partition of an id."""
         return TopicPartition(self.name, partition_for(text, self._partition_count()))
 
+    @property
+    def owned(self) -> Mapping[int, int]:
+        """The partitions that this broker coordinates; see `CoordinatorHost.owned`."""
+        return self._host.owned(self.name)
+
+    def check_owner(self, number: int) -> None:
+        """Raise the errors of `CoordinatorHost.check_owner`."""
+        self._host.check_owner(TopicPartition(self.name, number))
+
     def log(self, number: int) -> Log:
-        """Return the log of a partition. Raises the errors of `LogManager.log`."""
-        return self._manager.log(TopicPartition(self.name, number))
+        """Return the log of a partition. Raises the errors of `CoordinatorHost.log`."""
+        return self._host.log(TopicPartition(self.name, number))
+
+    def append(
+        self, number: int, epoch: int, append: Callable[[LogWriter], AppendInfo]
+    ) -> tuple[Log, AppendInfo]:
+        """Append to a partition whose contents were loaded in a leader epoch.
+
+        Raises
+        ------
+        NotCoordinatorError
+            The partition has had another leader since.
+        LogStoreError
+            See `CoordinatorHost.log` and `LogWriter`.
+        """
+        log = self.log(number)
+        with log.lock:
+            if epoch not in (NO_EPOCH, log.leader_epoch):
+                raise NotCoordinatorError(
+                    f"{log.topic_partition} has leader epoch {log.leader_epoch}, but its contents"
+                    f" were loaded in epoch {epoch}"
+                )
+            return log, append(log.writer)
 
     def _partition_count(self) -> int:
         """Return the number of partitions that the topic has, or will be created with.

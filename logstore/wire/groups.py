@@ -86,10 +86,9 @@ _BATCHED_FROM = 4
 
 @handles("FindCoordinator")
 def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindCoordinatorResponse:
-    """Return the coordinator's address; all coordinators are on the controller."""
+    """Return the address of the leader of the key's partition in the coordinators' topic."""
     if session.version < _BATCHED_FROM:
-        error = _coordinator_error(request.key, request.key_type, session)
-        node_id, host, port = _node(session, error)
+        error, node_id, host, port = _coordinator(request.key, request.key_type, session)
         return FindCoordinatorResponse(
             error_code=code_of(error),
             error_message=error or "NONE",
@@ -99,8 +98,7 @@ def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindC
         )
     coordinators = []
     for key in session.each(request.coordinator_keys):
-        error = _coordinator_error(key, request.key_type, session)
-        node_id, host, port = _node(session, error)
+        error, node_id, host, port = _coordinator(key, request.key_type, session)
         coordinators.append(
             FindCoordinatorResponse.Coordinator(
                 key=key, error_code=code_of(error), node_id=node_id, host=host, port=port
@@ -109,25 +107,25 @@ def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindC
     return FindCoordinatorResponse(coordinators=coordinators)
 
 
-def _coordinator_error(key: str, key_type: int, session: Session) -> str | None:
+def _coordinator(key: str, key_type: int, session: Session) -> tuple[str | None, int, str, int]:
+    """Return an error or None, and id, host and port of the coordinator."""
+    nobody = -1, "", -1
     if key_type not in _KEY_TYPES:
-        return "INVALID_REQUEST"
+        return "INVALID_REQUEST", *nobody
     resource_type, refusal = _KEY_TYPES[key_type]
     if not session.allows("describe", resource_type, key):
-        return refusal
-    if resource_type == "group":
-        try:
-            session.service.groups.ensure_stored()
-        except LogStoreError:
-            return "COORDINATOR_NOT_AVAILABLE"
-    return None
-
-
-def _node(session: Session, error: str | None) -> tuple[int, str, int]:
-    nodes = session.service.nodes
-    node_id = nodes.controller_id
-    address = nodes.addresses(session.address).get(node_id)
-    return (-1, "", -1) if error is not None or address is None else (node_id, *address)
+        return refusal, *nobody
+    service = session.service
+    try:
+        if resource_type == "group":
+            partition = service.groups.partition_for(key)
+        else:
+            partition = service.transactions.partition_for(key)
+    except LogStoreError:
+        return "COORDINATOR_NOT_AVAILABLE", *nobody
+    leader = service.nodes.partition(partition).leader
+    address = service.nodes.addresses(session.address).get(leader)
+    return ("COORDINATOR_NOT_AVAILABLE", *nobody) if address is None else (None, leader, *address)
 
 
 # -- members ---------------------------------------------------------------------------------------
@@ -522,9 +520,7 @@ def _described(group_id: str, session: Session) -> DescribeGroupsResponse.Descri
 
 @handles("ListGroups")
 def list_groups(request: ListGroupsRequest, session: Session) -> ListGroupsResponse:
-    """Return the groups that the client may describe; only the coordinator has any."""
-    if not session.service.nodes.is_coordinator:
-        return ListGroupsResponse()
+    """Return the groups of this coordinator that the client may describe."""
     try:
         found = session.service.groups.list_groups(request.states_filter)
     except LogStoreError:

@@ -112,13 +112,8 @@ class Nodes:
 
     @property
     def controller_id(self) -> int:
-        """Id of the broker reported as controller and as coordinator."""
+        """Id of the broker reported as controller."""
         return self.node_id
-
-    @property
-    def is_coordinator(self) -> bool:
-        """Whether FindCoordinator returns this broker, which then lists groups and transactions."""
-        return self.node_id == self.controller_id
 
     def addresses(self, own: Address) -> dict[int, Address]:
         """Return the addresses of all running brokers, given this broker's own."""

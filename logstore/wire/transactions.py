@@ -17,10 +17,14 @@ from logstore.coordinator.transactions.state import (
 )
 from logstore.errors import (
     ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
     InvalidTxnStateError,
     KafkaStorageError,
     LogStoreError,
     MessageSizeTooLargeError,
+    NotCoordinatorError,
+    NotEnoughReplicasError,
+    NotLeaderForPartitionError,
     OffsetMetadataTooLargeError,
     ProducerFencedError,
     RecordListTooLargeError,
@@ -80,8 +84,10 @@ def _error_of(call: Callable[[], object], session: Session, fenced_from: int) ->
         return error.kafka_error if session.version >= fenced_from else "INVALID_PRODUCER_EPOCH"
     except ConcurrentTransactionsError as error:
         return error.kafka_error
-    except KafkaStorageError:
+    except (KafkaStorageError, NotEnoughReplicasError):
         return "COORDINATOR_NOT_AVAILABLE"  # the client retries
+    except NotLeaderForPartitionError:
+        return "NOT_COORDINATOR"
     except LogStoreError as error:
         return error.kafka_error
     return None
@@ -292,7 +298,7 @@ def add_offsets_to_txn(
     else:
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
         try:
-            partition = session.service.transactions.partition_of_group(request.group_id)
+            partition = session.service.groups.partition_for(request.group_id)
             error = _in_transaction(request.transactional_id, producer, [partition], session)
         except LogStoreError:
             error = "COORDINATOR_NOT_AVAILABLE"
@@ -348,16 +354,19 @@ def _commit_offsets(
     outcome = None
     try:
         if adds:
-            partition = coordinator.partition_of_group(request.group_id)
+            partition = groups.partition_for(request.group_id)
         else:
             partition = groups.partition_of(request.group_id)
-        with coordinator.verified(partition, producer, request.transactional_id, adds=adds):
+        owner = coordinator.of(request.transactional_id, producer.producer_id)
+        with owner.verified(partition, producer, request.transactional_id, adds=adds):
             groups.append_transactional(request.group_id, offsets, producer)
     except (MessageSizeTooLargeError, RecordListTooLargeError):
         outcome = "INVALID_COMMIT_OFFSET_SIZE"
-    except KafkaStorageError as error:
+    except (KafkaStorageError, NotLeaderForPartitionError) as error:
         is_concurrent = adds and isinstance(error, ConcurrentTransactionsError)
         outcome = error.kafka_error if is_concurrent else "NOT_COORDINATOR"
+    except NotEnoughReplicasError:
+        outcome = "COORDINATOR_NOT_AVAILABLE"
     except InvalidTxnStateError as error:
         is_old = session.version < _OFFSETS_ABORTABLE_FROM
         outcome = error.kafka_error if is_old else "TRANSACTION_ABORTABLE"
@@ -502,23 +511,27 @@ def describe_transactions(
     request: DescribeTransactionsRequest, session: Session
 ) -> DescribeTransactionsResponse:
     """Return the state of transactional ids."""
-    known = session.service.transactions.transactions()
     return DescribeTransactionsResponse(
         transaction_states=[
-            _described(each, known.get(each), session)
+            _described(each, session)
             for each in session.each(list(dict.fromkeys(request.transactional_ids)))
         ]
     )
 
 
 def _described(
-    transactional_id: str, metadata: TransactionMetadata | None, session: Session
+    transactional_id: str, session: Session
 ) -> DescribeTransactionsResponse.TransactionState:
-    error = None
+    error, metadata = None, None
     if not session.allows("describe", "transactional_id", transactional_id):
         error = NOT_ALLOWED
-    elif metadata is None:
-        error = "TRANSACTIONAL_ID_NOT_FOUND"
+    else:
+        try:
+            metadata = session.service.transactions.describe(transactional_id)
+        except (NotCoordinatorError, CoordinatorLoadInProgressError) as refusal:
+            error = refusal.kafka_error
+        else:
+            error = "TRANSACTIONAL_ID_NOT_FOUND" if metadata is None else None
     if error is not None or metadata is None:
         return DescribeTransactionsResponse.TransactionState(
             transactional_id=transactional_id, error_code=code_of(error)
@@ -546,12 +559,9 @@ def _described(
 def list_transactions(
     request: ListTransactionsRequest, session: Session
 ) -> ListTransactionsResponse:
-    """Return the transactional ids that the client may describe.
-
-    Clients ask every broker and join the answers, so only the coordinator returns any.
-    """
+    """Return the transactional ids of this coordinator that the client may describe."""
     service = session.service
-    known = service.transactions.transactions() if service.nodes.is_coordinator else {}
+    known = service.transactions.transactions()
     states = {each.kafka_name for each in TransactionState}
     wanted = set(request.state_filters) & states
     ids = set(request.producer_id_filters)

@@ -296,7 +296,6 @@ def test_it_serves_several_brokers_that_replicate(tmp_path):
     assert sorted(path.name for path in (tmp_path / "data").iterdir()) == [
         *(f"broker-{number}" for number in range(3)),
         "controller",
-        "coordinator",
     ]
     with serving("--data-dir", tmp_path / "data", *options) as (process, addresses):
         leader = Listening(addresses.bootstrap.split(",")[0])

@@ -102,7 +102,7 @@ def epochs_to_their_end(bootstrap, end_version):
             caller.send("InitProducerId", 4, FIELDS)
             epoch += 1
         while (newest := epoch_of(caller.receive()))[2] != epoch:
-            assert newest[0] == 0, "nothing is pending for one who asks in turn"
+            assert newest[0] == 0, "each response is awaited, so no change is pending"
     result = [init() for _ in range(3)]
     last = result[-1]
     renewed = init(last)

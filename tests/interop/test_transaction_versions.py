@@ -239,7 +239,7 @@ def transact(bootstrap: str, transactional_id: str, version: int, *, ends: bool)
 def test_kafka_continues_transactions_of_both_versions(release, scratch, say):
     """A broker takes over `__transaction_state`: complete and open transactions of both versions.
 
-    The open ones time out or are fenced there; read_committed readers then see what was committed.
+    It fences the open ones; read_committed readers then see the committed records.
     """
     try:
         kafka = RealBroker.of(release, scratch / "kafka", CONVERSATION_SETTINGS)

@@ -2,7 +2,7 @@
 
 A call holds one lock throughout. Results for members that wait, possibly in other calls, are
 collected during the call and passed to their callbacks after the lock is released, so a callback
-may call the coordinator.
+may call the coordinator. Nobody gets a result before the in-sync replicas have what the call wrote.
 """
 
 from __future__ import annotations
@@ -10,9 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from logstore.runtime.environment import VERIFY
+
+if TYPE_CHECKING:
+    from logstore.coordinator.host import CoordinatorHost
+    from logstore.errors import LogStoreError
+    from logstore.storage.log.log import Log
+
+
+class Result(Protocol):
+    """A result that a member waits for."""
+
+    def refused(self, error: str) -> Self:
+        """Return the result with an error instead."""
+
+
+R = TypeVar("R", bound=Result)
 
 
 class ExclusiveCalls:
@@ -22,6 +37,9 @@ class ExclusiveCalls:
     ----------
     lock : context manager
         A reentrant lock.
+    host : CoordinatorHost
+    take_written : callable
+        Returns the last offset written to each log since its last call.
     prepare : callable
         Called at the start of a call with its argument `expires`: whether offsets may expire first.
     verify : callable
@@ -31,23 +49,44 @@ class ExclusiveCalls:
     def __init__(
         self,
         lock: AbstractContextManager[object],
+        host: CoordinatorHost,
+        take_written: Callable[[], dict[Log, int]],
         prepare: Callable[[bool], None],
         verify: Callable[[], None],
     ) -> None:
         self._lock = lock
+        self._host = host
+        self._take_written = take_written
         self._prepare = prepare
         self._verify = verify
         self._depth = 0
-        self._replies: list[Callable[[], object]] = []
+        self._replies: list[Callable[[LogStoreError | None], object]] = []
 
-    def reply(self, on_done: Callable[[Any], object], result: object) -> None:
+    def reply(self, on_done: Callable[[R], object], result: R) -> None:
         """Call a callback with a result at the end of the current call."""
-        self._replies.append(partial(on_done, result))
+
+        def send(error: LogStoreError | None) -> None:
+            on_done(result if error is None else result.refused(error.kafka_error))
+
+        self._replies.append(send)
 
     @contextmanager
-    def __call__(self, *, expires: bool = True) -> Iterator[None]:
-        """Hold the lock; after its release, send the replies."""
-        ready: list[Callable[[], object]] = []
+    def __call__(self, *, expires: bool = True, waits: bool = False) -> Iterator[None]:
+        """Hold the lock; after its release, send the replies.
+
+        Parameters
+        ----------
+        waits : bool
+            Whether to return only when the in-sync replicas have what the call wrote. Replies are
+            sent at that time in any case.
+
+        Raises
+        ------
+        NotCoordinatorError, CoordinatorNotAvailableError
+            See `CoordinatorHost.await_replicated`.
+        """
+        ready: list[Callable[[LogStoreError | None], object]] = []
+        written: dict[Log, int] = {}
         try:
             with self._lock:
                 self._depth += 1
@@ -59,8 +98,18 @@ class ExclusiveCalls:
                     self._depth -= 1
                     if self._depth == 0:
                         ready, self._replies = self._replies, []
+                        written = self._take_written()
                 if VERIFY:
                     self._verify()
         finally:
-            for reply in ready:
-                reply()
+            if ready:
+                self._host.when_replicated(written, partial(_send, ready))
+        if waits and written:
+            self._host.await_replicated(written)
+
+
+def _send(
+    replies: list[Callable[[LogStoreError | None], object]], error: LogStoreError | None
+) -> None:
+    for reply in replies:
+        reply(error)

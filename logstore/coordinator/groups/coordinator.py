@@ -14,7 +14,7 @@ becomes empty. After a restart, members have one session timeout to send a heart
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -48,12 +48,16 @@ from logstore.coordinator.groups.requests import (
 )
 from logstore.coordinator.groups.store import GroupStore
 from logstore.coordinator.groups.timers import GroupTimers
+from logstore.coordinator.host import CoordinatorHost
 from logstore.errors import (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     FencedInstanceIdError,
     IllegalGenerationError,
     InvalidGroupIdError,
     KafkaStorageError,
     LogStoreError,
+    NotCoordinatorError,
     UnknownMemberIdError,
 )
 from logstore.faults.rules import Call, is_injected
@@ -84,9 +88,8 @@ class GroupCoordinator:
     ----------
     runtime : Runtime
     manager : LogManager
-    partitions_of : callable, optional
-        Returns the partition numbers of a topic, or raises `UnknownTopicOrPartitionError`. By
-        default, those in the manager's catalog.
+    host : CoordinatorHost, optional
+        By default, a single broker.
 
     Notes
     -----
@@ -98,25 +101,27 @@ class GroupCoordinator:
         self,
         runtime: Runtime,
         manager: LogManager,
-        partitions_of: Callable[[str], Collection[int]] | None = None,
+        host: CoordinatorHost | None = None,
     ) -> None:
         self.config = config = manager.broker_config
         self._runtime = runtime
         self._manager = manager
+        host = CoordinatorHost(manager) if host is None else host
         self._calls = ExclusiveCalls(
             manager.lifetime.lock(runtime.lock()),
+            host,
+            lambda: self._store.take_written(),
             lambda expires: self._expiry.catch_up(expires=expires),
             lambda: self._groups.check(),
         )
         self._timers = GroupTimers(runtime, self._calls)
         clock = runtime.clock
-        store = self._store = GroupStore(manager, clock, config)
+        store = self._store = GroupStore(host, clock, config, read_only=manager.read_only)
         self._membership = ClassicMembership(
             config, self._timers, clock, runtime.rng, self._calls.reply, store.save_group
         )
         self._groups = GroupRegistry(store, self._membership, clock)
-        partitions_of = partitions_of or (lambda name: manager.catalog.topic(name).partitions)
-        self._offsets = CommittedOffsets(self._groups, store, config, partitions_of)
+        self._offsets = CommittedOffsets(self._groups, store, config, host.partitions_of)
         self._expiry = OffsetExpiry(self._groups, self._offsets, store, config, clock, self._calls)
         manager.lifetime.add(self)
 
@@ -250,6 +255,8 @@ class GroupCoordinator:
         commit = partial(self._commit, sender, offsets)
         try:
             return self.faults.request("commit", offsets, commit, group_id=group_id)
+        except (NotCoordinatorError, CoordinatorNotAvailableError) as error:
+            return dict.fromkeys(offsets, error.kafka_error)
         except LogStoreError as error:
             if not is_injected(error):
                 raise
@@ -258,7 +265,7 @@ class GroupCoordinator:
     def _commit(
         self, sender: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, str | None]:
-        with self._calls():
+        with self._calls(waits=True):
             group, error = self._groups.find(sender.group_id)
             if group is not None:
                 error = self._membership.check_commit(group, sender)
@@ -299,6 +306,8 @@ class GroupCoordinator:
 
     def _transactional_error(self, sender: ConsumerGroupMetadata) -> str | None:
         group, error = self._groups.find(sender.group_id)
+        if error == "COORDINATOR_LOAD_IN_PROGRESS":
+            raise CoordinatorLoadInProgressError(f"group '{sender.group_id}' is being loaded")
         if error is not None:
             raise KafkaStorageError(f"group '{sender.group_id}' cannot be read")
         if not sender.is_member:
@@ -322,7 +331,7 @@ class GroupCoordinator:
         RequestError, KafkaStorageError
             Nothing was written.
         """
-        with self._calls():
+        with self._calls(waits=True):
             self._store.write_offsets(group_id, offsets, producer)
 
     def fetch(
@@ -345,8 +354,12 @@ class GroupCoordinator:
         LogStoreError
             The stored offsets cannot be read.
         """
-        with self._calls():
-            return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
+        with self._calls(waits=True):
+            fetched = self._offsets.fetch(group_id, partitions, require_stable=require_stable)
+            contents = self._groups.contents_of(group_id)
+            if contents is not None:
+                self._store.await_read(contents)
+            return fetched
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets, including those from committed transactions.
@@ -368,15 +381,18 @@ class GroupCoordinator:
         """Return the partition of `__consumer_offsets` for a group."""
         return self._store.partition_of(group_id)
 
-    def ensure_stored(self) -> None:
-        """Create the topic, or take over a copied one.
+    def partition_for(self, group_id: str) -> TopicPartition:
+        """Return the partition for a group, and create the topic if necessary.
 
         Raises
         ------
+        InvalidConfigurationError
+            The broker was opened read-only.
         KafkaStorageError
         """
         with self._calls():
             self._store.ensure_stored()
+        return self._store.partition_of(group_id)
 
     def logs_with_open_transactions(self) -> list[Log]:
         """Return the logs of `__consumer_offsets` in which a transaction is open.
@@ -422,7 +438,7 @@ class GroupCoordinator:
 
         Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR.
         """
-        with self._calls():
+        with self._calls(waits=True):
             return {group_id: self._delete(group_id) for group_id in group_ids}
 
     def _delete(self, group_id: str) -> str | None:
@@ -441,7 +457,7 @@ class GroupCoordinator:
         Errors of the group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (if it is not a consumer group).
         Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC.
         """
-        with self._calls():
+        with self._calls(waits=True):
             group, error = self._groups.find(group_id)
             if group is None:
                 return DeletedOffsets(error or "GROUP_ID_NOT_FOUND")
@@ -450,6 +466,11 @@ class GroupCoordinator:
             return self._offsets.delete(group, partitions)
 
     # -- background tasks ------------------------------------------------------------------
+
+    def take_over(self) -> None:
+        """Load the partitions that this broker coordinates now, and drop the others."""
+        with self._calls():
+            self._groups.load_readable()
 
     def remove_expired(self) -> list[str]:
         """Delete expired offsets, and groups without members and offsets.

@@ -1,20 +1,25 @@
 """The groups in memory, by the partition of `__consumer_offsets` that stores them.
 
 A partition is loaded on first use, and follows its log from then on: a group appears with its
-record or its first offset. If the log is deleted or replaced, the groups of the partition are
-dropped, and those in the new log are loaded. A group whose record is malformed is refused, while
-the others are served.
+record or its first offset. If the log is deleted or replaced, or another broker leads it, the
+groups of the partition are dropped; those in a new log are loaded. A group whose record is
+malformed is refused, while the others are served.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
 from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.records import decode_group
-from logstore.errors import LogStoreError
+from logstore.errors import (
+    CoordinatorLoadInProgressError,
+    LogStoreError,
+    NotCoordinatorError,
+)
 from logstore.names import GROUP_OFFSETS_TOPIC
 
 if TYPE_CHECKING:
@@ -69,6 +74,8 @@ class GroupRegistry:
         """Return a group, or None if it does not exist, and the error of reading it."""
         try:
             partition = self._partition_of(group_id)
+        except (NotCoordinatorError, CoordinatorLoadInProgressError) as error:
+            return None, error.kafka_error
         except LogStoreError as error:
             logger.warning("group '%s' cannot be read: %s", group_id, error)
             return None, "NOT_COORDINATOR"
@@ -92,9 +99,10 @@ class GroupRegistry:
         return self._partition_of(group_id).contents
 
     def load_all(self) -> None:
-        """Load all partitions. Raises the errors of `contents_of`."""
+        """Load all partitions of this broker. Raises the errors of `contents_of`."""
         for number in self._numbers():
-            self._load(number)
+            with suppress(NotCoordinatorError, CoordinatorLoadInProgressError):
+                self._load(number)
 
     def load_readable(self) -> list[tuple[Group, OffsetsPartition]]:
         """Load all partitions that can be read; return their groups and contents."""
@@ -102,6 +110,8 @@ class GroupRegistry:
         for number in self._numbers():
             try:
                 partition = self._load(number)
+            except (NotCoordinatorError, CoordinatorLoadInProgressError):
+                continue
             except LogStoreError as error:
                 logger.error("%s-%d cannot be read: %s", GROUP_OFFSETS_TOPIC, number, error)  # noqa: TRY400  # known, not a surprise
                 continue
@@ -128,7 +138,7 @@ class GroupRegistry:
     # -- loading ---------------------------------------------------------------------------
 
     def _numbers(self) -> list[int]:
-        """Return the topic's partitions, including deleted ones that are still loaded."""
+        """Return this broker's partitions, including lost ones that are still loaded."""
         return sorted({*self._store.numbers(), *self._partitions})
 
     def _loaded(self, number: int) -> _Partition:
@@ -140,12 +150,15 @@ class GroupRegistry:
     def _load(self, number: int) -> _Partition:
         """Read new records of a partition; if its log was replaced, reload all its groups."""
         partition = self._loaded(number)
-        contents = self._store.partition(number)
+        try:
+            contents = self._store.partition(number)
+        except (NotCoordinatorError, CoordinatorLoadInProgressError):
+            self._drop(number)
+            raise
         is_new = contents is not partition.contents
         if is_new and partition.contents is not None:
-            for group in partition.groups.values():
-                self._membership.abandon(group)
-            partition = self._partitions[number] = _Partition()
+            self._drop(number)
+            partition = self._loaded(number)
         partition.contents = contents
         if contents is None:
             return partition
@@ -156,6 +169,10 @@ class GroupRegistry:
             if group_id not in partition.damaged and contents.has_offsets(group_id):
                 partition.groups.setdefault(group_id, Group(group_id))
         return partition
+
+    def _drop(self, number: int) -> None:
+        for group in self._partitions.pop(number).groups.values():
+            self._membership.abandon(group)
 
     def _load_group(self, partition: _Partition, group_id: str, value: bytes) -> None:
         try:

@@ -68,6 +68,10 @@ class JoinResult(NamedTuple):
     members: tuple[JoinedMember, ...] = ()
     skip_assignment: bool = False
 
+    def refused(self, error: str) -> JoinResult:
+        """Return the result with an error instead."""
+        return JoinResult(self.member_id, error)
+
 
 JoinCallback = Callable[[JoinResult], object]
 
@@ -91,6 +95,10 @@ class SyncResult(NamedTuple):
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
+
+    def refused(self, error: str) -> SyncResult:
+        """Return the result with an error instead."""
+        return SyncResult(error)
 
 
 SyncCallback = Callable[[SyncResult], object]

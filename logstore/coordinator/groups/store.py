@@ -23,12 +23,14 @@ from logstore.coordinator.groups.records import (
     encode_key,
     encode_value,
 )
+from logstore.coordinator.host import NO_EPOCH
 from logstore.coordinator.topic import CoordinatorTopic
 from logstore.errors import InvalidConfigurationError, KafkaStorageError, LogStoreError
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.record.batch import build_batch
 from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record
+from logstore.storage.log.reader import Isolation
 from logstore.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
     from logstore.coordinator.groups.group import Group
     from logstore.coordinator.groups.offsets import OffsetAndMetadata
-    from logstore.manager.manager import LogManager
+    from logstore.coordinator.host import CoordinatorHost
     from logstore.messages.types import GroupMetadataValue
     from logstore.record.batch import RecordBatch
     from logstore.runtime.clock import Clock
@@ -58,6 +60,8 @@ Entry = tuple[bytes, bytes | None]
 _WRITE_ERRORS = {
     "UNKNOWN_TOPIC_OR_PARTITION": "COORDINATOR_NOT_AVAILABLE",
     "KAFKA_STORAGE_ERROR": "NOT_COORDINATOR",
+    "NOT_LEADER_OR_FOLLOWER": "NOT_COORDINATOR",
+    "NOT_ENOUGH_REPLICAS": "COORDINATOR_NOT_AVAILABLE",
 }
 """Error for the client by the error of the coordinator's write, as in Kafka."""
 
@@ -75,24 +79,34 @@ class _OffsetRecord(NamedTuple):
 class OffsetsPartition:
     """Contents of one partition of the topic, as far as its log has been read.
 
+    Parameters
+    ----------
+    log : Log
+    epoch : int
+        Leader epoch in which the contents are loaded.
+
     Attributes
     ----------
     groups : dict of str to bytes
         The newest value of each group record.
+    next_offset : int
+        The first offset that has not been read.
     """
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, epoch: int = NO_EPOCH) -> None:
         self.log = log
+        self.epoch = epoch
         self.groups: dict[str, bytes] = {}
         self._generation = log.generation
-        self._next_offset = log.log_start_offset
+        self.next_offset = log.log_start_offset
         self._offsets: dict[str, dict[TopicPartition, _OffsetRecord]] = {}
         self._pending: dict[int, list[tuple[str, TopicPartition, _OffsetRecord]]] = {}
         self._changed: set[str] = set()
 
-    def is_of(self, log: Log) -> bool:
-        """Return whether the contents are still valid for a log, which may have been truncated."""
-        return log is self.log and log.generation == self._generation
+    def is_of(self, log: Log, epoch: int) -> bool:
+        """Return whether the contents are valid for a log, which may have been truncated."""
+        is_same = log is self.log and epoch == self.epoch
+        return is_same and log.generation == self._generation
 
     def follow(self) -> None:
         """Read the records appended since the last call.
@@ -105,19 +119,21 @@ class OffsetsPartition:
             The log cannot be read.
         """
         log = self.log
-        start_offset = max(self._next_offset, log.log_start_offset)
-        if start_offset >= log.log_end_offset:
+        start_offset = max(self.next_offset, log.log_start_offset)
+        end_offset = log.log_end_offset
+        if start_offset >= end_offset:
             return
-        for batch in log.reader.batches(start_offset):
+        # Also what is not replicated yet: a new leader has to know it, and answers wait for it.
+        for batch in log.reader.batches(start_offset, end_offset, isolation=Isolation.LOG_END):
             self._apply_batch(batch)
-        self._next_offset = max(self._next_offset, log.high_watermark)
+        self.next_offset = max(self.next_offset, end_offset)
 
     def apply_appended(self, first_offset: int, entries: Sequence[Entry], producer_id: int) -> None:
         """Apply records that were just appended at an offset."""
-        if first_offset == self._next_offset:  # else read them later, in order
+        if first_offset == self.next_offset:  # else read them later, in order
             for number, (key, value) in enumerate(entries):
                 self._apply(first_offset + number, key, value, producer_id)
-            self._next_offset = first_offset + len(entries)
+            self.next_offset = first_offset + len(entries)
 
     def offsets_of(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
         """Return the committed offsets of a group, in order of partitions.
@@ -162,7 +178,7 @@ class OffsetsPartition:
             return
         producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
         for record in batch.records():
-            if record.offset >= self._next_offset:
+            if record.offset >= self.next_offset:
                 self._apply(record.offset, record.key, record.value, producer_id)
 
     def _apply(self, offset: int, key: bytes | None, value: bytes | None, producer_id: int) -> None:
@@ -198,16 +214,20 @@ class GroupStore:
 
     Parameters
     ----------
-    manager : LogManager
+    host : CoordinatorHost
     clock : Clock
     config : BrokerConfig
+    read_only : bool
+        Whether the broker was opened read-only.
     """
 
-    def __init__(self, manager: LogManager, clock: Clock, config: BrokerConfig) -> None:
-        self._manager = manager
+    def __init__(
+        self, host: CoordinatorHost, clock: Clock, config: BrokerConfig, *, read_only: bool
+    ) -> None:
         self._clock = clock
+        self.read_only = read_only
         self._topic = CoordinatorTopic(
-            manager,
+            host,
             GROUP_OFFSETS_TOPIC,
             config.offsets_topic_num_partitions,
             {
@@ -217,16 +237,12 @@ class GroupStore:
             },
         )
         self._partitions: dict[int, OffsetsPartition] = {}
+        self._written: dict[Log, int] = {}
 
     @property
     def is_stored(self) -> bool:
         """Whether the topic exists and is stored by this engine, not copied from a broker."""
         return self._topic.is_stored
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the broker was opened read-only."""
-        return self._manager.read_only
 
     @property
     def is_writable(self) -> bool:
@@ -237,10 +253,19 @@ class GroupStore:
         """Return the partition of a group."""
         return self._topic.partition_of(group_id)
 
-    def numbers(self) -> tuple[int, ...]:
-        """Return the topic's partition numbers."""
-        topic = self._topic.topic
-        return () if topic is None else topic.partitions
+    def numbers(self) -> Iterable[int]:
+        """Return the numbers of the partitions that this broker coordinates."""
+        return self._topic.owned
+
+    def take_written(self) -> dict[Log, int]:
+        """Return the last offset written to each log since the last call."""
+        written, self._written = self._written, {}
+        return written
+
+    def await_read(self, contents: OffsetsPartition) -> None:
+        """Let the current call wait until the in-sync replicas have all contents."""
+        if contents.next_offset > contents.log.log_start_offset:
+            self._written[contents.log] = contents.next_offset - 1
 
     def ensure_stored(self) -> None:
         """Create the topic, or take over a copied one.
@@ -273,18 +298,22 @@ class GroupStore:
 
         Raises
         ------
+        NotCoordinatorError, CoordinatorLoadInProgressError
+            This broker does not coordinate the partition, or not yet.
         LogStoreError
             The partition cannot be read, or its disk failed.
         """
-        if number not in self.numbers():
+        topic = self._topic.topic
+        if topic is None or number not in topic.partitions:
             self._partitions.pop(number, None)
             return None
         log = self._topic.log(number)
         if log.is_offline:
             raise KafkaStorageError(f"{log.topic_partition} is offline: its disk failed")
+        epoch = self._topic.owned.get(number, NO_EPOCH)
         contents = self._partitions.get(number)
-        if contents is None or not contents.is_of(log):
-            contents = OffsetsPartition(log)
+        if contents is None or not contents.is_of(log, epoch):
+            contents = OffsetsPartition(log, epoch)
         contents.follow()
         self._partitions[number] = contents
         return contents
@@ -350,9 +379,13 @@ class GroupStore:
             base_sequence=0 if is_transactional else NO_SEQUENCE,
             is_transactional=is_transactional,
         )
-        info = self._topic.log(number).writer.append_batches(batch, AppendOrigin.COORDINATOR)
         known = self._partitions.get(number)
-        if known is not None and known.is_of(self._topic.log(number)):
+        epoch = NO_EPOCH if known is None else known.epoch
+        log, info = self._topic.append(
+            number, epoch, lambda writer: writer.append_batches(batch, AppendOrigin.COORDINATOR)
+        )
+        self._written[log] = info.last_offset
+        if known is not None and known.is_of(log, epoch):
             known.apply_appended(info.first_offset, entries, producer_id)
 
     def try_write(self, write: Callable[[], None]) -> str | None:

@@ -25,13 +25,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from logstore.coordinator.groups.coordinator import GroupCoordinator
+from logstore.coordinator.host import NO_EPOCH, CoordinatorHost
 from logstore.coordinator.transactions.log import (
     StoredTransactions,
     TransactionConfig,
     TransactionLog,
 )
 from logstore.coordinator.transactions.pending_offsets import History, settle
-from logstore.coordinator.transactions.producer_ids import ProducerIds
+from logstore.coordinator.transactions.producer_ids import ProducerIds, largest_producer_id
 from logstore.coordinator.transactions.state import (
     SERVER_VERSION,
     ProducerIdAndEpoch,
@@ -47,7 +48,9 @@ from logstore.errors import (
     InvalidTransactionTimeoutError,
     InvalidTxnStateError,
     KafkaStorageError,
+    LeaderNotAvailableError,
     LogStoreError,
+    NotCoordinatorError,
     ProducerFencedError,
     TransactionCoordinatorFencedError,
     UnknownTopicOrPartitionError,
@@ -61,32 +64,10 @@ if TYPE_CHECKING:
     from logstore.manager.manager import LogManager
     from logstore.manager.services import LogEvents
     from logstore.runtime import Runtime, ScheduledTask, Unsubscribe
-    from logstore.storage.log.log import Log
 
 __all__ = ["ProducerIdAndEpoch", "TransactionConfig", "TransactionCoordinator"]
 
 logger = logging.getLogger(__name__)
-
-
-class PartitionLogs:
-    """Access to the logs with the data and markers of transactions.
-
-    Parameters
-    ----------
-    log : callable
-        Returns a partition's log; in a cluster, the leader's.
-    await_marker : callable, optional
-        Waits until the marker at an offset of a log is replicated, and raises an error if it may
-        be lost. By default, logs are not replicated.
-    """
-
-    def __init__(
-        self,
-        log: Callable[[TopicPartition], Log],
-        await_marker: Callable[[Log, int], object] = lambda log, offset: None,
-    ) -> None:
-        self.log = log
-        self.await_marker = await_marker
 
 
 class TransactionCoordinator:
@@ -106,8 +87,8 @@ class TransactionCoordinator:
         By default, from the broker's configuration.
     groups : GroupCoordinator, optional
         Stores the committed offsets of transactions. By default, a new coordinator.
-    logs : PartitionLogs, optional
-        Access to partitions' logs. By default, the manager's.
+    host : CoordinatorHost, optional
+        By default, a single broker.
 
     Attributes
     ----------
@@ -125,15 +106,15 @@ class TransactionCoordinator:
         manager: LogManager,
         config: TransactionConfig | None = None,
         groups: GroupCoordinator | None = None,
-        logs: PartitionLogs | None = None,
+        host: CoordinatorHost | None = None,
     ) -> None:
         self.config = TransactionConfig.of(manager.broker_config) if config is None else config
         self._runtime = runtime
         self._manager = manager
-        self._logs = PartitionLogs(manager.log) if logs is None else logs
+        self._host = CoordinatorHost(manager) if host is None else host
         self._lock = manager.lifetime.lock(runtime.lock())
-        self._log = TransactionLog(manager, self.config)
-        self.groups = GroupCoordinator(runtime, manager) if groups is None else groups
+        self._log = TransactionLog(self._host, self.config)
+        self.groups = GroupCoordinator(runtime, manager, host) if groups is None else groups
         self._stored: StoredTransactions | None = None
         self._active = False
         # Partitions of prepared transactions that already have their marker.
@@ -163,7 +144,8 @@ class TransactionCoordinator:
         KafkaStorageError
             The id could not be reserved on disk.
         """
-        return self._producer_ids.take()
+        take = self._host.take_producer_id or self._producer_ids.take
+        return take()
 
     def init_producer_id(
         self,
@@ -202,7 +184,7 @@ class TransactionCoordinator:
             )
         encode_key(transactional_id)
         with self._lock:
-            transactions = self._enter()
+            transactions = self._enter(transactional_id)
             self._check_readable(transactional_id)
             metadata = transactions.by_id.get(transactional_id)
             last_epoch = NO_PRODUCER_EPOCH
@@ -312,16 +294,17 @@ class TransactionCoordinator:
         with self._lock:
             return self._require_idle_owner(transactional_id, producer).partitions
 
-    def partition_of_group(self, group_id: str) -> TopicPartition:
-        """Return the partition for a group's offsets, and create the topic if necessary.
+    def partition_for(self, transactional_id: str) -> TopicPartition:
+        """Return the partition for a transactional id, and create the topic if necessary.
 
         Raises
         ------
         KafkaStorageError
         """
-        with self._lock:
-            self.groups.ensure_stored()
-        return self.groups.partition_of(group_id)
+        if not self._log.is_stored:
+            with self._lock:
+                self._log.ensure_stored()
+        return TopicPartition(TRANSACTION_STATE_TOPIC, self._log.partition_of(transactional_id))
 
     def owns(self, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
         """Return whether a producer is known to be the newest of a transactional id.
@@ -432,7 +415,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool
     ) -> ProducerIdAndEpoch:
         """End a transaction with an epoch bump, or repeat the response to an earlier call."""
-        metadata = self._enter().by_id.get(transactional_id)
+        metadata = self._enter(transactional_id).by_id.get(transactional_id)
         is_retry = metadata is not None and metadata.is_before_end(producer)
         if metadata is None or not (is_retry or metadata.producer_id == producer.producer_id):
             raise _not_mapped(transactional_id, producer)
@@ -454,12 +437,46 @@ class TransactionCoordinator:
             raise _not_ending(metadata, commit=commit)
         return metadata.next_producer
 
+    def of(self, transactional_id: str | None, producer_id: int) -> TransactionCoordinator:
+        """Return the coordinator of a transaction: this one, except in a cluster.
+
+        Raises
+        ------
+        NotEnoughReplicasError
+            No broker coordinates the transaction at present.
+        """
+        return self._host.transactions_of(self, transactional_id, producer_id)
+
+    def has_producer(self, producer_id: int) -> bool:
+        """Return whether a transactional id of this coordinator has a producer id."""
+        with self._lock:
+            return self._id_of(producer_id) is not None
+
     def transactions(self) -> dict[str, TransactionMetadata]:
-        """Return a copy of the states of all transactional ids."""
+        """Return a copy of the states of all transactional ids that this broker coordinates."""
         with self._lock:
             return dict(sorted(self._load().by_id.items()))
 
+    def describe(self, transactional_id: str) -> TransactionMetadata | None:
+        """Return the state of a transactional id, or None if it does not exist.
+
+        Raises
+        ------
+        NotCoordinatorError, CoordinatorLoadInProgressError
+            Another broker coordinates the id, or this one has not loaded it yet.
+        """
+        with self._lock:
+            if self._is_in_use():
+                self._log.check_owned(transactional_id)
+            return self._load().by_id.get(transactional_id)
+
     # -- background tasks ----------------------------------------------------------------
+
+    def take_over(self) -> None:
+        """Load the partitions that this broker coordinates now, and complete what is prepared."""
+        with self._lock:
+            if self._is_in_use():
+                self._complete_prepared(self._take_over())
 
     def abort_timed_out(self) -> list[str]:
         """Abort timed-out transactions and fence their producers.
@@ -510,7 +527,7 @@ class TransactionCoordinator:
 
     def _forget(self, metadata: TransactionMetadata) -> None:
         now_ms = self._runtime.clock.now_ms()
-        self._log.forget(metadata.transactional_id, now_ms=now_ms)
+        self._log.forget(metadata.transactional_id, self._epoch_of(metadata), now_ms=now_ms)
         del self._load().by_id[metadata.transactional_id]
 
     def _try(
@@ -603,9 +620,12 @@ class TransactionCoordinator:
     # -- inside; the lock is held ---------------------------------------------------------
 
     def _load(self) -> StoredTransactions:
-        if self._stored is None:
-            self._stored = self._log.read()
-        return self._stored
+        stored = self._stored
+        if stored is None or stored.epochs is not self._log.owned:
+            self._stored = stored = self._log.read(stored)
+            for lost in self._with_marker.keys() - stored.by_id.keys():
+                del self._with_marker[lost]
+        return stored
 
     def _take_over(self) -> StoredTransactions:
         """Load the stored states; on the first call, also complete prepared transactions."""
@@ -613,7 +633,9 @@ class TransactionCoordinator:
         if not self._active:
             self._log.ensure_stored()
             self._active = True
-            self._settle_pending_offsets()
+            if not self._host.is_replicated:
+                self.settle_pending_offsets()
+            stored = self._load()
             self._complete_prepared(stored)
         return stored
 
@@ -623,7 +645,7 @@ class TransactionCoordinator:
             if metadata.state.is_prepared:
                 self._try(self._complete, metadata, "cannot be completed")
 
-    def _settle_pending_offsets(self) -> None:
+    def settle_pending_offsets(self) -> None:
         """Write missing markers in `__consumer_offsets`; see `pending_offsets`.
 
         This must precede the completion of prepared transactions, because a marker ends all pending
@@ -644,16 +666,17 @@ class TransactionCoordinator:
             except LogStoreError as error:
                 logger.warning("%s: pending offsets cannot be settled: %s", log, error)
 
-    def _enter(self) -> StoredTransactions:
+    def _enter(self, transactional_id: str) -> StoredTransactions:
         """Begin a producer's call: without background tasks, run those that are due first."""
-        stored = self._take_over()
+        self._take_over()
+        self._log.check_owned(transactional_id)
         if self._expiry_task is None:
             self.abort_timed_out()
             now_ms = self._runtime.clock.now_ms()
             if now_ms >= self._next_expiry_ms:
                 self._next_expiry_ms = now_ms + self.config.remove_expired_interval_ms
                 self.remove_expired()
-        return stored
+        return self._load()
 
     def _check_readable(self, transactional_id: str) -> None:
         stored = self._load()
@@ -672,7 +695,7 @@ class TransactionCoordinator:
 
         The transaction is completed first, because its producer may get another id then.
         """
-        metadata = self._enter().by_id.get(transactional_id)
+        metadata = self._enter(transactional_id).by_id.get(transactional_id)
         if metadata is not None:
             self._ensure_complete(metadata)
         return self._require_owner(transactional_id, producer)
@@ -681,7 +704,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: ProducerIdAndEpoch
     ) -> TransactionMetadata:
         """Return the state of an id, or raise an error if `producer` is not its newest."""
-        metadata = self._enter().by_id.get(transactional_id)
+        metadata = self._enter(transactional_id).by_id.get(transactional_id)
         if metadata is None or metadata.producer_id != producer.producer_id:
             raise _not_mapped(transactional_id, producer)
         if metadata.producer != producer:
@@ -772,15 +795,20 @@ class TransactionCoordinator:
     def _flush(self, partitions: Collection[TopicPartition]) -> None:
         for tp in sorted(partitions):
             try:
-                log = self._logs.log(tp)
+                log = self._host.leader_log(tp)
             except UnknownTopicOrPartitionError:
                 continue  # deleted with its data
+            except LeaderNotAvailableError:
+                continue  # what was acknowledged is on the in-sync replicas
             log.flush()
 
     def _complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Write missing markers of a prepared transaction; complete it if all succeed."""
         transactional_id = metadata.transactional_id
+        loaded_epoch = self._epoch_of(metadata)
         epoch = self._log.coordinator_epoch(transactional_id)
+        # The decision of an earlier call or leader may not be replicated yet.
+        self._host.await_replicated(dict([self._log.newest_written(transactional_id)]))
         with_marker = self._with_marker.setdefault(transactional_id, set())
         for tp in sorted(metadata.partitions - with_marker):
             try:
@@ -792,7 +820,7 @@ class TransactionCoordinator:
         if not metadata.partitions <= with_marker:
             return metadata
         try:
-            completed = self._store(metadata.completed())
+            completed = self._store(metadata.completed(), loaded_epoch)
         except LogStoreError as error:
             logger.warning("cannot store the completion of '%s': %s", transactional_id, error)
             return metadata
@@ -803,7 +831,7 @@ class TransactionCoordinator:
         """Write a durable marker to one partition."""
         producer = metadata.producer
         try:
-            log = self._logs.log(tp)
+            log = self._host.leader_log(tp)
             info = log.writer.append_end_txn_marker(
                 *producer,
                 epoch,
@@ -823,13 +851,34 @@ class TransactionCoordinator:
             logger.error("%s: the marker of %s is outdated: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
             return
         log.flush()
-        self._logs.await_marker(log, info.last_offset)
+        self._host.await_replicated({log: info.last_offset})
 
     def _store(
-        self, metadata: TransactionMetadata, *, durable: bool = False
+        self, metadata: TransactionMetadata, epoch: int | None = None, *, durable: bool = False
     ) -> TransactionMetadata:
-        """Write a state to the log and to the state in memory."""
+        """Write a state to the log and to the state in memory, and wait for the replicas.
+
+        If that wait fails, the state is still the newest: this broker completes it, or the next
+        coordinator does not know it.
+
+        Parameters
+        ----------
+        epoch : int, optional
+            Leader epoch in which the previous state was loaded. [default: the current one]
+
+        Raises
+        ------
+        NotCoordinatorError
+            The partition has had another leader since.
+        """
         by_id = self._load().by_id
+        current = self._epoch_of(metadata)
+        epoch = current if epoch is None else epoch
+        if epoch != current:
+            raise NotCoordinatorError(
+                f"the state of '{metadata.transactional_id}' was loaded in leader epoch {epoch},"
+                f" but the current one is {current}"
+            )
         now_ms = self._runtime.clock.now_ms()
         previous = by_id.get(metadata.transactional_id)
         metadata = replace(
@@ -838,20 +887,20 @@ class TransactionCoordinator:
             previous_producer_id=(previous or metadata).producer_id,
         )
         metadata.check_follows(previous)
-        self._log.append(metadata, now_ms=now_ms, durable=durable)
+        log, offset = self._log.append(metadata, epoch, now_ms=now_ms, durable=durable)
         by_id[metadata.transactional_id] = metadata
+        self._host.await_replicated({log: offset})
         return metadata
+
+    def _epoch_of(self, metadata: TransactionMetadata) -> int:
+        """Return the leader epoch in which the state of an id was loaded."""
+        number = self._log.partition_of(metadata.transactional_id)
+        stored = self._stored
+        return NO_EPOCH if stored is None else stored.epochs.get(number, NO_EPOCH)
 
     def _largest_known_id(self) -> int:
         """Return the largest producer id in any log, or -1."""
-        largest = NO_PRODUCER_ID
-        for tp in self._manager.catalog.partitions():
-            try:
-                known = self._manager.log(tp).producer_state.active_producers()
-            except LogStoreError as error:
-                logger.warning("%s: cannot read its producer ids: %s", tp, error)
-                continue
-            largest = max(largest, *known, NO_PRODUCER_ID)
+        largest = largest_producer_id(self._manager)
         stored = self._load().by_id.values()
         return max(
             largest, max((metadata.producer_id for metadata in stored), default=NO_PRODUCER_ID)

@@ -8,7 +8,7 @@ and its newest record is its state.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,10 +23,12 @@ from logstore.coordinator.transactions.state import (
 from logstore.errors import LogStoreError
 from logstore.names import TRANSACTION_STATE_TOPIC
 from logstore.storage.log.drafts import NewRecord
+from logstore.storage.log.reader import Isolation
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
-    from logstore.manager.manager import LogManager
+    from logstore.coordinator.host import CoordinatorHost
+    from logstore.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -92,10 +94,12 @@ class TransactionConfig:
 
 @dataclass(slots=True)
 class StoredTransactions:
-    """The contents of the topic.
+    """The contents of the partitions that this broker coordinates.
 
     Attributes
     ----------
+    epochs : mapping of int to int
+        Leader epoch of each partition, as in `CoordinatorHost.owned`.
     by_id : dict
         The newest state of each transactional id.
     unreadable : dict of int to LogStoreError
@@ -104,6 +108,7 @@ class StoredTransactions:
         Errors of ids whose newest state cannot be decoded.
     """
 
+    epochs: Mapping[int, int] = field(default_factory=dict)
     by_id: dict[str, TransactionMetadata] = field(default_factory=dict)
     unreadable: dict[int, LogStoreError] = field(default_factory=dict)
     damaged: dict[str, LogStoreError] = field(default_factory=dict)
@@ -112,9 +117,9 @@ class StoredTransactions:
 class TransactionLog:
     """Reads and writes `__transaction_state`."""
 
-    def __init__(self, manager: LogManager, config: TransactionConfig) -> None:
+    def __init__(self, host: CoordinatorHost, config: TransactionConfig) -> None:
         self._topic = CoordinatorTopic(
-            manager,
+            host,
             TRANSACTION_STATE_TOPIC,
             config.state_log_num_partitions,
             config.topic_configs,
@@ -134,6 +139,15 @@ class TransactionLog:
         """
         self._topic.ensure_stored()
 
+    @property
+    def owned(self) -> Mapping[int, int]:
+        """The partitions that this broker coordinates; see `CoordinatorHost.owned`."""
+        return self._topic.owned
+
+    def check_owned(self, transactional_id: str) -> None:
+        """Raise the errors of `CoordinatorHost.check_owner` for the partition of an id."""
+        self._topic.check_owner(self.partition_of(transactional_id))
+
     def partition_of(self, transactional_id: str) -> int:
         """Return the partition of an id."""
         return self._topic.partition_of(transactional_id).partition
@@ -142,11 +156,25 @@ class TransactionLog:
         """Return the coordinator epoch for markers: the leader epoch of the id's partition."""
         return self._topic.log(self.partition_of(transactional_id)).leader_epoch
 
-    def read(self) -> StoredTransactions:
-        """Read the newest state of all ids. Errors are logged and included in the result."""
-        stored = StoredTransactions()
-        topic = self._topic.topic
-        for number in () if topic is None else topic.partitions:
+    def read(self, known: StoredTransactions | None = None) -> StoredTransactions:
+        """Return the newest state of all ids that this broker coordinates.
+
+        Partitions that are in `known` with the same leader epoch are not read again. Errors are
+        logged and included in the result.
+        """
+        known = known or StoredTransactions()
+        owned = self._topic.owned
+        stored = StoredTransactions(owned)
+        kept = {number for number, epoch in owned.items() if known.epochs.get(number) == epoch}
+        for name in ("by_id", "damaged"):
+            of_id = getattr(known, name)
+            getattr(stored, name).update(
+                {each: of_id[each] for each in of_id if self.partition_of(each) in kept}
+            )
+        stored.unreadable |= {n: error for n, error in known.unreadable.items() if n in kept}
+        for number in owned:
+            if number in kept:
+                continue
             try:
                 values = self._newest_values(number)
             except LogStoreError as error:
@@ -167,9 +195,8 @@ class TransactionLog:
         The states of a transactional id are in order. Ids with a state that cannot be decoded, or
         in a partition that cannot be read, are omitted.
         """
-        topic = self._topic.topic
         history: list[TransactionMetadata] = []
-        for number in () if topic is None else topic.partitions:
+        for number in self._topic.owned:
             states: dict[str, list[TransactionMetadata]] = {}
             damaged: set[str] = set()
             try:
@@ -189,11 +216,15 @@ class TransactionLog:
                 history += states[transactional_id]
         return history
 
-    def append(self, metadata: TransactionMetadata, *, now_ms: int, durable: bool) -> None:
-        """Store the state of an id.
+    def append(
+        self, metadata: TransactionMetadata, epoch: int, *, now_ms: int, durable: bool
+    ) -> tuple[Log, int]:
+        """Store the state of an id; return the log and the offset of the record.
 
         Parameters
         ----------
+        epoch : int
+            Leader epoch in which the previous state was loaded.
         now_ms : int
             Timestamp of the record.
         durable : bool
@@ -201,23 +232,37 @@ class TransactionLog:
 
         Raises
         ------
+        NotCoordinatorError, CoordinatorLoadInProgressError
+            This broker does not coordinate the id, or no longer in this epoch.
         UnknownTopicOrPartitionError, RequestError
             The topic was deleted, or its configuration rejects the record.
         KafkaStorageError
         """
-        self._write(metadata.transactional_id, encode_value(metadata), now_ms, durable=durable)
+        return self._write(
+            metadata.transactional_id, encode_value(metadata), epoch, now_ms, durable=durable
+        )
 
-    def forget(self, transactional_id: str, *, now_ms: int) -> None:
+    def forget(self, transactional_id: str, epoch: int, *, now_ms: int) -> None:
         """Store the removal of an id. Raises the errors of `append`."""
-        self._write(transactional_id, None, now_ms, durable=False)
+        self._write(transactional_id, None, epoch, now_ms, durable=False)
 
     def _write(
-        self, transactional_id: str, value: bytes | None, now_ms: int, *, durable: bool
-    ) -> None:
-        log = self._topic.log(self.partition_of(transactional_id))
-        log.writer.append_records([NewRecord(encode_key(transactional_id), value, now_ms)])
+        self, transactional_id: str, value: bytes | None, epoch: int, now_ms: int, *, durable: bool
+    ) -> tuple[Log, int]:
+        record = NewRecord(encode_key(transactional_id), value, now_ms)
+        log, info = self._topic.append(
+            self.partition_of(transactional_id),
+            epoch,
+            lambda writer: writer.append_records([record]),
+        )
         if durable:
             log.flush()
+        return log, info.last_offset
+
+    def newest_written(self, transactional_id: str) -> tuple[Log, int]:
+        """Return the log of an id's partition, and its last offset."""
+        log = self._topic.log(self.partition_of(transactional_id))
+        return log, log.log_end_offset - 1
 
     def _newest_values(self, number: int) -> dict[str, bytes]:
         newest: dict[str, bytes] = {}
@@ -231,7 +276,9 @@ class TransactionLog:
     def _values(self, number: int) -> Iterator[tuple[str, bytes | None]]:
         """Yield transactional id and value of each record of a partition."""
         log = self._topic.log(number)
-        for _, record in log.reader.records(log.log_start_offset):
+        # Also what is not replicated yet, which a new leader completes.
+        start_offset, end_offset = log.log_start_offset, log.log_end_offset
+        for _, record in log.reader.records(start_offset, end_offset, isolation=Isolation.LOG_END):
             transactional_id = decode_key(record.key)
             if transactional_id is None:
                 logger.warning("%s: unknown key at offset %d", log.topic_partition, record.offset)

@@ -107,7 +107,7 @@ def add_to_transaction(
                 new.setdefault(producer, []).append(tp)
     for producer, partitions in new.items():
         with suppress(LogStoreError):
-            coordinator.add_partitions(
+            coordinator.of(transactional_id, producer.producer_id).add_partitions(
                 transactional_id, producer, partitions, TransactionVersion.V2
             )
 
@@ -162,6 +162,7 @@ def _append(
     log = manager.log(topic_partition)
     if producer is None:
         return append(log.writer)
+    coordinator = coordinator.of(transactional_id, producer.producer_id)
     adds = first_sequence != NO_SEQUENCE
     # Check and append under one lock, so that no marker is written in between.
     with log.lock:

@@ -9,15 +9,22 @@ from a broker may contain higher ids, so the first block of a process starts abo
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
-from logstore.errors import CorruptCheckpointError, RequestError
+from logstore.errors import CorruptCheckpointError, LogStoreError, RequestError
 from logstore.names import PRODUCER_IDS_FILE
 from logstore.runtime import FileSystem
 from logstore.runtime.guard import StorageGuard
 from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
-from logstore.types import INT64_MAX, SMALL_FILE_MAX_BYTES
+from logstore.types import INT64_MAX, NO_PRODUCER_ID, SMALL_FILE_MAX_BYTES
+
+if TYPE_CHECKING:
+    from logstore.manager.manager import LogManager
+
+logger = logging.getLogger(__name__)
 
 BLOCK_SIZE = 1000
 """Number of ids per block: Kafka's `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`."""
@@ -117,3 +124,16 @@ class ProducerIds:
                 found=first,
             )
         return first
+
+
+def largest_producer_id(manager: LogManager) -> int:
+    """Return the largest producer id in the logs of a manager, or -1."""
+    largest = NO_PRODUCER_ID
+    for tp in manager.catalog.partitions():
+        try:
+            known = manager.log(tp).producer_state.active_producers()
+        except LogStoreError as error:
+            logger.warning("%s: cannot read its producer ids: %s", tp, error)
+            continue
+        largest = max(largest, *known, NO_PRODUCER_ID)
+    return largest

@@ -5,6 +5,7 @@ from logstore.messages.types import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
     EndTxnRequest,
+    FindCoordinatorRequest,
     InitProducerIdRequest,
     OffsetFetchRequest,
     ProduceRequest,
@@ -17,6 +18,13 @@ from tests.support.world.wire import name_of
 
 CONFIG = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 NOBODY = ProducerIdAndEpoch(-1, -1)
+
+
+def coordinator_id(client, key, key_type=1):
+    """Return the broker id of a coordinator: type 0 is a group, 1 a transactional id."""
+    answer = client.ask(FindCoordinatorRequest(key=key, key_type=key_type), 3)
+    assert name_of(answer.error_code) == "NONE"
+    return answer.node_id
 
 
 def init(client, version=4, transactional_id="x", timeout_ms=1000, known=NOBODY):

@@ -9,6 +9,7 @@ import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.analysis.erasure import scan_file
+from logstore.coordinator.host import NO_EPOCH, CoordinatorHost
 from logstore.coordinator.transactions.log import TransactionLog
 from logstore.coordinator.transactions.state import TransactionState
 from logstore.record.varint import encode_varint
@@ -75,9 +76,9 @@ def begin(broker, timeout_ms):
 
 def decide(broker):
     """Decide to commit the transaction of x, and write no marker, as before a crash."""
-    log = TransactionLog(broker.manager, broker.coordinator.config)
+    log = TransactionLog(CoordinatorHost(broker.manager), broker.coordinator.config)
     prepared = replace(log.read().by_id["x"], state=TransactionState.PREPARE_COMMIT)
-    log.append(prepared, now_ms=broker.clock.now_ms(), durable=True)
+    log.append(prepared, NO_EPOCH, now_ms=broker.clock.now_ms(), durable=True)
 
 
 def places_of(broker):

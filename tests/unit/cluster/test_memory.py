@@ -12,7 +12,6 @@ from logstore.errors import (
     InvalidConfigurationError,
     KafkaStorageError,
 )
-from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 
 TP = TopicPartition("t", 0)
 
@@ -47,13 +46,21 @@ def test_records_topics_and_epochs_are_there_again(tmp_path):
         assert [values(cluster, broker) for broker in range(3)] == [[b"1", b"2"]] * 3
 
 
-def test_the_files_of_the_coordinators_are_closed_with_the_cluster(tmp_path):
-    with opened(tmp_path, brokers=1) as cluster:
-        cluster._coordinators().transactions.init_producer_id("x", 60_000)
-        assert not (tmp_path / "coordinator" / CLEAN_SHUTDOWN).exists()
-    assert (tmp_path / "coordinator" / CLEAN_SHUTDOWN).exists()
-    with opened(tmp_path, brokers=1) as cluster:
-        assert cluster._coordinators().transactions.transactions()["x"].producer_epoch == 0
+def test_topic_ids_differ_although_two_runs_have_the_same_seed(tmp_path):
+    for name in ("a", "b"):
+        with Cluster(brokers=1, clock=VirtualClock(), data_dir=tmp_path, seed=1) as cluster:
+            cluster.create_topic(name, replication_factor=1)
+            ids = [topic.id for topic in cluster.topics()]
+    assert len(set(ids)) == 2
+
+
+def test_producer_ids_are_assigned_by_the_controller_for_all_brokers(tmp_path):
+    ids = []
+    for _ in range(2):
+        with opened(tmp_path, brokers=2) as cluster:
+            ids += [each.coordinator.new_producer_id() for each in cluster.brokers.values()]
+    assert ids == [0, 1, 1000, 1001]
+    assert (tmp_path / "controller" / "logstore-producer-ids.json").exists()
 
 
 def test_who_was_out_of_sync_does_not_lead(tmp_path):
@@ -93,7 +100,7 @@ def test_fewer_brokers_than_there_were_are_refused(tmp_path):
 
 
 CHANGES = (
-    lambda d: d.update(version=3),
+    lambda d: d.update(version=4),
     lambda d: d.update(version=2),
     lambda d: d.update(version=2, settings=[]),
     lambda d: d["topics"]["t"]["partitions"][0].update(isr=[]),
@@ -243,8 +250,18 @@ def test_settings_that_only_some_brokers_have_stored_are_those_of_all(tmp_path):
         assert described(cluster, KEY) == dict.fromkeys(range(3), "2000")
 
 
-def test_a_cluster_without_such_settings_can_be_opened_by_earlier_releases(tmp_path):
+def test_only_a_cluster_with_settings_or_coordinators_refuses_earlier_releases(tmp_path):
+    """They would ignore its settings, or its groups and transactions."""
     with reopened(tmp_path, 3) as cluster:
         cluster.create_topic("t", replication_factor=1)
+        document = json.loads(memory(tmp_path).read_text())
+        assert (document["version"], "settings" in document) == (1, False)
+        assert cluster.group_coordinator("g") >= 0
+        document = json.loads(memory(tmp_path).read_text())
+        assert (document["version"], "settings" in document) == (3, False)
+        cluster.alter_broker_configs({KEY: "2000"})
     document = json.loads(memory(tmp_path).read_text())
-    assert (document["version"], "settings" in document) == (1, False)
+    assert (document["version"], document["settings"]) == (3, {KEY: "2000"})
+    with reopened(tmp_path, 3) as cluster:
+        assert described(cluster, KEY) == dict.fromkeys(range(3), "2000")
+        assert cluster.group_coordinator("g") >= 0

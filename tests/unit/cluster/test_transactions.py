@@ -5,11 +5,10 @@ from contextlib import contextmanager
 import pytest
 
 from logstore import Acl, Authorizer, Broker, Cluster, TopicPartition, VirtualClock
-from logstore.cluster import coordination
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
+from logstore.errors import CoordinatorLoadInProgressError, NotCoordinatorError
 from logstore.messages.types import (
     DescribeProducersRequest,
-    FindCoordinatorRequest,
     ListGroupsRequest,
     ListTransactionsRequest,
 )
@@ -20,6 +19,7 @@ from tests.support.world.wire_transactions import (
     add,
     add_offsets,
     commit_offsets,
+    coordinator_id,
     end,
     fetch_offsets,
     init,
@@ -35,25 +35,58 @@ class Member:
     """A producer that commits offsets of group `g`, as the coordinators of a cluster see it."""
 
     def __init__(self, cluster, transactional_id="x"):
-        self.coordinator = cluster._coordinators().transactions
+        self.cluster = cluster
         self.transactional_id = transactional_id
         self.producer = self.coordinator.init_producer_id(transactional_id, TIMEOUT_MS)
+
+    @property
+    def coordinator(self):
+        return coordinator_of(self.cluster, self.transactional_id)
 
     def send(self, offset, partition=0):
         """Add an offset of group `g` to the transaction."""
         offsets = {TopicPartition("t", partition): OffsetAndMetadata(offset, "")}
-        part = self.coordinator.partition_of_group("g")
+        groups = groups_of(self.cluster)
+        part = groups.partition_for("g")
         self.coordinator.add_partitions(self.transactional_id, self.producer, (part,))
         with self.coordinator.verified(part, self.producer, self.transactional_id):
-            self.coordinator.groups.append_transactional("g", offsets, self.producer)
+            groups.append_transactional("g", offsets, self.producer)
 
     def end(self, *, commit=True):
         self.coordinator.end_transaction(self.transactional_id, self.producer, commit=commit)
 
+    def state(self):
+        return self.coordinator.describe(self.transactional_id).state.kafka_name
+
+
+def coordinator_of(cluster, transactional_id="x"):
+    return cluster.brokers[cluster.transaction_coordinator(transactional_id)].coordinator
+
+
+def groups_of(cluster, group_id="g"):
+    return cluster.brokers[cluster.group_coordinator(group_id)].groups
+
+
+def loaded(cluster):
+    """Wait until the coordinators of `g` and `x` have loaded their partitions."""
+    for call in (
+        lambda: groups_of(cluster).fetch("g"),
+        lambda: coordinator_of(cluster).describe("x"),
+    ):
+        assert cluster.run_until(lambda call=call: is_loaded(call), timeout=60)
+
+
+def is_loaded(call):
+    try:
+        call()
+    except (CoordinatorLoadInProgressError, NotCoordinatorError):
+        return False
+    return True
+
 
 def committed(cluster):
     """Return the offsets of group `g` that a reader of stable offsets gets, by partition."""
-    fetched = cluster._coordinators().transactions.groups.fetch("g", require_stable=True)
+    fetched = groups_of(cluster).fetch("g", require_stable=True)
     return {
         tp.partition: each.error or (each.committed and each.committed.offset)
         for tp, each in fetched.items()
@@ -86,9 +119,10 @@ def test_offsets_take_effect_when_their_transaction_is_committed(data_dir, broke
         member.send(9)
         member.end(commit=False)
         assert committed(cluster) == {0: 5}
-        assert member.coordinator.transactions()["x"].state.kafka_name == "CompleteAbort"
+        assert member.state() == "CompleteAbort"
     if data_dir is not None:
         with opened(data_dir, brokers) as cluster:
+            loaded(cluster)
             assert committed(cluster) == {0: 5}
 
 
@@ -100,7 +134,7 @@ def test_after_an_idle_hour_a_transaction_that_nobody_ends_is_aborted():
         member.send(5)
         cluster.clock.advance(hours=5)
         assert committed(cluster) == {}
-        assert member.coordinator.transactions()["x"].state.kafka_name == "CompleteAbort"
+        assert member.state() == "CompleteAbort"
 
 
 def test_a_marker_for_a_partition_that_is_unknown_is_reported(caplog):
@@ -110,35 +144,10 @@ def test_a_marker_for_a_partition_that_is_unknown_is_reported(caplog):
         member.coordinator.add_partitions("x", member.producer, (TP,))
         cluster.delete_topic("t")
         member.end()
-        assert member.coordinator.transactions()["x"].state.kafka_name == "CompleteCommit"
+        assert member.state() == "CompleteCommit"
     assert [text for text in caplog.messages if "marker" in text] == [
         "t-0: skipping the marker of producer 0 with epoch 0: unknown topic 't'"
     ]
-
-
-@pytest.mark.parametrize("brokers", (1, 3))
-def test_directories_of_earlier_versions_recover_when_they_are_opened(
-    tmp_path, brokers, monkeypatch
-):
-    """Then the offsets' own partition was looked for among those that brokers lead."""
-    with monkeypatch.context() as patch, opened(tmp_path, brokers) as cluster:
-        patch.setattr(coordination, "INTERNAL_COMPACTED_TOPICS", ())
-        cluster.create_topic("t", 2, replication_factor=brokers)
-        member = Member(cluster)
-        for number, (partition, commit) in enumerate(((0, True), (1, False), (0, True))):
-            member.send(number, partition)
-            cluster.clock.advance(ms=1)
-            member.end(commit=commit)
-            cluster.clock.advance(ms=1)
-        assert committed(cluster) == dict.fromkeys((0, 1), "UNSTABLE_OFFSET_COMMIT")
-    for _ in range(2):
-        with opened(tmp_path, brokers) as cluster:
-            assert committed(cluster) == {0: 2}
-    with opened(tmp_path, brokers) as cluster:
-        member = Member(cluster)
-        member.send(7, 1)
-        member.end()
-        assert committed(cluster) == {0: 2, 1: 7}
 
 
 # -- over the wire ---------------------------------------------------------------------------------
@@ -158,6 +167,11 @@ class Served:
 
     def leader_of(self, partition):
         return self.listeners[self._leader("t", partition)]
+
+    def coordinator_of(self, key, key_type=1):
+        """Return the listener of the coordinator of a transactional id, or of a group (type 0)."""
+        with Client(self.listeners[0]) as client:
+            return self.listeners[coordinator_id(client, key, key_type)]
 
 
 @contextmanager
@@ -182,8 +196,8 @@ def listening(layout, data_dir=None, config=(), **settings):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_listener_answers_with_the_offsets_of_committed_transactions(layout, data_dir):
-    with listening(layout, data_dir) as served, Client(served.listeners[0]) as client:
+def test_the_coordinator_answers_with_the_offsets_of_committed_transactions(layout, data_dir):
+    with listening(layout, data_dir) as served, Client(served.coordinator_of("x")) as client:
         _, producer = init(client, timeout_ms=TIMEOUT_MS)
         for offset, commit in ((5, True), (9, False)):
             assert add(client, producer, ("t", 0)) == ["NONE"]
@@ -192,12 +206,17 @@ def test_every_listener_answers_with_the_offsets_of_committed_transactions(layou
             assert fetch_offsets(client, ("t", 0)) == [("UNSTABLE_OFFSET_COMMIT", -1)]
             assert end(client, producer, commit=commit) == "NONE"
         for listener in served.listeners:
+            is_coordinator = listener is served.coordinator_of("g", 0)
+            answer = [("NONE", 5)] if is_coordinator else []
             with Client(listener) as other:
-                assert fetch_offsets(other, ("t", 0)) == [("NONE", 5)]
-                assert fetch_offsets(other, ("t", 0), require_stable=False) == [("NONE", 5)]
+                assert fetch_offsets(other, ("t", 0)) == answer
+                assert fetch_offsets(other, ("t", 0), require_stable=False) == answer
     if data_dir is not None:
-        with listening(layout, data_dir) as served, Client(served.listeners[0]) as client:
-            assert fetch_offsets(client, ("t", 0)) == [("NONE", 5)]
+        with (
+            listening(layout, data_dir) as served,
+            Client(served.coordinator_of("g", 0)) as client,
+        ):
+            client.until(lambda: fetch_offsets(client, ("t", 0)) == [("NONE", 5)])
 
 
 def sent(client, producer, *args, **options):
@@ -209,7 +228,7 @@ def sent(client, producer, *args, **options):
 def test_no_batch_is_taken_into_the_transaction_of_another_producer(layout, verification):
     """Whether or not it is the first one of its partition; the owner does not notice."""
     config = {"transaction.partition.verification.enable": verification}
-    with listening(layout, config=config) as served, Client(served.listeners[-1]) as client:
+    with listening(layout, config=config) as served, Client(served.coordinator_of("x")) as client:
         _, old = init(client, timeout_ms=TIMEOUT_MS)
         _, owner = init(client, timeout_ms=TIMEOUT_MS)
         _, other = init(client, timeout_ms=TIMEOUT_MS, transactional_id="y")
@@ -292,7 +311,7 @@ def test_who_has_no_replica_describes_no_producers():
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_one_of_all_nodes_lists_a_group_or_transactional_id(layout):
     """The one that is their coordinator: clients ask every node, and join the answers."""
-    with listening(layout) as served, Client(served.listeners[-1]) as client:
+    with listening(layout) as served, Client(served.coordinator_of("x")) as client:
         _, producer = init(client, timeout_ms=TIMEOUT_MS)
         init(client, timeout_ms=TIMEOUT_MS, transactional_id="y")
         assert add_offsets(client, producer) == "NONE"
@@ -304,6 +323,6 @@ def test_one_of_all_nodes_lists_a_group_or_transactional_id(layout):
                 answer = other.ask(ListTransactionsRequest(), 0)
                 ids += [each.transactional_id for each in answer.transaction_states]
                 groups += [each.group_id for each in other.ask(ListGroupsRequest(), 4).groups]
-                coordinators.add(other.ask(FindCoordinatorRequest(key="g"), 0).node_id)
+                coordinators.add(coordinator_id(other, "g", 0))
         assert (ids, groups) == (["x", "y"], ["g"])
         assert len(coordinators) == 1

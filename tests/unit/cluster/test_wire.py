@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 from contextlib import closing
+from itertools import count
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -316,64 +317,72 @@ def test_an_append_that_waits_hears_of_another_leader(made):
     assert answers == [("NOT_LEADER_OR_FOLLOWER", -1)]
 
 
+def id_at(cluster, broker):
+    """Return a transactional id that a broker coordinates."""
+    ids = (f"x-{number}" for number in count())
+    return next(each for each in ids if cluster.transaction_coordinator(each) == broker)
+
+
 def init_of(transactional_id):
     return InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=TIMEOUT_S * 1000
     )
 
 
-def begin(client, *, commit):
-    """Begin a transaction of `x` on partition 0 of `t`, and return the request that ends it."""
-    begun = client.ask(init_of("x"), 4)
+def begin(client, transactional_id, *, commit):
+    """Begin a transaction on partition 0 of `t`, and return the request that ends it."""
+    begun = client.ask(init_of(transactional_id), 4)
     of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
     added = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="x",
+        v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=begun.producer_id,
         v3_and_below_producer_epoch=begun.producer_epoch,
         v3_and_below_topics=[of_topic(name="t", partitions=[0])],
     )
     client.ask(added, 3)
     return EndTxnRequest(
-        transactional_id="x",
+        transactional_id=transactional_id,
         producer_id=begun.producer_id,
         producer_epoch=begun.producer_epoch,
         committed=commit,
     )
 
 
-def state_of(client):
-    asked = DescribeTransactionsRequest(transactional_ids=["x"])
+def state_of(client, transactional_id):
+    asked = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     return client.ask(asked, 0).transaction_states[0].transaction_state
 
 
 @pytest.mark.parametrize("power_loss", (False, True), ids=("kill", "power loss"))
 def test_a_marker_stops_waiting_for_a_follower_when_its_process_ends(made, power_loss):
-    """The process ends although a request at its listener waits for the same coordinator."""
+    """The process ends although a request at its listener waits for replicas, too."""
     cluster, server = made
+    x, y = id_at(cluster, 0), id_at(cluster, 2)
     with Client(server[0]) as client, Client(server[2]) as other:
-        commit = begin(client, commit=True)
+        commit = begin(client, x, commit=True)
         cluster.disconnect({2}, {0, 1})
         client.socket.sendall(client.frame(commit, 3))
         wait_for(lambda: len(cluster.purgatory))
-        other.socket.sendall(other.frame(init_of("y"), 4))
+        other.socket.sendall(other.frame(init_of(y), 4))
         wait_for(lambda: "InitProducerId" in [each.api for each in server[2].requests])
         cluster.kill(2, power_loss=power_loss)
         client.read(commit, 3)
-        assert state_of(client) == "CompleteCommit", "both replicas in sync have the marker"
+        assert state_of(client, x) == "CompleteCommit", "both replicas in sync have the marker"
 
 
 def test_a_marker_that_no_leader_took_is_written_by_the_next_one():
     """The producer does not ask for it: it is gone."""
     configs = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": 20, **NEVER_LAGS}
-    with Cluster(brokers=2, broker_config=configs) as cluster, cluster.listen() as server:
+    with Cluster(brokers=3, broker_config=configs) as cluster, cluster.listen() as server:
         cluster.create_topic("t")
+        x = id_at(cluster, 1)
         with Client(server[1]) as client:
-            abort = begin(client, commit=False)
+            abort = begin(client, x, commit=False)
             cluster.kill(0)
             assert name_of(client.ask(abort, 3).error_code) == "NONE"
-            assert state_of(client) == "PrepareAbort", "the partition has no leader"
+            assert state_of(client, x) == "PrepareAbort", "the partition has no leader"
             cluster.restart(0)
-            wait_for(lambda: state_of(client) == "CompleteAbort")
+            wait_for(lambda: state_of(client, x) == "CompleteAbort")
 
 
 def test_an_append_that_too_few_replicas_have_by_now_is_told_so():

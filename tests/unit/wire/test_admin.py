@@ -336,7 +336,7 @@ def test_topics_get_more_partitions(broker, client, version):
 def test_records_are_deleted_below_an_offset(broker, client, version):
     broker.create_topic("t", 3)
     broker.create_topic("c", configs={"cleanup.policy": "compact"})
-    broker.groups.ensure_stored()
+    broker.groups.partition_for("g")
     for partition in range(3):
         broker.log("t", partition).writer.append_batches(batch(0, 9))
 

@@ -160,7 +160,7 @@ def test_acks_0_are_not_answered_and_an_error_ends_the_connection(broker, listen
     ),
 )
 def test_produce_to_the_wrong_place_is_refused(broker, client, name, fields):
-    broker.groups.ensure_stored()
+    broker.groups.partition_for("g")
     answer = produced(client, batch(0), **fields)
     assert (answer.error_code, answer.base_offset) == (error(name), -1)
     assert answer.log_start_offset == -1

@@ -348,7 +348,7 @@ def test_after_an_error_only_abort_is_possible(bench, group, offsets, error, nam
 
 def test_after_a_refused_record_only_abort_is_possible(bench):
     bench.transactional("y")
-    bench.coordinator.partition_of_group("g")
+    bench.coordinator.groups.partition_for("g")
     bench.broker.alter_configs(GROUP_OFFSETS_TOPIC, {"max.message.bytes": "100"})
     producer = bench.transactional()
     producer.begin_transaction()

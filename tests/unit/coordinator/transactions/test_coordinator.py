@@ -120,7 +120,7 @@ def give_epoch(bench, epoch):
 
     coordinator = bench.coordinator
     metadata = replace(coordinator.transactions()["x"], producer_epoch=epoch)
-    coordinator._log.append(metadata, now_ms=bench.clock.now_ms(), durable=True)
+    coordinator._log.append(metadata, -1, now_ms=bench.clock.now_ms(), durable=True)
     bench.reopen()
 
 
@@ -609,8 +609,8 @@ def test_a_completion_that_cannot_be_stored_is_logged(bench, monkeypatch, caplog
     bench.coordinator.add_partitions("x", producer, [T0])
     store = bench.coordinator._store
 
-    def fail_at_the_end(metadata, **options):
-        return fail() if metadata.state.is_idle else store(metadata, **options)
+    def fail_at_the_end(metadata, *epoch, **options):
+        return fail() if metadata.state.is_idle else store(metadata, *epoch, **options)
 
     monkeypatch.setattr(bench.coordinator, "_store", fail_at_the_end)
     bench.coordinator.end_transaction("x", producer, commit=True)

@@ -1,5 +1,6 @@
 """The history of producer ids in `__transaction_state`."""
 
+from logstore.coordinator.host import CoordinatorHost
 from logstore.coordinator.transactions.log import TransactionLog
 from logstore.coordinator.transactions.state import (
     TransactionMetadata,
@@ -33,7 +34,9 @@ def value_of(transactional_id, producer_id, *, at_ms):
 
 def history(bench, producer_ids):
     coordinator = bench.coordinator
-    found = TransactionLog(bench.broker.manager, coordinator.config).history(producer_ids)
+    found = TransactionLog(CoordinatorHost(bench.broker.manager), coordinator.config).history(
+        producer_ids
+    )
     return [(each.transactional_id, each.producer_id, each.last_update_ms) for each in found]
 
 
@@ -63,7 +66,7 @@ def test_only_ids_with_a_damaged_state_are_omitted(bench):
 def test_a_partition_that_cannot_be_read_hides_no_other():
     bench = Bench(state_partitions=STATES)
     bench.transactional("other")
-    stored = TransactionLog(bench.broker.manager, bench.coordinator.config)
+    stored = TransactionLog(CoordinatorHost(bench.broker.manager), bench.coordinator.config)
     ids = {stored.partition_of(f"id-{number}"): f"id-{number}" for number in range(30)}
     assert len(ids) == STATES
     for number, transactional_id in ids.items():

@@ -60,7 +60,7 @@ class Group:
         return self.log_of("g")
 
     def log_of(self, group_id):
-        return self.bench.broker.manager.log(self.coordinator.partition_of_group(group_id))
+        return self.bench.broker.manager.log(self.coordinator.groups.partition_for(group_id))
 
     def tick(self):
         self.clock.advance(ms=1)
@@ -71,7 +71,7 @@ class Group:
     def send(self, offsets, name="x", group_id="g"):
         """Add offsets, by partition, to a producer's transaction."""
         self.tick()
-        part = self.coordinator.partition_of_group(group_id)
+        part = self.coordinator.groups.partition_for(group_id)
         self.coordinator.add_partitions(name, self.producers[name], (part, TopicPartition("t", 0)))
         self.tick()
         with self.coordinator.verified(part, self.producers[name], name):

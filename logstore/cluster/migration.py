@@ -1,0 +1,86 @@
+"""Migration of a cluster whose coordinators were one object beside the brokers.
+
+Earlier versions kept `__consumer_offsets`, `__transaction_state` and the producer ids of a cluster
+in the folder `coordinator`. `migrate` copies both topics into topics of the cluster, with the same
+offsets, and then renames the folder. A migration that was killed before that starts over. `migrate`
+runs before the cluster serves clients.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from logstore.broker import Broker
+from logstore.names import CONTROLLER_DIR, PRODUCER_IDS_FILE
+from logstore.runtime.fs import remove_tree
+from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
+from logstore.storage.log.reader import Isolation
+from logstore.types import AppendOrigin, TopicPartition
+
+if TYPE_CHECKING:
+    from logstore.cluster.coordination import ClusterHost
+    from logstore.config.broker_config import BrokerConfig
+    from logstore.runtime import Clock, FileSystem
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "coordinator"
+"""The folder of the former coordinators, in a cluster's directory."""
+
+_DONE = "coordinator.migrated"
+
+
+def is_due(fs: FileSystem, data_dir: str) -> bool:
+    """Return whether a cluster's directory has the topics of former coordinators."""
+    return fs.is_dir(f"{data_dir}/{FOLDER}")
+
+
+def migrate(
+    fs: FileSystem, data_dir: str, clock: Clock, broker_config: BrokerConfig, host: ClusterHost
+) -> None:
+    """Copy the topics of former coordinators into the cluster, and remove them.
+
+    Parameters
+    ----------
+    host : ClusterHost
+        Any running broker. The cluster has neither topic yet.
+
+    Raises
+    ------
+    LogStoreError
+        The topics cannot be read or written; they stay in the folder.
+    """
+    folder = f"{data_dir}/{FOLDER}"
+    logger.info("%s: moving groups and transactions to the brokers", folder)
+    with Broker(
+        folder, clock=clock, broker_config=broker_config, fs=fs, disk_faults=False
+    ) as source:
+        source.coordinator.settle_pending_offsets()
+        for topic in source.topics():
+            host.create_topic(topic.name, len(topic.partitions), topic.configs)
+            for number in topic.partitions:
+                _copy(source, host, TopicPartition(topic.name, number))
+    if fs.exists(f"{folder}/{PRODUCER_IDS_FILE}"):
+        data = read_bytes(fs, f"{folder}/{PRODUCER_IDS_FILE}")
+        write_atomically(fs, f"{data_dir}/{CONTROLLER_DIR}/{PRODUCER_IDS_FILE}", data)
+    fs.rename(folder, f"{data_dir}/{_DONE}")
+    fs.sync_dir(data_dir)
+
+
+def remove_migrated(fs: FileSystem, data_dir: str) -> None:
+    """Remove the folder of the former coordinators after its migration."""
+    if fs.is_dir(f"{data_dir}/{_DONE}"):
+        remove_tree(fs, f"{data_dir}/{_DONE}")
+
+
+def _copy(source: Broker, host: ClusterHost, topic_partition: TopicPartition) -> None:
+    """Copy a partition to its leader, flush it, and wait for the replicas."""
+    old = source.log(topic_partition)
+    new = host.leader_log(topic_partition)
+    for batch in old.reader.batches(old.log_start_offset, isolation=Isolation.LOG_END):
+        placed = batch.with_place(batch.header.base_offset, new.leader_epoch)
+        new.writer.append_batches(bytes(placed.data), AppendOrigin.REPLICATION)
+    new.flush()
+    if new.log_end_offset:
+        host.await_replicated({new: new.log_end_offset - 1})

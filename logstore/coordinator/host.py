@@ -1,0 +1,161 @@
+"""The broker of a coordinator, as far as the coordinator depends on replication.
+
+`CoordinatorHost` is a single broker, which coordinates every partition of the internal topics. In a
+`Cluster`, `cluster.coordination.ClusterHost` takes its place: a broker coordinates the partitions
+that it leads, and a write counts when the in-sync replicas have it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
+
+if TYPE_CHECKING:
+    from logstore.manager.manager import LogManager
+    from logstore.manager.topics.store import Topic
+    from logstore.storage.log.log import Log
+    from logstore.types import TopicPartition
+
+C = TypeVar("C")
+"""The class of transaction coordinators, which import this module."""
+
+NO_EPOCH = -1
+"""Epoch of a coordinator that is never replaced."""
+
+_NONE: Mapping[int, int] = {}
+
+Written = Mapping["Log", int]
+"""Logs that a call wrote to, and the last offset that it wrote to each."""
+
+
+class CoordinatorHost:
+    """A single broker.
+
+    Parameters
+    ----------
+    manager : LogManager
+    """
+
+    is_replicated = False
+    """Whether other brokers may coordinate some partitions."""
+
+    take_producer_id: Callable[[], int] | None = None
+    """Returns a new producer id; None if the coordinator reserves its own."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self._manager = manager
+        self._owned: dict[str, tuple[Topic, Mapping[int, int]]] = {}
+
+    # -- internal topics -------------------------------------------------------------------
+
+    def topic(self, name: str) -> Topic | None:
+        """Return a topic with all its partitions, or None if it does not exist."""
+        try:
+            return self._manager.catalog.topic(name)
+        except UnknownTopicOrPartitionError:
+            return None
+
+    def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Create an internal topic, or take over a copied one.
+
+        Raises
+        ------
+        KafkaStorageError
+        """
+        self._manager.topics.create(name, partitions, configs)
+
+    def owned(self, name: str) -> Mapping[int, int]:
+        """Return the partitions of a topic that this broker coordinates, with its leader epochs.
+
+        The same object is returned until the partitions or the epochs change.
+        """
+        topic = self.topic(name)
+        if topic is None:
+            return _NONE
+        known = self._owned.get(name)
+        if known is None or known[0].partitions != topic.partitions:
+            known = self._owned[name] = topic, dict.fromkeys(topic.partitions, NO_EPOCH)
+        return known[1]
+
+    def check_owner(self, topic_partition: TopicPartition) -> None:
+        """Check that this broker coordinates a partition of an internal topic.
+
+        Raises
+        ------
+        NotCoordinatorError
+            Another broker leads the partition.
+        CoordinatorLoadInProgressError
+            The coordinator has not loaded the partition yet.
+        """
+
+    def log(self, topic_partition: TopicPartition) -> Log:
+        """Return the log of a partition of an internal topic.
+
+        Raises
+        ------
+        NotCoordinatorError, CoordinatorLoadInProgressError
+            See `check_owner`.
+        LogStoreError
+            See `LogManager.log`.
+        """
+        self.check_owner(topic_partition)
+        return self._manager.log(topic_partition)
+
+    # -- replication -----------------------------------------------------------------------
+
+    def await_replicated(self, written: Written) -> None:
+        """Wait until the in-sync replicas have what was written.
+
+        Raises
+        ------
+        NotCoordinatorError
+            Another broker leads a partition now, and may not have the records.
+        CoordinatorNotAvailableError
+            The records were appended, but are not replicated yet.
+        """
+
+    def when_replicated(
+        self, written: Written, then: Callable[[LogStoreError | None], object]
+    ) -> None:
+        """Call a function when `await_replicated` would return, with its error or None."""
+        then(None)
+
+    # -- all partitions --------------------------------------------------------------------
+
+    def partitions_of(self, topic: str) -> Collection[int]:
+        """Return the partition numbers of a topic.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError
+        """
+        return self._manager.catalog.topic(topic).partitions
+
+    def leader_log(self, topic_partition: TopicPartition) -> Log:
+        """Return a partition's log at its leader.
+
+        Raises
+        ------
+        LeaderNotAvailableError
+            The partition has no leader that this broker can reach.
+        LogStoreError
+            See `LogManager.log`.
+        """
+        return self._manager.log(topic_partition)
+
+    def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
+        """Return the coordinator of a transaction, given this broker's own.
+
+        Parameters
+        ----------
+        transactional_id : str or None
+            None selects by the producer id.
+
+        Raises
+        ------
+        NotEnoughReplicasError
+            No broker coordinates the transaction at present.
+        """
+        return coordinator

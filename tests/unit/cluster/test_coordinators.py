@@ -1,0 +1,274 @@
+"""Coordinators of a cluster that move, load and fail, in virtual time."""
+
+import pytest
+
+from logstore import Cluster, TopicPartition, VirtualClock
+from logstore.cluster.coordination import ClusterHost
+from logstore.coordinator.groups.offsets import OffsetAndMetadata
+from logstore.errors import (
+    RETRIABLE_ERRORS,
+    CoordinatorLoadInProgressError,
+    IllegalStateError,
+    LogStoreError,
+    NotCoordinatorError,
+)
+from logstore.record.batch import build_batch
+from logstore.record.records import Record
+from logstore.storage.log.reader import Isolation
+
+T = [TopicPartition("t", number) for number in range(3)]
+CONFIG = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
+TIMEOUT_MS = 60_000
+
+
+@pytest.fixture
+def cluster():
+    with Cluster(clock=VirtualClock(), broker_config=CONFIG, seed=1) as cluster:
+        cluster.create_topic("t", 3, replication_factor=3)
+        yield cluster
+
+
+def is_retriable(error):
+    """Return whether clients retry; a closed broker is a broken connection."""
+    return isinstance(error, IllegalStateError) or error.kafka_error in RETRIABLE_ERRORS
+
+
+class Client:
+    """A client that repeats a call at the present coordinator while its error is retriable."""
+
+    def __init__(self, cluster, transactional_id="x", group_id="g"):
+        self.cluster = cluster
+        self.id = transactional_id
+        self.group_id = group_id
+        self.producer = None
+        self.sequences = dict.fromkeys(T, 0)
+
+    @property
+    def coordinator(self):
+        return self.cluster.brokers[self.cluster.transaction_coordinator(self.id)].coordinator
+
+    @property
+    def groups(self):
+        return self.cluster.brokers[self.cluster.group_coordinator(self.group_id)].groups
+
+    def retry(self, call):
+        for _ in range(100):
+            try:
+                return call()
+            except (LogStoreError, KeyError) as error:
+                if isinstance(error, LogStoreError) and not is_retriable(error):
+                    raise
+                self.cluster.clock.advance(ms=100)
+        raise TimeoutError
+
+    def init(self):
+        self.producer = self.retry(lambda: self.coordinator.init_producer_id(self.id, TIMEOUT_MS))
+        self.sequences = dict.fromkeys(T, 0)
+
+    def add(self, *partitions):
+        self.retry(lambda: self.coordinator.add_partitions(self.id, self.producer, partitions))
+
+    def send(self, tp, value):
+        """Append a record; a repetition is a duplicate."""
+        batch = build_batch(
+            [Record(0, self.cluster.clock.now_ms(), b"k", value)],
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            base_sequence=self.sequences[tp],
+            is_transactional=True,
+        )
+        self.sequences[tp] += 1
+        self.retry(lambda: self.cluster.append_batches(tp, batch, transactional_id=self.id))
+
+    def send_offset(self, offset):
+        part = self.retry(lambda: self.groups.partition_for(self.group_id))
+        self.add(part)
+        offsets = {T[0]: OffsetAndMetadata(offset, "")}
+
+        def commit():
+            with self.coordinator.verified(part, self.producer, self.id):
+                self.groups.append_transactional(self.group_id, offsets, self.producer)
+
+        self.retry(commit)
+
+    def end(self, *, commit=True):
+        self.retry(lambda: self.coordinator.end_transaction(self.id, self.producer, commit=commit))
+
+    def commit(self, offset):
+        errors = self.retry(
+            lambda: self.groups.commit(self.group_id, {T[0]: OffsetAndMetadata(offset, "")})
+        )
+        return errors[T[0]]
+
+    def committed(self):
+        found = self.retry(lambda: self.groups.fetch(self.group_id, [T[0]], require_stable=True))
+        return found[T[0]].error or (found[T[0]].committed and found[T[0]].committed.offset)
+
+
+def values(cluster, tp):
+    """Return the committed values that each replica has; they agree."""
+    read = [
+        [
+            record.value
+            for _, record in broker.log(tp).reader.records(0, isolation=Isolation.READ_COMMITTED)
+        ]
+        for broker in cluster.brokers.values()
+    ]
+    assert all(each == read[0] for each in read)
+    return read[0]
+
+
+# -- moves -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ("kill", "power loss", "stop", "move"))
+def test_the_next_leader_coordinates_with_all_that_was_acknowledged(cluster, how):
+    client = Client(cluster)
+    assert client.commit(5) is None
+    client.init()
+    first = client.producer
+    group, transaction = cluster.group_coordinator("g"), cluster.transaction_coordinator("x")
+    for broker in {group, transaction}:
+        if how == "move":
+            for topic in ("__consumer_offsets", "__transaction_state"):
+                for number in range(2):
+                    cluster.move_leader(topic, number, to=(broker + 1) % 3)
+        elif how == "stop":
+            cluster.stop(broker)
+        else:
+            cluster.kill(broker, power_loss=how == "power loss")
+        assert cluster.group_coordinator("g") != broker
+        assert client.committed() == 5
+        if how != "move":
+            cluster.restart(broker)
+            cluster.clock.advance(seconds=1)
+    client.init()
+    assert client.producer == first._replace(producer_epoch=1)
+
+
+def test_a_former_coordinator_refuses_and_a_new_one_loads_first(cluster):
+    client = Client(cluster)
+    assert client.commit(5) is None
+    client.init()
+    group, transaction = cluster.group_coordinator("g"), cluster.transaction_coordinator("x")
+    old_groups = cluster.brokers[group].groups
+    old_transactions = cluster.brokers[transaction].coordinator
+    for topic in ("__consumer_offsets", "__transaction_state"):
+        for number in range(2):
+            state = cluster.state(topic, number)
+            cluster.move_leader(topic, number, to=(state.leader + 1) % 3)
+    with pytest.raises(NotCoordinatorError):
+        old_groups.fetch("g")
+    assert old_groups.commit("g", {T[0]: OffsetAndMetadata(6, "")}) == {T[0]: "NOT_COORDINATOR"}
+    assert old_groups.describe("g").error == "NOT_COORDINATOR"
+    assert old_groups.list_groups() == []
+    with pytest.raises(NotCoordinatorError):
+        old_transactions.init_producer_id("x", TIMEOUT_MS)
+    with pytest.raises(NotCoordinatorError):
+        old_transactions.describe("x")
+    assert old_transactions.transactions() == {}
+    assert client.groups.commit("g", {T[0]: OffsetAndMetadata(6, "")}) == {
+        T[0]: "COORDINATOR_LOAD_IN_PROGRESS"
+    }
+    with pytest.raises(CoordinatorLoadInProgressError):
+        client.groups.fetch("g")
+    with pytest.raises(CoordinatorLoadInProgressError):
+        client.coordinator.describe("x")
+    cluster.clock.advance(ms=0)
+    assert client.committed() == 5
+    assert client.coordinator.describe("x").producer == client.producer
+    assert [each.group_id for each in client.groups.list_groups()] == ["g"]
+
+
+def test_a_write_that_is_not_replicated_is_not_acknowledged(cluster):
+    """The leader answers COORDINATOR_NOT_AVAILABLE, and its successor does not know the write."""
+    client = Client(cluster)
+    assert client.commit(5) is None
+    coordinator = cluster.group_coordinator("g")
+    cluster.disconnect({coordinator}, set(range(3)) - {coordinator})
+    assert client.groups.commit("g", {T[0]: OffsetAndMetadata(6, "")}) == {
+        T[0]: "COORDINATOR_NOT_AVAILABLE"
+    }
+    cluster.kill(coordinator)
+    cluster.heal()
+    assert client.committed() == 5
+    cluster.restart(coordinator)
+    cluster.clock.advance(seconds=1)
+    assert client.committed() == 5
+
+
+def test_one_broker_needs_no_other():
+    with Cluster(1, clock=VirtualClock(), broker_config=CONFIG) as cluster:
+        cluster.create_topic("t", 3, replication_factor=1)
+        client = Client(cluster)
+        client.init()
+        client.add(*T)
+        for tp in T:
+            client.send(tp, b"1")
+        client.send_offset(7)
+        client.end()
+        assert client.committed() == 7
+        assert [values(cluster, tp) for tp in T] == [[b"1"]] * 3
+        cluster.restart(0)
+        assert client.committed() == 7
+
+
+# -- a coordinator that fails at each wait of a transaction -------------------------------------------
+
+
+def transact(cluster, client, number, *, commit):
+    """Run one transaction on three partitions and a group; return whether it was acknowledged."""
+    value = b"%d" % number
+    client.add(*T)
+    for tp in T:
+        client.send(tp, value)
+    client.send_offset(number)
+    client.end(commit=commit)
+
+
+@pytest.mark.parametrize("commit", (True, False))
+@pytest.mark.parametrize("victim", ("transaction", "group", "data"))
+def test_a_transaction_is_whole_although_a_broker_is_killed_at_one_of_its_waits(
+    monkeypatch, victim, commit
+):
+    """At each wait for replicas: after `Ongoing`, the decision, each marker and the completion."""
+    await_replicated = ClusterHost.await_replicated
+    waits = -1
+    for kill_at in range(40):
+        with Cluster(clock=VirtualClock(), broker_config=CONFIG, seed=kill_at) as cluster:
+            cluster.create_topic("t", 3, replication_factor=3)
+            client = Client(cluster)
+            client.init()
+            transact(cluster, client, 1, commit=True)
+            waits = -1
+
+            def kill_and_wait(host, written, cluster=cluster, kill_at=kill_at):
+                nonlocal waits
+                waits += 1
+                if waits == kill_at:
+                    cluster.kill(
+                        {
+                            "transaction": cluster.transaction_coordinator("x"),
+                            "group": cluster.group_coordinator("g"),
+                            "data": cluster.leader("t", 2),
+                        }[victim]
+                    )
+                return await_replicated(host, written)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(ClusterHost, "await_replicated", kill_and_wait)
+                transact(cluster, client, 2, commit=commit)
+            killed = [each for each in range(3) if each not in cluster.brokers]
+            for broker in killed:
+                cluster.restart(broker)
+            cluster.clock.advance(minutes=1)
+            state = client.retry(lambda client=client: client.coordinator.describe("x")).state
+            assert state.kafka_name == ("CompleteCommit" if commit else "CompleteAbort"), kill_at
+            expected = [b"1", b"2"] if commit else [b"1"]
+            assert [values(cluster, tp) for tp in T] == [expected] * 3, kill_at
+            assert client.committed() == (2 if commit else 1)
+            transact(cluster, client, 3, commit=True)
+            assert client.committed() == 3
+            if waits < kill_at:
+                break
+    assert waits >= 8
