@@ -17,6 +17,8 @@ from logstore.coordinator.transactions.produce import add_to_transaction, append
 from logstore.errors import (
     KAFKA_CODES,
     ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     CorruptRecordError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
@@ -26,6 +28,7 @@ from logstore.errors import (
     KafkaStorageError,
     LogStoreError,
     MessageSizeTooLargeError,
+    NotCoordinatorError,
     RecordListTooLargeError,
     UnknownTopicOrPartitionError,
 )
@@ -88,6 +91,13 @@ _WITHOUT_LOG_START = (
     KafkaStorageError,
 )
 """Errors whose responses carry no log start offset in Kafka."""
+
+_NO_COORDINATOR = (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+)
+"""Errors of a transaction coordinator that does not serve at present."""
 
 _UNVERIFIED = (InvalidProducerEpochError, InvalidProducerIdMappingError)
 """Errors that refuse a transactional batch before it reaches the log."""
@@ -294,8 +304,10 @@ def _produced(
 def _refusal(index: int, error: LogStoreError, log: Log | None, version: int) -> ProducedPartition:
     if isinstance(error, InvalidTxnStateError) and version >= _ABORTABLE_FROM:
         return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
-    if isinstance(error, ConcurrentTransactionsError) and version < _ADDS_FROM:
-        return _refused(index, KAFKA_CODES["NOT_ENOUGH_REPLICAS"])  # old clients retry it
+    is_concurrent = isinstance(error, ConcurrentTransactionsError) and version < _ADDS_FROM
+    if is_concurrent or isinstance(error, _NO_COORDINATOR):
+        # Producers retry it; errors of coordinators are unknown to them here.
+        return _refused(index, KAFKA_CODES["NOT_ENOUGH_REPLICAS"])
     found = _refused(index, error.code)
     if isinstance(error, InvalidRecordError):
         found.error_message = str(error)

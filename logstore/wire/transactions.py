@@ -362,11 +362,9 @@ def _commit_offsets(
             groups.append_transactional(request.group_id, offsets, producer)
     except (MessageSizeTooLargeError, RecordListTooLargeError):
         outcome = "INVALID_COMMIT_OFFSET_SIZE"
-    except KafkaStorageError as error:
+    except (KafkaStorageError, NotLeaderForPartitionError) as error:
         is_concurrent = adds and isinstance(error, ConcurrentTransactionsError)
         outcome = error.kafka_error if is_concurrent else "NOT_COORDINATOR"
-    except NotLeaderForPartitionError:
-        outcome = "NOT_COORDINATOR"
     except NotEnoughReplicasError:
         outcome = "COORDINATOR_NOT_AVAILABLE"
     except InvalidTxnStateError as error:

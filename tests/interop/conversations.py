@@ -1364,11 +1364,11 @@ def warm_up(side: Side) -> None:
     """Wait until a side's coordinators are available: Kafka creates their topics at first use."""
     caller = side.caller()
     for key_type in (0, 1):
-        _until(lambda kind=key_type: _found(caller, kind))
+        until(lambda kind=key_type: _found(caller, kind))
     request = {"group_id": "warm", "topics": []}
-    _until(lambda: caller.call("OffsetFetch", 5, request).error_code == NO_ERROR)
+    until(lambda: caller.call("OffsetFetch", 5, request).error_code == NO_ERROR)
     init = {"transactional_id": "warm", "transaction_timeout_ms": 1000}
-    _until(lambda: caller.call("InitProducerId", 1, init).error_code == NO_ERROR)
+    until(lambda: caller.call("InitProducerId", 1, init).error_code == NO_ERROR)
     side.close()
 
 
@@ -1377,10 +1377,11 @@ def _found(caller: Caller, key_type: int) -> bool:
     return answer.error_code == NO_ERROR
 
 
-def _until(done: Callable[[], bool]) -> None:
+def until(done: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
     deadline = time.monotonic() + SETTLED_WITHIN_S
     while not done():
-        assert time.monotonic() < deadline, "the coordinators do not come up"
+        assert time.monotonic() < deadline, "the broker does not get ready"
         time.sleep(0.1)
 
 

@@ -23,7 +23,7 @@ LAST_MS = FIRST_MS + 10_000_000_000
 
 
 NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""An id that no topic has: Kafka reserves it."""
+"""A reserved id, which Kafka assigns to no topic."""
 
 # -- two sides -----------------------------------------------------------------------------------
 
@@ -70,7 +70,7 @@ class Side:
         return self._values[name]
 
     def topic_id(self, name: str) -> str:
-        """Return this side's id of a topic, or one that no topic has."""
+        """Return the id of a topic on this side, or `NO_TOPIC_ID`."""
         topics = self.caller().call("Metadata", 12, {"topics": [{"name": name}]}).topics
         return topics[0].topic_id if topics[0].error_code == 0 else NO_TOPIC_ID
 

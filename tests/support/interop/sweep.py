@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore import Broker, TopicPartition
+from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.security.authorizer import Authorizer
 from logstore.wire.limits import Limits
 from logstore.wire.listener import Listener
@@ -138,16 +139,29 @@ class SweepResult(NamedTuple):
         The data directory, closed.
     said : str
         The end of the program's standard error.
+    end_versions : set of int
+        Versions of the EndTxn requests.
+    producer : ProducerIdAndEpoch
+        Producer of `booking-1` in the end.
     """
 
     reports: Mapping[str, Mapping[str, Any]]
     left: Mapping[str, Any]
     path: Path
     said: str
+    end_versions: set[int]
+    producer: ProducerIdAndEpoch
 
 
-def sweep(client: Client, table: str, path: Path) -> SweepResult:
+def sweep(
+    client: Client,
+    table: str,
+    path: Path,
+    prepare: Callable[[Broker, Listener], object] = lambda broker, listener: None,
+) -> SweepResult:
     """Run a client's program against a listener over a new data directory.
+
+    `prepare` is called before the program starts.
 
     Raises
     ------
@@ -167,13 +181,16 @@ def sweep(client: Client, table: str, path: Path) -> SweepResult:
     ):
         _fill(broker)
         lost = listener.fail("Produce", topic="once", drop=True, after=True, times=1)
+        prepare(broker, listener)
         printed, said = _run([*command, listener.bootstrap], {**os.environ, **environment})
         left = _left(broker, listener, authorizer, lost.hits)
+        end_versions = {each.version for each in listener.requests if each.api == "EndTxn"}
+        producer = broker.coordinator.transactions()["booking-1"].producer
     reports = {}
     for line in printed.splitlines():
         report = json.loads(line)
         reports[report.pop("action")] = report
-    return SweepResult(reports, left, path, said[-3000:])
+    return SweepResult(reports, left, path, said[-3000:], end_versions, producer)
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from logstore.coordinator.host import NO_EPOCH
 from logstore.coordinator.transactions.produce import append_as_client
 from logstore.coordinator.transactions.state import (
     LAST_EPOCH,
@@ -60,7 +61,8 @@ def send(bench, producer, tp=T0, sequence=0, *, adds=True):
 def give_epoch(bench, epoch):
     """Set the stored epoch of 'x', as after many transactions."""
     metadata = replace(bench.coordinator.transactions()["x"], producer_epoch=epoch)
-    bench.coordinator._log.append(metadata, -1, now_ms=bench.clock.now_ms(), durable=True)
+    log, now_ms = bench.coordinator._log, bench.clock.now_ms()
+    log.append(metadata, NO_EPOCH, now_ms=now_ms, durable=True)
     bench.reopen()
     return metadata.producer
 
