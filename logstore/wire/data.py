@@ -78,9 +78,6 @@ _ABORTABLE_FROM = 11
 _ADDS_FROM = 12
 """First Produce version that adds partitions to the transaction (KIP-890)."""
 
-_PRODUCE_IDS_FROM = 13
-"""First Produce version with topic ids instead of names (KIP-516)."""
-
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,
     InvalidTopicError,
@@ -206,48 +203,37 @@ def _append_all(request: ProduceRequest, session: Session, is_transactional: boo
         error = KAFKA_CODES["INVALID_REQUIRED_ACKS"]
     else:
         error = NONE
-    names = [_name_of(topic, session) for topic in request.topic_data]
     if transactional_id is not None and is_transactional and not error:
-        _add_partitions(request, names, transactional_id, session)
+        _add_partitions(request, transactional_id, session)
     delayed: dict[TopicPartition, DelayedAppend] = {}
     responses = [
         ProduceResponse.TopicProduceResponse(
-            name=name or "",
-            topic_id=topic.topic_id,
+            name=topic.name,
             partition_responses=[
-                _refused(partition.index, error or KAFKA_CODES["UNKNOWN_TOPIC_ID"])
-                if error or name is None
-                else _produced(name, partition, request, session, delayed)
+                _refused(partition.index, error)
+                if error
+                else _produced(topic.name, partition, request, session, delayed)
                 for partition in topic.partition_data
             ],
         )
-        for topic, name in zip(request.topic_data, names, strict=True)
+        for topic in request.topic_data
     ]
     return _Appended(responses, delayed)
 
 
-def _name_of(topic: ProduceRequest.TopicProduceData, session: Session) -> str | None:
-    """Return the name of a topic in a request; None if its id is unknown."""
-    if session.version < _PRODUCE_IDS_FROM:
-        return topic.name
-    return session.service.topic_of_id(topic.topic_id)
-
-
-def _add_partitions(
-    request: ProduceRequest, names: Sequence[str | None], transactional_id: str, session: Session
-) -> None:
+def _add_partitions(request: ProduceRequest, transactional_id: str, session: Session) -> None:
     """Add the partitions of several transactional batches to their transaction at once."""
     count = sum(len(topic.partition_data) for topic in request.topic_data)
     if session.version < _ADDS_FROM or count == 1:
         return
     batches = []
-    for topic, name in zip(request.topic_data, names, strict=True):
-        if name is None or not session.allows("write", "topic", name):
+    for topic in request.topic_data:
+        if not session.allows("write", "topic", topic.name):
             continue
         for partition in topic.partition_data:
             data = _one_batch(partition.records, session.version)
             if not isinstance(data, int):
-                batches.append((TopicPartition(name, partition.index), data))
+                batches.append((TopicPartition(topic.name, partition.index), data))
     service = session.service
     add_to_transaction(service.manager, service.transactions, transactional_id, batches)
 

@@ -33,7 +33,9 @@ class Versions(NamedTuple):
 
 SERVED: Mapping[str, Versions] = {
     # librdkafka before 2.8 disables compression unless version 0 is advertised (KAFKA-18659).
-    "Produce": Versions(3, 13, advertised_from=0),
+    # kafka-python takes a broker with version 13 for Kafka 4.1, and expects later versions of other
+    # APIs from it if its `api_version` is set.
+    "Produce": Versions(3, 12, advertised_from=0),
     "Fetch": Versions(4, 17),
     "ListOffsets": Versions(1, 8),
     "Metadata": Versions(0, 12),

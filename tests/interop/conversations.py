@@ -56,9 +56,6 @@ EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -2, -1, -3, -4,
 TOPIC, BROKER = 2, 4
 NO_ERROR = 0
 CONCURRENT_TRANSACTIONS, REBALANCE_IN_PROGRESS, MEMBER_ID_REQUIRED = 51, 27, 79
-TOPIC_IDS_FROM = 13
-"""First version of Produce with topic ids."""
-
 NOT_YET = frozenset({14, 15, 16, CONCURRENT_TRANSACTIONS})
 """Errors of a coordinator that is about to serve, or to end a transaction."""
 
@@ -574,18 +571,7 @@ class Conversation:
         return build
 
     def _produce(self, version: int, build: Build, acks: int, *, until: bool = False) -> Any:
-        def fields(side: Side) -> Fields:
-            asked = {**build(side), "acks": acks}
-            if version >= TOPIC_IDS_FROM:
-                (topic,) = asked["topic_data"]
-                topic = {
-                    "topic_id": side.topic_id(topic["name"]),
-                    "partition_data": topic["partition_data"],
-                }
-                asked["topic_data"] = [topic]
-            return asked
-
-        return self.ask("Produce", version, fields, until=until)
+        return self.ask("Produce", version, lambda side: {**build(side), "acks": acks}, until=until)
 
     def produce_wrongly(self) -> None:
         """Send records that must be refused."""

@@ -22,9 +22,6 @@ LAST_MS = FIRST_MS + 10_000_000_000
 """Later timestamps are the server's, such as in transaction markers."""
 
 
-NO_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
-"""A reserved id, which Kafka assigns to no topic."""
-
 # -- two sides -----------------------------------------------------------------------------------
 
 
@@ -68,11 +65,6 @@ class Side:
     def value_of(self, name: str) -> Any:  # an id of whatever type
         """Return this side's value for a name."""
         return self._values[name]
-
-    def topic_id(self, name: str) -> str:
-        """Return the id of a topic on this side, or `NO_TOPIC_ID`."""
-        topics = self.caller().call("Metadata", 12, {"topics": [{"name": name}]}).topics
-        return topics[0].topic_id if topics[0].error_code == 0 else NO_TOPIC_ID
 
     def versions(self) -> dict[int, tuple[int, int]]:
         """Return API → supported versions, both bounds inclusive."""

@@ -138,7 +138,7 @@ def answer(api, authorizer, fields=None):
             return errors_of(client.ask(request, version), version)
 
 
-LAST_OF_CLIENTS = {"Produce": 12, "AddPartitionsToTxn": 3}
+LAST_OF_CLIENTS = {"AddPartitionsToTxn": 3}
 """Versions of `CASES`, if later ones have other fields."""
 
 
@@ -244,24 +244,6 @@ def test_markers_need_one_of_two(version, operation):
             response = client.ask(made("WriteTxnMarkersRequest", fields), version)
             assert errors_of(response, version) == set()
         assert broker.log("t").log_end_offset == 1
-
-
-@pytest.mark.parametrize("may_write", (True, False))
-def test_a_batch_for_a_topic_id_needs_its_topic(may_write):
-    needs = [("write" if may_write else "read", "topic")]
-    with Broker() as broker, broker.listen(authorizer=granting(needs)) as listener:
-        broker.create_topic("t")
-        known, unknown = broker.topic("t").id, "AAAAAAAAAAAAAAAAAAAAAQ"
-        with Client(listener) as client:
-            for topic_id, error in ((known, TOPIC), (unknown, "UNKNOWN_TOPIC_ID")):
-                data = [{"index": 0, "records": BATCH}]
-                fields = CASES["Produce"][0] | {
-                    "topic_data": [{"topic_id": topic_id, "partition_data": data}]
-                }
-                response = client.ask(made("ProduceRequest", fields), 13)
-                is_written = may_write and topic_id == known
-                assert errors_of(response, 13) == (set() if is_written else {error})
-                assert [topic.topic_id for topic in response.responses] == [topic_id]
 
 
 @pytest.mark.parametrize("grants", ([("idempotent_write", "cluster")], [("write", "topic")]))

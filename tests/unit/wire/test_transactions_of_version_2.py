@@ -353,38 +353,6 @@ def test_markers_wait_for_the_replicas_of_a_cluster():
                 assert write_markers(client, marker) == {5: {("t", 0): "NONE"}}
 
 
-# -- topic ids -------------------------------------------------------------------------------------
-
-
-def test_a_batch_may_name_its_topic_by_id(broker, client):
-    _, producer = init(client)
-    topic_id = broker.topic("t").id
-    batch = build_batch(
-        [Record(0, 1_704_067_200_000, b"k", b"v")],
-        producer_id=producer.producer_id,
-        producer_epoch=producer.producer_epoch,
-        base_sequence=0,
-        is_transactional=True,
-    )
-
-    def send(name):
-        data = ProduceRequest.PartitionProduceData(index=0, records=batch)
-        request = ProduceRequest(
-            transactional_id="x",
-            acks=-1,
-            timeout_ms=1000,
-            topic_data=[ProduceRequest.TopicProduceData(topic_id=name, partition_data=[data])],
-        )
-        (topic,) = client.ask(request, 13).responses
-        assert topic.topic_id == name
-        return name_of(topic.partition_responses[0].error_code)
-
-    assert send(topic_id) == "NONE"
-    assert send("AAAAAAAAAAAAAAAAAAAAAQ") == "UNKNOWN_TOPIC_ID"
-    broker.delete_topic("t")
-    assert send(topic_id) == "UNKNOWN_TOPIC_ID"
-
-
 def test_a_produced_response_names_the_offset(client):
     _, producer = init(client)
     assert produced(client, producer, version=12).base_offset == 0
