@@ -376,10 +376,10 @@ def test_half_a_request_is_released_with_its_connection(broker, sasl):
         try:
             before = tracemalloc.get_traced_memory()[0]
             for _ in range(2):  # filled, drained, and filled again
-                clients = [Client(listener) for _ in range(20)]
+                clients = [Client(listener) for _ in range(5)]
                 for client in clients:
                     client.socket.sendall(half_of())
-                other.until(lambda: held_bytes(listener) == 20 * (4 + HALF))
+                other.until(lambda: held_bytes(listener) == 5 * (4 + HALF))
                 for client in clients:
                     client.close()
                 other.until(lambda: held_bytes(listener) == 0)
