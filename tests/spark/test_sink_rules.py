@@ -181,19 +181,30 @@ def test_rows_of_one_partition_from_two_tasks_are_refused(tmp_path):
     assert folders(tmp_path) == []
 
 
+SORT = "sortWithinPartitions('offset') is missing"
+
+
 @pytest.mark.parametrize(
     ("task", "message"),
     (
-        ([rows(0, [0, 2, 1])], "of users-0 do not ascend: 1 follows 2"),
-        ([rows(0, [0, 1]), rows(0, [1, 2])], "of users-0 do not ascend: 1 follows 1"),
+        ([rows(0, [0, 2, 1, 4, 3])], f"the offsets of users-0 do not ascend: 1 follows 2; {SORT}"),
+        (
+            [rows(0, [0, 1]), rows(0, [1, 2])],
+            f"the offsets of users-0 do not ascend: 1 follows 1; {SORT}",
+        ),
+        (
+            [rows(0, [5, 7]), rows(0, [6, 8])],
+            f"the offsets of users-0 do not ascend: 6 follows 7; {SORT}",
+        ),
         ([rows(3, [0])], "a row is for users-3, but the topic has 3 partitions"),
-        ([rows(-1, [0])], "a row is for users--1"),
+        ([rows(-1, [0])], "a row is for users--1, but the topic has 3 partitions"),
         ([rows(None, [0])], "a row has no partition"),
     ),
 )
 def test_rows_that_cannot_be_written_are_refused(tmp_path, task, message):
-    with pytest.raises(InvalidRecordError, match=message):
+    with pytest.raises(InvalidRecordError) as refused:
         write(writer(tmp_path, topic="users", partitions=3), task)
+    assert str(refused.value) == message
     assert folders(tmp_path) == []
 
 

@@ -44,6 +44,12 @@ def admin(broker):
     return broker.admin()
 
 
+def test_configs_that_are_no_mapping_are_refused_with_their_value(admin):
+    with pytest.raises(InvalidConfigurationError) as refused:
+        admin._alter("topic", "t", [("a", "1")], validate_only=True)
+    assert str(refused.value) == "configs must be a mapping, not [('a', '1')]"
+
+
 # -- topics -----------------------------------------------------------------------------------
 
 

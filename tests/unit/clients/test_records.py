@@ -53,6 +53,16 @@ def test_other_headers_are_refused_by_name(broker, headers, text):
     assert list(broker.read("t")) == []
 
 
+def test_records_that_were_read_are_appended_with_all_their_fields(broker):
+    broker.append("t", value=b"x", key=b"k", headers=HEADERS, timestamp=1234)
+    broker.append("t", value=None, key=b"l")
+    read = list(broker.read("t"))
+    broker.append_many("t", read)
+    again = list(broker.read("t"))[2:]
+    assert [each[3:] for each in again] == [each[3:] for each in read]
+    assert (again[0].timestamp, again[0].headers) == (1234, HEADERS)
+
+
 def test_records_are_given_by_name(broker):
     broker.append_many("t", [{"value": b"v"}, {"key": b"k", "value": None, "timestamp": 5}])
     assert [(r.key, r.value) for r in broker.read("t")] == [(None, b"v"), (b"k", None)]

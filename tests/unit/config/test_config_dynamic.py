@@ -9,6 +9,7 @@ from logstore.config.dynamic import (
     RECONFIGURABLE_KEYS,
     Layer,
     changes_of,
+    is_reconfigurable,
     merge_layers,
     reconfigure,
 )
@@ -121,6 +122,23 @@ def test_two_layers_contradict_each_other_together():
         reconfigure(config, {"log.cleaner.max.compaction.lag.ms": "9"})
     both = {"log.cleaner.max.compaction.lag.ms": "9", "log.cleaner.min.compaction.lag.ms": "9"}
     assert effective_config({}, reconfigure(config, both)[0]).max_compaction_lag_ms == 9
+
+
+@pytest.mark.parametrize(
+    ("key", "is_dynamic"),
+    (
+        ("max.connections", True),
+        ("max.connections.per.ip", True),
+        ("transaction.partition.verification.enable", True),
+        ("log.retention.ms", True),
+        ("log.cleaner.backoff.ms", True),
+        ("an.unknown.key", True),
+        ("log.retention.hours", False),
+        ("log.dirs", False),
+    ),
+)
+def test_keys_that_may_change(key, is_dynamic):
+    assert is_reconfigurable(key) is is_dynamic
 
 
 def test_old_names_are_understood():
