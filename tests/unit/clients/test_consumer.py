@@ -981,6 +981,16 @@ def test_several_partitions_are_paused_and_sought_together(broker):
     assert {tp: len(found) for tp, found in consumer.poll().items()} == {T1: 3}
 
 
+@pytest.mark.parametrize(("timeout_ms", "tries"), ((99, 1), (100, 2), (250, 3)))
+def test_a_fetch_is_tried_again_after_the_backoff(broker, timeout_ms, tries):
+    broker.append("t", value=b"v", partition=0)
+    consumer = reader(broker, retry_backoff_ms=100)
+    before_ms = broker.clock.now_ms()
+    with broker.fail("fetch", error="NOT_LEADER_OR_FOLLOWER") as rule:
+        assert consumer.poll(timeout_ms=timeout_ms) == {}
+    assert (rule.hits, broker.clock.now_ms() - before_ms) == (tries, timeout_ms)
+
+
 @pytest.mark.parametrize(("timeout_ms", "tries"), ((99, 1), (100, 2), (250, 3), (300, 4)))
 def test_a_commit_is_tried_again_until_its_time_is_over(broker, timeout_ms, tries):
     consumer = reader(broker, group_id="g", retry_backoff_ms=100)
