@@ -358,3 +358,25 @@ def test_a_progress_listener_may_append_and_delete_records(broker):
     assert broker.clean("t", force=True, progress=listen).cleaned
     assert offsets == sorted(set(offsets))
     assert broker.log("t").log_end_offset == offsets[-1] + 1
+
+
+@pytest.mark.parametrize("end", ("close", "crash", "_kill", "_lose_power"))
+def test_a_listener_of_a_cleaning_cannot_end_its_broker(end):
+    refused = []
+    with Broker(clock=VirtualClock(), disk_faults=True) as broker:
+        broker.create_topic("t", configs={"cleanup.policy": "compact"})
+        for _ in range(3):
+            broker.append("t", key=b"k", value=b"v")
+        broker.roll("t")
+
+        def listen(*_):
+            with pytest.raises(IllegalStateError) as error:
+                getattr(broker, end)()
+            refused.append(str(error.value))
+
+        assert broker.clean("t", force=True, progress=listen).cleaned
+        assert broker.append("t", key=b"k", value=b"w").offset == 3
+    assert set(refused) == {
+        "the broker cannot be closed by a listener of its own cleaning, or by a signal handler in"
+        " the same thread, which would wait for itself: raise an exception to end the cleaning"
+    }
