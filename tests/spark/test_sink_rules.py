@@ -29,6 +29,7 @@ from logstore.spark.datasource.arrow import encoded_headers
 from logstore.spark.datasource.schema import KAFKA_SCHEMA
 from logstore.spark.datasource.sink import LogstoreWriter
 from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
+from tests.support.world.messages import exactly
 
 
 def writer(path, *names, overwrite=False, **options):
@@ -248,9 +249,20 @@ def test_options_and_columns_that_mean_nothing_are_refused(
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     (
-        ("colour", "string", "unknown column colour"),
+        (
+            "colour",
+            "string",
+            (
+                "unknown column colour; known columns are key, value, topic, partition, "
+                "offset, timestamp, timestampType, headers"
+            ),
+        ),
         ("key", "bigint", "column key cannot be bigint"),
-        ("headers", "array<string>", "column headers must be"),
+        (
+            "headers",
+            "array<string>",
+            "column headers must be array<struct<key:string,value:binary>>",
+        ),
     ),
 )
 def test_columns_of_another_type_are_refused(tmp_path, name, kind, message):
@@ -262,7 +274,7 @@ def test_columns_of_another_type_are_refused(tmp_path, name, kind, message):
     value = {"name": "value", "type": "binary", "nullable": True, "metadata": {}}
     schema = StructType.fromJson({"type": "struct", "fields": [value, column]})
     options = {"topic": "t", "partitions": "1"}
-    with pytest.raises(InvalidConfigurationError, match=message):
+    with pytest.raises(InvalidConfigurationError, match=exactly(message)):
         LogstoreWriter(str(tmp_path), options, schema, overwrite=False)
 
 

@@ -18,6 +18,7 @@ from logstore.spark.datasource import source
 from logstore.spark.datasource.schema import KAFKA_SCHEMA
 from logstore.spark.datasource.source import LogstoreDataSource
 from tests.support.world.golden_dirs import ROOT, lines, manifest
+from tests.support.world.messages import exactly
 
 NOW = 1_700_000_000_000
 TYPES = {"bigint": LongType(), "binary": BinaryType(), "string": StringType()}
@@ -263,9 +264,11 @@ def test_options_that_mean_nothing_are_refused(data_dir, options, message):
 
 
 def test_what_is_not_there_is_refused(data_dir):
-    with pytest.raises(UnknownTopicOrPartitionError, match="nobody"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'nobody'")):
         open_source(data_dir, topic="nobody").partitions()
-    with pytest.raises(UnknownTopicOrPartitionError, match="no partition 7"):
+    with pytest.raises(
+        UnknownTopicOrPartitionError, match=exactly("topic 'users' has no partition 7")
+    ):
         open_source(data_dir, topic="users", partitions=7).partitions()
     with pytest.raises(InvalidConfigurationError, match="does not exist"):
         open_source(data_dir / "nowhere").partitions()
@@ -309,7 +312,12 @@ def test_a_schema_of_ones_own_is_refused(data_dir):
     for text in ("offset bigint, key binary", "key string, offset bigint", "key binary"):
         columns = [column.split() for column in text.split(", ")]
         schema = StructType([StructField(name, TYPES[kind]) for name, kind in columns])
-        with pytest.raises(InvalidConfigurationError, match="columns selects from it"):
+        with pytest.raises(
+            InvalidConfigurationError,
+            match=exactly(
+                "the schema of the data source is fixed; the option columns selects from it"
+            ),
+        ):
             data_source.reader(schema)
 
 
@@ -324,11 +332,21 @@ def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
         lambda: reader.read(None),
     ):
         with pytest.raises(
-            InvalidConfigurationError, match=r"not support streaming: use spark\.read"
+            InvalidConfigurationError,
+            match=exactly(
+                "the data source 'logstore' does not support streaming: use "
+                "spark.read.format('logstore'), or 'logstore serve' and Spark's own format "
+                "'kafka'"
+            ),
         ):
             call()
     with pytest.raises(
-        InvalidConfigurationError, match=r"not support streaming: use DataFrame\.write"
+        InvalidConfigurationError,
+        match=exactly(
+            "the data source 'logstore' does not support streaming: use "
+            "DataFrame.write.format('logstore'), or 'logstore serve' and Spark's own "
+            "format 'kafka'"
+        ),
     ):
         data_source.streamWriter(KAFKA_SCHEMA, False)
 

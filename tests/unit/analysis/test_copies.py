@@ -23,6 +23,7 @@ from logstore.storage.checkpoint.offsets import (
 from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from tests.cli.conftest import GOLDEN, tree_hash
 from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.messages import exactly
 
 USERS = TopicPartition("users", 0)
 
@@ -242,7 +243,14 @@ def test_a_partition_that_is_rewritten_meanwhile_is_not_copied(
                     broker.clean("users", 0, force=True)
                     broker.manager.delete_expired_files()
 
-        with pytest.raises(KafkaStorageError, match="changed during the copy"):
+        with pytest.raises(
+            KafkaStorageError,
+            match=exactly(
+                "/data/users-0 changed during the copy "
+                "(/data/users-0/00000000000000000010.index was removed): another process "
+                "writes to it; stop it or try again"
+            ),
+        ):
             original.copy(USERS, progress=interfere)
     assert not original.fs.exists("/copy")
 

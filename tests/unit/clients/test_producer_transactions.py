@@ -24,6 +24,7 @@ from logstore.errors import (
 from logstore.runtime import MemoryFileSystem
 from logstore.storage.log.reader import Isolation
 from tests.support.world.edited_batches import with_offset_and_epoch
+from tests.support.world.messages import exactly
 from tests.support.world.transactions import COMMITTED, Bench, markers, stamps
 
 T0 = TopicPartition("t", 0)
@@ -49,9 +50,13 @@ def test_a_producer_without_an_id_has_no_transactions(bench):
             "commit_transaction",
             "abort_transaction",
         ):
-            with pytest.raises(IllegalStateError, match="transactional_id"):
+            with pytest.raises(
+                IllegalStateError, match=exactly("the producer has no transactional_id")
+            ):
                 getattr(producer, name)()
-        with pytest.raises(IllegalStateError, match="transactional_id"):
+        with pytest.raises(
+            IllegalStateError, match=exactly("the producer has no transactional_id")
+        ):
             producer.send_offsets_to_transaction({}, "g")
 
 

@@ -24,6 +24,7 @@ from logstore.config.overrides import (
 )
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
+from tests.support.world.messages import exactly
 
 
 def broker(**properties):
@@ -166,7 +167,13 @@ def test_times_and_sizes_may_have_units():
         "log.retention.ms": "604800000",
         "log.cleaner.dedupe.buffer.size": str(64 << 20),
     }
-    with pytest.raises(InvalidConfigurationError, match="not a duration") as told:
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly(
+            "log.retention.ms: '7 days' is not a duration: use milliseconds, or 7d, "
+            "12h, 5m, 30s, 250ms"
+        ),
+    ) as told:
         reconfigure(BrokerConfig(), {"log.retention.ms": "7 days"})
     assert told.value.key == "log.retention.ms"
 
@@ -293,15 +300,31 @@ def test_a_throttle_is_at_least_0():
 @pytest.mark.parametrize(
     ("now", "wanted", "words"),
     (
-        ("1", "0", "at least 1"),
-        ("1", "3", "at most twice the current 1"),
-        ("4", "1", "at least half of the current 4"),
-        ("5", "2", "at least half of the current 5"),
-        ("0", "1", "at most twice the current 0"),
+        ("1", "0", "log.cleaner.threads = 0 is not allowed: it must be at least 1"),
+        (
+            "1",
+            "3",
+            ("log.cleaner.threads = 3 is not allowed: it must be at most twice the current 1"),
+        ),
+        (
+            "4",
+            "1",
+            ("log.cleaner.threads = 1 is not allowed: it must be at least half of the current 4"),
+        ),
+        (
+            "5",
+            "2",
+            ("log.cleaner.threads = 2 is not allowed: it must be at least half of the current 5"),
+        ),
+        (
+            "0",
+            "1",
+            ("log.cleaner.threads = 1 is not allowed: it must be at most twice the current 0"),
+        ),
     ),
 )
 def test_threads_change_by_a_factor_of_two_at_most(now, wanted, words):
-    with pytest.raises(InvalidConfigurationError, match=words):
+    with pytest.raises(InvalidConfigurationError, match=exactly(words)):
         reconfigure(broker(log_cleaner_threads=now), {"log.cleaner.threads": wanted})
 
 

@@ -25,6 +25,7 @@ from logstore.types import TimestampType
 from tests.support.oracles.cleaner_oracle import empty_batch
 from tests.support.world import golden
 from tests.support.world.edited_batches import with_max_timestamp, with_offset_and_epoch
+from tests.support.world.messages import exactly
 
 ROOT = Path(__file__).resolve().parents[3]
 G3_PRODUCER = {
@@ -211,7 +212,9 @@ def test_s003_record_counts_that_lie(count, codec):
 
 
 def test_a_count_of_zero_over_records_is_refused():
-    with pytest.raises(InvalidRecordError, match="records remaining"):
+    with pytest.raises(
+        InvalidRecordError, match=exactly("records remaining: 43 bytes after 0 records")
+    ):
         RecordBatch(resealed(golden.G1, record_count=0)).records()
 
 
@@ -237,7 +240,9 @@ def test_columns_hold_what_records_do(codec, append_time):
     batch = RecordBatch(data)
     assert batch.columns().to_records() == batch.records()
     assert RecordBatch(golden.G7).columns().to_records() == []
-    with pytest.raises(CorruptRecordError, match="smaller than its header"):
+    with pytest.raises(
+        CorruptRecordError, match=exactly("batch of 60 bytes is smaller than its header")
+    ):
         RecordBatch(data[:60]).columns()
 
 
@@ -355,9 +360,9 @@ def test_a_batch_that_was_made_knows_the_header_of_its_bytes(codec):
 
 def test_s008_base_timestamps_below_minus_one_are_refused():
     """S-008: -2 is an argument error, -1 is accepted."""
-    with pytest.raises(ValueError, match="invalid message timestamp -2"):
+    with pytest.raises(ValueError, match=exactly("invalid message timestamp -2")):
         build_batch([Record(0, -2, b"k", b"v")])
-    with pytest.raises(ValueError, match="invalid message timestamp -2"):
+    with pytest.raises(ValueError, match=exactly("invalid message timestamp -2")):
         seal_batch(b"", last_offset_delta=0, record_count=0, base_timestamp=-2, max_timestamp=-1)
     data = build_batch([Record(0, -1, b"k", b"v")])
     assert RecordBatch(data).header.base_timestamp == -1

@@ -23,6 +23,7 @@ from logstore.security.sasl import (
     checked_credentials,
 )
 from logstore.security.scram import HASHES, ClientFirst, ScramCredential, ScramExchange
+from tests.support.world.messages import exactly
 
 PASSWORDS = {"ann": "secret", "b=o,b": "pässword"}
 SCRAM = tuple(HASHES)
@@ -388,7 +389,10 @@ def test_credentials_that_are_refused(passwords, mechanisms, says):
 def test_credentials_from_a_mapping(credentials):
     assert checked_credentials(credentials) is credentials
     assert checked_credentials(PASSWORDS).mechanisms == MECHANISMS
-    with pytest.raises(InvalidConfigurationError, match="must map users"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly("sasl must map users to passwords, not be 'ann:secret'"),
+    ):
         checked_credentials("ann:secret")
 
 

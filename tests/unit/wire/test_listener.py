@@ -22,6 +22,7 @@ from logstore.messages.types import (
 )
 from logstore.wire.limits import Limits
 from tests.support.world.builders import batch
+from tests.support.world.messages import exactly
 from tests.support.world.wire import Client, fetch_of
 
 
@@ -334,7 +335,10 @@ def test_a_read_only_broker_does_not_listen(tmp_path):
     Broker(tmp_path).close()
     with (
         Broker(tmp_path, read_only=True) as broker,
-        pytest.raises(InvalidConfigurationError, match="read-only"),
+        pytest.raises(
+            InvalidConfigurationError,
+            match=exactly("cannot listen: the broker was opened read-only"),
+        ),
     ):
         broker.listen()
 

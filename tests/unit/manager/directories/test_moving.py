@@ -29,6 +29,7 @@ from tests.support.world.builders import data_batch, log_name
 from tests.support.world.data_home import Home, fill
 from tests.support.world.faulty import FaultyFileSystem
 from tests.support.world.golden_dirs import tree
+from tests.support.world.messages import exactly
 
 A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
 MINUTE_MS = 60_000
@@ -484,7 +485,10 @@ def test_to_where_it_is_nothing_happens(place):
 def test_what_was_opened_read_only_is_not_moved(place):
     place.filled().close()
     broker = place.open(read_only=True)
-    with pytest.raises(InvalidConfigurationError, match=r"cannot move partitions.*read-only"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly("cannot move partitions: the broker was opened read-only"),
+    ):
         broker.alter_replica_log_dirs({A0: place.there})
     with pytest.raises(InvalidConfigurationError, match=r"cannot move a-0.*read-only"):
         broker.manager.registry.move_partition(A0, place.there)
