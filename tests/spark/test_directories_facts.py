@@ -236,10 +236,14 @@ def test_nothing_to_compare_with_is_refused(asked, pair, tmp_path):
     before, after = pair(lambda broker: compacted(broker, "t"), lambda broker: None)
     with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'nobody'")):
         verify_directories(None, before, after, topic="nobody")
-    with pytest.raises(InvalidConfigurationError, match="does not exist"):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("data directory {path}/nowhere does not exist")
+    ):
         verify_directories(None, before, tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidConfigurationError, match="no partition to compare with"):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("{path}/empty: no partition to compare with")
+    ):
         verify_directories(None, tmp_path / "empty", after)
     verdict = verify_directories(None, before, tmp_path / "empty")
     assert verdict.violations == {"partition_lost": 1}

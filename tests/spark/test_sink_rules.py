@@ -79,7 +79,10 @@ def test_append_refuses_a_topic_that_exists_and_overwrite_replaces_it(tmp_path):
     write(writer(tmp_path, topic="users"), [rows(0, range(9)), rows(1, range(3))], [rows(2, [0])])
     write(writer(tmp_path, topic="orders"), [rows(0, range(2))])
     before = files(tmp_path)
-    with pytest.raises(TopicAlreadyExistsError, match="overwrite replaces it"):
+    with pytest.raises(
+        TopicAlreadyExistsError,
+        match=exactly("topic 'users' already exists in {path}; overwrite replaces it"),
+    ):
         writer(tmp_path, topic="users")
     assert files(tmp_path) == before
 

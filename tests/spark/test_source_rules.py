@@ -270,7 +270,9 @@ def test_what_is_not_there_is_refused(data_dir):
         UnknownTopicOrPartitionError, match=exactly("topic 'users' has no partition 7")
     ):
         open_source(data_dir, topic="users", partitions=7).partitions()
-    with pytest.raises(InvalidConfigurationError, match="does not exist"):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("data directory {path}/nowhere does not exist")
+    ):
         open_source(data_dir / "nowhere").partitions()
     (data_dir / "empty").mkdir()
     with pytest.raises(InvalidConfigurationError, match=r"empty: no topic found"):

@@ -17,6 +17,7 @@ from logstore.config.suggest import and_nearest, nearest
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 from logstore.types import INT64_MAX, TimestampType
+from tests.support.world.messages import exactly
 
 # storage-format §16, row by row.
 TOPIC_DEFAULTS = {
@@ -687,7 +688,13 @@ def test_properties_may_come_from_a_pipe(tmp_path):
 def test_missing_and_malformed_properties_are_configuration_errors(properties, tmp_path):
     with pytest.raises(InvalidConfigurationError, match=r"file .*server\.prop\S+ does not exist"):
         read_properties(f"{tmp_path}/server.properties")
-    with pytest.raises(InvalidConfigurationError, match="is not a properties file"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly(
+            "{path}/server.properties is not a properties file: Invalid \\u escape "
+            "sequence: \\uZZZZ"
+        ),
+    ):
         properties(b"key=\\uZZZZ\n")
 
 

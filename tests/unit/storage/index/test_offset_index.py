@@ -12,6 +12,7 @@ from logstore.errors import CorruptIndexError, InvalidOffsetError, SegmentOverfl
 from logstore.runtime import MemoryFileSystem, OverlayFileSystem, ReadOnlyFileSystem
 from logstore.storage.index import OffsetIndex
 from logstore.types import OffsetPosition
+from tests.support.world.messages import exactly
 
 BASE = 45
 NAME = "00000000000000000045.index"
@@ -190,9 +191,13 @@ def test_read_only_index_refuses_changes(place):
     index = make_index(place, writable=False)
     assert list(index) == [(50, 4096)]
     for change in (index.truncate, index.reset, index.trim_to_valid_size):
-        with pytest.raises(ValueError, match="read-only"):
+        with pytest.raises(
+            ValueError, match=exactly("{path}/00000000000000000045.index: index is read-only")
+        ):
             change()
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(
+        ValueError, match=exactly("{path}/00000000000000000045.index: index is read-only")
+    ):
         index.resize(800)
 
 
@@ -361,10 +366,14 @@ def test_closed_index_stays_closed(place):
     index.append(50, 1)
     index.close()
     index.close()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(
+        ValueError, match=exactly("{path}/00000000000000000045.index: index is closed")
+    ):
         index.lookup(50)
     index.delete_if_exists()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(
+        ValueError, match=exactly("{path}/00000000000000000045.index: index is closed")
+    ):
         index.append(51, 2)
     assert not index.exists_on_disk
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from logstore.errors import CorruptIndexError, InvalidOffsetError, SegmentOverflowError
 from logstore.storage.index import TimeIndex
 from logstore.types import TimestampOffset
+from tests.support.world.messages import exactly
 
 BASE = 40
 NAME = "00000000000000000040.timeindex"
@@ -58,9 +59,17 @@ def test_s033_lookup_and_order(place):
     assert index.entries == 10
     index.maybe_append(490, 50)
     assert index.entries == 10
-    with pytest.raises(InvalidOffsetError, match="timestamp 489"):
+    with pytest.raises(
+        InvalidOffsetError,
+        match=exactly(
+            "{path}/00000000000000000040.timeindex: timestamp 489 is below the last one, 490"
+        ),
+    ):
         index.maybe_append(489, 51)
-    with pytest.raises(InvalidOffsetError, match="offset 48"):
+    with pytest.raises(
+        InvalidOffsetError,
+        match=exactly("{path}/00000000000000000040.timeindex: offset 48 is below the last one, 49"),
+    ):
         index.maybe_append(500, 48)
     assert index.entries == 10
     index.maybe_append(500, 49)

@@ -498,7 +498,14 @@ def test_a_producer_state_that_cannot_be_rebuilt_takes_the_log_offline(world):
     with pytest.raises(CorruptRecordError):
         log.truncate_to(8)
     assert log.is_offline
-    with pytest.raises(KafkaStorageError, match="cannot rebuild the producer state"):
+    with pytest.raises(
+        KafkaStorageError,
+        match=exactly(
+            "t-0 is offline: cannot rebuild the producer state: "
+            "{path}/00000000000000000000.log at position 0: batch length 1 is less than "
+            "the minimum 14"
+        ),
+    ):
         log.writer.append_records([NewRecord(b"k", b"v")])
 
 
