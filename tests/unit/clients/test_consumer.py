@@ -778,28 +778,65 @@ def test_configs_of_kafka_python_are_accepted_and_others_refused(broker):
 
 
 @pytest.mark.parametrize(
-    "configs",
+    ("configs", "text"),
     (
-        {"group_id": ""},
-        {"group_id": 5},
-        {"group_instance_id": "a"},
-        {"group_id": "g", "group_instance_id": "a b"},
-        {"group_id": "g", "group_instance_id": ".."},
-        {"auto_offset_reset": "middle"},
-        {"isolation_level": "log_end"},
-        {"partition_assignment_strategy": "range"},
-        {"partition_assignment_strategy": []},
-        {"partition_assignment_strategy": ["rnage"]},
-        {"partition_assignment_strategy": ["range", "cooperative-sticky"]},
-        {"max_poll_records": 0},
-        {"session_timeout_ms": 3000, "heartbeat_interval_ms": 3000},
-        {"key_deserializer": 5},
-        {"consumer_timeout_ms": "1"},
+        ({"group_id": ""}, "group_id must be a non-empty string, not ''"),
+        ({"group_id": 5}, "group_id must be a non-empty string, not 5"),
+        ({"group_instance_id": "a"}, "group_instance_id requires group_id"),
+        (
+            {"group_id": "g", "group_instance_id": "a b"},
+            (
+                "group_instance_id must be 1 to 249 characters from A-Z a-z 0-9 . _ - (and "
+                "not '.' or '..'), not 'a b'"
+            ),
+        ),
+        (
+            {"group_id": "g", "group_instance_id": ".."},
+            (
+                "group_instance_id must be 1 to 249 characters from A-Z a-z 0-9 . _ - (and "
+                "not '.' or '..'), not '..'"
+            ),
+        ),
+        (
+            {"auto_offset_reset": "middle"},
+            "auto_offset_reset must be earliest, latest or none, not 'middle'",
+        ),
+        (
+            {"isolation_level": "log_end"},
+            ("isolation_level must be read_uncommitted or read_committed, not 'log_end'"),
+        ),
+        (
+            {"partition_assignment_strategy": "range"},
+            "partition_assignment_strategy must be a list of assignors, not 'range'",
+        ),
+        (
+            {"partition_assignment_strategy": []},
+            "partition_assignment_strategy must be a list of assignors, not []",
+        ),
+        (
+            {"partition_assignment_strategy": ["rnage"]},
+            "unknown assignor 'rnage'; the nearest is 'range'",
+        ),
+        (
+            {"partition_assignment_strategy": ["range", "cooperative-sticky"]},
+            (
+                "partition_assignment_strategy mixes eager and cooperative assignors: "
+                "range, cooperative-sticky"
+            ),
+        ),
+        ({"max_poll_records": 0}, "max_poll_records is out of range: 0"),
+        (
+            {"session_timeout_ms": 3000, "heartbeat_interval_ms": 3000},
+            "heartbeat_interval_ms 3000 must be lower than session_timeout_ms 3000",
+        ),
+        ({"key_deserializer": 5}, "key_deserializer is not callable: 5"),
+        ({"consumer_timeout_ms": "1"}, "consumer_timeout_ms must be a number, not '1'"),
     ),
 )
-def test_unsupported_configs(broker, configs):
-    with pytest.raises(InvalidConfigurationError):
+def test_unsupported_configs(broker, configs, text):
+    with pytest.raises(InvalidConfigurationError) as refused:
         broker.consumer(**configs)
+    assert str(refused.value) == text
 
 
 def test_kafka_python_s_types_are_accepted(broker):
