@@ -100,7 +100,10 @@ def test_a_topic_that_came_while_the_job_ran_is_refused_by_the_commit(tmp_path):
     job = writer(tmp_path, topic="users")
     write(writer(tmp_path, topic="users"), [rows(0, range(9))])
     before = files(tmp_path)
-    with pytest.raises(TopicAlreadyExistsError):
+    with pytest.raises(
+        TopicAlreadyExistsError,
+        match=exactly("topic 'users' already exists in {path}; overwrite replaces it"),
+    ):
         write(job, [rows(0, range(5))])
     assert files(tmp_path) == before
     assert folders(tmp_path) == ["users-0"]
@@ -108,7 +111,10 @@ def test_a_topic_that_came_while_the_job_ran_is_refused_by_the_commit(tmp_path):
 
 def test_a_folder_copied_from_a_broker_is_a_topic_that_exists(tmp_path):
     (tmp_path / "users-3").mkdir()
-    with pytest.raises(TopicAlreadyExistsError):
+    with pytest.raises(
+        TopicAlreadyExistsError,
+        match=exactly("topic 'users' already exists in {path}; overwrite replaces it"),
+    ):
         writer(tmp_path, topic="users")
 
 
@@ -440,7 +446,13 @@ def test_what_dead_jobs_left_is_swept_once_it_is_old(tmp_path, monkeypatch):
 def test_topics_are_stored_together_or_not_at_all(tmp_path, monkeypatch):
     store = TopicStore(DiskFileSystem(), str(tmp_path))
     store.put([Topic("a", (0,)), Topic("b", (0, 1), {"segment.bytes": "2048"})])
-    with pytest.raises(InvalidTopicError):
+    with pytest.raises(
+        InvalidTopicError,
+        match=exactly(
+            "topic name 'no/topic' has characters other than ASCII letters, digits, "
+            "'.', '_' and '-'"
+        ),
+    ):
         store.put([Topic("a", (0, 1)), Topic("no/topic", (0,))])
     assert [topic.partitions for topic in TopicStore(DiskFileSystem(), str(tmp_path)).all()] == [
         (0,),

@@ -383,7 +383,10 @@ def test_a_closed_broker_refuses_what_is_asked_in_any_shape(broker):
     for use in (lambda: broker.append(USERS, value=b"1"), lambda: broker.fail("append", delay=1)):
         with pytest.raises(IllegalStateError):
             use()
-    with pytest.raises(UnknownTopicOrPartitionError), Broker() as other:
+    with (
+        pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'users'")),
+        Broker() as other,
+    ):
         other.append(USERS, value=b"1")
 
 

@@ -262,23 +262,62 @@ def test_policies():
 
 
 @pytest.mark.parametrize(
-    "field",
+    ("field", "message"),
     (
-        {"segment_bytes": 13},
-        {"segment_bytes": "1000"},
-        {"segment_bytes": True},
-        {"segment_bytes": 1.5},
-        {"preallocate": 1},
-        {"cleanup_policy": "compact"},
-        {"cleanup_policy": ("compact", "dedupe")},
-        {"min_cleanable_dirty_ratio": -0.1},
-        {"min_cleanable_dirty_ratio": float("nan")},
-        {"message_timestamp_type": "CreateTime"},
-        {"compaction_strategy": "newest"},
+        (
+            {"segment_bytes": 13},
+            ("segment.bytes = 13 is not allowed: it must be a 32-bit integer of at least 14"),
+        ),
+        (
+            {"segment_bytes": "1000"},
+            ("segment.bytes = '1000' is not allowed: it must be a 32-bit integer of at least 14"),
+        ),
+        (
+            {"segment_bytes": True},
+            ("segment.bytes = True is not allowed: it must be a 32-bit integer of at least 14"),
+        ),
+        (
+            {"segment_bytes": 1.5},
+            ("segment.bytes = 1.5 is not allowed: it must be a 32-bit integer of at least 14"),
+        ),
+        ({"preallocate": 1}, "preallocate = 1 is not allowed: it must be true or false"),
+        (
+            {"cleanup_policy": "compact"},
+            ("cleanup.policy = 'compact' is not allowed: it must be a list of compact, delete"),
+        ),
+        (
+            {"cleanup_policy": ("compact", "dedupe")},
+            (
+                "cleanup.policy = ('compact', 'dedupe') is not allowed: it must be a "
+                "list of compact, delete"
+            ),
+        ),
+        (
+            {"min_cleanable_dirty_ratio": -0.1},
+            ("min.cleanable.dirty.ratio = -0.1 is not allowed: it must be a number from 0 to 1"),
+        ),
+        (
+            {"min_cleanable_dirty_ratio": float("nan")},
+            ("min.cleanable.dirty.ratio = nan is not allowed: it must be a number from 0 to 1"),
+        ),
+        (
+            {"message_timestamp_type": "CreateTime"},
+            (
+                "message.timestamp.type = 'CreateTime' is not allowed: it must be one of "
+                "CreateTime, LogAppendTime"
+            ),
+        ),
+        (
+            {"compaction_strategy": "newest"},
+            (
+                "compaction.strategy = 'newest' is not allowed: it must be one of "
+                "offset, timestamp, header"
+            ),
+        ),
     ),
 )
-def test_a_configuration_built_by_hand_is_checked_too(field):
-    with pytest.raises(InvalidConfigurationError, match="is not allowed"):
+def test_a_configuration_built_by_hand_is_checked_too(field, message):
+    with pytest.raises(InvalidConfigurationError, match=exactly(message)):
         LogConfig(**field)
 
 
@@ -287,7 +326,9 @@ def test_numbers_for_ratios_may_be_whole():
 
 
 def test_a_configuration_cannot_change():
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(
+        dataclasses.FrozenInstanceError, match=exactly("cannot assign to field 'segment_bytes'")
+    ):
         LogConfig().segment_bytes = 5
     assert hash(LogConfig()) == hash(effective_config({}))
 

@@ -65,7 +65,7 @@ def test_a_refused_change_changes_nothing(home):
     ):
         with pytest.raises(InvalidConfigurationError):
             manager.topics.alter("a", change, unset)
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'b'")):
         manager.topics.alter("b", {}, ())
     assert home.files() == before
     assert manager.catalog.config("a").segment_bytes == 1000
@@ -252,7 +252,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(home):
     held = manager.log(A0)
     manager.topics.delete("a")
     for use in (lambda: manager.log(A0), lambda: manager.topics.delete("a")):
-        with pytest.raises(UnknownTopicOrPartitionError):
+        with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'a'")):
             use()
     with pytest.raises(UnknownTopicOrPartitionError, match="a-0: the log was deleted"):
         held.reader.read(3, 100)

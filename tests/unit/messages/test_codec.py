@@ -366,9 +366,15 @@ def test_a_committed_offset_as_kafka_3_writes_it():
     assert decode_versioned(types.OffsetCommitValue, data) == value
 
 
-@pytest.mark.parametrize("data", (b"", b"\0"))
-def test_no_version(data):
-    with pytest.raises(MessageError, match="are too short for a version"):
+@pytest.mark.parametrize(
+    ("data", "message"),
+    (
+        (b"", ("OffsetCommitKey, version -1 at byte 0: 0 bytes are too short for a version")),
+        (b"\0", ("OffsetCommitKey, version -1 at byte 0: 1 bytes are too short for a version")),
+    ),
+)
+def test_no_version(data, message):
+    with pytest.raises(MessageError, match=exactly(message)):
         decode_versioned(types.OffsetCommitKey, data)
 
 

@@ -182,13 +182,20 @@ def test_s002_offset_and_epoch_are_outside_the_crc():
         assert (error.expected, error.found) == (0xB9B267A3, batch.computed_crc())
 
 
-@pytest.mark.parametrize("size", (17, 26, 60))
-def test_s012_a_batch_smaller_than_its_header_is_corrupt(size):
+@pytest.mark.parametrize(
+    ("size", "message"),
+    (
+        (17, ("a.log at position 5: batch of 17 bytes is smaller than its header")),
+        (26, ("a.log at position 5: batch of 26 bytes is smaller than its header")),
+        (60, ("a.log at position 5: batch of 60 bytes is smaller than its header")),
+    ),
+)
+def test_s012_a_batch_smaller_than_its_header_is_corrupt(size, message):
     """S-012: what a walk may yield, validation and decoding refuse."""
     batch = RecordBatch(golden.G3[:size], "a.log", 5)
     assert not batch.is_valid()
     for use in (batch.ensure_valid, batch.records):
-        with pytest.raises(CorruptRecordError, match="smaller than its header") as caught:
+        with pytest.raises(CorruptRecordError, match=exactly(message)) as caught:
             use()
         assert (caught.value.check, caught.value.found) == ("batch_size", size)
 
@@ -221,7 +228,13 @@ def test_a_count_of_zero_over_records_is_refused():
 def test_damage_inside_a_compressed_section_is_corruption():
     data = bytearray(golden.G2_ZSTD)
     data[61] ^= 0xFF
-    with pytest.raises(CorruptRecordError):
+    with pytest.raises(
+        CorruptRecordError,
+        match=exactly(
+            "zstd frame header at byte 0 is damaged: cannot get frame parameters: "
+            "Unknown frame descriptor"
+        ),
+    ):
         RecordBatch(bytes(data)).records()
 
 
@@ -388,22 +401,34 @@ def test_offsets_may_have_gaps_and_a_wider_span():
 
 
 @pytest.mark.parametrize(
-    ("offsets", "span"),
+    ("offsets", "span", "message"),
     (
-        ((), {}),
-        ((5, 5), {}),
-        ((5, 4), {}),
-        ((5, 7, 6, 8), {}),
-        ((5,), {"base_offset": 6}),
-        ((5,), {"last_offset": 4}),
-        ((0, 2**31), {}),
-        ((2**31,), {"base_offset": 0}),
-        ((0,), {"last_offset": 2**31}),
+        ((), {}, "a batch needs at least one record"),
+        ((5, 5), {}, "the offsets of a batch's records must rise"),
+        ((5, 4), {}, "records of offsets 5 to 4 do not fit a batch of 5 to 4"),
+        ((5, 7, 6, 8), {}, "the offsets of a batch's records must rise"),
+        ((5,), {"base_offset": 6}, "records of offsets 5 to 5 do not fit a batch of 6 to 5"),
+        ((5,), {"last_offset": 4}, "records of offsets 5 to 5 do not fit a batch of 5 to 4"),
+        (
+            (0, 2**31),
+            {},
+            ("records of offsets 0 to 2147483648 do not fit a batch of 0 to 2147483648"),
+        ),
+        (
+            (2**31,),
+            {"base_offset": 0},
+            ("records of offsets 2147483648 to 2147483648 do not fit a batch of 0 to 2147483648"),
+        ),
+        (
+            (0,),
+            {"last_offset": 2**31},
+            ("records of offsets 0 to 0 do not fit a batch of 0 to 2147483648"),
+        ),
     ),
 )
-def test_offsets_that_cannot_be_stored_are_refused(offsets, span):
+def test_offsets_that_cannot_be_stored_are_refused(offsets, span, message):
     records = [Record(offset, 0, b"k", b"v") for offset in offsets]
-    with pytest.raises(InvalidRecordError):
+    with pytest.raises(InvalidRecordError, match=exactly(message)):
         build_batch(records, **span)
 
 

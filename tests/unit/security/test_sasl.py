@@ -365,9 +365,17 @@ def test_scram_users_can_be_set_and_deleted(credentials):
     assert credentials.scram_users() == ["ann", "b=o,b"]
 
 
-@pytest.mark.parametrize("iterations", (4095, 16385, 0, -1))
-def test_too_few_or_too_many_iterations(iterations):
-    with pytest.raises(RequestError, match="iterations"):
+@pytest.mark.parametrize(
+    ("iterations", "message"),
+    (
+        (4095, "4095 iterations are not in [4096, 16384]"),
+        (16385, "16385 iterations are not in [4096, 16384]"),
+        (0, "0 iterations are not in [4096, 16384]"),
+        (-1, "-1 iterations are not in [4096, 16384]"),
+    ),
+)
+def test_too_few_or_too_many_iterations(iterations, message):
+    with pytest.raises(RequestError, match=exactly(message)):
         ScramCredential.of_salted_password("SCRAM-SHA-256", b"salted", b"salt", iterations)
 
 

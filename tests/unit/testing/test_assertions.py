@@ -83,7 +83,7 @@ def test_a_key_is_bytes(broker, assertion):
     ((records_by_key, ()), (assert_compacted, ()), (assert_tombstone_gone, (b"1",))),
 )
 def test_a_topic_that_there_is_not_is_refused(broker, assertion, arguments):
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'usres'")):
         assertion(broker, "usres", *arguments)
 
 

@@ -17,6 +17,7 @@ from logstore.storage.checkpoint.offsets import (
 from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.types import TopicPartition
 from tests.support.world.data_home import Home, fill
+from tests.support.world.messages import exactly
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 A = TopicPartition("a", 0)
@@ -101,7 +102,13 @@ def test_entries_of_partitions_that_are_gone_are_dropped(directory):
 def test_nothing_is_written_after_the_lock_file_was_removed(directory, write):
     directory.checkpoint(RECOVERY_POINTS).write({TP: 10})
     directory.runtime.fs.remove(f"/data/{LOCK_FILE}")
-    with pytest.raises(KafkaStorageError, match="was removed or replaced"):
+    with pytest.raises(
+        KafkaStorageError,
+        match=exactly(
+            "data directory /data is offline: /data/.lock was removed or replaced "
+            "while it was locked: another process may write here"
+        ),
+    ):
         write(directory)
     assert stored(directory, RECOVERY_POINTS) == {TP: 10}
     assert stored(directory, CLEANER_OFFSETS) == {}
@@ -131,7 +138,13 @@ def test_a_removed_lock_file_is_noticed_though_no_offset_changed(directory):
     assert directory.write_recovery_points(offsets(5))
     assert directory.checkpoint_writes == written
     directory.runtime.fs.remove(f"/data/{LOCK_FILE}")
-    with pytest.raises(KafkaStorageError):
+    with pytest.raises(
+        KafkaStorageError,
+        match=exactly(
+            "data directory /data is offline: /data/.lock was removed or replaced "
+            "while it was locked: another process may write here"
+        ),
+    ):
         directory.write_recovery_points(offsets(5))
     assert not directory.is_online
 
@@ -151,7 +164,10 @@ def test_a_damaged_checkpoint_counts_again_once_it_is_written(directory, caplog)
 def test_folders_are_removed_under_a_lock_that_ends_with_the_directory(directory):
     directory.close(clean=True)
     for lock in (directory._removing, directory._checkpointing):
-        with pytest.raises(IllegalStateError), lock:
+        with (
+            pytest.raises(IllegalStateError, match=exactly("data directory /data is closed")),
+            lock,
+        ):
             pass
 
 

@@ -515,9 +515,12 @@ def test_the_manager_names_its_refusals():
     clock = VirtualClock()
     home = Home(MemoryFileSystem(clock), "/data", clock)
     manager = home.open()
-    with pytest.raises(LogDirNotFoundError):
+    with pytest.raises(
+        LogDirNotFoundError,
+        match=exactly("/other is none of the data directories, which are /data"),
+    ):
         manager.registry.move_partition(A0, "/other")
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'a'")):
         manager.registry.move_partition(A0, "/data")
 
 

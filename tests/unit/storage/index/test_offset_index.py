@@ -77,9 +77,19 @@ def test_s029_preallocates_whole_entries_and_trims(place):
 def test_s030_relative_offset_must_fit_31_bits(place):
     """S-030: a relative offset of 2^31 is refused, 2^31-1 is accepted."""
     index = make_index(place)
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly(
+            "{path}/00000000000000000045.index: offset 2147483693 is not within 2^31-1 of base 45"
+        ),
+    ):
         index.append(BASE + 2**31, 0)
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly(
+            "{path}/00000000000000000045.index: offset 44 is not within 2^31-1 of base 45"
+        ),
+    ):
         index.append(BASE - 1, 0)
     assert index.entries == 0
     assert not index.can_append_offset(BASE + 2**31)
@@ -126,7 +136,10 @@ def test_s032_reopened_index_keeps_entries_and_resize_makes_room(place):
     assert index.max_entries == 2
     assert fs.stat(index.path).size == 16
     assert index.is_full
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly("{path}/00000000000000000045.index: full with 2 entries"),
+    ):
         index.append(53, 800)
     index.resize(8 * 30)
     assert fs.stat(index.path).size == 240
@@ -246,7 +259,10 @@ def test_full_index_refuses_appends(place):
     assert not index.is_full
     index.append(47, 1)
     assert index.is_full
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly("{path}/00000000000000000045.index: full with 2 entries"),
+    ):
         index.append(48, 2)
 
 
@@ -310,12 +326,30 @@ def test_resize_drops_a_torn_entry(place):
 
 
 @pytest.mark.parametrize(
-    ("data", "position"), ((bytes(15), 8), (bytes.fromhex("ffffffff00000000"), 0))
+    ("data", "position", "message"),
+    (
+        (
+            bytes(15),
+            8,
+            (
+                "{path}/00000000000000000045.index at position 8: length 15 is not a "
+                "multiple of the entry size 8"
+            ),
+        ),
+        (
+            bytes.fromhex("ffffffff00000000"),
+            0,
+            (
+                "{path}/00000000000000000045.index at position 0: last offset 44 is "
+                "below the base offset 45"
+            ),
+        ),
+    ),
 )
-def test_sanity_check_finds_torn_length_and_offset_below_base(place, data, position):
+def test_sanity_check_finds_torn_length_and_offset_below_base(place, data, position, message):
     write_file(place, data)
     index = make_index(place)
-    with pytest.raises(CorruptIndexError) as caught:
+    with pytest.raises(CorruptIndexError, match=exactly(message)) as caught:
         index.sanity_check()
     assert (caught.value.path, caught.value.position) == (index.path, position)
     assert caught.value.check

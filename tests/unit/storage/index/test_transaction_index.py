@@ -174,7 +174,13 @@ def test_last_offset_must_rise(place):
     index.append(AbortedTxn(4, 45, 49, 51))
     index.close()
     index = make_index(place)
-    with pytest.raises(InvalidOffsetError):
+    with pytest.raises(
+        InvalidOffsetError,
+        match=exactly(
+            "{path}/00000000000000000000.txnindex: last offset 49 of a transaction "
+            "is not above the previous one, 49"
+        ),
+    ):
         index.append(AbortedTxn(4, 45, 49, 51))
     index.append(AbortedTxn(4, 45, 50, 51))
     assert len(index.entries()) == 5

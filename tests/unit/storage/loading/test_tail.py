@@ -349,7 +349,12 @@ def test_a_segment_whose_end_is_damaged_is_not_cleaned(world):
     world.write(name, bytes(data))
     log = compacted(world)
     fill(log, 2, 20)
-    with pytest.raises(CorruptRecordError) as caught:
+    with pytest.raises(
+        CorruptRecordError,
+        match=exactly(
+            "{path}/00000000000000000000.log at position 1070: the segment ends inside a batch"
+        ),
+    ) as caught:
         run_pass(log)
     assert (caught.value.path, caught.value.position) == (world.path(name), at)
     assert world.files()[name] == data

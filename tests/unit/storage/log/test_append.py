@@ -288,10 +288,14 @@ def test_a_producers_own_append_time_is_cleared_or_refused(world):
     stored = RecordBatch(world.files()[log_name(0)])
     assert stored.header.timestamp_type is TimestampType.CREATE_TIME
     assert stored.header.max_timestamp == 77
-    with pytest.raises(InvalidTimestampError):
+    with pytest.raises(
+        InvalidTimestampError, match=exactly("a producer's batch cannot carry LogAppendTime")
+    ):
         log.writer.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=-1))
     other = memory_world().log(message_timestamp_type=LOG_APPEND_TIME)
-    with pytest.raises(InvalidTimestampError):
+    with pytest.raises(
+        InvalidTimestampError, match=exactly("a producer's batch cannot carry LogAppendTime")
+    ):
         other.writer.append_batches(batch(0, timestamp_type=LOG_APPEND_TIME, append_time=77))
 
 

@@ -255,7 +255,9 @@ CLIENT_MESSAGES = {
         "gzip member at byte 0 is damaged: Error -3 while decompressing data: "
         "incorrect header check"
     ),
-    "a time that only the log gives, but which it did not": "a producer's batch cannot carry LogAppendTime",
+    "a time that only the log gives, but which it did not": (
+        "a producer's batch cannot carry LogAppendTime"
+    ),
     "producer without a sequence": "a batch of producer 7 has no sequence: -1",
     "producer without an epoch": "a batch of producer 7 has no epoch: -1",
     "control batch": "clients may not write control batches",

@@ -323,11 +323,17 @@ def test_appending_nothing_does_nothing(world):
     assert list(world.files()) == [log_name(0)]
 
 
-@pytest.mark.parametrize("offset", (39, BASE + INT32_MAX + 1))
-def test_an_offset_outside_31_bits_is_refused_before_the_write(world, offset):
+@pytest.mark.parametrize(
+    ("offset", "message"),
+    (
+        (39, "offset 39 does not fit segment 40"),
+        (BASE + INT32_MAX + 1, "offset 2147483688 does not fit segment 40"),
+    ),
+)
+def test_an_offset_outside_31_bits_is_refused_before_the_write(world, offset, message):
     segment = world.segment(BASE)
     append(segment, batch(BASE))
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(SegmentOverflowError, match=exactly(message)):
         append(segment, batch(offset))
     assert segment.file.size() == segment.size_bytes == len(batch(BASE))
     append(segment, batch(BASE + INT32_MAX))
