@@ -207,7 +207,7 @@ def test_a_copy_that_fails_at_any_operation_is_removed_again(
     assert original.fs.is_dir("/copy/users-0")
 
 
-# --- beside a process that works on the original ----------------------------------------------
+# --- next to a process that works on the original ---------------------------------------------
 
 
 def test_what_is_appended_meanwhile_is_left_out(original: Original) -> None:

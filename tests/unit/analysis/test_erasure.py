@@ -511,7 +511,7 @@ def test_records_of_a_deleted_partition_supersede_none() -> None:
     ),
 )
 def test_bytes_behind_the_end_after_a_start_are_truncated(sizes, position, is_truncated) -> None:
-    """Without a log that can be opened, nothing is known to be truncated."""
+    """Only a log that opens has known sizes."""
     partition = object.__new__(module._Partition)
     partition._sizes = sizes
 

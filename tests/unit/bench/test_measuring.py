@@ -1,4 +1,4 @@
-"""The measuring core: turns, warm-ups, and what a stopwatch counts."""
+"""The measuring core: turns, warm-ups, and the counts of a stopwatch."""
 
 import gc
 import threading

@@ -148,7 +148,7 @@ def test_one_pass_gives_kafkas_bytes(case: str, tmp_path: Path) -> None:
         del ours["bytesWritten"], kafkas["bytesWritten"]
     assert ours == kafkas
     assert sum(stats.fates.values()) == records_below(case, stats.end_offset)
-    times = expected["after"]["mtime_ms"]  # those of the last source
+    times = expected["after"]["mtime_ms"]  # times of the last source
     assert {
         name: (data / "golden-0" / name).stat().st_mtime_ns // 1_000_000 for name in times
     } == times

@@ -1,4 +1,4 @@
-"""What happens is told as it happens, coalesced, to whoever may know of it; slow readers lose."""
+"""Live events: coalesced, filtered by topic, and dropped for slow readers."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ class Along:
         self.page.context.live.disconnect(self.reader)
 
     def news(self):
-        """What one more look has told, as (event, data)."""
+        """Return the events of one more tick, as (event, data)."""
         return self.page.call(self._looked())
 
     async def _looked(self):
