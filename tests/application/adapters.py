@@ -110,7 +110,11 @@ class Confluent:
         yield confluent_services.OrderService(producer)
 
     def cache(self, topic, isolation="read_committed", fetch_bytes=None):
-        options = {"bootstrap.servers": self.at.bootstrap, "isolation.level": isolation}
+        options = {
+            "bootstrap.servers": self.at.bootstrap,
+            "isolation.level": isolation,
+            "fetch.wait.max.ms": 50,
+        }
         if fetch_bytes is not None:
             options |= {
                 "retry.backoff.ms": 10,

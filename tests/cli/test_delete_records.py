@@ -9,6 +9,7 @@ import pytest
 from logstore.cli.commands.delete_request import DeleteRequestError, parse_request
 from logstore.types import TopicPartition
 from tests.cli.conftest import lines, tree_hash
+from tests.support.world.messages import exactly
 
 MEMBERS = {"topic", "partition", "low_watermark", "error"}
 
@@ -234,7 +235,13 @@ def test_order_and_extremes_of_a_file_are_kept():
         (TopicPartition("b", 1), -1),
         (TopicPartition("a", 0), (1 << 63) - 1),
     ]
-    with pytest.raises(DeleteRequestError, match=r"not \"x{36}\.\.\."):
+    with pytest.raises(
+        DeleteRequestError,
+        match=exactly(
+            "partitions[0].offset: expected an integer, not "
+            '"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...'
+        ),
+    ):
         parse_request(request(("a", 0, "x" * 999)).encode())
 
 

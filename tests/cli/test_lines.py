@@ -12,6 +12,7 @@ from logstore.cli.commands.append_lines import MalformedLineError, numbered_line
 from logstore.cli.show.output import display_bytes, header_json, record_json
 from logstore.record.records import Record
 from logstore.storage.log import NewRecord
+from tests.support.world.messages import exactly
 
 parse = parser("jsonl").parse
 
@@ -109,7 +110,7 @@ def test_tsv_line_is_read(line, record):
 
 
 def test_tsv_line_needs_a_tab():
-    with pytest.raises(MalformedLineError, match="no tab"):
+    with pytest.raises(MalformedLineError, match=exactly("no tab between key and value")):
         parse_tsv(b"key value")
 
 

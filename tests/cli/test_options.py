@@ -9,9 +9,10 @@ from pathlib import Path
 import click
 import pytest
 
-from logstore import Acl, Broker
+from logstore import Acl, Broker, runtime
 from logstore.cli import listener_options, options
 from logstore.cli.commands.serve import WantedTopic, _create, _opened, to_topics
+from logstore.cli.commands.simulate_from import read_directory
 from logstore.cli.listener_options import MECHANISMS, USERS_VARIABLE, ListenerOptions, to_acls
 from logstore.cli.options import (
     Settings,
@@ -376,3 +377,24 @@ def parameters() -> str:
             shown = ", ".join(f"{name} {value}" for name, value in found.items() if value)
             lines.append(f"{path} {each.name}: {shown}\n")
     return "".join(dict.fromkeys(lines))
+
+
+@pytest.mark.parametrize(
+    "opening",
+    (
+        lambda settings, path: settings.open_broker(in_memory=True),
+        lambda settings, path: settings.open_cluster(1, in_memory=True),
+        lambda settings, path: read_directory(settings, str(path), ()),
+    ),
+    ids=("broker", "cluster", "recording"),
+)
+def test_many_files_may_be_open(monkeypatch, tmp_path, opening):
+    class RaisedError(Exception):
+        pass
+
+    def note():
+        raise RaisedError
+
+    monkeypatch.setattr(runtime, "raise_descriptor_limit", note)
+    with pytest.raises(RaisedError):
+        opening(Settings(), tmp_path)

@@ -177,6 +177,20 @@ def test_items_are_counted_before_each_if_there_are_several(monkeypatch):
     assert len(calls) == 2
 
 
+@pytest.mark.parametrize("with_output", (True, False))
+def test_a_count_of_items_knows_whether_results_are_printed(monkeypatch, with_output):
+    made = []
+
+    class Bar(progress.ProgressBar):
+        def __init__(self, unit, *, with_output):
+            made.append((unit, with_output))
+            super().__init__(unit, with_output=with_output)
+
+    monkeypatch.setattr(progress, "ProgressBar", Bar)
+    assert list(progress.watched("ab", "task", "rows", with_output=with_output)) == ["a", "b"]
+    assert made == [("rows", with_output)]
+
+
 @pytest.mark.parametrize(
     ("err", "out", "with_output", "visible"),
     (

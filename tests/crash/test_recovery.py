@@ -207,7 +207,7 @@ def crash_split(stopped, split, profile):
 
 @pytest.mark.parametrize("name", ("clean", "torn", "clean, to a higher base"))
 def test_an_overflowed_segment_is_whole_or_split(stopped, name):
-    crash_split(stopped, SPLITS[name], Profile(stride=5, cuts=1, seeds=3))
+    crash_split(stopped, SPLITS[name], Profile(stride=9, cuts=1, seeds=2))
 
 
 def test_new_segments_of_a_split_become_durable_one_by_one(stopped):

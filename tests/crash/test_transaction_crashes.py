@@ -19,7 +19,7 @@ SOURCE = TopicPartition("t", 0)
 COMMITS = (b"before", b"x1", b"y1", b"x4")
 """The transactions that may be visible, in offset order."""
 
-BOUNDED = Profile(stride=13, cuts=1)
+BOUNDED = Profile(stride=23, cuts=1)
 FULL = Profile(cuts=20, seeds=4)
 
 SMALL = BrokerConfig.from_properties(

@@ -9,7 +9,7 @@ import pytest
 
 from tests.property.group_histories import History
 
-SEEDS = 240
+SEEDS = 120
 LONG_SEEDS = int(os.environ.get("LOGSTORE_GROUP_HISTORIES", "10000"))
 
 

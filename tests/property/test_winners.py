@@ -160,7 +160,7 @@ def new_map(strategy: Strategy, base: int, winners_from: int, winners_end: int) 
     unlike=rarely,
     keep=st.integers(-1, 30),
 )
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_winners_equal_lookups(
     odd, data, by, skipped, limit, bits, aborted, retained, known, unlike, keep
 ):
@@ -239,7 +239,7 @@ SCANNED = slice(0, COL_CONTROL + 1)
     kept=st.integers(0, 7),
     keep=st.integers(-1, 9),
 )
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_records_omitted_by_a_survivors_scan_are_superseded(odd, data, skipped, bits, kept, keep):
     """By lookups; of plain batches all superseded records are left out."""
     batches = data.draw(dirty_batches(odd))

@@ -12,6 +12,7 @@ from logstore.runtime import SystemClock
 from logstore.spark.oracle import directories
 from logstore.spark.oracle.directories import verify_directories
 from logstore.spark.oracle.verify import Begin, Cleaned, Verdict
+from tests.support.world.messages import exactly
 
 NOW = 1_800_000_000_000
 
@@ -147,7 +148,10 @@ def test_every_topic_follows_its_own_rules_and_what_is_said_wins(asked, pair):
     asked.clear()
     verify_directories(None, *dirs, strategy="offset", topic="version")
     assert {topic: r.strategy for topic, r in asked.rules.items()} == {"version": "offset"}
-    with pytest.raises(InvalidConfigurationError, match="name of the header"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly("the strategy 'header' needs the name of the header"),
+    ):
         verify_directories(None, *dirs, strategy="header")
 
 
@@ -175,7 +179,10 @@ def test_times_and_what_is_judged_by_them(asked, pair):
     assert started <= rules.now_ms <= SystemClock().now_ms()
     assert (rules.min_compaction_lag_ms, rules.max_compaction_lag_ms) == (0, None)
     assert ["the time of the cleaning is unknown" in note for note in verdict.notes] == [True]
-    with pytest.raises(InvalidConfigurationError, match="later than the last"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly("the first cleaning (1800000000001) is later than the last (1800000000000)"),
+    ):
         verify_directories(None, *dirs, since_ms=NOW + 1, now_ms=NOW)
 
 
@@ -227,12 +234,16 @@ def test_partitions_that_one_side_lacks_are_violations(asked, pair):
 
 def test_nothing_to_compare_with_is_refused(asked, pair, tmp_path):
     before, after = pair(lambda broker: compacted(broker, "t"), lambda broker: None)
-    with pytest.raises(UnknownTopicOrPartitionError, match="nobody"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'nobody'")):
         verify_directories(None, before, after, topic="nobody")
-    with pytest.raises(InvalidConfigurationError, match="does not exist"):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("data directory {path}/nowhere does not exist")
+    ):
         verify_directories(None, before, tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidConfigurationError, match="no partition to compare with"):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("{path}/empty: no partition to compare with")
+    ):
         verify_directories(None, tmp_path / "empty", after)
     verdict = verify_directories(None, before, tmp_path / "empty")
     assert verdict.violations == {"partition_lost": 1}
@@ -269,7 +280,13 @@ def test_a_header_that_no_topic_is_compacted_by_is_refused(asked, pair):
         broker.append("t", key=b"k", value=b"v")
 
     before, after = pair(fill, lambda broker: None)
-    with pytest.raises(InvalidConfigurationError, match="no topic is compacted by header"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly(
+            "header and encoding have no effect: no topic is compacted by header; set "
+            "strategy 'header'"
+        ),
+    ):
         verify_directories(None, before, after, header="version")
     verify_directories(None, before, after, header="version", strategy="header")
     assert asked.rules["t"].header == "version"

@@ -23,6 +23,7 @@ from logstore.spark.generation.generate import generate, parquet_dir
 from logstore.spark.generation.parquet import ParquetTarget
 from logstore.workload.spec import BLOCK_RECORDS, from_mapping
 from tests.support.world.generated import blocks_of, digest, make_topic, preset, tree
+from tests.support.world.messages import exactly
 
 pytestmark = pytest.mark.slow
 
@@ -192,7 +193,9 @@ def test_only_a_directory_of_parquet_is_replaced(tmp_path):
     (tmp_path / "rows" / "thesis.txt").write_text("years of work")
     with pytest.raises(InvalidConfigurationError, match=r"thesis\.txt in it is not a Parquet"):
         ParquetTarget(str(tmp_path / "rows"), overwrite=True)
-    with pytest.raises(InvalidConfigurationError, match="is not a directory"):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("{path}/thesis.txt is not a directory")
+    ):
         ParquetTarget(str(tmp_path / "rows" / "thesis.txt"), overwrite=True)
 
 

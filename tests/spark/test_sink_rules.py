@@ -29,6 +29,7 @@ from logstore.spark.datasource.arrow import encoded_headers
 from logstore.spark.datasource.schema import KAFKA_SCHEMA
 from logstore.spark.datasource.sink import LogstoreWriter
 from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
+from tests.support.world.messages import exactly
 
 
 def writer(path, *names, overwrite=False, **options):
@@ -78,7 +79,10 @@ def test_append_refuses_a_topic_that_exists_and_overwrite_replaces_it(tmp_path):
     write(writer(tmp_path, topic="users"), [rows(0, range(9)), rows(1, range(3))], [rows(2, [0])])
     write(writer(tmp_path, topic="orders"), [rows(0, range(2))])
     before = files(tmp_path)
-    with pytest.raises(TopicAlreadyExistsError, match="overwrite replaces it"):
+    with pytest.raises(
+        TopicAlreadyExistsError,
+        match=exactly("topic 'users' already exists in {path}; overwrite replaces it"),
+    ):
         writer(tmp_path, topic="users")
     assert files(tmp_path) == before
 
@@ -96,7 +100,10 @@ def test_a_topic_that_came_while_the_job_ran_is_refused_by_the_commit(tmp_path):
     job = writer(tmp_path, topic="users")
     write(writer(tmp_path, topic="users"), [rows(0, range(9))])
     before = files(tmp_path)
-    with pytest.raises(TopicAlreadyExistsError):
+    with pytest.raises(
+        TopicAlreadyExistsError,
+        match=exactly("topic 'users' already exists in {path}; overwrite replaces it"),
+    ):
         write(job, [rows(0, range(5))])
     assert files(tmp_path) == before
     assert folders(tmp_path) == ["users-0"]
@@ -104,7 +111,10 @@ def test_a_topic_that_came_while_the_job_ran_is_refused_by_the_commit(tmp_path):
 
 def test_a_folder_copied_from_a_broker_is_a_topic_that_exists(tmp_path):
     (tmp_path / "users-3").mkdir()
-    with pytest.raises(TopicAlreadyExistsError):
+    with pytest.raises(
+        TopicAlreadyExistsError,
+        match=exactly("topic 'users' already exists in {path}; overwrite replaces it"),
+    ):
         writer(tmp_path, topic="users")
 
 
@@ -181,19 +191,30 @@ def test_rows_of_one_partition_from_two_tasks_are_refused(tmp_path):
     assert folders(tmp_path) == []
 
 
+SORT = "sortWithinPartitions('offset') is missing"
+
+
 @pytest.mark.parametrize(
     ("task", "message"),
     (
-        ([rows(0, [0, 2, 1])], "of users-0 do not ascend: 1 follows 2"),
-        ([rows(0, [0, 1]), rows(0, [1, 2])], "of users-0 do not ascend: 1 follows 1"),
+        ([rows(0, [0, 2, 1, 4, 3])], f"the offsets of users-0 do not ascend: 1 follows 2; {SORT}"),
+        (
+            [rows(0, [0, 1]), rows(0, [1, 2])],
+            f"the offsets of users-0 do not ascend: 1 follows 1; {SORT}",
+        ),
+        (
+            [rows(0, [5, 7]), rows(0, [6, 8])],
+            f"the offsets of users-0 do not ascend: 6 follows 7; {SORT}",
+        ),
         ([rows(3, [0])], "a row is for users-3, but the topic has 3 partitions"),
-        ([rows(-1, [0])], "a row is for users--1"),
+        ([rows(-1, [0])], "a row is for users--1, but the topic has 3 partitions"),
         ([rows(None, [0])], "a row has no partition"),
     ),
 )
 def test_rows_that_cannot_be_written_are_refused(tmp_path, task, message):
-    with pytest.raises(InvalidRecordError, match=message):
+    with pytest.raises(InvalidRecordError) as refused:
         write(writer(tmp_path, topic="users", partitions=3), task)
+    assert str(refused.value) == message
     assert folders(tmp_path) == []
 
 
@@ -237,9 +258,20 @@ def test_options_and_columns_that_mean_nothing_are_refused(
 @pytest.mark.parametrize(
     ("name", "kind", "message"),
     (
-        ("colour", "string", "unknown column colour"),
+        (
+            "colour",
+            "string",
+            (
+                "unknown column colour; known columns are key, value, topic, partition, "
+                "offset, timestamp, timestampType, headers"
+            ),
+        ),
         ("key", "bigint", "column key cannot be bigint"),
-        ("headers", "array<string>", "column headers must be"),
+        (
+            "headers",
+            "array<string>",
+            "column headers must be array<struct<key:string,value:binary>>",
+        ),
     ),
 )
 def test_columns_of_another_type_are_refused(tmp_path, name, kind, message):
@@ -251,7 +283,7 @@ def test_columns_of_another_type_are_refused(tmp_path, name, kind, message):
     value = {"name": "value", "type": "binary", "nullable": True, "metadata": {}}
     schema = StructType.fromJson({"type": "struct", "fields": [value, column]})
     options = {"topic": "t", "partitions": "1"}
-    with pytest.raises(InvalidConfigurationError, match=message):
+    with pytest.raises(InvalidConfigurationError, match=exactly(message)):
         LogstoreWriter(str(tmp_path), options, schema, overwrite=False)
 
 
@@ -414,7 +446,13 @@ def test_what_dead_jobs_left_is_swept_once_it_is_old(tmp_path, monkeypatch):
 def test_topics_are_stored_together_or_not_at_all(tmp_path, monkeypatch):
     store = TopicStore(DiskFileSystem(), str(tmp_path))
     store.put([Topic("a", (0,)), Topic("b", (0, 1), {"segment.bytes": "2048"})])
-    with pytest.raises(InvalidTopicError):
+    with pytest.raises(
+        InvalidTopicError,
+        match=exactly(
+            "topic name 'no/topic' has characters other than ASCII letters, digits, "
+            "'.', '_' and '-'"
+        ),
+    ):
         store.put([Topic("a", (0, 1)), Topic("no/topic", (0,))])
     assert [topic.partitions for topic in TopicStore(DiskFileSystem(), str(tmp_path)).all()] == [
         (0,),

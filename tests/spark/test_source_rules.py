@@ -18,6 +18,7 @@ from logstore.spark.datasource import source
 from logstore.spark.datasource.schema import KAFKA_SCHEMA
 from logstore.spark.datasource.source import LogstoreDataSource
 from tests.support.world.golden_dirs import ROOT, lines, manifest
+from tests.support.world.messages import exactly
 
 NOW = 1_700_000_000_000
 TYPES = {"bigint": LongType(), "binary": BinaryType(), "string": StringType()}
@@ -194,38 +195,84 @@ def test_a_time_that_spark_cannot_tell_is_named(tmp_path):
     assert column(open_source(tmp_path, columns="offset"), "offset") == [0, 1]
 
 
+COLUMNS = (
+    "key, value, topic, partition, offset, timestamp, timestampType, headers, aborted,"
+    " deleteHorizonMs, valueDigest, headersDigest"
+)
+ASSIGN = '{"topic": [0, 1]}'
+BY_PARTITION = '{"topic": {"0": 23, "1": -1}}'
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     (
-        ({"columns": "key,colour"}, "'key, colour' must be distinct names from key, value, topic"),
-        ({"columns": "key,key"}, "'key, key' must be distinct names"),
-        ({"columns": ""}, "must be distinct names"),
+        (
+            {"columns": "key,colour"},
+            f"columns: 'key, colour' must be distinct names from {COLUMNS}",
+        ),
+        ({"columns": "key,key"}, f"columns: 'key, key' must be distinct names from {COLUMNS}"),
+        ({"columns": ""}, f"columns: '' must be distinct names from {COLUMNS}"),
         ({"partitions": "x"}, "partitions: 'x' is not a non-negative integer"),
+        ({"splitBytes": "1k"}, "splitBytes: '1k' is not a non-negative integer"),
         ({"startOffset": "-5"}, "startOffset: '-5' is not a non-negative integer"),
-        ({"isolation": "serializable"}, "isolation: 'serializable' is not one of read_uncommitted"),
-        ({"path": ""}, "no data directory is given"),
+        ({"endOffset": "-6"}, "endOffset: '-6' is not a non-negative integer"),
+        (
+            {"isolation": "serializable"},
+            "isolation: 'serializable' is not one of read_uncommitted, read_committed",
+        ),
+        ({"order": "random"}, "order: 'random' is not one of checked, stored"),
+        ({"path": ""}, "no data directory is given: use load(DATA_DIR)"),
         ({"topics": "users"}, "unknown option 'topics'; the nearest is 'topic'"),
-        ({"startingOffset": "1"}, "'startingoffset'; the nearest is 'startingOffsets'"),
-        ({"topic": "users", "subscribe": "users"}, "topic and subscribe are synonyms"),
-        ({"startOffset": "1", "startingOffsets": "1"}, "startOffset and startingOffsets are syn"),
-        ({"assign": "{}", "subscribe": "users"}, "assign cannot be combined with"),
-        ({"startingOffsets": '{"users": 3}'}, "startingOffsets: .* is not of the form"),
-        ({"startingOffsets": '{"users": {"0": -3}}'}, "-3 is not an offset, -1 or -2"),
-        ({"endingOffsets": '{"users": {"x": 3}}'}, "endingOffsets: 'x' is not a non-negative"),
-        ({"endingOffsets": "{"}, "endingOffsets: '{' is not of the form"),
+        (
+            {"startingOffset": "1"},
+            "unknown option 'startingoffset'; the nearest is 'startingOffsets'",
+        ),
+        (
+            {"topic": "users", "subscribe": "users"},
+            "topic and subscribe are synonyms: give one of them",
+        ),
+        (
+            {"startOffset": "1", "startingOffsets": "1"},
+            "startOffset and startingOffsets are synonyms: give one of them",
+        ),
+        (
+            {"assign": "{}", "subscribe": "users"},
+            "assign cannot be combined with topic, subscribe or partitions",
+        ),
+        ({"assign": "[5]"}, f"assign: '[5]' is not of the form {ASSIGN}"),
+        ({"assign": "{"}, f"assign: '{{' is not of the form {ASSIGN}"),
+        ({"assign": '{"users": 3}'}, f"assign: '{{\"users\": 3}}' is not of the form {ASSIGN}"),
+        (
+            {"startingOffsets": '{"users": 3}'},
+            f"startingOffsets: '{{\"users\": 3}}' is not of the form {BY_PARTITION}",
+        ),
+        (
+            {"startingOffsets": '{"users": {"0": -3}}'},
+            "startingOffsets: -3 is not an offset, -1 or -2",
+        ),
+        (
+            {"endingOffsets": '{"users": {"x": 3}}'},
+            "endingOffsets: 'x' is not a non-negative integer",
+        ),
+        ({"endingOffsets": "{"}, f"endingOffsets: '{{' is not of the form {BY_PARTITION}"),
     ),
 )
 def test_options_that_mean_nothing_are_refused(data_dir, options, message):
-    with pytest.raises(InvalidConfigurationError, match=message):
+    with pytest.raises(InvalidConfigurationError) as refused:
         open_source(**{"path": data_dir, **options})
+    assert str(refused.value) == message
 
 
 def test_missing_names_are_refused(data_dir):
-    with pytest.raises(UnknownTopicOrPartitionError, match="nobody"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'nobody'")):
         open_source(data_dir, topic="nobody").partitions()
-    with pytest.raises(UnknownTopicOrPartitionError, match="no partition 7"):
+    with pytest.raises(
+        UnknownTopicOrPartitionError, match=exactly("topic 'users' has no partition 7")
+    ):
         open_source(data_dir, topic="users", partitions=7).partitions()
-    with pytest.raises(InvalidConfigurationError, match="does not exist"):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("data directory {path}/nowhere does not exist")
+    ):
         open_source(data_dir / "nowhere").partitions()
     (data_dir / "empty").mkdir()
     with pytest.raises(InvalidConfigurationError, match=r"empty: no topic found"):
@@ -267,7 +314,12 @@ def test_a_schema_of_ones_own_is_refused(data_dir):
     for text in ("offset bigint, key binary", "key string, offset bigint", "key binary"):
         columns = [column.split() for column in text.split(", ")]
         schema = StructType([StructField(name, TYPES[kind]) for name, kind in columns])
-        with pytest.raises(InvalidConfigurationError, match="columns selects from it"):
+        with pytest.raises(
+            InvalidConfigurationError,
+            match=exactly(
+                "the schema of the data source is fixed; the option columns selects from it"
+            ),
+        ):
             data_source.reader(schema)
 
 
@@ -282,11 +334,21 @@ def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
         lambda: reader.read(None),
     ):
         with pytest.raises(
-            InvalidConfigurationError, match=r"not support streaming: use spark\.read"
+            InvalidConfigurationError,
+            match=exactly(
+                "the data source 'logstore' does not support streaming: use "
+                "spark.read.format('logstore'), or 'logstore serve' and Spark's own format "
+                "'kafka'"
+            ),
         ):
             call()
     with pytest.raises(
-        InvalidConfigurationError, match=r"not support streaming: use DataFrame\.write"
+        InvalidConfigurationError,
+        match=exactly(
+            "the data source 'logstore' does not support streaming: use "
+            "DataFrame.write.format('logstore'), or 'logstore serve' and Spark's own "
+            "format 'kafka'"
+        ),
     ):
         data_source.streamWriter(KAFKA_SCHEMA, False)
 

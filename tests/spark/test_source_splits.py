@@ -17,6 +17,7 @@ from logstore.errors import (
 )
 from logstore.spark.datasource import splits as splits_module
 from logstore.spark.datasource.source import LogstoreDataSource
+from tests.support.world.messages import exactly
 
 DAY_MS = 86_400_000
 
@@ -242,7 +243,7 @@ def test_partitions_are_assigned_topic_by_topic(tmp_path):
                 broker.append(topic, value=b"v", partition=partition)
     reader = open_source(tmp_path, assign='{"a": [2, 0], "c": [1]}', columns="topic,partition")
     assert rows(reader) == [("a", 2), ("a", 0), ("c", 1)]
-    with pytest.raises(UnknownTopicOrPartitionError, match="no partition 9"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("topic 'a' has no partition 9")):
         open_source(tmp_path, assign='{"a": [9]}').partitions()
 
 

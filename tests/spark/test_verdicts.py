@@ -10,6 +10,7 @@ from logstore.spark.commands.verify import _examples, print_verdict
 from logstore.spark.oracle.kinds import example, sort_examples
 from logstore.spark.oracle.verify import Rules, Verdict
 from logstore.spark.oracle.violations import KINDS
+from tests.support.world.messages import exactly
 
 TOPIC = "t"
 NOW = 1_700_000_000_000
@@ -133,14 +134,23 @@ def test_stages_are_printed_with_their_speed(capsys):
 @pytest.mark.parametrize(
     ("wrong", "text"),
     (
-        ({"strategy": "newest"}, "not one of offset, timestamp, header"),
-        ({"strategy": "header"}, "name of the header"),
-        ({"encoding": "short"}, "not one of long, varlong"),
-        ({"since_ms": NOW + 1}, "later than the last"),
+        (
+            {"strategy": "newest"},
+            "compaction.strategy 'newest' is not one of offset, timestamp, header",
+        ),
+        ({"strategy": "header"}, "the strategy 'header' needs the name of the header"),
+        (
+            {"encoding": "short"},
+            "encoding 'short' of the version header is not one of long, varlong",
+        ),
+        (
+            {"since_ms": NOW + 1},
+            ("the first cleaning (1700000000001) is later than the last (1700000000000)"),
+        ),
     ),
 )
 def test_rules_nobody_can_follow_are_refused(wrong, text):
-    with pytest.raises(InvalidConfigurationError, match=text):
+    with pytest.raises(InvalidConfigurationError, match=exactly(text)):
         Rules(**{"since_ms": NOW, "now_ms": NOW, **wrong})
 
 

@@ -21,6 +21,7 @@ from logstore.names import (
     validate_topic_name,
 )
 from logstore.types import TopicPartition
+from tests.support.world.messages import exactly
 
 HEX = "0123456789abcdef" * 2
 
@@ -45,9 +46,30 @@ def test_other_names_are_no_segment_files(name: str) -> None:
     assert parse_segment_file(name) is None
 
 
-@pytest.mark.parametrize("name", ("", ".", "..", "a\n", "a/b", "a b", "ä", "a" * 250))
-def test_names_that_no_topic_may_have(name: str) -> None:
-    with pytest.raises(InvalidTopicError):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    (
+        ("", "the topic name is empty"),
+        (".", "topic name '.' is not allowed"),
+        ("..", "topic name '..' is not allowed"),
+        (
+            "a\n",
+            ("topic name 'a\\n' has characters other than ASCII letters, digits, '.', '_' and '-'"),
+        ),
+        (
+            "a/b",
+            ("topic name 'a/b' has characters other than ASCII letters, digits, '.', '_' and '-'"),
+        ),
+        (
+            "a b",
+            ("topic name 'a b' has characters other than ASCII letters, digits, '.', '_' and '-'"),
+        ),
+        ("ä", ("topic name 'ä' has characters other than ASCII letters, digits, '.', '_' and '-'")),
+        ("a" * 250, "topic name of 250 characters is longer than 249"),
+    ),
+)
+def test_names_that_no_topic_may_have(name: str, message: str) -> None:
+    with pytest.raises(InvalidTopicError, match=exactly(message)):
         validate_topic_name(name)
 
 

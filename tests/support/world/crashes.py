@@ -52,7 +52,11 @@ OF_CHANGES = Profile(cuts=0, seeds=2)
 
 
 def crashes_of(
-    prepare: Callable[[World], object], change: Callable[[Log], object], **config: object
+    prepare: Callable[[World], object],
+    change: Callable[[Log], object],
+    *,
+    stride: int = 1,
+    **config: object,
 ) -> Iterator[tuple[str, World]]:
     """Crash in each operation of a change and after the last; yield the possible states.
 
@@ -62,6 +66,8 @@ def crashes_of(
         Makes the files of a log, all durable, and closes it.
     change : callable
         Change of that log after it was opened again.
+    stride : int
+        Crash in every n-th operation only.
 
     Yields
     ------
@@ -93,7 +99,7 @@ def crashes_of(
             what = "done" if done else f"crash at {fs.operations[-1]}, {mode}"
             runtime = Runtime(origin.clock, image, random.Random(0))
             yield what, World(runtime, origin.directory, origin.clock)
-        number += 1
+        number += stride
 
 
 def modes(fs: FaultyFileSystem, profile: Profile) -> Iterator[CrashMode]:

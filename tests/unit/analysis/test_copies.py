@@ -23,6 +23,7 @@ from logstore.storage.checkpoint.offsets import (
 from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from tests.cli.conftest import GOLDEN, tree_hash
 from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.messages import exactly
 
 USERS = TopicPartition("users", 0)
 
@@ -154,7 +155,9 @@ def test_a_damaged_checkpoint_is_left_out(original: Original, caplog) -> None:
     file.write_at([b"x"], 0)
     original.copy()
     assert CLEANER_OFFSETS not in original.fs.list_dir("/copy")
-    assert "it is not copied" in caplog.text
+    assert [record.getMessage() for record in caplog.records if "copied" in record.msg] == [
+        f"/data/{CLEANER_OFFSETS}: line 1: version 'x' is not a 32-bit number; it is not copied"
+    ]
 
 
 def test_topics_without_a_folder_are_stored(original: Original) -> None:
@@ -240,7 +243,14 @@ def test_a_partition_that_is_rewritten_meanwhile_is_not_copied(
                     broker.clean("users", 0, force=True)
                     broker.manager.delete_expired_files()
 
-        with pytest.raises(KafkaStorageError, match="changed during the copy"):
+        with pytest.raises(
+            KafkaStorageError,
+            match=exactly(
+                "/data/users-0 changed during the copy "
+                "(/data/users-0/00000000000000000010.index was removed): another process "
+                "writes to it; stop it or try again"
+            ),
+        ):
             original.copy(USERS, progress=interfere)
     assert not original.fs.exists("/copy")
 

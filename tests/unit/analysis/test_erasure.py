@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from logstore import Broker, VirtualClock
@@ -9,6 +11,7 @@ from logstore.analysis import erasure as module
 from logstore.analysis.erasure import Occurrence, erasure, scan_file
 from logstore.analysis.rehearsal import TransactionEnd
 from logstore.coordinator.transactions.state import TransactionMetadata, TransactionState
+from logstore.errors import CorruptRecordError
 from logstore.record import layout
 from logstore.record.codecs import Codec
 from logstore.runtime import MemoryFileSystem
@@ -495,3 +498,27 @@ def test_records_of_a_deleted_partition_supersede_none() -> None:
             (1, "deleted_partition", *now),
             (1, "foreign", None, None),
         ]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "position", "is_truncated"),
+    (
+        ({"log": 100}, 99, False),
+        ({"log": 100}, 100, True),
+        ({"other": 100}, 0, True),
+        ({}, 100, False),
+        (None, 100, False),
+    ),
+)
+def test_bytes_behind_the_end_after_a_start_are_truncated(sizes, position, is_truncated) -> None:
+    """Only a log that opens has known sizes."""
+    partition = object.__new__(module._Partition)
+    partition._sizes = sizes
+
+    def fail():
+        raise CorruptRecordError("damaged")
+
+    partition._open_rehearsal = fail
+    occurrence = SimpleNamespace(path="log", position=position)
+    assert partition._is_truncated(occurrence) is is_truncated
+    assert partition._sizes == (sizes or {})

@@ -4,6 +4,7 @@ import pytest
 
 from logstore import Broker, InvalidConfigurationError, UnknownTopicOrPartitionError, VirtualClock
 from logstore.analysis import losses
+from tests.support.world.messages import exactly
 
 T = 1_704_067_200_000
 
@@ -81,7 +82,7 @@ def test_what_the_change_would_refuse_is_refused(broker):
         broker.preview("t", set={"retention.ms": "1"}, unset=["retention.ms"])
     with pytest.raises(InvalidConfigurationError, match="cannot be changed"):
         broker.preview(set={"log.dirs": "/tmp"})
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'nowhere'")):
         broker.preview("nowhere", set={"retention.ms": "1"})
 
 

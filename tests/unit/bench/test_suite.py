@@ -10,7 +10,7 @@ from logstore.bench.report.goals import GOALS
 from logstore.bench.report.terminal import table_lines
 from logstore.jit import policy
 
-TINY = 1 << 18
+TINY = 1 << 17
 APART = {"start/first-cleaning", "threads/2", "threads/cold-2", "memory/256MiB"}
 """Excluded: lines that compile every kernel again, or start processes."""
 

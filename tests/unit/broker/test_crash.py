@@ -15,6 +15,7 @@ from logstore import (
 )
 from logstore.testing import Contents, CrashMode, FaultyFileSystem, Names
 from tests.support.world.brokers import values
+from tests.support.world.messages import exactly
 
 USERS = TopicPartition("users", 0)
 DURABLE = {"flush.messages": "1"}
@@ -254,7 +255,12 @@ def test_a_faulty_file_system_crashes_as_it_is_told():
 def test_a_mode_is_refused_where_it_means_nothing_and_nothing_is_lost(broker):
     broker.create_topic("users")
     broker.append("users", value=b"1")
-    with pytest.raises(InvalidConfigurationError, match="FaultyFileSystem"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly(
+            "a mode of crash is for fs=FaultyFileSystem(…); other files are left as last synced"
+        ),
+    ):
         broker.crash(CrashMode())
     assert values(broker) == [b"1"]
 

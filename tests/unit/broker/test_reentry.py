@@ -14,6 +14,7 @@ from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 from logstore.errors import IllegalStateError, KafkaTimeoutError
 from logstore.types import AppendOrigin
 from tests.support.world.builders import batch
+from tests.support.world.messages import exactly
 
 TP = TopicPartition("t", 0)
 CONFIGS = {"cleanup.policy": "compact,delete", "segment.bytes": 4000, "retention.bytes": 300}
@@ -332,12 +333,58 @@ def test_a_send_that_was_interrupted_before_it_had_a_producer_id_fails(broker, m
 # --- cleanings ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("change", ("delete_topic", "alter_configs", "truncate", "retain", "close"))
-def test_a_progress_listener_that_would_wait_for_its_own_cleaning_is_refused(broker, change):
+@pytest.mark.parametrize(
+    ("change", "message"),
+    (
+        (
+            "delete_topic",
+            (
+                "t-0 cannot be changed by a listener of its own cleaning, or by a signal "
+                "handler in the same thread, which would wait for itself: raise an "
+                "exception to end the cleaning"
+            ),
+        ),
+        (
+            "alter_configs",
+            (
+                "t-0 cannot be changed by a listener of its own cleaning, or by a signal "
+                "handler in the same thread, which would wait for itself: raise an "
+                "exception to end the cleaning"
+            ),
+        ),
+        (
+            "truncate",
+            (
+                "t-0 cannot be changed by a listener of its own cleaning, or by a signal "
+                "handler in the same thread, which would wait for itself: raise an "
+                "exception to end the cleaning"
+            ),
+        ),
+        (
+            "retain",
+            (
+                "t-0 cannot be changed by a listener of its own cleaning, or by a signal "
+                "handler in the same thread, which would wait for itself: raise an "
+                "exception to end the cleaning"
+            ),
+        ),
+        (
+            "close",
+            (
+                "the broker cannot be closed by a listener of its own cleaning, or by a "
+                "signal handler in the same thread, which would wait for itself: raise "
+                "an exception to end the cleaning"
+            ),
+        ),
+    ),
+)
+def test_a_progress_listener_that_would_wait_for_its_own_cleaning_is_refused(
+    broker, change, message
+):
     refused = []
 
     def listen(*_):
-        with pytest.raises(IllegalStateError, match="by a listener of its own cleaning"):
+        with pytest.raises(IllegalStateError, match=exactly(message)):
             CHANGES[change][1](broker)
         refused.append(change)
 
@@ -358,3 +405,32 @@ def test_a_progress_listener_may_append_and_delete_records(broker):
     assert broker.clean("t", force=True, progress=listen).cleaned
     assert offsets == sorted(set(offsets))
     assert broker.log("t").log_end_offset == offsets[-1] + 1
+
+
+@pytest.mark.parametrize("end", ("close", "crash", "_kill", "_lose_power"))
+def test_a_listener_of_a_cleaning_cannot_end_its_broker(end):
+    refused = []
+    with Broker(clock=VirtualClock(), disk_faults=True) as broker:
+        broker.create_topic("t", configs={"cleanup.policy": "compact"})
+        for _ in range(3):
+            broker.append("t", key=b"k", value=b"v")
+        broker.roll("t")
+
+        def listen(*_):
+            with pytest.raises(
+                IllegalStateError,
+                match=exactly(
+                    "the broker cannot be closed by a listener of its own cleaning, or by a "
+                    "signal handler in the same thread, which would wait for itself: raise "
+                    "an exception to end the cleaning"
+                ),
+            ) as error:
+                getattr(broker, end)()
+            refused.append(str(error.value))
+
+        assert broker.clean("t", force=True, progress=listen).cleaned
+        assert broker.append("t", key=b"k", value=b"w").offset == 3
+    assert set(refused) == {
+        "the broker cannot be closed by a listener of its own cleaning, or by a signal handler in"
+        " the same thread, which would wait for itself: raise an exception to end the cleaning"
+    }

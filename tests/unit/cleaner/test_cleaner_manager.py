@@ -16,6 +16,7 @@ from logstore.types import AppendOrigin
 from tests.support.world.brokers import cleaner_checkpoint, fill
 from tests.support.world.builders import bases_of, batch
 from tests.support.world.cleaning import contents, map_of, offsets_in
+from tests.support.world.messages import exactly
 
 USERS = TopicPartition("users", 0)
 CHECKPOINT = "/memory/cleaner-offset-checkpoint"
@@ -255,7 +256,14 @@ def test_a_map_too_small_for_a_strategy_stops_the_command_and_changes_nothing() 
     topic(broker, compaction_strategy="timestamp")
     fill(broker)
     broker.cleaner.config = map_of(2)
-    with pytest.raises(InvalidConfigurationError, match="no progress is possible"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly(
+            "log.cleaner.dedupe.buffer.size: a cleaner thread's share of 48 bytes, "
+            "filled to log.cleaner.io.buffer.load.factor 0.9, has no room for two keys, "
+            "which compaction by version needs: no progress is possible"
+        ),
+    ):
         broker.clean()
     assert cleaner_checkpoint(broker) == {}
     broker.alter_configs("users", {"compaction.strategy": "offset"})

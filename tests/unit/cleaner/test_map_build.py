@@ -22,6 +22,7 @@ from tests.support.world.cleaning import (
     run_pass,
     run_passes,
 )
+from tests.support.world.messages import exactly
 
 
 def build(log, first_dirty: int, upper_bound: int, *, slots: int = 10_000, io: int = 4096):
@@ -181,25 +182,83 @@ BATCH_SIZE = 70
 
 
 @pytest.mark.parametrize(
-    ("position", "data", "check"),
+    ("position", "data", "check", "message"),
     (
-        (BATCH_SIZE - 1, b"\x01", "crc"),
-        (BATCH_SIZE + 16, b"\x07", "magic"),
-        (BATCH_SIZE + 8, bytes(4), "batch_length"),
-        (BATCH_SIZE, (99).to_bytes(8, "big"), "offsets"),
-        (BATCH_SIZE, (0).to_bytes(8, "big"), "offsets"),
-        (BATCH_SIZE, (2**63 - 1).to_bytes(8, "big"), "offsets"),
-        (BATCH_SIZE, b"\xff" * 8, "offsets"),
-        (BATCH_SIZE + 8, (10_000).to_bytes(4, "big"), "whole_batch"),
+        (
+            BATCH_SIZE - 1,
+            b"\x01",
+            "crc",
+            (
+                "/data/t-0/00000000000000000000.log at position 0: batch at offset 0 has "
+                "a bad CRC (stored crc = 2520997529, computed crc = 1680399770)"
+            ),
+        ),
+        (
+            BATCH_SIZE + 16,
+            b"\x07",
+            "magic",
+            ("/data/t-0/00000000000000000000.log at position 70: magic 7 is not 2"),
+        ),
+        (
+            BATCH_SIZE + 8,
+            bytes(4),
+            "batch_length",
+            (
+                "/data/t-0/00000000000000000000.log at position 70: batch length 0 is "
+                "less than the minimum 14"
+            ),
+        ),
+        (
+            BATCH_SIZE,
+            (99).to_bytes(8, "big"),
+            "offsets",
+            (
+                "/data/t-0/00000000000000000000.log at position 70: a batch has offsets "
+                "99 to 99, expected offsets in [1, 2)"
+            ),
+        ),
+        (
+            BATCH_SIZE,
+            (0).to_bytes(8, "big"),
+            "offsets",
+            (
+                "/data/t-0/00000000000000000000.log at position 70: a batch has offsets "
+                "0 to 0, expected offsets in [1, 2)"
+            ),
+        ),
+        (
+            BATCH_SIZE,
+            (2**63 - 1).to_bytes(8, "big"),
+            "offsets",
+            (
+                "/data/t-0/00000000000000000000.log at position 70: a batch has offsets "
+                "9223372036854775807 to 9223372036854775807, expected offsets in [1, 2)"
+            ),
+        ),
+        (
+            BATCH_SIZE,
+            b"\xff" * 8,
+            "offsets",
+            (
+                "/data/t-0/00000000000000000000.log at position 70: the batch or a "
+                "record in it is outside the offsets -1 to -1 of its header"
+            ),
+        ),
+        (
+            BATCH_SIZE + 8,
+            (10_000).to_bytes(4, "big"),
+            "whole_batch",
+            ("/data/t-0/00000000000000000000.log at position 70: the segment ends inside a batch"),
+        ),
     ),
 )
 def test_damage_is_named_with_file_position_and_check(
-    position: int, data: bytes, check: str
+    position: int, data: bytes, check: str, message: str
 ) -> None:
     world, log = two_closed_segments()
     assert log.segments.first.size_bytes == 2 * BATCH_SIZE
     overwrite(world, FIRST, position, data)
-    with pytest.raises(CorruptRecordError) as caught:
+    with pytest.raises(CorruptRecordError, match=exactly(message)) as caught:
         build(log, 0, 4)
     assert caught.value.check == check
     assert caught.value.path.endswith(FIRST)
@@ -224,13 +283,33 @@ def test_a_count_that_a_batch_has_no_room_for_ends_its_chunk_before_it() -> None
     assert (caught.value.check, caught.value.position) == ("record_structure", BATCH_SIZE)
 
 
-@pytest.mark.parametrize(("number", "io"), ((0, 4096), (1, 64)))
+@pytest.mark.parametrize(
+    ("number", "io", "message"),
+    (
+        (
+            0,
+            4096,
+            (
+                "/data/t-0/00000000000000000002.log at position 0: a batch has offsets 1 "
+                "to 1, expected offsets in [2, 4)"
+            ),
+        ),
+        (
+            1,
+            64,
+            (
+                "/data/t-0/00000000000000000002.log at position 70: a batch has offsets "
+                "2 to 2, expected offsets in [3, 4)"
+            ),
+        ),
+    ),
+)
 def test_offsets_rise_from_the_segments_base_on_also_from_chunk_to_chunk(
-    number: int, io: int
+    number: int, io: int, message: str
 ) -> None:
     world, log = two_closed_segments()
     overwrite(world, f"{2:020d}.log", number * BATCH_SIZE, (number + 1).to_bytes(8, "big"))
-    with pytest.raises(CorruptRecordError) as caught:
+    with pytest.raises(CorruptRecordError, match=exactly(message)) as caught:
         build(log, 0, 4, io=io)
     assert (caught.value.check, caught.value.position) == ("offsets", number * BATCH_SIZE)
 
@@ -241,7 +320,13 @@ def test_a_segment_of_too_wide_a_span_is_refused_by_name() -> None:
     put_each(log, (b"a", b"1"), (b"b", b"1"))
     log.writer.roll(2**40)
     overwrite(world, FIRST, BATCH_SIZE, (2**31).to_bytes(8, "big"))
-    with pytest.raises(OverflowedSegmentError, match="31 bits"):
+    with pytest.raises(
+        OverflowedSegmentError,
+        match=exactly(
+            "/data/t-0/00000000000000000000.log: offset 2147483648 is more than 31 bits "
+            "above the base"
+        ),
+    ):
         build(log, 0, 2**40)
 
 

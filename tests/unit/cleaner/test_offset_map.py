@@ -9,6 +9,7 @@ from logstore.cleaner.kernels.slots import SLACK_SLOTS
 from logstore.cleaner.passes.offset_map import OffsetMap
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import random_source
+from tests.support.world.messages import exactly
 
 
 def key(number: int) -> bytes:
@@ -51,9 +52,9 @@ def test_s024_a_full_map_answers_and_refuses() -> None:
     a_map, last = filled()
     assert a_map.get(key(last + 1)) == -1
     assert a_map.get(key(last)) == last
-    with pytest.raises(OffsetMapFullError):
+    with pytest.raises(OffsetMapFullError, match=exactly("the map is full with 170 keys")):
         a_map.put(key(last + 1), last + 1)
-    with pytest.raises(OffsetMapFullError):
+    with pytest.raises(OffsetMapFullError, match=exactly("the map is full with 170 keys")):
         a_map.put(key(last), last + 1)
     assert a_map.get(key(last)) == last
 
@@ -95,9 +96,42 @@ def test_capacity_is_counted_as_kafka_counts_it(
     assert (a_map.capacity, a_map.limit) == (capacity, limit)
 
 
-@pytest.mark.parametrize(("memory_bytes", "load_factor"), ((23, 1.0), (24, 1.0), (24, 0.9)))
-def test_a_buffer_without_room_for_a_key_is_refused(memory_bytes: int, load_factor: float) -> None:
-    with pytest.raises(InvalidConfigurationError, match="no progress"):
+@pytest.mark.parametrize(
+    ("memory_bytes", "load_factor", "message"),
+    (
+        (
+            23,
+            1.0,
+            (
+                "log.cleaner.dedupe.buffer.size: a cleaner thread's share of 23 bytes, "
+                "filled to log.cleaner.io.buffer.load.factor 1.0, has no room for one "
+                "key: no progress is possible"
+            ),
+        ),
+        (
+            24,
+            1.0,
+            (
+                "log.cleaner.dedupe.buffer.size: a cleaner thread's share of 24 bytes, "
+                "filled to log.cleaner.io.buffer.load.factor 1.0, has no room for one "
+                "key: no progress is possible"
+            ),
+        ),
+        (
+            24,
+            0.9,
+            (
+                "log.cleaner.dedupe.buffer.size: a cleaner thread's share of 24 bytes, "
+                "filled to log.cleaner.io.buffer.load.factor 0.9, has no room for one "
+                "key: no progress is possible"
+            ),
+        ),
+    ),
+)
+def test_a_buffer_without_room_for_a_key_is_refused(
+    memory_bytes: int, load_factor: float, message: str
+) -> None:
+    with pytest.raises(InvalidConfigurationError, match=exactly(message)):
         OffsetMap(memory_bytes, load_factor)
 
 
@@ -114,7 +148,7 @@ def test_a_full_map_of_a_small_estimate_still_takes_keys_into_the_slack() -> Non
     taken = SLACK_SLOTS + 1
     for number in range(taken):
         a_map.put(key(number), 5)
-    with pytest.raises(OffsetMapFullError):
+    with pytest.raises(OffsetMapFullError, match=exactly("the map is full with 4097 keys")):
         a_map.put(key(taken), 5)
     assert len(a_map) == taken
     assert a_map.get(key(0)) == 5

@@ -17,6 +17,7 @@ from logstore.manager.housekeeping import Housekeeping
 from logstore.runtime import MemoryFileSystem, Runtime
 from logstore.storage.log import Log
 from tests.support.world.builders import data_batch
+from tests.support.world.messages import exactly
 from tests.support.world.pool_world import CountingFileSystem
 from tests.unit.cleaner.test_pool import BACKOFF_MS, HOUR_MS, USERS, fill, offsets, slow, topic
 
@@ -222,7 +223,10 @@ def test_a_log_that_another_one_replaced_is_passed_over() -> None:
     for segment in old.segments:
         segment._rolling_based_timestamp = None  # as if nobody had asked yet
     assert broker.cleaner.chooser._examine(old) is None
-    with pytest.raises(OSError, match="closed for good"):
+    with pytest.raises(
+        OSError,
+        match=exactly("[Errno 9] closed for good: '/memory/users-0/00000000000000000000.log'"),
+    ):
         old.segments.first.read_batch(next(broker.log("users").segments.first.batches()))
     assert broker.cleaner.chooser._examine(broker.log("users")) is not None
 

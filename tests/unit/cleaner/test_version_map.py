@@ -14,6 +14,7 @@ from logstore.config.broker_config import BrokerConfig
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime import random_source
 from tests.support.world.kernel_calls import lift
+from tests.support.world.messages import exactly
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 
@@ -59,11 +60,51 @@ def test_limits(memory_bytes: int, load_factor: float, limit: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("memory_bytes", "load_factor"), ((31, 1.0), (32, 1.0), (64, 0.9), (96, 0.5))
+    ("memory_bytes", "load_factor", "message"),
+    (
+        (
+            31,
+            1.0,
+            (
+                "log.cleaner.dedupe.buffer.size: a cleaner thread's share of 31 bytes, "
+                "filled to log.cleaner.io.buffer.load.factor 1.0, has no room for two "
+                "keys, which compaction by version needs: no progress is possible"
+            ),
+        ),
+        (
+            32,
+            1.0,
+            (
+                "log.cleaner.dedupe.buffer.size: a cleaner thread's share of 32 bytes, "
+                "filled to log.cleaner.io.buffer.load.factor 1.0, has no room for two "
+                "keys, which compaction by version needs: no progress is possible"
+            ),
+        ),
+        (
+            64,
+            0.9,
+            (
+                "log.cleaner.dedupe.buffer.size: a cleaner thread's share of 64 bytes, "
+                "filled to log.cleaner.io.buffer.load.factor 0.9, has no room for two "
+                "keys, which compaction by version needs: no progress is possible"
+            ),
+        ),
+        (
+            96,
+            0.5,
+            (
+                "log.cleaner.dedupe.buffer.size: a cleaner thread's share of 96 bytes, "
+                "filled to log.cleaner.io.buffer.load.factor 0.5, has no room for two "
+                "keys, which compaction by version needs: no progress is possible"
+            ),
+        ),
+    ),
 )
-def test_a_buffer_for_less_than_two_keys_is_refused(memory_bytes: int, load_factor: float) -> None:
+def test_a_buffer_for_less_than_two_keys_is_refused(
+    memory_bytes: int, load_factor: float, message: str
+) -> None:
     """The record before the first dirty offset may take one entry (cleaner §13.5.1)."""
-    with pytest.raises(InvalidConfigurationError, match="no progress is possible") as caught:
+    with pytest.raises(InvalidConfigurationError, match=exactly(message)) as caught:
         VersionMap(memory_bytes, load_factor)
     text = str(caught.value)
     assert text.startswith("log.cleaner.dedupe.buffer.size: ")

@@ -27,6 +27,7 @@ from logstore import (
 )
 from logstore.config.inert_keys import STORED_TOPIC_KEYS
 from logstore.coordinator.groups.consumer_protocol import decode_assignment, decode_subscription
+from tests.support.world.messages import exactly
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 
@@ -42,6 +43,14 @@ def broker():
 @pytest.fixture
 def admin(broker):
     return broker.admin()
+
+
+def test_configs_that_are_no_mapping_are_refused_with_their_value(admin):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("configs must be a mapping, not [('a', '1')]")
+    ) as refused:
+        admin._alter("topic", "t", [("a", "1")], validate_only=True)
+    assert str(refused.value) == "configs must be a mapping, not [('a', '1')]"
 
 
 # -- topics -----------------------------------------------------------------------------------
@@ -86,7 +95,7 @@ def test_one_topic_that_is_refused_keeps_from_no_other(admin):
     results = admin.create_topics(["a", "t", "b"], raise_errors=False)["topics"]
     assert [each["error_code"] for each in results] == [0, 36, 0]
     assert "already exists" in results[1]["error_message"]
-    with pytest.raises(TopicAlreadyExistsError):
+    with pytest.raises(TopicAlreadyExistsError, match=exactly("topic 'a' already exists")):
         admin.create_topics(["a", "c"])
     deleted = admin.delete_topics(["a", "no", "b", "c"], raise_errors=False)["topics"]
     assert [each["error_code"] for each in deleted] == [0, 3, 0, 0]
@@ -144,9 +153,14 @@ def test_configurations_are_described(broker, admin):
     assert "segment.ms" in by_filter["modified"] - by_filter["default"] - by_filter["static"]
     of_broker = admin.describe_configs([ConfigResource("broker", "0")], config_filter="all")
     assert of_broker["broker"]["0"]["offsets.topic.num.partitions"]["value"] == "1"
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'no'")):
         admin.describe_configs([ConfigResource("topic", "no")])
-    with pytest.raises(InvalidConfigurationError):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly(
+            "config_filter must be one of all, dynamic, modified, default, static, not some"
+        ),
+    ):
         admin.describe_configs([topic], config_filter="some")
     with pytest.raises(InvalidConfigurationError):
         admin.describe_configs([ConfigResource("client", "x")])
@@ -272,7 +286,10 @@ def test_offsets_of_groups(broker, admin):
         assert admin.list_group_offsets("g")["g"][T0] == OffsetAndMetadata(offset, "m")
     assert admin.delete_group_offsets("g", [T0]) == {T0: None}
     assert admin.list_group_offsets("g") == {"g": {}}
-    with pytest.raises(GroupIdNotFoundError):
+    with pytest.raises(
+        GroupIdNotFoundError,
+        match=exactly("offsets of group 'none' cannot be deleted: GROUP_ID_NOT_FOUND"),
+    ):
         admin.delete_group_offsets("none", [T0])
 
 
@@ -299,10 +316,16 @@ def test_records_are_deleted(broker, admin):
     assert admin.delete_records({T0: 3}) == {
         T0: {"partition_index": 0, "low_watermark": 3, "error_code": 0, "error_message": None}
     }
-    with pytest.raises(OffsetOutOfRangeError):
+    with pytest.raises(
+        OffsetOutOfRangeError,
+        match=exactly("offset 99 of t-0 is above the high watermark: the log is [3, 5]"),
+    ):
         admin.delete_records({T0: 99, T1: 0})
     admin.create_topics({"c": {"configs": {"cleanup.policy": "compact"}}})
-    with pytest.raises(PolicyViolationError):
+    with pytest.raises(
+        PolicyViolationError,
+        match=exactly("records of c-0 cannot be deleted: cleanup.policy is compact"),
+    ):
         admin.delete_records({TopicPartition("c", 0): 0})
 
 
@@ -359,7 +382,7 @@ def test_refusals(broker, admin):
             wrong()
     with broker.admin() as other:
         pass
-    with pytest.raises(IllegalStateError):
+    with pytest.raises(IllegalStateError, match=exactly("the admin client is closed")):
         other.list_topics()
     broker.close()
     with pytest.raises(IllegalStateError):

@@ -30,6 +30,7 @@ from logstore.clients.consumer_config import DEFAULTS, WITHOUT_MEANING
 from logstore.coordinator.groups.consumer_protocol import decode_subscription
 from logstore.errors import KafkaTimeoutError
 from logstore.runtime import Deadlock
+from tests.support.world.messages import exactly
 from tests.support.world.transactions import Bench
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -251,7 +252,7 @@ def test_offsets_by_time_and_ends(broker):
     assert consumer.offsets_for_times({T0: 1500, T1: 1500}) == {T0: (1, 2000, 0), T1: None}
     assert consumer.beginning_offsets([T0, T1]) == {T0: 0, T1: 0}
     assert consumer.end_offsets([T0, T1]) == {T0: 2, T1: 0}
-    with pytest.raises(ValueError, match="negative"):
+    with pytest.raises(ValueError, match=exactly("the timestamp for t-0 is negative: -1")):
         consumer.offsets_for_times({T0: -1})
 
 
@@ -582,7 +583,14 @@ def test_a_consumer_in_a_transaction_is_fenced_by_its_generation(broker):
     other = broker.consumer("t", group_id="g")
     rounds(consumer, other)
     producer.begin_transaction()
-    with pytest.raises(Exception, match="ILLEGAL_GENERATION"):
+    with pytest.raises(
+        Exception,
+        match=exactly(
+            "group 'g' rejected offsets of member "
+            "'logstore-consumer-1-e4b06ce6-0741-47a8-bce4-2c8218072e8c' in generation "
+            "1: ILLEGAL_GENERATION"
+        ),
+    ):
         producer.send_offsets_to_transaction(offsets, whose)
     producer.abort_transaction()
 
@@ -770,28 +778,65 @@ def test_configs_of_kafka_python_are_accepted_and_others_refused(broker):
 
 
 @pytest.mark.parametrize(
-    "configs",
+    ("configs", "text"),
     (
-        {"group_id": ""},
-        {"group_id": 5},
-        {"group_instance_id": "a"},
-        {"group_id": "g", "group_instance_id": "a b"},
-        {"group_id": "g", "group_instance_id": ".."},
-        {"auto_offset_reset": "middle"},
-        {"isolation_level": "log_end"},
-        {"partition_assignment_strategy": "range"},
-        {"partition_assignment_strategy": []},
-        {"partition_assignment_strategy": ["rnage"]},
-        {"partition_assignment_strategy": ["range", "cooperative-sticky"]},
-        {"max_poll_records": 0},
-        {"session_timeout_ms": 3000, "heartbeat_interval_ms": 3000},
-        {"key_deserializer": 5},
-        {"consumer_timeout_ms": "1"},
+        ({"group_id": ""}, "group_id must be a non-empty string, not ''"),
+        ({"group_id": 5}, "group_id must be a non-empty string, not 5"),
+        ({"group_instance_id": "a"}, "group_instance_id requires group_id"),
+        (
+            {"group_id": "g", "group_instance_id": "a b"},
+            (
+                "group_instance_id must be 1 to 249 characters from A-Z a-z 0-9 . _ - (and "
+                "not '.' or '..'), not 'a b'"
+            ),
+        ),
+        (
+            {"group_id": "g", "group_instance_id": ".."},
+            (
+                "group_instance_id must be 1 to 249 characters from A-Z a-z 0-9 . _ - (and "
+                "not '.' or '..'), not '..'"
+            ),
+        ),
+        (
+            {"auto_offset_reset": "middle"},
+            "auto_offset_reset must be earliest, latest or none, not 'middle'",
+        ),
+        (
+            {"isolation_level": "log_end"},
+            ("isolation_level must be read_uncommitted or read_committed, not 'log_end'"),
+        ),
+        (
+            {"partition_assignment_strategy": "range"},
+            "partition_assignment_strategy must be a list of assignors, not 'range'",
+        ),
+        (
+            {"partition_assignment_strategy": []},
+            "partition_assignment_strategy must be a list of assignors, not []",
+        ),
+        (
+            {"partition_assignment_strategy": ["rnage"]},
+            "unknown assignor 'rnage'; the nearest is 'range'",
+        ),
+        (
+            {"partition_assignment_strategy": ["range", "cooperative-sticky"]},
+            (
+                "partition_assignment_strategy mixes eager and cooperative assignors: "
+                "range, cooperative-sticky"
+            ),
+        ),
+        ({"max_poll_records": 0}, "max_poll_records is out of range: 0"),
+        (
+            {"session_timeout_ms": 3000, "heartbeat_interval_ms": 3000},
+            "heartbeat_interval_ms 3000 must be lower than session_timeout_ms 3000",
+        ),
+        ({"key_deserializer": 5}, "key_deserializer is not callable: 5"),
+        ({"consumer_timeout_ms": "1"}, "consumer_timeout_ms must be a number, not '1'"),
     ),
 )
-def test_unsupported_configs(broker, configs):
-    with pytest.raises(InvalidConfigurationError):
+def test_unsupported_configs(broker, configs, text):
+    with pytest.raises(InvalidConfigurationError) as refused:
         broker.consumer(**configs)
+    assert str(refused.value) == text
 
 
 def test_kafka_python_s_types_are_accepted(broker):
@@ -938,7 +983,9 @@ def test_a_subscription_may_only_change_to_one_of_its_kind(broker):
         ({"pattern": "t"}, {"topics": ["t"]}),
     ):
         consumer = broker.consumer(auto_offset_reset="earliest")
-        with pytest.raises(IllegalStateError, match=r"^call subscribe\(\) or assign\(\) before"):
+        with pytest.raises(
+            IllegalStateError, match=exactly("call subscribe() or assign() before reading")
+        ):
             consumer.poll()
         consumer.subscribe(**first)
         consumer.subscribe(**first)
@@ -979,6 +1026,16 @@ def test_several_partitions_are_paused_and_sought_together(broker):
     assert (consumer.paused(), consumer.poll()) == ({T0, T1}, {})
     consumer.resume(T1)
     assert {tp: len(found) for tp, found in consumer.poll().items()} == {T1: 3}
+
+
+@pytest.mark.parametrize(("timeout_ms", "tries"), ((99, 1), (100, 2), (250, 3)))
+def test_a_fetch_is_tried_again_after_the_backoff(broker, timeout_ms, tries):
+    broker.append("t", value=b"v", partition=0)
+    consumer = reader(broker, retry_backoff_ms=100)
+    before_ms = broker.clock.now_ms()
+    with broker.fail("fetch", error="NOT_LEADER_OR_FOLLOWER") as rule:
+        assert consumer.poll(timeout_ms=timeout_ms) == {}
+    assert (rule.hits, broker.clock.now_ms() - before_ms) == (tries, timeout_ms)
 
 
 @pytest.mark.parametrize(("timeout_ms", "tries"), ((99, 1), (100, 2), (250, 3), (300, 4)))

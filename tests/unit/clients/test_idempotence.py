@@ -6,6 +6,7 @@ from logstore import Broker, InvalidProducerEpochError, OutOfOrderSequenceNumber
 from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.types import INT16_MAX, INT32_MAX, TopicPartition
 from tests.support.world.edited_batches import with_offset_and_epoch
+from tests.support.world.messages import exactly
 from tests.support.world.transactions import Bench, stamps
 
 T0 = TopicPartition("t", 0)
@@ -70,7 +71,10 @@ def test_an_old_batch_of_a_fenced_epoch_is_refused(broker):
     (old,) = captured(log)
     producer._session.recovers_from(OutOfOrderSequenceNumberError("as if"))
     assert send(producer, b"2") == [1]
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(
+        InvalidProducerEpochError,
+        match=exactly("t-0: epoch 0 of producer 0 is older than the known 1"),
+    ):
         log.writer.append_batches(old)
     assert log.log_end_offset == 2
 

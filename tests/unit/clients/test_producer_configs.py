@@ -4,6 +4,7 @@ import pytest
 
 from logstore import Broker, InvalidConfigurationError, VirtualClock
 from logstore.clients.producer_config import WITHOUT_MEANING
+from tests.support.world.messages import exactly
 from tests.support.world.transactions import stamps
 
 
@@ -146,32 +147,41 @@ def test_an_unknown_config_is_refused_with_the_nearest(broker):
 
 
 @pytest.mark.parametrize(
-    "configs",
+    ("configs", "message"),
     (
-        {"acks": 2},
-        {"acks": "none"},
-        {"compression_type": "brotli"},
-        {"compression_type": 1},
-        {"batch_size": -1},
-        {"linger_ms": -1},
-        {"linger_ms": float("nan")},
-        {"linger_ms": "5"},
-        {"max_request_size": None},
-        {"transaction_timeout_ms": 0},
-        {"transactional_id": ""},
-        {"transactional_id": b"x"},
-        {"transactional_id": "x", "enable_idempotence": False},
-        {"transactional_id": "x", "acks": 1},
-        {"transactional_id": "x", "retries": 0},
-        {"enable_idempotence": True, "acks": 0},
-        {"enable_idempotence": True, "retries": 0},
-        {"enable_idempotence": True, "max_in_flight_requests_per_connection": 6},
-        {"key_serializer": 7},
-        {"partitioner": 7},
+        ({"acks": 2}, "acks must be 0, 1, -1 or 'all', not 2"),
+        ({"acks": "none"}, "acks must be 0, 1, -1 or 'all', not 'none'"),
+        (
+            {"compression_type": "brotli"},
+            ("unknown compression name: brotli (known: none, gzip, snappy, lz4, zstd)"),
+        ),
+        ({"compression_type": 1}, "compression_type must be a name or None, not 1"),
+        ({"batch_size": -1}, "batch_size is out of range: -1"),
+        ({"linger_ms": -1}, "linger_ms is out of range: -1"),
+        ({"linger_ms": float("nan")}, "linger_ms is out of range: nan"),
+        ({"linger_ms": "5"}, "linger_ms must be a number, not '5'"),
+        ({"max_request_size": None}, "max_request_size must be a number, not None"),
+        ({"transaction_timeout_ms": 0}, "transaction_timeout_ms is out of range: 0"),
+        ({"transactional_id": ""}, "transactional_id must be a non-empty string, not ''"),
+        ({"transactional_id": b"x"}, "transactional_id must be a non-empty string, not b'x'"),
+        (
+            {"transactional_id": "x", "enable_idempotence": False},
+            "transactional_id requires enable_idempotence",
+        ),
+        ({"transactional_id": "x", "acks": 1}, "enable_idempotence conflicts with acks=1"),
+        ({"transactional_id": "x", "retries": 0}, "enable_idempotence conflicts with retries=0"),
+        ({"enable_idempotence": True, "acks": 0}, "enable_idempotence conflicts with acks=0"),
+        ({"enable_idempotence": True, "retries": 0}, "enable_idempotence conflicts with retries=0"),
+        (
+            {"enable_idempotence": True, "max_in_flight_requests_per_connection": 6},
+            ("enable_idempotence conflicts with max_in_flight_requests_per_connection=6"),
+        ),
+        ({"key_serializer": 7}, "key_serializer is not callable: 7"),
+        ({"partitioner": 7}, "partitioner has no partition method: 7"),
     ),
 )
-def test_unsupported_configs_are_refused(broker, configs):
-    with pytest.raises(InvalidConfigurationError):
+def test_unsupported_configs_are_refused(broker, configs, message):
+    with pytest.raises(InvalidConfigurationError, match=exactly(message)):
         broker.producer(**configs)
     broker.close()
 

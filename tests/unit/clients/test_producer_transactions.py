@@ -24,6 +24,7 @@ from logstore.errors import (
 from logstore.runtime import MemoryFileSystem
 from logstore.storage.log.reader import Isolation
 from tests.support.world.edited_batches import with_offset_and_epoch
+from tests.support.world.messages import exactly
 from tests.support.world.transactions import COMMITTED, Bench, markers, stamps
 
 T0 = TopicPartition("t", 0)
@@ -49,9 +50,13 @@ def test_a_producer_without_an_id_has_no_transactions(bench):
             "commit_transaction",
             "abort_transaction",
         ):
-            with pytest.raises(IllegalStateError, match="transactional_id"):
+            with pytest.raises(
+                IllegalStateError, match=exactly("the producer has no transactional_id")
+            ):
                 getattr(producer, name)()
-        with pytest.raises(IllegalStateError, match="transactional_id"):
+        with pytest.raises(
+            IllegalStateError, match=exactly("the producer has no transactional_id")
+        ):
             producer.send_offsets_to_transaction({}, "g")
 
 
@@ -90,7 +95,12 @@ def test_to_initialize_again_does_nothing(bench):
 
 def test_a_timeout_that_the_broker_does_not_allow_is_refused(bench):
     producer = bench.broker.producer(transactional_id="x", transaction_timeout_ms=900_001)
-    with pytest.raises(InvalidTransactionTimeoutError):
+    with pytest.raises(
+        InvalidTransactionTimeoutError,
+        match=exactly(
+            "a transaction timeout of 900001 ms is not in [1, 900000] (transaction.max.timeout.ms)"
+        ),
+    ):
         producer.init_transactions()
     assert bench.transactional(transaction_timeout_ms=900_000)
     assert bench.coordinator.transactions()["x"].timeout_ms == 900_000
@@ -271,9 +281,15 @@ def test_after_a_sequence_that_was_not_expected_the_next_transaction_has_the_nex
     for value in (b"1", b"2"):
         producer.send("t", value, partition=0)
     bench.broker.manager.truncate_to(T0, 1)
-    with pytest.raises(OutOfOrderSequenceNumberError):
+    with pytest.raises(
+        OutOfOrderSequenceNumberError,
+        match=exactly("t-0: sequence 2 of producer 0 in epoch 0 does not follow 0"),
+    ):
         producer.send("t", b"3", partition=0).get()
-    with pytest.raises(OutOfOrderSequenceNumberError):
+    with pytest.raises(
+        OutOfOrderSequenceNumberError,
+        match=exactly("t-0: sequence 2 of producer 0 in epoch 0 does not follow 0"),
+    ):
         producer.commit_transaction()
     producer.abort_transaction()
     assert bench.seen() == []
@@ -294,7 +310,7 @@ def test_after_a_sequence_that_was_not_expected_the_next_transaction_has_the_nex
 def test_an_unknown_topic_does_not_require_an_abort(bench):
     producer = bench.transactional()
     producer.begin_transaction()
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'none'")):
         producer.send("none", b"v")
     producer.send("t", b"v", partition=0)
     producer.commit_transaction()
@@ -320,11 +336,26 @@ def test_of_two_producers_with_one_id_the_newer_one_writes(bench):
     older.send("t", b"older", partition=0)
     newer = bench.transactional()
     refused = older.send("t", b"older again", partition=0)
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(
+        InvalidProducerEpochError,
+        match=exactly(
+            "producer 0 with epoch 0 of transactional id 'x' is fenced: epoch 2 is the newest"
+        ),
+    ):
         refused.get()
-    with pytest.raises(InvalidProducerEpochError):
+    with pytest.raises(
+        InvalidProducerEpochError,
+        match=exactly(
+            "producer 0 with epoch 0 of transactional id 'x' is fenced: epoch 2 is the newest"
+        ),
+    ):
         older.commit_transaction()
-    with pytest.raises(ProducerFencedError):
+    with pytest.raises(
+        ProducerFencedError,
+        match=exactly(
+            "producer 0 with epoch 0 of transactional id 'x' is fenced: epoch 2 is the newest"
+        ),
+    ):
         older.abort_transaction()
     for call in (
         older.begin_transaction,
@@ -333,7 +364,12 @@ def test_of_two_producers_with_one_id_the_newer_one_writes(bench):
         older.init_transactions,
         lambda: older.send("t", b"v"),
     ):
-        with pytest.raises(ProducerFencedError):
+        with pytest.raises(
+            ProducerFencedError,
+            match=exactly(
+                "producer 0 with epoch 0 of transactional id 'x' is fenced: epoch 2 is the newest"
+            ),
+        ):
             call()
     older.close()
     newer.begin_transaction()
@@ -345,11 +381,21 @@ def test_of_two_producers_with_one_id_the_newer_one_writes(bench):
 def test_a_fenced_producer_can_not_bring_new_partitions_into_a_transaction(bench):
     older, newer = bench.transactional(), bench.transactional()
     older.begin_transaction()
-    with pytest.raises(ProducerFencedError):
+    with pytest.raises(
+        ProducerFencedError,
+        match=exactly(
+            "producer 0 with epoch 0 of transactional id 'x' is fenced: epoch 1 is the newest"
+        ),
+    ):
         older.send("t", b"v", partition=1).get()
     newer.begin_transaction()
     newer.send("t", b"newer", partition=1)
-    with pytest.raises(ProducerFencedError):
+    with pytest.raises(
+        ProducerFencedError,
+        match=exactly(
+            "producer 0 with epoch 0 of transactional id 'x' is fenced: epoch 1 is the newest"
+        ),
+    ):
         older.commit_transaction()
     newer.commit_transaction()
     assert bench.seen(partition=1) == [b"newer"]
@@ -361,7 +407,12 @@ def test_records_that_linger_when_their_producer_is_fenced_are_refused(bench):
     older.begin_transaction()
     futures = [older.send("t", b"v", partition=number) for number in range(2)]
     bench.transactional()
-    with pytest.raises(ProducerFencedError):
+    with pytest.raises(
+        ProducerFencedError,
+        match=exactly(
+            "producer 0 with epoch 0 of transactional id 'x' is fenced: epoch 1 is the newest"
+        ),
+    ):
         older.commit_transaction()
     assert all(isinstance(future.exception, ProducerFencedError) for future in futures)
     assert bench.log().log_end_offset == 0
@@ -372,7 +423,12 @@ def test_a_producer_is_fenced_by_a_transaction_timeout(bench):
     producer.begin_transaction()
     producer.send("t", b"late", partition=0)
     bench.clock.advance(ms=1001)
-    with pytest.raises(ProducerFencedError):
+    with pytest.raises(
+        ProducerFencedError,
+        match=exactly(
+            "producer 0 with epoch 0 of transactional id 'x' is fenced: epoch 1 is the newest"
+        ),
+    ):
         producer.commit_transaction()
     assert bench.seen() == []
     assert bench.log().last_stable_offset == bench.log().high_watermark
@@ -400,9 +456,15 @@ def test_a_producer_ends_when_its_id_expired(bench):
     bench.clock.advance(days=7)
     bench.transactional("other")
     producer.begin_transaction()
-    with pytest.raises(InvalidProducerIdMappingError):
+    with pytest.raises(
+        InvalidProducerIdMappingError,
+        match=exactly("producer 0 does not belong to transactional id 'x'"),
+    ):
         producer.send("t", b"v").get()
-    with pytest.raises(InvalidProducerIdMappingError):
+    with pytest.raises(
+        InvalidProducerIdMappingError,
+        match=exactly("producer 0 does not belong to transactional id 'x'"),
+    ):
         producer.abort_transaction()
 
 

@@ -17,6 +17,7 @@ from logstore.config.suggest import and_nearest, nearest
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 from logstore.types import INT64_MAX, TimestampType
+from tests.support.world.messages import exactly
 
 # storage-format §16, row by row.
 TOPIC_DEFAULTS = {
@@ -261,23 +262,62 @@ def test_policies():
 
 
 @pytest.mark.parametrize(
-    "field",
+    ("field", "message"),
     (
-        {"segment_bytes": 13},
-        {"segment_bytes": "1000"},
-        {"segment_bytes": True},
-        {"segment_bytes": 1.5},
-        {"preallocate": 1},
-        {"cleanup_policy": "compact"},
-        {"cleanup_policy": ("compact", "dedupe")},
-        {"min_cleanable_dirty_ratio": -0.1},
-        {"min_cleanable_dirty_ratio": float("nan")},
-        {"message_timestamp_type": "CreateTime"},
-        {"compaction_strategy": "newest"},
+        (
+            {"segment_bytes": 13},
+            ("segment.bytes = 13 is not allowed: it must be a 32-bit integer of at least 14"),
+        ),
+        (
+            {"segment_bytes": "1000"},
+            ("segment.bytes = '1000' is not allowed: it must be a 32-bit integer of at least 14"),
+        ),
+        (
+            {"segment_bytes": True},
+            ("segment.bytes = True is not allowed: it must be a 32-bit integer of at least 14"),
+        ),
+        (
+            {"segment_bytes": 1.5},
+            ("segment.bytes = 1.5 is not allowed: it must be a 32-bit integer of at least 14"),
+        ),
+        ({"preallocate": 1}, "preallocate = 1 is not allowed: it must be true or false"),
+        (
+            {"cleanup_policy": "compact"},
+            ("cleanup.policy = 'compact' is not allowed: it must be a list of compact, delete"),
+        ),
+        (
+            {"cleanup_policy": ("compact", "dedupe")},
+            (
+                "cleanup.policy = ('compact', 'dedupe') is not allowed: it must be a "
+                "list of compact, delete"
+            ),
+        ),
+        (
+            {"min_cleanable_dirty_ratio": -0.1},
+            ("min.cleanable.dirty.ratio = -0.1 is not allowed: it must be a number from 0 to 1"),
+        ),
+        (
+            {"min_cleanable_dirty_ratio": float("nan")},
+            ("min.cleanable.dirty.ratio = nan is not allowed: it must be a number from 0 to 1"),
+        ),
+        (
+            {"message_timestamp_type": "CreateTime"},
+            (
+                "message.timestamp.type = 'CreateTime' is not allowed: it must be one of "
+                "CreateTime, LogAppendTime"
+            ),
+        ),
+        (
+            {"compaction_strategy": "newest"},
+            (
+                "compaction.strategy = 'newest' is not allowed: it must be one of "
+                "offset, timestamp, header"
+            ),
+        ),
     ),
 )
-def test_a_configuration_built_by_hand_is_checked_too(field):
-    with pytest.raises(InvalidConfigurationError, match="is not allowed"):
+def test_a_configuration_built_by_hand_is_checked_too(field, message):
+    with pytest.raises(InvalidConfigurationError, match=exactly(message)):
         LogConfig(**field)
 
 
@@ -286,7 +326,9 @@ def test_numbers_for_ratios_may_be_whole():
 
 
 def test_a_configuration_cannot_change():
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(
+        dataclasses.FrozenInstanceError, match=exactly("cannot assign to field 'segment_bytes'")
+    ):
         LogConfig().segment_bytes = 5
     assert hash(LogConfig()) == hash(effective_config({}))
 
@@ -687,7 +729,13 @@ def test_properties_may_come_from_a_pipe(tmp_path):
 def test_missing_and_malformed_properties_are_configuration_errors(properties, tmp_path):
     with pytest.raises(InvalidConfigurationError, match=r"file .*server\.prop\S+ does not exist"):
         read_properties(f"{tmp_path}/server.properties")
-    with pytest.raises(InvalidConfigurationError, match="is not a properties file"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly(
+            "{path}/server.properties is not a properties file: Invalid \\u escape "
+            "sequence: \\uZZZZ"
+        ),
+    ):
         properties(b"key=\\uZZZZ\n")
 
 

@@ -9,6 +9,7 @@ from logstore.config.dynamic import (
     RECONFIGURABLE_KEYS,
     Layer,
     changes_of,
+    is_reconfigurable,
     merge_layers,
     reconfigure,
 )
@@ -23,6 +24,7 @@ from logstore.config.overrides import (
 )
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
+from tests.support.world.messages import exactly
 
 
 def broker(**properties):
@@ -123,6 +125,23 @@ def test_two_layers_contradict_each_other_together():
     assert effective_config({}, reconfigure(config, both)[0]).max_compaction_lag_ms == 9
 
 
+@pytest.mark.parametrize(
+    ("key", "is_dynamic"),
+    (
+        ("max.connections", True),
+        ("max.connections.per.ip", True),
+        ("transaction.partition.verification.enable", True),
+        ("log.retention.ms", True),
+        ("log.cleaner.backoff.ms", True),
+        ("an.unknown.key", True),
+        ("log.retention.hours", False),
+        ("log.dirs", False),
+    ),
+)
+def test_keys_that_may_change(key, is_dynamic):
+    assert is_reconfigurable(key) is is_dynamic
+
+
 def test_old_names_are_understood():
     after, notes = reconfigure(BrokerConfig(), {"cleaner.max.read.throughput": "5000"})
     assert after.logstore_cleaner_max_read_bytes_per_second == 5000
@@ -148,7 +167,13 @@ def test_times_and_sizes_may_have_units():
         "log.retention.ms": "604800000",
         "log.cleaner.dedupe.buffer.size": str(64 << 20),
     }
-    with pytest.raises(InvalidConfigurationError, match="not a duration") as told:
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly(
+            "log.retention.ms: '7 days' is not a duration: use milliseconds, or 7d, "
+            "12h, 5m, 30s, 250ms"
+        ),
+    ) as told:
         reconfigure(BrokerConfig(), {"log.retention.ms": "7 days"})
     assert told.value.key == "log.retention.ms"
 
@@ -275,15 +300,31 @@ def test_a_throttle_is_at_least_0():
 @pytest.mark.parametrize(
     ("now", "wanted", "words"),
     (
-        ("1", "0", "at least 1"),
-        ("1", "3", "at most twice the current 1"),
-        ("4", "1", "at least half of the current 4"),
-        ("5", "2", "at least half of the current 5"),
-        ("0", "1", "at most twice the current 0"),
+        ("1", "0", "log.cleaner.threads = 0 is not allowed: it must be at least 1"),
+        (
+            "1",
+            "3",
+            ("log.cleaner.threads = 3 is not allowed: it must be at most twice the current 1"),
+        ),
+        (
+            "4",
+            "1",
+            ("log.cleaner.threads = 1 is not allowed: it must be at least half of the current 4"),
+        ),
+        (
+            "5",
+            "2",
+            ("log.cleaner.threads = 2 is not allowed: it must be at least half of the current 5"),
+        ),
+        (
+            "0",
+            "1",
+            ("log.cleaner.threads = 1 is not allowed: it must be at most twice the current 0"),
+        ),
     ),
 )
 def test_threads_change_by_a_factor_of_two_at_most(now, wanted, words):
-    with pytest.raises(InvalidConfigurationError, match=words):
+    with pytest.raises(InvalidConfigurationError, match=exactly(words)):
         reconfigure(broker(log_cleaner_threads=now), {"log.cleaner.threads": wanted})
 
 

@@ -27,8 +27,11 @@ def test_duration_is_ms_or_with_units(text, expected):
 
 @pytest.mark.parametrize("text", ("", "d", "7 d", "1.5h", "3y", "s30"))
 def test_invalid_durations_are_refused(text):
-    with pytest.raises(ValueError, match="is not a duration"):
+    with pytest.raises(ValueError, match="is not a duration") as refusal:
         parse_duration(text)
+    assert str(refusal.value) == (
+        f"{text!r} is not a duration: use milliseconds, or 7d, 12h, 5m, 30s, 250ms"
+    )
 
 
 @pytest.mark.parametrize(
@@ -41,8 +44,9 @@ def test_size_is_bytes_or_with_a_unit(text, expected):
 
 @pytest.mark.parametrize("text", ("", "KiB", "1.5MiB", "1MB", "1kib", "1GiB2"))
 def test_invalid_sizes_are_refused(text):
-    with pytest.raises(ValueError, match="is not a size"):
+    with pytest.raises(ValueError, match="is not a size") as refusal:
         parse_size(text)
+    assert str(refusal.value) == f"{text!r} is not a size: use bytes, or 512KiB, 10MiB, 1GiB"
 
 
 @pytest.mark.parametrize(
@@ -54,5 +58,6 @@ def test_loose_sizes_have_any_spelling(text, size):
 
 @pytest.mark.parametrize("text", ("big", "-1", "1.5g", ""))
 def test_other_texts_are_no_loose_sizes(text):
-    with pytest.raises(ValueError, match="is not a size"):
+    with pytest.raises(ValueError, match="is not a size") as refusal:
         parse_loose_size(text)
+    assert str(refusal.value) == f"{text!r} is not a size such as 4096, 64MiB or 1g"

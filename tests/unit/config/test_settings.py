@@ -8,6 +8,7 @@ import pytest
 
 from logstore.config.log_config import Settings
 from logstore.errors import InvalidConfigurationError
+from tests.support.world.messages import exactly
 
 
 class Lamp(Settings):
@@ -46,9 +47,13 @@ def test_nothing_else_can_be_given_and_nothing_changed():
     with pytest.raises(TypeError):
         Lamp(5)
     lamp = Lamp()
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(
+        dataclasses.FrozenInstanceError, match=exactly("cannot assign to field 'height'")
+    ):
         lamp.height = 4
-    with pytest.raises(dataclasses.FrozenInstanceError):
+    with pytest.raises(
+        dataclasses.FrozenInstanceError, match=exactly("cannot delete field 'height'")
+    ):
         del lamp.height
     assert lamp.height == 3
 

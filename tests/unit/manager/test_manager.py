@@ -30,6 +30,7 @@ from logstore.types import TopicPartition
 from tests.support.world.builders import batch, log_name, old_message
 from tests.support.world.data_home import fill, offsets
 from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.messages import exactly
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)
@@ -181,7 +182,9 @@ def test_read_only_use_changes_nothing(home):
         assert offsets(looking.log(A0)) == [0, 1, 2]
         looking.close()
         assert home.files() == before
-    with pytest.raises(InvalidConfigurationError, match="does not exist"):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("data directory {path}/datax does not exist")
+    ):
         LogManager(home.runtime, [home.path + "x"], BrokerConfig(), read_only=True)
 
 
@@ -364,5 +367,11 @@ def test_a_failure_to_open_is_a_storage_error(home):
     manager.topics.create("a", 1, {})
     home.kill(manager)
     fs = FaultyFileSystem(home.fs, lambda operation, path: operation == "open" and "/a-0/" in path)
-    with pytest.raises(KafkaStorageError, match="a-0"):
+    with pytest.raises(
+        KafkaStorageError,
+        match=exactly(
+            "every data directory is offline: cannot open a-0: [Errno 5] injected "
+            "failure of open: '{path}/leader-epoch-checkpoint'"
+        ),
+    ):
         home.open(runtime=Runtime(home.clock, fs, random.Random(0)))

@@ -244,13 +244,28 @@ def test_codec_ids_and_names_are_kafkas():
 def test_unknown_codec_id_is_corrupt(number):
     with pytest.raises(CorruptRecordError, match="unknown compression type id") as caught:
         Codec(number)
-    assert caught.value.found == number
+    assert (caught.value.found, caught.value.args[0]) == (
+        number,
+        f"unknown compression type id: {number}",
+    )
 
 
-@pytest.mark.parametrize("name", ("uncompressed", "producer", "GZIP", ""))
-def test_unknown_codec_name_is_refused(name):
-    with pytest.raises(InvalidConfigurationError, match="unknown compression name"):
+@pytest.mark.parametrize(
+    ("name", "text"),
+    (
+        (
+            "uncompressed",
+            ("unknown compression name: uncompressed (known: none, gzip, snappy, lz4, zstd)"),
+        ),
+        ("producer", ("unknown compression name: producer (known: none, gzip, snappy, lz4, zstd)")),
+        ("GZIP", "unknown compression name: GZIP (known: none, gzip, snappy, lz4, zstd)"),
+        ("", "unknown compression name:  (known: none, gzip, snappy, lz4, zstd)"),
+    ),
+)
+def test_unknown_codec_name_is_refused(name, text):
+    with pytest.raises(InvalidConfigurationError) as refused:
         Codec.from_name(name)
+    assert str(refused.value) == text
 
 
 # --- writing ------------------------------------------------------------------------------------
@@ -306,22 +321,23 @@ def test_default_levels_are_kafkas():
 
 
 @pytest.mark.parametrize(
-    ("codec", "level"),
+    ("codec", "level", "text"),
     (
-        (Codec.NONE, 1),
-        (Codec.GZIP, 0),
-        (Codec.GZIP, 10),
-        (Codec.GZIP, -2),
-        (Codec.SNAPPY, 1),
-        (Codec.LZ4, 0),
-        (Codec.LZ4, 18),
-        (Codec.ZSTD, 23),
-        (Codec.ZSTD, -131_073),
+        (Codec.NONE, 1, "none has no compression levels, found 1"),
+        (Codec.GZIP, 0, "gzip compression level must be -1 or 1 to 9, found 0"),
+        (Codec.GZIP, 10, "gzip compression level must be -1 or 1 to 9, found 10"),
+        (Codec.GZIP, -2, "gzip compression level must be -1 or 1 to 9, found -2"),
+        (Codec.SNAPPY, 1, "snappy has no compression levels, found 1"),
+        (Codec.LZ4, 0, "lz4 compression level must be 1 to 17, found 0"),
+        (Codec.LZ4, 18, "lz4 compression level must be 1 to 17, found 18"),
+        (Codec.ZSTD, 23, "zstd compression level must be -131072 to 22, found 23"),
+        (Codec.ZSTD, -131_073, "zstd compression level must be -131072 to 22, found -131073"),
     ),
 )
-def test_level_out_of_range_is_refused(codec, level):
-    with pytest.raises(InvalidConfigurationError, match="level"):
+def test_level_out_of_range_is_refused(codec, level, text):
+    with pytest.raises(InvalidConfigurationError) as refused:
         compress(codec, b"abc", level)
+    assert str(refused.value) == text
 
 
 # --- buffers, threads, imports ------------------------------------------------------------------
@@ -383,29 +399,81 @@ def test_import_loads_no_compression_library():
 
 
 @pytest.mark.parametrize(
-    ("frame", "check"),
+    ("frame", "check", "text"),
     (
-        (b"", "lz4_truncated"),
-        (b"\x04\x22\x4d\x18\x60\x40", "lz4_truncated"),
-        (b"\x05" + lz4_frame(PLAIN)[1:], "lz4_magic"),
-        (lz4_frame(PLAIN, flags=0x20), "lz4_version"),
-        (lz4_frame(PLAIN, flags=0xA0), "lz4_version"),
-        (lz4_frame(PLAIN, flags=0x61), "lz4_flags"),
-        (lz4_frame(PLAIN, flags=0x62), "lz4_flags"),
-        (lz4_frame(PLAIN, descriptor=0x30), "lz4_block_descriptor"),
-        (lz4_frame(PLAIN, descriptor=0x41), "lz4_block_descriptor"),
-        (lz4_frame(PLAIN, descriptor=0xC0), "lz4_block_descriptor"),
-        (lz4_frame(flags=0x68, content_size=bytes(8))[:14], "lz4_truncated"),
-        (lz4_frame(PLAIN, tail=b""), "lz4_truncated"),
-        (lz4_frame(PLAIN, tail=bytes(3)), "lz4_truncated"),
-        (lz4_frame(tail=(64 * KIB + 1).to_bytes(4, "little")), "lz4_block_length"),
-        (lz4_frame(tail=b"\x05\0\0\0\xff\xff"), "lz4_truncated"),
-        (lz4_frame(tail=b"\x02\0\0\0\xf0\xff\0\0\0\0"), "lz4_block"),
-        (lz4_frame(content("zeros", 64 * KIB + 1)), "lz4_block"),
+        (b"", "lz4_truncated", "lz4 data ends inside a frame header that starts at byte 0"),
+        (
+            b"\x04\x22\x4d\x18\x60\x40",
+            "lz4_truncated",
+            "lz4 data ends inside a frame header that starts at byte 0",
+        ),
+        (b"\x05" + lz4_frame(PLAIN)[1:], "lz4_magic", "not an lz4 frame"),
+        (lz4_frame(PLAIN, flags=0x20), "lz4_version", "lz4 frame of another version"),
+        (lz4_frame(PLAIN, flags=0xA0), "lz4_version", "lz4 frame of another version"),
+        (lz4_frame(PLAIN, flags=0x61), "lz4_flags", "lz4 reserved flags are set"),
+        (lz4_frame(PLAIN, flags=0x62), "lz4_flags", "lz4 reserved flags are set"),
+        (
+            lz4_frame(PLAIN, descriptor=0x30),
+            "lz4_block_descriptor",
+            "lz4 block descriptor is not one of 40, 50, 60, 70",
+        ),
+        (
+            lz4_frame(PLAIN, descriptor=0x41),
+            "lz4_block_descriptor",
+            "lz4 block descriptor is not one of 40, 50, 60, 70",
+        ),
+        (
+            lz4_frame(PLAIN, descriptor=0xC0),
+            "lz4_block_descriptor",
+            "lz4 block descriptor is not one of 40, 50, 60, 70",
+        ),
+        (
+            lz4_frame(flags=0x68, content_size=bytes(8))[:14],
+            "lz4_truncated",
+            "lz4 data ends inside a frame header that starts at byte 0",
+        ),
+        (
+            lz4_frame(PLAIN, tail=b""),
+            "lz4_truncated",
+            "lz4 data ends inside a block length that starts at byte 61",
+        ),
+        (
+            lz4_frame(PLAIN, tail=bytes(3)),
+            "lz4_truncated",
+            "lz4 data ends inside a block length that starts at byte 61",
+        ),
+        (
+            lz4_frame(tail=(64 * KIB + 1).to_bytes(4, "little")),
+            "lz4_block_length",
+            "lz4 block at byte 7 is longer than the frame's 65536",
+        ),
+        (
+            lz4_frame(tail=b"\x05\0\0\0\xff\xff"),
+            "lz4_truncated",
+            "lz4 data ends inside a block that starts at byte 7",
+        ),
+        (
+            lz4_frame(tail=b"\x02\0\0\0\xf0\xff\0\0\0\0"),
+            "lz4_block",
+            (
+                "lz4 block at byte 7 is damaged: Decompression failed: corrupt input or "
+                "insufficient space in destination buffer. Error code: 2"
+            ),
+        ),
+        (
+            lz4_frame(content("zeros", 64 * KIB + 1)),
+            "lz4_block",
+            (
+                "lz4 block at byte 7 is damaged: Decompression failed: corrupt input or "
+                "insufficient space in destination buffer. Error code: 262"
+            ),
+        ),
     ),
 )
-def test_damaged_lz4_is_refused(frame, check):
-    assert refuse(Codec.LZ4, frame).check == check
+def test_damaged_lz4_is_refused(frame, check, text):
+    error = refuse(Codec.LZ4, frame)
+    assert error.check == check
+    assert str(error) == text
 
 
 @pytest.mark.parametrize("descriptor", (0x40, 0x50, 0x60, 0x70))
@@ -422,24 +490,77 @@ def test_lz4_reading_ends_at_the_end_mark():
 
 
 @pytest.mark.parametrize(
-    ("stream", "check"),
+    ("stream", "check", "text"),
     (
-        (codecs.XERIAL_HEADER + b"\0\0\0", "snappy_truncated"),
-        (codecs.XERIAL_HEADER + b"\0\0\0\x05\x03\x08ab", "snappy_truncated"),
-        (codecs.XERIAL_HEADER + b"\xff\xff\xff\xff", "snappy_block_length"),
-        (codecs.XERIAL_HEADER + b"\x20\0\0\x01", "snappy_block_length"),
-        (codecs.XERIAL_HEADER + b"\x20\0\0\0", "snappy_truncated"),
-        (codecs.XERIAL_HEADER + b"\0\0\0\0", "snappy_block"),
-        (codecs.XERIAL_HEADER + b"\0\0\0\x01\x80", "snappy_block"),
-        (codecs.XERIAL_HEADER + b"\0\0\0\x05\x03\x10abc", "snappy_block"),
-        (codecs.XERIAL_HEADER + codecs.XERIAL_HEADER[:15], "snappy_truncated"),
-        (codecs.XERIAL_HEADER + codecs.XERIAL_MAGIC[:7] + bytes(9), "snappy_version"),
-        (codecs.XERIAL_HEADER + codecs.XERIAL_MAGIC[:6] + bytes(10), "snappy_magic"),
-        (codecs.XERIAL_MAGIC + bytes(8), "snappy_version"),
+        (
+            codecs.XERIAL_HEADER + b"\0\0\0",
+            "snappy_truncated",
+            "snappy data ends inside a block length that starts at byte 16",
+        ),
+        (
+            codecs.XERIAL_HEADER + b"\0\0\0\x05\x03\x08ab",
+            "snappy_truncated",
+            "snappy data ends inside a block that starts at byte 16",
+        ),
+        (
+            codecs.XERIAL_HEADER + b"\xff\xff\xff\xff",
+            "snappy_block_length",
+            "snappy block length -1 at byte 16 is out of range",
+        ),
+        (
+            codecs.XERIAL_HEADER + b"\x20\0\0\x01",
+            "snappy_block_length",
+            "snappy block length 536870913 at byte 16 is out of range",
+        ),
+        (
+            codecs.XERIAL_HEADER + b"\x20\0\0\0",
+            "snappy_truncated",
+            "snappy data ends inside a block that starts at byte 16",
+        ),
+        (
+            codecs.XERIAL_HEADER + b"\0\0\0\0",
+            "snappy_block",
+            "snappy block at byte 20 is damaged: snappy: corrupt input (empty)",
+        ),
+        (
+            codecs.XERIAL_HEADER + b"\0\0\0\x01\x80",
+            "snappy_block",
+            ("snappy block at byte 20 is damaged: snappy: corrupt input (invalid header)"),
+        ),
+        (
+            codecs.XERIAL_HEADER + b"\0\0\0\x05\x03\x10abc",
+            "snappy_block",
+            (
+                "snappy block at byte 20 is damaged: snappy: corrupt input (expected "
+                "literal read of length 5; remaining src: 3; remaining dst: 3)"
+            ),
+        ),
+        (
+            codecs.XERIAL_HEADER + codecs.XERIAL_HEADER[:15],
+            "snappy_truncated",
+            "snappy data ends inside a stream header that starts at byte 16",
+        ),
+        (
+            codecs.XERIAL_HEADER + codecs.XERIAL_MAGIC[:7] + bytes(9),
+            "snappy_version",
+            "snappy stream at byte 16 has version 0, below 1",
+        ),
+        (
+            codecs.XERIAL_HEADER + codecs.XERIAL_MAGIC[:6] + bytes(10),
+            "snappy_magic",
+            "snappy stream header at byte 16 is damaged",
+        ),
+        (
+            codecs.XERIAL_MAGIC + bytes(8),
+            "snappy_version",
+            "snappy stream at byte 0 has version 0, below 1",
+        ),
     ),
 )
-def test_damaged_snappy_is_refused(stream, check):
-    assert refuse(Codec.SNAPPY, stream).check == check
+def test_damaged_snappy_is_refused(stream, check, text):
+    error = refuse(Codec.SNAPPY, stream)
+    assert error.check == check
+    assert str(error) == text
 
 
 BLOCK = compress(Codec.SNAPPY, b"sound")[16:]
@@ -473,31 +594,122 @@ def zstd_frame(*blocks: bytes, descriptor: str = "0058") -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("frame", "check"),
+    ("frame", "check", "text"),
     (
-        (b"\x28", "zstd_frame_header"),
-        (zstd_frame()[:5], "zstd_frame_header"),
-        (b"garbage that is no frame", "zstd_frame_header"),
-        (zstd_frame(b"\1\0\0") + b"garbage", "zstd_frame_header"),
-        (zstd_frame(b"\1\0\0") + b"\0", "zstd_frame_header"),
-        (zstd_frame(), "zstd_truncated"),
-        (zstd_frame(b"\1\0"), "zstd_truncated"),
-        (zstd_frame(b"\x18\0\0abc"), "zstd_truncated"),
-        (zstd_frame(b"\x19\0\0ab"), "zstd_truncated"),
-        (zstd_frame(b"\x03\0\0"), "zstd_truncated"),
-        (zstd_frame(b"\x07\0\0"), "zstd_frame"),  # reserved block type
-        (zstd_frame(b"\1\0\0", descriptor="0458") + b"abc", "zstd_truncated"),
-        (zstd_frame(b"\1\0\0", descriptor="0458") + b"abcd", "zstd_frame"),  # wrong checksum
-        (zstd_frame(b"\1\0\0", descriptor="015807"), "zstd_frame"),  # an unknown dictionary
-        (zstd_frame(b"\1\0\0", descriptor="0090"), "zstd_frame"),  # a window of 256 MiB
-        (zstd_frame(b"\x19\0\0abc", descriptor="2004"), "zstd_frame"),  # content size 4
-        (b"\x50\x2a\x4d\x18\4\0\0\0abc", "zstd_truncated"),
-        (b"\x50\x2a\x4d\x18\4\0\0", "zstd_truncated"),
+        (
+            b"\x28",
+            "zstd_frame_header",
+            (
+                "zstd frame header at byte 0 is damaged: not enough data for frame "
+                "parameters; need 5 bytes"
+            ),
+        ),
+        (
+            zstd_frame()[:5],
+            "zstd_frame_header",
+            (
+                "zstd frame header at byte 0 is damaged: not enough data for frame "
+                "parameters; need 6 bytes"
+            ),
+        ),
+        (
+            b"garbage that is no frame",
+            "zstd_frame_header",
+            (
+                "zstd frame header at byte 0 is damaged: cannot get frame parameters: "
+                "Unknown frame descriptor"
+            ),
+        ),
+        (
+            zstd_frame(b"\1\0\0") + b"garbage",
+            "zstd_frame_header",
+            (
+                "zstd frame header at byte 9 is damaged: cannot get frame parameters: "
+                "Unknown frame descriptor"
+            ),
+        ),
+        (
+            zstd_frame(b"\1\0\0") + b"\0",
+            "zstd_frame_header",
+            (
+                "zstd frame header at byte 9 is damaged: cannot get frame parameters: "
+                "Unknown frame descriptor"
+            ),
+        ),
+        (zstd_frame(), "zstd_truncated", "zstd data ends inside a frame that starts at byte 0"),
+        (
+            zstd_frame(b"\1\0"),
+            "zstd_truncated",
+            "zstd data ends inside a frame that starts at byte 0",
+        ),
+        (
+            zstd_frame(b"\x18\0\0abc"),
+            "zstd_truncated",
+            "zstd data ends inside a frame that starts at byte 0",
+        ),
+        (
+            zstd_frame(b"\x19\0\0ab"),
+            "zstd_truncated",
+            "zstd data ends inside a frame that starts at byte 0",
+        ),
+        (
+            zstd_frame(b"\x03\0\0"),
+            "zstd_truncated",
+            "zstd data ends inside a frame that starts at byte 0",
+        ),
+        (
+            zstd_frame(b"\x07\0\0"),
+            "zstd_frame",
+            ("zstd frame at byte 0 is damaged: zstd decompress error: Data corruption detected"),
+        ),  # reserved block type
+        (
+            zstd_frame(b"\1\0\0", descriptor="0458") + b"abc",
+            "zstd_truncated",
+            "zstd data ends inside a frame that starts at byte 0",
+        ),
+        (
+            zstd_frame(b"\1\0\0", descriptor="0458") + b"abcd",
+            "zstd_frame",
+            (
+                "zstd frame at byte 0 is damaged: zstd decompress error: Restored data "
+                "doesn't match checksum"
+            ),
+        ),  # wrong checksum
+        (
+            zstd_frame(b"\1\0\0", descriptor="015807"),
+            "zstd_frame",
+            ("zstd frame at byte 0 is damaged: zstd decompress error: Dictionary mismatch"),
+        ),  # an unknown dictionary
+        (
+            zstd_frame(b"\1\0\0", descriptor="0090"),
+            "zstd_frame",
+            (
+                "zstd frame at byte 0 is damaged: zstd decompress error: Frame requires too "
+                "much memory for decoding"
+            ),
+        ),  # a window of 256 MiB
+        (
+            zstd_frame(b"\x19\0\0abc", descriptor="2004"),
+            "zstd_frame",
+            ("zstd frame at byte 0 is damaged: zstd decompress error: Data corruption detected"),
+        ),  # content size 4
+        (
+            b"\x50\x2a\x4d\x18\4\0\0\0abc",
+            "zstd_truncated",
+            "zstd data ends inside a skippable frame that starts at byte 0",
+        ),
+        (
+            b"\x50\x2a\x4d\x18\4\0\0",
+            "zstd_truncated",
+            "zstd data ends inside a skippable frame that starts at byte 0",
+        ),
     ),
 )
-def test_damaged_zstd_is_refused_and_leaves_no_trace(frame, check):
-    assert refuse(Codec.ZSTD, frame).check == check
+def test_damaged_zstd_is_refused_and_leaves_no_trace(frame, check, text):
+    error = refuse(Codec.ZSTD, frame)
+    assert error.check == check
     assert decompress(Codec.ZSTD, compress(Codec.ZSTD, PLAIN)) == PLAIN
+    assert str(error) == text
 
 
 def test_zstd_window_up_to_the_library_default_is_read():
@@ -512,20 +724,58 @@ def test_large_zstd_window_is_not_kept():
 
 
 @pytest.mark.parametrize(
-    ("stream", "check"),
+    ("stream", "check", "text"),
     (
-        (b"", "gzip_truncated"),
-        (b"\x1f", "gzip_truncated"),
-        (b"\x1f\x8c" + bytes(20), "gzip_member"),
-        (compress(Codec.GZIP, PLAIN)[:-1], "gzip_truncated"),
-        (compress(Codec.GZIP, PLAIN)[:-4] + b"\0\0\0\1", "gzip_member"),
-        (compress(Codec.GZIP, PLAIN)[:-8] + bytes(8), "gzip_member"),
-        (compress(Codec.GZIP, PLAIN) * 2 + b"\x1f\x8b\x08", "gzip_truncated"),
-        (zlib.compress(PLAIN), "gzip_member"),
+        (b"", "gzip_truncated", "gzip data ends inside a member that starts at byte 0"),
+        (b"\x1f", "gzip_truncated", "gzip data ends inside a member that starts at byte 0"),
+        (
+            b"\x1f\x8c" + bytes(20),
+            "gzip_member",
+            (
+                "gzip member at byte 0 is damaged: Error -3 while decompressing data: "
+                "incorrect header check"
+            ),
+        ),
+        (
+            compress(Codec.GZIP, PLAIN)[:-1],
+            "gzip_truncated",
+            "gzip data ends inside a member that starts at byte 0",
+        ),
+        (
+            compress(Codec.GZIP, PLAIN)[:-4] + b"\0\0\0\1",
+            "gzip_member",
+            (
+                "gzip member at byte 0 is damaged: Error -3 while decompressing data: "
+                "incorrect length check"
+            ),
+        ),
+        (
+            compress(Codec.GZIP, PLAIN)[:-8] + bytes(8),
+            "gzip_member",
+            (
+                "gzip member at byte 0 is damaged: Error -3 while decompressing data: "
+                "incorrect data check"
+            ),
+        ),
+        (
+            compress(Codec.GZIP, PLAIN) * 2 + b"\x1f\x8b\x08",
+            "gzip_truncated",
+            "gzip data ends inside a member that starts at byte 146",
+        ),
+        (
+            zlib.compress(PLAIN),
+            "gzip_member",
+            (
+                "gzip member at byte 0 is damaged: Error -3 while decompressing data: "
+                "incorrect header check"
+            ),
+        ),
     ),
 )
-def test_damaged_gzip_is_refused(stream, check):
-    assert refuse(Codec.GZIP, stream).check == check
+def test_damaged_gzip_is_refused(stream, check, text):
+    error = refuse(Codec.GZIP, stream)
+    assert error.check == check
+    assert str(error) == text
 
 
 def test_gzip_reading_ends_where_no_member_begins():

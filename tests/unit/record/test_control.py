@@ -15,6 +15,7 @@ from logstore.record.control import (
     end_txn_marker_of,
 )
 from logstore.record.header import BatchHeader
+from tests.support.world.messages import exactly
 
 # The only record of a marker batch: length, attributes, two deltas, key length, key, value
 # length, value, header count. Key and value of a marker have fixed sizes, so they have places.
@@ -96,13 +97,13 @@ def test_malformed_keys_are_refused(key, complaint):
 @pytest.mark.parametrize(
     ("value", "complaint"),
     (
-        (None, "found none"),
-        (bytes(5), "found 5 bytes"),
-        (bytes.fromhex("fffe00000000"), "negative version -2"),
+        (None, "ABORT marker needs a value of at least 6 bytes, found none"),
+        (bytes(5), "ABORT marker needs a value of at least 6 bytes, found 5 bytes"),
+        (bytes.fromhex("fffe00000000"), "ABORT marker has the negative version -2"),
     ),
 )
 def test_malformed_marker_values_are_refused(value, complaint):
-    with pytest.raises(InvalidRecordError, match=complaint):
+    with pytest.raises(InvalidRecordError, match=exactly(complaint)):
         decode_end_txn_marker(encode_control_key(ControlType.ABORT), value)
 
 

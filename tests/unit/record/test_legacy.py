@@ -7,6 +7,7 @@ from logstore.record import legacy
 from logstore.record.records import Record
 from logstore.types import TimestampType
 from tests.support.world.legacy import LOG_APPEND_TIME, compressed_set, message
+from tests.support.world.messages import exactly
 
 LIMIT = 1 << 20
 
@@ -70,9 +71,15 @@ def test_a_set_in_a_set_an_empty_one_and_a_damaged_one_are_refused():
         data = bytearray(compressed_set(rows))
         if change:
             data[-9] ^= 0xFF
-            with pytest.raises((InvalidRecordError, CorruptionError)):
+            with pytest.raises(
+                (InvalidRecordError, CorruptionError),
+                match=exactly(
+                    "gzip member at byte 0 is damaged: Error -3 while decompressing data: "
+                    "invalid distance code"
+                ),
+            ):
                 records(bytes(data))
         else:
             assert records(bytes(data))[0].value == inner  # a value is a value
-    with pytest.raises(InvalidRecordError, match="without a value"):
+    with pytest.raises(InvalidRecordError, match=exactly("a compressed message without a value")):
         records(message(0, None, None, attributes=1))

@@ -12,6 +12,7 @@ from logstore.record.records import Record
 from logstore.record.walk import read_batch, refuse_old_format, walk_buffer, walk_headers
 from logstore.runtime import MemoryFileSystem
 from tests.support.world import golden
+from tests.support.world.messages import exactly
 
 PATH = "/t-0/00000000000000000000.log"
 BATCH = golden.G3
@@ -124,8 +125,40 @@ def test_s012_batch_lengths_below_14_are_corrupt(walk, length):
     assert (caught.value.expected, caught.value.found) == (14, length)
 
 
-@pytest.mark.parametrize("length", (14, 15, 30, 48))
-def test_s012_batches_below_61_bytes_walk_but_are_not_valid(walk, length):
+@pytest.mark.parametrize(
+    ("length", "message"),
+    (
+        (
+            14,
+            (
+                "/t-0/00000000000000000000.log at position 0: batch of 26 bytes is "
+                "smaller than its header"
+            ),
+        ),
+        (
+            15,
+            (
+                "/t-0/00000000000000000000.log at position 0: batch of 27 bytes is "
+                "smaller than its header"
+            ),
+        ),
+        (
+            30,
+            (
+                "/t-0/00000000000000000000.log at position 0: batch of 42 bytes is "
+                "smaller than its header"
+            ),
+        ),
+        (
+            48,
+            (
+                "/t-0/00000000000000000000.log at position 0: batch of 60 bytes is "
+                "smaller than its header"
+            ),
+        ),
+    ),
+)
+def test_s012_batches_below_61_bytes_walk_but_are_not_valid(walk, length, message):
     """S-012: batchLength 14 to 48 with magic 2."""
     short = entry(12 + length)
     assert walk(short + BATCH) == [short, BATCH]
@@ -133,7 +166,7 @@ def test_s012_batches_below_61_bytes_walk_but_are_not_valid(walk, length):
     file = file_of(short + BATCH)
     first, second = walk_headers(file, PATH)
     assert (first.header.size_bytes, first.end_position, second.position) == (len(short),) * 3
-    with pytest.raises(CorruptRecordError, match="smaller than its header"):
+    with pytest.raises(CorruptRecordError, match=exactly(message)):
         read_batch(file, PATH, first.position, first.header.size_bytes).ensure_valid()
     # The bytes after a short batch are not read as fields of its header.
     assert first.header.record_count == 0

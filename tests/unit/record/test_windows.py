@@ -16,6 +16,7 @@ from logstore.record.records import Record, decode_records, decode_windows
 from logstore.types import TimestampType
 from tests.fuzz.mutate import repair_batches
 from tests.support.world.builders import CODECS, MIB
+from tests.support.world.messages import exactly
 from tests.unit.record.test_codecs import lz4_frame
 
 ROWS = 7
@@ -67,7 +68,7 @@ def test_records_and_facts_are_those_of_all_records_at_once(windows, codec, coun
 def test_a_null_key_is_noticed_wherever_it_is(windows, at):
     records = [Record(n, 5, None if n == at else b"k", b"v") for n in range(21)]
     assert RecordBatch(build_batch(records)).facts() == RecordFacts(5, 5, True, True)
-    others = [each._replace(key=b"k") for each in records]
+    others = [each._replace(key=b"") for each in records]
     assert not RecordBatch(build_batch(others)).facts().has_null_key
 
 
@@ -278,5 +279,5 @@ def test_only_a_short_section_is_walked_for_its_bound(codec):
 
 def test_a_negative_count_is_refused_and_a_count_of_zero_is_one_empty_list():
     assert list(decode_windows(b"", 0, 0, 0, rows_max=ROWS)) == [[]]
-    with pytest.raises(InvalidRecordError, match="negative record count -1"):
+    with pytest.raises(InvalidRecordError, match=exactly("negative record count -1")):
         list(decode_windows(b"", -1, 0, 0, rows_max=ROWS))

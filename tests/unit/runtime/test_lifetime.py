@@ -164,7 +164,7 @@ def test_members_may_come_while_it_ends():
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        for _ in range(50):
+        for _ in range(15):
             lifetime = Lifetime("the thing")
             members = [Plain() for _ in range(500)]
             for member in members:

@@ -12,6 +12,7 @@ from logstore.runtime import open_files, raise_descriptor_limit
 from logstore.runtime.open_files import OPEN_FILES_MIN, SHARE, TRIES_MAX, OpenFiles
 from logstore.storage.log.reader import Isolation
 from tests.support.world.builders import fill, log_name, memory_world, offsets_in
+from tests.support.world.messages import exactly
 
 SMALL = {"segment_bytes": 300, "index_interval_bytes": 60}
 
@@ -205,5 +206,11 @@ def test_an_index_that_was_removed_says_so_and_not_that_nothing_was_in_it(world)
     world.fs.remove(first.offset_index.path)
     with pytest.raises(FileNotFoundError):
         first.offset_index.lookup(2)
-    with pytest.raises(KafkaStorageError, match="No such file"):
+    with pytest.raises(
+        KafkaStorageError,
+        match=exactly(
+            "t-0: cannot read: [Errno 2] No such file or directory: "
+            "'{path}/00000000000000000000.index'"
+        ),
+    ):
         log.reader.read(2, 100, isolation=Isolation.READ_COMMITTED)

@@ -8,6 +8,7 @@ from logstore.errors import InvalidConfigurationError, InvalidTopicError
 from logstore.simulate import library
 from logstore.simulate.actions import ACTION_KINDS, Action
 from logstore.simulate.scenario import parse
+from tests.support.world.messages import exactly
 
 SMALL = """
 days = 2
@@ -118,7 +119,13 @@ def test_a_configuration_is_laid_over_the_topics_or_the_broker():
 def test_what_comes_along_is_sound_and_told_apart():
     titles = library.titles()
     assert len(set(titles.values())) == len(titles) >= 7
-    with pytest.raises(InvalidConfigurationError, match="nearest is 'four-policies'"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly(
+            "'for-policies' is neither a file nor a built-in scenario; the nearest is "
+            "'four-policies'"
+        ),
+    ):
         library.text_of("for-policies")
 
 

@@ -5,6 +5,7 @@ import pytest
 from logstore.errors import InvalidConfigurationError
 from logstore.simulate import parse
 from logstore.simulate.sweep import JUDGED_BY, Sweep, Variant, combinations, sweep
+from tests.support.world.messages import exactly
 
 SCENARIO = """
 days = 3
@@ -47,7 +48,9 @@ def test_processes_give_what_one_gives():
 def test_a_wrong_value_is_told_before_anything_runs():
     with pytest.raises(InvalidConfigurationError, match=r"segment\.bytes"):
         sweep(parse(SCENARIO), {"segment.bytes": ["20KiB", "many"]})
-    with pytest.raises(InvalidConfigurationError, match="needs values"):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("the sweep over segment.bytes needs values")
+    ):
         sweep(parse(SCENARIO), {"segment.bytes": []})
     with pytest.raises(InvalidConfigurationError, match="1331 combinations"):
         combinations({name: ["1"] * 11 for name in "abc"})

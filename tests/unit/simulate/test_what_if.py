@@ -13,6 +13,7 @@ from logstore.simulate.fitting import fit_recording
 from logstore.simulate.recording import record
 from logstore.simulate.sweep import sweep
 from logstore.types import DAY_MS, TopicPartition
+from tests.support.world.messages import exactly
 
 from .conftest import UNIFORM, ZIPF, halves, tree_of
 
@@ -182,7 +183,15 @@ def test_damage_is_named_and_no_start(half, tmp_path):
     found = fit_recording(record(str(copy)), days=1)
     assert [damage.path for damage in found.recording.damages] == [str(log)]
     assert f"# damage: {log}" in found.text
-    with pytest.raises(CorruptRecordError, match="logstore salvage"):
+    with pytest.raises(
+        CorruptRecordError,
+        match=exactly(
+            "{path}/00000000000000000000.log: 1,417 bytes at position 58560 after "
+            "offset 1630 and before offset 1667 are damaged (crc); 1,684 later records "
+            "are intact: a simulation cannot start from a damaged log. Use logstore "
+            "salvage to copy the valid batches"
+        ),
+    ):
         run(found.scenario, samples=1)
 
 

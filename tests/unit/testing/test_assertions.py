@@ -11,6 +11,7 @@ from logstore.testing import (
     records_by_key,
 )
 from logstore.testing.describing import described
+from tests.support.world.messages import exactly
 
 USERS = TopicPartition("users", 0)
 
@@ -73,7 +74,7 @@ def test_faults_strike_clients_and_not_who_looks(broker):
 
 @pytest.mark.parametrize("assertion", (history, assert_tombstone_gone))
 def test_a_key_is_bytes(broker, assertion):
-    with pytest.raises(TypeError, match="key must be bytes, not '1'"):
+    with pytest.raises(TypeError, match=exactly("key must be bytes, not '1'")):
         assertion(broker, "users", "1")
 
 
@@ -82,7 +83,7 @@ def test_a_key_is_bytes(broker, assertion):
     ((records_by_key, ()), (assert_compacted, ()), (assert_tombstone_gone, (b"1",))),
 )
 def test_a_topic_that_there_is_not_is_refused(broker, assertion, arguments):
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'usres'")):
         assertion(broker, "usres", *arguments)
 
 

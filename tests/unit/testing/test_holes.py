@@ -7,6 +7,7 @@ import pytest
 from logstore import Broker, ShiftedClock, VirtualClock
 from logstore.record.codecs import Codec
 from logstore.testing import holes
+from tests.support.world.messages import exactly
 
 
 def headers(broker, partition=0):
@@ -105,6 +106,14 @@ def files(path: Path):
 
 def test_a_shape_that_there_is_not():
     with Broker(clock=VirtualClock()) as broker:
-        with pytest.raises(ValueError, match=r"unknown shape 'trailing'.*: trailing_hole, "):
+        with pytest.raises(
+            ValueError,
+            match=exactly(
+                "unknown shape 'trailing' of a log with holes: trailing_hole, "
+                "last_offset_gone, empty_batch, segment_gap, control_batches, "
+                "delete_horizon, compressed, start_in_hole, aborted_end, bare_end, "
+                "nothing_left"
+            ),
+        ):
             holes.fill(broker, "trailing")
         assert broker.topics() == []

@@ -254,3 +254,11 @@ def test_a_method_that_an_address_does_not_take_is_refused_with_those_it_takes(p
 def test_head_is_get_without_a_body_to_come(page):
     assert asked(page, "HEAD", "/api/about", BEARER).status == 200
     assert asked(page, "HEAD", "/", BEARER).status == 200
+
+
+@pytest.mark.parametrize("kind", ("websocket", "lifespan"))
+def test_other_protocols_are_not_served(page, kind):
+    scope = page.scope("GET", "/api/about") | {"type": kind}
+    with pytest.raises(AssertionError) as refused:
+        page.call(page.app(scope, None, None))
+    assert str(refused.value).partition("\n")[0] == "the server accepts HTTP only"

@@ -12,6 +12,7 @@ from logstore.ui.asking import BODY_BYTES_MAX, Answer, Ask, failure, post, unkno
 from logstore.ui.context import Action
 from logstore.ui.errors import InvalidRequestError
 from logstore.ui.settings import KEYS_MAX, given_keys, given_settings
+from tests.support.world.messages import exactly
 from tests.support.world.page import HOST, TOKEN, Asked
 
 ROLL = Action("roll", "alter", "topic")
@@ -312,7 +313,9 @@ def test_settings_are_checked_before_the_engine_reads_them():
         ({"m": full | {"one": 1}}, given_settings),
         ({"m": ["a"] * (KEYS_MAX + 1)}, given_keys),
     ):
-        with pytest.raises(InvalidRequestError) as raised:
+        with pytest.raises(
+            InvalidRequestError, match=exactly("m: 1001 keys exceed the limit 1000")
+        ) as raised:
             read(Ask(None, {}, {}, body, ""), "m")
         assert str(raised.value) == f"m: {KEYS_MAX + 1} keys exceed the limit {KEYS_MAX}"
         assert raised.value.field == "m"

@@ -1,7 +1,8 @@
 """Curves: bounded, and a stretch of the same takes two points."""
 
 from logstore import Broker, VirtualClock
-from logstore.ui.history import PARTITIONS_MAX, POINTS_MAX, Curve, History
+from logstore.ui import history as history_module
+from logstore.ui.history import POINTS_MAX, Curve, History
 
 
 def test_a_stretch_of_the_same_has_two_ends():
@@ -27,9 +28,11 @@ def test_a_curve_is_bounded_and_reaches_back_to_its_beginning():
     assert curve.points()[-1][0] == 5 * POINTS_MAX - 1
 
 
-def test_curves_of_partitions_begin_when_asked_for_and_are_bounded():
+def test_curves_of_partitions_begin_when_asked_for_and_are_bounded(monkeypatch):
+    assert history_module.PARTITIONS_MAX == 256
+    monkeypatch.setattr(history_module, "PARTITIONS_MAX", 3)
     with Broker(clock=VirtualClock()) as broker:
-        broker.create_topic("users", PARTITIONS_MAX + 1, {"cleanup.policy": "compact"})
+        broker.create_topic("users", 4, {"cleanup.policy": "compact"})
         history = History(broker)
         partitions = broker.partitions("users")
         history.curves_of(partitions[0])

@@ -343,6 +343,24 @@ def test_measured_partitions_are_forgotten_with_no_reader(page, broker):
         assert along.news() == []
 
 
+def test_a_change_during_the_look_at_versions_is_for_the_next_event(page, broker, monkeypatch):
+    read, appends = live_module._versions, iter((True,))
+
+    def read_then_append(each):
+        versions = read(each)
+        if next(appends, False):
+            broker.append("users", key=b"k", value=b"2")
+        return versions
+
+    with Along(page) as along:
+        assert along.news() == []
+        monkeypatch.setattr(live_module, "_versions", read_then_append)
+        broker.append("events", value=b"1", partition=0)
+        assert names(along.news()) == [("events", 0)]
+        assert names(along.news()) == [("users", 0)]
+        assert along.news() == []
+
+
 def test_nothing_is_noted_after_the_end(page, broker):
     live = page.context.live
     live.close()

@@ -218,34 +218,109 @@ def test_defaults_and_manual_assignments(broker, client):
 
 
 @pytest.mark.parametrize(
-    ("error", "topic"),
+    ("error", "topic", "message"),
     (
-        ("TOPIC_ALREADY_EXISTS", new_topic("old")),
-        ("INVALID_TOPIC_EXCEPTION", new_topic("no good")),
-        ("INVALID_TOPIC_EXCEPTION", new_topic("")),
-        ("INVALID_PARTITIONS", new_topic(partitions=0)),
-        ("INVALID_PARTITIONS", new_topic(partitions=-2)),
-        ("INVALID_REPLICATION_FACTOR", new_topic(replicas=0)),
-        ("INVALID_REPLICATION_FACTOR", new_topic(replicas=-2)),
-        ("INVALID_REPLICATION_FACTOR", new_topic(replicas=3)),
-        ("INVALID_CONFIG", new_topic(retention_ms="soon")),
-        ("INVALID_CONFIG", new_topic(no_such_key="1")),
-        ("INVALID_CONFIG", new_topic(retention_ms=None)),
-        ("INVALID_REQUEST", new_topic(partitions=1, replicas=-1, assignments=((0, [0]),))),
-        ("INVALID_REQUEST", new_topic(partitions=-1, replicas=1, assignments=((0, [0]),))),
-        ("INVALID_REPLICA_ASSIGNMENT", new_topic("t", -1, -1, ((0, [0]), (0, [0])))),
-        ("INVALID_REPLICA_ASSIGNMENT", new_topic("t", -1, -1, ((1, [0]),))),
-        ("INVALID_REPLICA_ASSIGNMENT", new_topic("t", -1, -1, ((0, []),))),
-        ("INVALID_REPLICA_ASSIGNMENT", new_topic("t", -1, -1, ((0, [7]),))),
-        ("INVALID_REPLICA_ASSIGNMENT", new_topic("t", -1, -1, ((0, [0, 0]),))),
+        ("TOPIC_ALREADY_EXISTS", new_topic("old"), "Topic 'old' already exists."),
+        (
+            "INVALID_TOPIC_EXCEPTION",
+            new_topic("no good"),
+            (
+                "topic name 'no good' has characters other than ASCII letters, digits, '.', "
+                "'_' and '-'"
+            ),
+        ),
+        ("INVALID_TOPIC_EXCEPTION", new_topic(""), "the topic name is empty"),
+        (
+            "INVALID_PARTITIONS",
+            new_topic(partitions=0),
+            "Number of partitions was set to an invalid non-positive value.",
+        ),
+        (
+            "INVALID_PARTITIONS",
+            new_topic(partitions=-2),
+            "Number of partitions was set to an invalid non-positive value.",
+        ),
+        (
+            "INVALID_REPLICATION_FACTOR",
+            new_topic(replicas=0),
+            ("Replication factor must be larger than 0, or -1 to use the default value."),
+        ),
+        (
+            "INVALID_REPLICATION_FACTOR",
+            new_topic(replicas=-2),
+            ("Replication factor must be larger than 0, or -1 to use the default value."),
+        ),
+        (
+            "INVALID_REPLICATION_FACTOR",
+            new_topic(replicas=3),
+            (
+                "Unable to replicate the partition 3 time(s): The target replication factor "
+                "of 3 cannot be reached because only 1 broker(s) are registered."
+            ),
+        ),
+        (
+            "INVALID_CONFIG",
+            new_topic(retention_ms="soon"),
+            ("retention.ms = 'soon' is not allowed: it must be a 64-bit integer of at least -1"),
+        ),
+        ("INVALID_CONFIG", new_topic(no_such_key="1"), "unknown topic configuration 'no.such.key'"),
+        (
+            "INVALID_CONFIG",
+            new_topic(retention_ms=None),
+            "Null value not supported for topic configs: retention.ms",
+        ),
+        (
+            "INVALID_REQUEST",
+            new_topic(partitions=1, replicas=-1, assignments=((0, [0]),)),
+            ("A manual partition assignment was specified, but numPartitions was not set to -1."),
+        ),
+        (
+            "INVALID_REQUEST",
+            new_topic(partitions=-1, replicas=1, assignments=((0, [0]),)),
+            (
+                "A manual partition assignment was specified, but replication factor was "
+                "not set to -1."
+            ),
+        ),
+        (
+            "INVALID_REPLICA_ASSIGNMENT",
+            new_topic("t", -1, -1, ((0, [0]), (0, [0]))),
+            "Found multiple manual assignments.",
+        ),
+        (
+            "INVALID_REPLICA_ASSIGNMENT",
+            new_topic("t", -1, -1, ((1, [0]),)),
+            "partitions should be a consecutive 0-based integer sequence",
+        ),
+        (
+            "INVALID_REPLICA_ASSIGNMENT",
+            new_topic("t", -1, -1, ((0, []),)),
+            "The manual partition assignment includes an empty replica list.",
+        ),
+        (
+            "INVALID_REPLICA_ASSIGNMENT",
+            new_topic("t", -1, -1, ((0, [7]),)),
+            (
+                "The manual partition assignment includes broker 7, but no such broker is "
+                "registered."
+            ),
+        ),
+        (
+            "INVALID_REPLICA_ASSIGNMENT",
+            new_topic("t", -1, -1, ((0, [0, 0]),)),
+            "The manual partition assignment includes the broker 0 more than once.",
+        ),
     ),
 )
-def test_a_topic_that_cannot_be_is_refused_and_keeps_from_no_other(broker, client, error, topic):
+def test_a_topic_that_cannot_be_is_refused_and_keeps_from_no_other(
+    broker, client, error, topic, message
+):
     broker.create_topic("old")
     refused, other = created(client, topic, new_topic("other"))
     assert (name_of(refused.error_code), other.error_code) == (error, 0)
     assert refused.error_message
     assert [each.name for each in broker.topics()] == ["old", "other"]
+    assert refused.error_message == message
 
 
 def test_a_topic_named_twice_is_refused_once(broker, client):

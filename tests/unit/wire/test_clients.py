@@ -27,6 +27,7 @@ from kafka.structs import TopicPartition
 from logstore import Broker, Cluster
 from logstore.wire.versions import MINIMUM
 from tests.support.world.brokers import values
+from tests.support.world.messages import exactly
 
 TIMEOUT_S = 30
 
@@ -80,7 +81,12 @@ def test_confluent_administers(server):
 
     done(admin.create_topics([NewTopic("new", 3, 1, config={"cleanup.policy": "compact"})]))
     assert broker.topic("new").partitions == (0, 1, 2)
-    with pytest.raises(KafkaException) as caught:
+    with pytest.raises(
+        KafkaException,
+        match=exactly(
+            "KafkaError{code=TOPIC_ALREADY_EXISTS,val=36,str=\"Topic 'new' already exists.\"}"
+        ),
+    ) as caught:
         done(admin.create_topics([NewTopic("new", 1, 1)]))
     assert caught.value.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
     done(admin.create_partitions([NewPartitions("new", 4)]))

@@ -25,6 +25,7 @@ from logstore.types import TopicPartition
 from logstore.wire.faulty import Subject, call_of, merged, refusal_of, without
 from logstore.wire.frames import Head
 from tests.support.world.builders import batch, offsets_of
+from tests.support.world.messages import exactly
 from tests.support.world.wire import TIMEOUT_S, Client, fetch_of, name_of
 
 NOT_LEADER = KAFKA_CODES["NOT_LEADER_OR_FOLLOWER"]
@@ -149,14 +150,40 @@ def test_a_late_answer_comes(listener, client):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     (
-        ({"api": "Prodcue", "error": "NOT_CONTROLLER"}, "nearest is 'Produce'"),
-        ({"api": "Produce"}, "wants"),
-        ({"api": "Produce", "error": "NOT_LEADER"}, "nearest"),
-        ({"api": "Produce", "error": "NOT_CONTROLLER", "drop": True}, "not both"),
+        (
+            {"api": "Prodcue", "error": "NOT_CONTROLLER"},
+            (
+                "nothing fails by the name 'Prodcue'; the nearest is 'Produce'; there are "
+                "Produce, Fetch, ListOffsets, Metadata, OffsetCommit, OffsetFetch, "
+                "FindCoordinator, JoinGroup, Heartbeat, LeaveGroup, SyncGroup, "
+                "DescribeGroups, ListGroups, SaslHandshake, ApiVersions, CreateTopics, "
+                "DeleteTopics, DeleteRecords, InitProducerId, OffsetForLeaderEpoch, "
+                "AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, WriteTxnMarkers, TxnOffsetCommit, "
+                "DescribeAcls, CreateAcls, DeleteAcls, DescribeConfigs, AlterConfigs, "
+                "AlterReplicaLogDirs, DescribeLogDirs, SaslAuthenticate, CreatePartitions, "
+                "DeleteGroups, ElectLeaders, IncrementalAlterConfigs, "
+                "AlterPartitionReassignments, ListPartitionReassignments, OffsetDelete, "
+                "DescribeUserScramCredentials, AlterUserScramCredentials, DescribeCluster, "
+                "DescribeProducers, DescribeTransactions, ListTransactions, "
+                "DescribeTopicPartitions"
+            ),
+        ),
+        (
+            {"api": "Produce"},
+            ("fail('Produce') wants the error, as error='REQUEST_TIMED_OUT', or a delay"),
+        ),
+        (
+            {"api": "Produce", "error": "NOT_LEADER"},
+            ("'NOT_LEADER' is not a Kafka error; the nearest is 'NOT_LEADER_OR_FOLLOWER'"),
+        ),
+        (
+            {"api": "Produce", "error": "NOT_CONTROLLER", "drop": True},
+            "fail wants an error or drop, not both",
+        ),
     ),
 )
 def test_a_rule_without_sense_is_refused_by_name(listener, arguments, message):
-    with pytest.raises(InvalidConfigurationError, match=message):
+    with pytest.raises(InvalidConfigurationError, match=exactly(message)):
         listener.fail(**arguments)
 
 

@@ -377,7 +377,7 @@ def test_a_bound_below_what_the_loop_takes_holds_as_well(broker):
 @pytest.mark.parametrize("asked", ALL, ids=by_name)
 def test_the_memory_of_a_large_request_is_in_proportion_to_it(broker, asked, monkeypatch):
     monkeypatch.setattr(session, "give_way", lambda: None)
-    count = 4000
+    count = 2000
     limits = Limits(remembered_requests=0)
     with broker.listen(limits=limits) as listener, Client(listener) as client:
         client.ask(*asked(300))

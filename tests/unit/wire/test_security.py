@@ -22,6 +22,7 @@ from logstore.messages.types import (
     SaslHandshakeRequest,
 )
 from logstore.security import sasl, tls
+from tests.support.world.messages import exactly
 from tests.support.world.wire import Client, name_of
 from tests.unit.security.test_sasl import Client as ScramClient
 
@@ -173,7 +174,9 @@ def test_few_mechanisms(broker):
 
 
 def test_users_without_passwords_are_refused_before_anything_opens(broker):
-    with pytest.raises(InvalidConfigurationError, match="needs a name and a password"):
+    with pytest.raises(
+        InvalidConfigurationError, match=exactly("user 'ann' needs a name and a password")
+    ):
         broker.listen(sasl={"ann": ""})
 
 
@@ -233,7 +236,10 @@ def test_tls_and_sasl_together(broker):
 
 def test_without_trustme_nothing_is_generated(broker, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "trustme", None)
-    with pytest.raises(InvalidConfigurationError, match=r"kafka-logstore\[tls\]"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly("tls='generate' needs trustme: pip install 'kafka-logstore[tls]'"),
+    ):
         broker.listen(tls="generate")
 
 

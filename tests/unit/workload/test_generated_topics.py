@@ -57,8 +57,8 @@ def everything(**changes) -> Spec:
 
 def small(name: str) -> Spec:
     """Return a preset of few records; sessions must be fewer, too."""
-    records = 1_000 if name == "adversarial" else 4_000
-    keys = {"count": 1_000, "hot_keys": 100} if name == "session-store" else {"count": 500}
+    records = 600 if name == "adversarial" else 2_000
+    keys = {"count": 500, "hot_keys": 50} if name == "session-store" else {"count": 250}
     return preset(name, records=records, partitions=3, keys=keys)
 
 

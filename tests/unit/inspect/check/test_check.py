@@ -35,6 +35,7 @@ from tests.support.world.damage import (
     partition,
 )
 from tests.support.world.golden_dirs import CLEAN_CASES, READ_CASES, ROOT, tree
+from tests.support.world.messages import exactly
 
 GOLDEN_DIRS = [
     *(f"{case}/data" for case in READ_CASES),
@@ -635,7 +636,9 @@ def test_single_transaction_index_knows_earlier_transactions_by_the_snapshot():
 def test_file_that_is_none_of_ours_cannot_be_verified():
     directory = kafka("segments")
     directory.write("golden-0/x.txt")
-    with pytest.raises(ValueError, match="is not a log file that can be verified"):
+    with pytest.raises(
+        ValueError, match=exactly("/data/golden-0/x.txt is not a log file that can be verified")
+    ):
         directory.check("golden-0/x.txt")
 
 

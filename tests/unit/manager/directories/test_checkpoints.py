@@ -1,19 +1,23 @@
 """The checkpoints of a data directory, and the log of a KRaft node in it."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from logstore.errors import KafkaStorageError
+from logstore.errors import IllegalStateError, KafkaStorageError
 from logstore.manager.directories.directory import LogDirectory
 from logstore.names import LOCK_FILE, METADATA_LOG, METADATA_LOG_DIR
 from logstore.runtime import MemoryFileSystem, Runtime, VirtualClock
 from logstore.storage.checkpoint.offsets import (
     CLEANER_OFFSETS,
+    LOG_START_OFFSETS,
     RECOVERY_POINTS,
     REPLICATION_OFFSETS,
 )
 from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from logstore.types import TopicPartition
 from tests.support.world.data_home import Home, fill
+from tests.support.world.messages import exactly
 
 TP, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
 A = TopicPartition("a", 0)
@@ -98,11 +102,73 @@ def test_entries_of_partitions_that_are_gone_are_dropped(directory):
 def test_nothing_is_written_after_the_lock_file_was_removed(directory, write):
     directory.checkpoint(RECOVERY_POINTS).write({TP: 10})
     directory.runtime.fs.remove(f"/data/{LOCK_FILE}")
-    with pytest.raises(KafkaStorageError, match="was removed or replaced"):
+    with pytest.raises(
+        KafkaStorageError,
+        match=exactly(
+            "data directory /data is offline: /data/.lock was removed or replaced "
+            "while it was locked: another process may write here"
+        ),
+    ):
         write(directory)
     assert stored(directory, RECOVERY_POINTS) == {TP: 10}
     assert stored(directory, CLEANER_OFFSETS) == {}
     assert not directory.is_online
+
+
+def offsets(point):
+    return {TP: SimpleNamespace(recovery_point=point, high_watermark=point, log_start_offset=point)}
+
+
+@pytest.mark.parametrize(
+    "write", ("write_recovery_points", "write_high_watermarks", "write_log_starts")
+)
+def test_offsets_that_were_measured_before_another_write_are_not_written(directory, write):
+    write, since = getattr(directory, write), directory.checkpoint_writes
+    assert write(offsets(5), since) is True
+    assert write(offsets(6), since) is False
+    names = (RECOVERY_POINTS, REPLICATION_OFFSETS, LOG_START_OFFSETS)
+    assert sorted(stored(directory, name).get(TP, 0) for name in names) == [0, 0, 5]
+    assert write(offsets(6), directory.checkpoint_writes) is True
+    assert sorted(stored(directory, name).get(TP, 0) for name in names) == [0, 0, 6]
+
+
+def test_a_removed_lock_file_is_noticed_though_no_offset_changed(directory):
+    assert directory.write_recovery_points(offsets(5))
+    written = directory.checkpoint_writes
+    assert directory.write_recovery_points(offsets(5))
+    assert directory.checkpoint_writes == written
+    directory.runtime.fs.remove(f"/data/{LOCK_FILE}")
+    with pytest.raises(
+        KafkaStorageError,
+        match=exactly(
+            "data directory /data is offline: /data/.lock was removed or replaced "
+            "while it was locked: another process may write here"
+        ),
+    ):
+        directory.write_recovery_points(offsets(5))
+    assert not directory.is_online
+
+
+def test_a_damaged_checkpoint_counts_again_once_it_is_written(directory, caplog):
+    file = directory.runtime.fs.open(f"/data/{CLEANER_OFFSETS}", create=True)
+    file.write_at([b"x"], 0)
+    file.close()
+    assert [directory.cleaner_offset(TP) for _ in range(2)] == [None, None]
+    assert caplog.messages == [
+        f"/data/{CLEANER_OFFSETS}: line 1: version 'x' is not a 32-bit number; it is taken as empty"
+    ]
+    directory.write_cleaner_offset(TP, 7)
+    assert directory.cleaner_offset(TP) == 7
+
+
+def test_folders_are_removed_under_a_lock_that_ends_with_the_directory(directory):
+    directory.close(clean=True)
+    for lock in (directory._removing, directory._checkpointing):
+        with (
+            pytest.raises(IllegalStateError, match=exactly("data directory /data is closed")),
+            lock,
+        ):
+            pass
 
 
 def test_a_recovery_that_cuts_a_log_keeps_a_higher_high_watermark(runtime):

@@ -8,6 +8,7 @@ from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
 from logstore.manager.directories.identity import BrokerIdentity, read_identity
 from logstore.runtime import MemoryFileSystem, VirtualClock
 from logstore.runtime.fs import open_anew
+from tests.support.world.messages import exactly
 
 NODE_1 = "version=1\nnode.id=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\ndirectory.id=x\n"
 
@@ -70,19 +71,34 @@ def test_contradictions_are_refused_with_both_sides(files, settings, message):
 
 
 @pytest.mark.parametrize(
-    ("text", "check"),
+    ("text", "check", "message"),
     (
-        ("version=2\nnode.id=1\n", "version"),
-        ("node.id=1\n", "version"),
-        ("version=1\ncluster.id=c\n", "node.id"),
-        ("version=1\nnode.id=one\ncluster.id=c\n", "node.id"),
-        ("version=1\nnode.id=-4\ncluster.id=c\n", "node.id"),
-        ("version=1\nnode.id=4\n", "cluster.id"),
-        ("version=1\\u00zz\n", "properties"),
+        ("version=2\nnode.id=1\n", "version", "/0/meta.properties: unknown version"),
+        ("node.id=1\n", "version", "/0/meta.properties: unknown version"),
+        ("version=1\ncluster.id=c\n", "node.id", "/0/meta.properties: there is no node.id"),
+        (
+            "version=1\nnode.id=one\ncluster.id=c\n",
+            "node.id",
+            "/0/meta.properties: node.id must be a number",
+        ),
+        (
+            "version=1\nnode.id=-4\ncluster.id=c\n",
+            "node.id",
+            "/0/meta.properties: node.id must be a number",
+        ),
+        ("version=1\nnode.id=4\n", "cluster.id", "/0/meta.properties: there is no cluster.id"),
+        (
+            "version=1\\u00zz\n",
+            "properties",
+            (
+                "/0/meta.properties: /0/meta.properties is not a properties file: "
+                "Invalid \\u escape sequence: \\u00zz"
+            ),
+        ),
     ),
 )
-def test_a_damaged_file_is_named(text, check):
-    with pytest.raises(CorruptCheckpointError, match=r"/0/meta\.properties") as caught:
+def test_a_damaged_file_is_named(text, check, message):
+    with pytest.raises(CorruptCheckpointError, match=exactly(message)) as caught:
         identity(text)
     assert caught.value.check == check
 

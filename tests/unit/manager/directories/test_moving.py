@@ -29,6 +29,7 @@ from tests.support.world.builders import data_batch, log_name
 from tests.support.world.data_home import Home, fill
 from tests.support.world.faulty import FaultyFileSystem
 from tests.support.world.golden_dirs import tree
+from tests.support.world.messages import exactly
 
 A0, A1, A2 = (TopicPartition("a", number) for number in range(3))
 MINUTE_MS = 60_000
@@ -484,7 +485,10 @@ def test_to_where_it_is_nothing_happens(place):
 def test_a_read_only_log_is_not_moved(place):
     place.filled().close()
     broker = place.open(read_only=True)
-    with pytest.raises(InvalidConfigurationError, match=r"cannot move partitions.*read-only"):
+    with pytest.raises(
+        InvalidConfigurationError,
+        match=exactly("cannot move partitions: the broker was opened read-only"),
+    ):
         broker.alter_replica_log_dirs({A0: place.there})
     with pytest.raises(InvalidConfigurationError, match=r"cannot move a-0.*read-only"):
         broker.manager.registry.move_partition(A0, place.there)
@@ -511,9 +515,12 @@ def test_the_manager_names_its_refusals():
     clock = VirtualClock()
     home = Home(MemoryFileSystem(clock), "/data", clock)
     manager = home.open()
-    with pytest.raises(LogDirNotFoundError):
+    with pytest.raises(
+        LogDirNotFoundError,
+        match=exactly("/other is none of the data directories, which are /data"),
+    ):
         manager.registry.move_partition(A0, "/other")
-    with pytest.raises(UnknownTopicOrPartitionError):
+    with pytest.raises(UnknownTopicOrPartitionError, match=exactly("unknown topic 'a'")):
         manager.registry.move_partition(A0, "/data")
 
 

@@ -5,9 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from logstore.errors import InvalidConfigurationError
+from logstore import Broker
+from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.manager.directories.opening import _find_partitions
-from logstore.names import METADATA_LOG
+from logstore.names import LOCK_FILE, METADATA_LOG
+from logstore.runtime import MemoryFileSystem, Runtime, VirtualClock
 from logstore.types import TopicPartition
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -39,3 +41,15 @@ def test_of_several_metadata_logs_the_first_is_used(caplog):
     assert caplog.messages == [
         "/3/__cluster_metadata-0 is left out: /two has one, too; look at it by its path"
     ]
+
+
+def test_directories_opened_before_one_that_fails_are_closed():
+    runtime = Runtime(VirtualClock(), MemoryFileSystem(VirtualClock()))
+    runtime.fs.make_dirs("/two")
+    taken = runtime.fs.lock(f"/two/{LOCK_FILE}")
+    for _ in range(2):  # the first attempt leaves no lock of its own
+        with pytest.raises(KafkaStorageError) as caught:
+            Broker(["/one", "/two"], clock=runtime.clock, fs=runtime.fs)
+        assert "/two" in str(caught.value)
+        runtime.fs.lock(f"/one/{LOCK_FILE}").release()
+    taken.release()

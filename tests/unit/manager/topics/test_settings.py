@@ -7,6 +7,7 @@ import pytest
 from logstore import Broker, Cluster, VirtualClock
 from logstore.config.dynamic import Layer
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
+from logstore.manager.topics import Topic
 
 KEY = "log.retention.ms"
 
@@ -106,3 +107,15 @@ def test_keys_without_effect_and_unknown_keys_are_kept(tmp_path, brokers):
         (broker, *_) = members(world)
         configs = broker.manager.catalog.topic("t").configs
         assert dict(configs) == INERT
+
+
+def test_a_topic_that_lacks_partitions_counts_those_it_has():
+    topic = Topic("t", (1, 4), {"retention.ms": "5"}, adopted=True, id="x" * 22)
+    assert topic.to_json() == {
+        "name": "t",
+        "partitions": 2,
+        "configs": {"retention.ms": "5"},
+        "partition_numbers": [1, 4],
+        "adopted": True,
+        "id": "x" * 22,
+    }

@@ -16,6 +16,7 @@ from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.storage.checkpoint.topic_id import read_partition_metadata
 from logstore.types import TopicPartition, decode_topic_id
 from tests.support.world.brokers import write_file
+from tests.support.world.messages import exactly
 
 TOPICS = "/data/logstore-topics.json"
 ID, OTHER = "AAAAAAAAAAEAAAAAAAAAAg", "AAAAAAAAAAEAAAAAAAAAAw"
@@ -186,9 +187,23 @@ def test_adopted_folders_that_disagree_are_refused(fs):
     put_id(fs, "t-1", OTHER)
     with opened(fs) as broker:
         broker.append("t", value=b"x", partition=0)
-        with pytest.raises(InconsistentTopicIdError):
+        with pytest.raises(
+            InconsistentTopicIdError,
+            match=exactly(
+                "t-1: the topic's id is AAAAAAAAAAEAAAAAAAAAAg, but "
+                "/data/t-1/partition.metadata has AAAAAAAAAAEAAAAAAAAAAw: the folder "
+                "belongs to another topic of this name"
+            ),
+        ):
             broker.append("t", value=b"x", partition=1)
-        with pytest.raises(InconsistentTopicIdError):
+        with pytest.raises(
+            InconsistentTopicIdError,
+            match=exactly(
+                "t-1: the topic's id is AAAAAAAAAAEAAAAAAAAAAg, but "
+                "/data/t-1/partition.metadata has AAAAAAAAAAEAAAAAAAAAAw: the folder "
+                "belongs to another topic of this name"
+            ),
+        ):
             broker.create_topic("t", partitions=2)
     assert not fs.exists(TOPICS)
 
@@ -239,12 +254,34 @@ def test_topics_of_version_1_get_ids_from_their_folders_or_new_ones(fs):
         assert [topic.id for topic in broker.topics()] == ids
 
 
-@pytest.mark.parametrize("topic_id", ("x", 5, "AAAAAAAAAAAAAAAAAAAAAA"))
-def test_stored_id_that_is_none_is_refused(fs, topic_id):
+@pytest.mark.parametrize(
+    ("topic_id", "message"),
+    (
+        (
+            "x",
+            (
+                "/data/logstore-topics.json: not a topics file: 'x' is not a topic id: "
+                "expected 22 characters of URL-safe base64"
+            ),
+        ),
+        (
+            5,
+            (
+                "/data/logstore-topics.json: not a topics file: expected string or "
+                "bytes-like object, got 'int'"
+            ),
+        ),
+        (
+            "AAAAAAAAAAAAAAAAAAAAAA",
+            ("/data/logstore-topics.json: not a topics file: the id of 't' is zero"),
+        ),
+    ),
+)
+def test_stored_id_that_is_none_is_refused(fs, topic_id, message):
     fs.make_dirs("/data")
     topics = {"t": {"partitions": [0], "configs": {}, "id": topic_id}}
     write_file(fs, TOPICS, json.dumps({"version": 2, "topics": topics}).encode())
-    with pytest.raises(Exception, match="not a topics file"):
+    with pytest.raises(Exception, match=exactly(message)):
         opened(fs)
 
 
@@ -258,5 +295,5 @@ def test_moved_partition_and_copies_keep_the_id(fs, tmp_path):
         target = "/more" if home == "/data" else "/data"
         broker.manager.registry.move_partition(TopicPartition("t", 0), target)
         assert folder_id(fs, "t-0", target) == decode_topic_id(topic.id)
-        with pytest.raises(TopicAlreadyExistsError):
+        with pytest.raises(TopicAlreadyExistsError, match=exactly("topic 't' already exists")):
             broker.create_topic("t")

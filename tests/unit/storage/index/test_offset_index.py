@@ -12,6 +12,7 @@ from logstore.errors import CorruptIndexError, InvalidOffsetError, SegmentOverfl
 from logstore.runtime import MemoryFileSystem, OverlayFileSystem, ReadOnlyFileSystem
 from logstore.storage.index import OffsetIndex
 from logstore.types import OffsetPosition
+from tests.support.world.messages import exactly
 
 BASE = 45
 NAME = "00000000000000000045.index"
@@ -76,9 +77,19 @@ def test_s029_preallocates_whole_entries_and_trims(place):
 def test_s030_relative_offset_must_fit_31_bits(place):
     """S-030: a relative offset of 2^31 is refused, 2^31-1 is accepted."""
     index = make_index(place)
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly(
+            "{path}/00000000000000000045.index: offset 2147483693 is not within 2^31-1 of base 45"
+        ),
+    ):
         index.append(BASE + 2**31, 0)
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly(
+            "{path}/00000000000000000045.index: offset 44 is not within 2^31-1 of base 45"
+        ),
+    ):
         index.append(BASE - 1, 0)
     assert index.entries == 0
     assert not index.can_append_offset(BASE + 2**31)
@@ -125,7 +136,10 @@ def test_s032_reopened_index_keeps_entries_and_resize_makes_room(place):
     assert index.max_entries == 2
     assert fs.stat(index.path).size == 16
     assert index.is_full
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly("{path}/00000000000000000045.index: full with 2 entries"),
+    ):
         index.append(53, 800)
     index.resize(8 * 30)
     assert fs.stat(index.path).size == 240
@@ -190,9 +204,13 @@ def test_read_only_index_refuses_changes(place):
     index = make_index(place, writable=False)
     assert list(index) == [(50, 4096)]
     for change in (index.truncate, index.reset, index.trim_to_valid_size):
-        with pytest.raises(ValueError, match="read-only"):
+        with pytest.raises(
+            ValueError, match=exactly("{path}/00000000000000000045.index: index is read-only")
+        ):
             change()
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(
+        ValueError, match=exactly("{path}/00000000000000000045.index: index is read-only")
+    ):
         index.resize(800)
 
 
@@ -241,7 +259,10 @@ def test_full_index_refuses_appends(place):
     assert not index.is_full
     index.append(47, 1)
     assert index.is_full
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly("{path}/00000000000000000045.index: full with 2 entries"),
+    ):
         index.append(48, 2)
 
 
@@ -305,12 +326,30 @@ def test_resize_drops_a_torn_entry(place):
 
 
 @pytest.mark.parametrize(
-    ("data", "position"), ((bytes(15), 8), (bytes.fromhex("ffffffff00000000"), 0))
+    ("data", "position", "message"),
+    (
+        (
+            bytes(15),
+            8,
+            (
+                "{path}/00000000000000000045.index at position 8: length 15 is not a "
+                "multiple of the entry size 8"
+            ),
+        ),
+        (
+            bytes.fromhex("ffffffff00000000"),
+            0,
+            (
+                "{path}/00000000000000000045.index at position 0: last offset 44 is "
+                "below the base offset 45"
+            ),
+        ),
+    ),
 )
-def test_sanity_check_finds_torn_length_and_offset_below_base(place, data, position):
+def test_sanity_check_finds_torn_length_and_offset_below_base(place, data, position, message):
     write_file(place, data)
     index = make_index(place)
-    with pytest.raises(CorruptIndexError) as caught:
+    with pytest.raises(CorruptIndexError, match=exactly(message)) as caught:
         index.sanity_check()
     assert (caught.value.path, caught.value.position) == (index.path, position)
     assert caught.value.check
@@ -361,10 +400,14 @@ def test_closed_index_stays_closed(place):
     index.append(50, 1)
     index.close()
     index.close()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(
+        ValueError, match=exactly("{path}/00000000000000000045.index: index is closed")
+    ):
         index.lookup(50)
     index.delete_if_exists()
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(
+        ValueError, match=exactly("{path}/00000000000000000045.index: index is closed")
+    ):
         index.append(51, 2)
     assert not index.exists_on_disk
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from logstore.errors import CorruptIndexError, InvalidOffsetError, SegmentOverflowError
 from logstore.storage.index import TimeIndex
 from logstore.types import TimestampOffset
+from tests.support.world.messages import exactly
 
 BASE = 40
 NAME = "00000000000000000040.timeindex"
@@ -58,9 +59,17 @@ def test_s033_lookup_and_order(place):
     assert index.entries == 10
     index.maybe_append(490, 50)
     assert index.entries == 10
-    with pytest.raises(InvalidOffsetError, match="timestamp 489"):
+    with pytest.raises(
+        InvalidOffsetError,
+        match=exactly(
+            "{path}/00000000000000000040.timeindex: timestamp 489 is below the last one, 490"
+        ),
+    ):
         index.maybe_append(489, 51)
-    with pytest.raises(InvalidOffsetError, match="offset 48"):
+    with pytest.raises(
+        InvalidOffsetError,
+        match=exactly("{path}/00000000000000000040.timeindex: offset 48 is below the last one, 49"),
+    ):
         index.maybe_append(500, 48)
     assert index.entries == 10
     index.maybe_append(500, 49)
@@ -75,11 +84,17 @@ def test_s034_last_slot_is_reserved(place):
         assert not index.is_full
         index.maybe_append(i, BASE + i)
     assert index.is_full
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly("{path}/00000000000000000040.timeindex: full with 3 entries"),
+    ):
         index.maybe_append(3, BASE + 3)
     index.maybe_append(3, BASE + 3, skip_full_check=True)
     assert index.entries == index.max_entries == 4
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly("{path}/00000000000000000040.timeindex: no slot left after 4"),
+    ):
         index.maybe_append(4, BASE + 4, skip_full_check=True)
     index.maybe_append(3, BASE + 4, skip_full_check=True)
     assert list(index) == [(i, BASE + i) for i in range(4)]
@@ -149,9 +164,15 @@ def test_reopened_index_is_full_until_resized(place):
     index.close()
     index = make_index(place)
     assert (index.entries, index.last_entry, index.is_full) == (10, (490, 49), True)
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly("{path}/00000000000000000040.timeindex: full with 10 entries"),
+    ):
         index.maybe_append(500, 50)
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(
+        SegmentOverflowError,
+        match=exactly("{path}/00000000000000000040.timeindex: no slot left after 10"),
+    ):
         index.maybe_append(500, 50, skip_full_check=True)
     index.resize(12 * 20)
     index.maybe_append(500, 50)

@@ -8,6 +8,7 @@ from logstore.errors import CorruptIndexError, InvalidOffsetError
 from logstore.storage.index import TransactionIndex
 from logstore.testing import FaultyFileSystem
 from logstore.types import AbortedTxn
+from tests.support.world.messages import exactly
 
 BASE = 0
 NAME = "00000000000000000000.txnindex"
@@ -173,7 +174,13 @@ def test_last_offset_must_rise(place):
     index.append(AbortedTxn(4, 45, 49, 51))
     index.close()
     index = make_index(place)
-    with pytest.raises(InvalidOffsetError):
+    with pytest.raises(
+        InvalidOffsetError,
+        match=exactly(
+            "{path}/00000000000000000000.txnindex: last offset 49 of a transaction "
+            "is not above the previous one, 49"
+        ),
+    ):
         index.append(AbortedTxn(4, 45, 49, 51))
     index.append(AbortedTxn(4, 45, 50, 51))
     assert len(index.entries()) == 5
@@ -216,9 +223,13 @@ def test_read_only_index_refuses_changes(place):
     filled(place).close()
     index = make_index(place, writable=False)
     assert index.entries() == TXNS
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(
+        ValueError, match=exactly("{path}/00000000000000000000.txnindex: index is read-only")
+    ):
         index.append(AbortedTxn(9, 60, 70, 71))
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(
+        ValueError, match=exactly("{path}/00000000000000000000.txnindex: index is read-only")
+    ):
         index.reset()
 
 
@@ -231,7 +242,9 @@ def test_rename_and_delete(place):
     assert fs.list_dir(directory) == [f"{NAME}.deleted"]
     assert index.delete_if_exists()
     assert fs.list_dir(directory) == []
-    with pytest.raises(ValueError, match="closed"):
+    with pytest.raises(
+        ValueError, match=exactly("{path}/00000000000000000000.txnindex.deleted: index is closed")
+    ):
         index.append(AbortedTxn(9, 60, 70, 71))
 
 

@@ -33,6 +33,7 @@ from tests.support.world.builders import (
     records_of,
 )
 from tests.support.world.cleaning import compacted, run_pass
+from tests.support.world.messages import exactly
 
 REPLICA = AppendOrigin.REPLICATION
 INDEXED = {"index_interval_bytes": 60, "segment_bytes": 1000}
@@ -216,7 +217,12 @@ def test_bytes_made_to_look_like_many_batches_are_given_up(world, monkeypatch):
     torn[8:12] = (1 << 20).to_bytes(4)
     left = bytes(data + torn + long * 9 + bytes(400))
     world.write(name, left)
-    with pytest.raises(CorruptRecordError, match="looks like a batch") as caught:
+    with pytest.raises(
+        CorruptRecordError,
+        match=exactly(
+            "{path}/00000000000000000000.log at position 1652: too much here looks like a batch"
+        ),
+    ) as caught:
         world.log()
     assert caught.value.path == world.path(name)
     assert len(data) < caught.value.position < len(left)
@@ -343,7 +349,12 @@ def test_a_segment_whose_end_is_damaged_is_not_cleaned(world):
     world.write(name, bytes(data))
     log = compacted(world)
     fill(log, 2, 20)
-    with pytest.raises(CorruptRecordError) as caught:
+    with pytest.raises(
+        CorruptRecordError,
+        match=exactly(
+            "{path}/00000000000000000000.log at position 1070: the segment ends inside a batch"
+        ),
+    ) as caught:
         run_pass(log)
     assert (caught.value.path, caught.value.position) == (world.path(name), at)
     assert world.files()[name] == data

@@ -21,6 +21,7 @@ from logstore.record.records import Record
 from logstore.storage.log import NewRecord
 from logstore.types import NO_TIMESTAMP, AppendOrigin
 from tests.support.world.builders import batch, batches_of, log_name, offsets_of, records_of
+from tests.support.world.messages import exactly
 
 REPLICA = AppendOrigin.REPLICATION
 COORDINATOR = AppendOrigin.COORDINATOR
@@ -58,7 +59,9 @@ def test_s055_a_base_offset_is_for_followers_only(world, log_end):
     if log_end:
         log.writer.append_batches(batch(0, log_end - 1), REPLICA)
     before = world.files()
-    with pytest.raises(InvalidRecordError, match="base offset 0, not 5"):
+    with pytest.raises(
+        InvalidRecordError, match=exactly("a client's batch has base offset 0, not 5")
+    ):
         log.writer.append_batches(batch(5))
     assert (world.files(), log.log_end_offset) == (before, log_end)
     info = log.writer.append_batches(batch(5), REPLICA)
@@ -74,7 +77,10 @@ def test_s056_max_message_bytes_binds_clients(world):
     log = world.log(max_message_bytes=len(fits))
     assert len(exceeds) == len(fits) + 1
     before = world.files()
-    with pytest.raises(MessageSizeTooLargeError):
+    with pytest.raises(
+        MessageSizeTooLargeError,
+        match=exactly("a batch of 573 bytes exceeds max.message.bytes 572"),
+    ):
         log.writer.append_batches(exceeds)
     assert (world.files(), log.log_end_offset, log.size_bytes) == (before, 0, 0)
     assert log.writer.append_batches(fits).size_bytes == log.config.max_message_bytes
@@ -88,12 +94,16 @@ def test_s057_a_set_must_fit_a_segment_whoever_sends_it(world):
     two = one + batch(1, value=b"v" * 100)
     log = world.log(segment_bytes=len(two) - 1)
     before = world.files()
-    with pytest.raises(RecordListTooLargeError):
+    with pytest.raises(
+        RecordListTooLargeError, match=exactly("a set of 344 bytes exceeds segment.bytes 343")
+    ):
         log.writer.append_batches(two, REPLICA)
     for origin in (AppendOrigin.CLIENT, REPLICA):
         large = batch(0, value=b"v" * (100 + len(one)))
         assert len(large) > log.config.segment_bytes
-        with pytest.raises(RecordListTooLargeError):
+        with pytest.raises(
+            RecordListTooLargeError, match=exactly("a set of 344 bytes exceeds segment.bytes 343")
+        ):
             log.writer.append_batches(large, origin)
     assert (world.files(), log.log_end_offset, len(log.segments)) == (before, 0, 1)
     log.close()
@@ -149,7 +159,9 @@ def test_s062_a_follower_never_goes_back(world):
     """The error has the offsets, so that the caller can restart the log there."""
     log = world.log()
     log.writer.append_batches(batch(0, 2), REPLICA)
-    with pytest.raises(UnexpectedAppendOffsetError) as caught:
+    with pytest.raises(
+        UnexpectedAppendOffsetError, match=exactly("first offset 0 is below the log end offset 3")
+    ) as caught:
         log.writer.append_batches(batch(0, 2) + batch(3, 4), REPLICA)
     assert (caught.value.first_offset, caught.value.last_offset) == (0, 4)
     assert (log.log_end_offset, offsets_of(world.files()[log_name(0)])) == (3, [0, 1, 2])
@@ -158,7 +170,9 @@ def test_s062_a_follower_never_goes_back(world):
 def test_s062_a_log_that_starts_above_zero_takes_nothing_below(world):
     log = world.log(log_start_offset=7)
     assert (log.log_start_offset, log.log_end_offset) == (7, 7)
-    with pytest.raises(UnexpectedAppendOffsetError) as caught:
+    with pytest.raises(
+        UnexpectedAppendOffsetError, match=exactly("first offset 4 is below the log end offset 7")
+    ) as caught:
         log.writer.append_batches(batch(4, 6), REPLICA)
     assert (caught.value.first_offset, caught.value.last_offset) == (4, 6)
     assert log.log_end_offset == 7

@@ -24,6 +24,7 @@ from tests.support.world.builders import (
 )
 from tests.support.world.crashes import crashes_of
 from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.messages import exactly
 
 LARGE = b"x" * 3000
 """A value of which a hundred are more than a reader takes in at a time."""
@@ -318,7 +319,7 @@ def test_an_offline_log_refuses_all_and_tells_its_owner_once(world):
         lambda: log.reader.read(0, 100),
         lambda: log.writer.append_records([NewRecord(b"k", b"v")]),
     ):
-        with pytest.raises(KafkaStorageError, match="offline: the disk is full"):
+        with pytest.raises(KafkaStorageError, match=exactly("t-0 is offline: the disk is full")):
             action()
     log.close()
 

@@ -25,6 +25,7 @@ from logstore.types import INT32_MAX, AppendOrigin
 from tests.support.oracles.cleaner_oracle import empty_batch
 from tests.support.world.builders import abort, batch, batches_of, commit, data_batch, memory_world
 from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.messages import exactly
 
 REPLICA = AppendOrigin.REPLICATION
 
@@ -361,7 +362,7 @@ def test_of_a_batch_without_keys_and_with_a_bad_time_the_time_names_the_error(wo
 def test_coordinators_write_markers_only_where_they_may(world):
     log = world.log()
     now = world.clock.now_ms()
-    with pytest.raises(InvalidRecordError, match="control"):
+    with pytest.raises(InvalidRecordError, match=exactly("clients may not write control batches")):
         log.writer.append_batches(commit(0, 1, timestamp=now))
     send(log, 1, 0, epoch=4, txn=True)
     refused(log, InvalidProducerEpochError, end, 1, epoch=3)

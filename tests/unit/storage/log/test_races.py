@@ -25,6 +25,7 @@ from tests.support.world.builders import (
     records_of,
 )
 from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.messages import exactly
 
 STEPS = {"memory": 600, "disk": 100}
 """A step on the disk waits for it several times."""
@@ -401,7 +402,7 @@ def test_a_lasting_failure_in_a_log_that_always_changes_is_raised(world):
         log.writer.roll()
         raise OSError(5, "no disk")
 
-    with pytest.raises(KafkaStorageError, match="cannot read"):
+    with pytest.raises(KafkaStorageError, match=exactly("t-0: cannot read: [Errno 5] no disk")):
         log.reader.steady(fail)
 
 

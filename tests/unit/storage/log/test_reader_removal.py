@@ -11,6 +11,7 @@ from logstore.storage.log.reader import Isolation
 from logstore.storage.segment import LogSegment
 from tests.support.world.builders import bases_of, fill, records_of
 from tests.support.world.cleaning import compacted, put, run_pass
+from tests.support.world.messages import exactly
 
 COUNT = 30
 
@@ -175,10 +176,17 @@ def test_a_failure_in_a_segment_that_stays_is_a_disk_error(world, monkeypatch):
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(LogSegment, "read", fail)
-    with pytest.raises(KafkaStorageError, match="Input/output error"):
+    with pytest.raises(
+        KafkaStorageError, match=exactly("t-0: cannot read: [Errno 5] Input/output error")
+    ):
         log.reader.read(0, 100)
     monkeypatch.undo()
-    with pytest.raises(ValueError, match="invalid maximum size"):
+    with pytest.raises(
+        ValueError,
+        match=exactly(
+            "invalid maximum size -1 for a read of LogSegment(base_offset=0, size_bytes=284)"
+        ),
+    ):
         log.reader.read(0, -1)
 
 

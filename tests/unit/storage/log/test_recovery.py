@@ -5,13 +5,15 @@ import random
 import pytest
 
 from logstore.errors import (
+    CorruptRecordError,
     SegmentOverflowError,
     UnsupportedFormatError,
 )
 from logstore.record.batch import RecordBatch
 from logstore.storage.log.epochs import EpochEntry, LeaderEpochCache
-from logstore.storage.log.recovery import has_aborted_transaction
-from logstore.types import AbortedTxn, TimestampOffset
+from logstore.storage.log.recovery import has_aborted_transaction, replay_batches
+from logstore.storage.producers.state import ProducerStateManager
+from logstore.types import AbortedTxn, TimestampOffset, TopicPartition
 from tests.support.oracles.cleaner_oracle import empty_batch
 from tests.support.world.builders import (
     LOG_APPEND_TIME,
@@ -227,3 +229,28 @@ def test_recovery_does_not_replace_newer_epochs(world):
     append(segment, batch(0, leader_epoch=3), batch(1, leader_epoch=-1), batch(2, leader_epoch=6))
     world.recover(segment, epochs=epochs)
     assert epochs.entries == (EpochEntry(5, 0), EpochEntry(6, 2))
+
+
+PLAIN_AFTER_DATA = data_batch(0, 1, 1), batch(2, producer_id=1, producer_epoch=0, base_sequence=2)
+
+
+def test_a_contradiction_of_a_transaction_has_the_position_of_its_batch(world):
+    data, plain = PLAIN_AFTER_DATA
+    segment = world.segment(0)
+    for each in (data, plain):
+        append(segment, each)
+    segment.close()
+    segment = world.segment(0, create=False)
+    before = world.files()
+    with pytest.raises(CorruptRecordError) as refused:
+        world.recover(segment)
+    assert (refused.value.path, refused.value.position, refused.value.check) == (
+        segment.log_path,
+        len(data),
+        "transaction_state",
+    )
+    assert world.files() == before
+    state = ProducerStateManager(world.fs, world.directory, TopicPartition("t", 0))
+    with pytest.raises(CorruptRecordError) as refused:
+        replay_batches(segment, state, 0, 3)
+    assert (refused.value.position, refused.value.check) == (len(data), "transaction_state")

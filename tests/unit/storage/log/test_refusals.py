@@ -198,6 +198,72 @@ CLIENT_REFUSALS = {
 }
 
 
+CLIENT_MESSAGES = {
+    "null key": ("Compacted topic cannot accept message without key (record 0 of the batch)"),
+    "null key among many": (
+        "Compacted topic cannot accept message without key (record 99 of the batch)"
+    ),
+    "null key in a batch": (
+        "Compacted topic cannot accept message without key (record 0 of the batch and 3 more)"
+    ),
+    "null key in a compressed batch": (
+        "Compacted topic cannot accept message without key (record 0 of the batch and 99 more)"
+    ),
+    "too old": ("record 0: Timestamp 5 is outside [1704067199500, 1704067201500]"),
+    "too old among many": (
+        "record 0 and 69 more: Timestamp 5 is outside [1704067199500, 1704067201500]"
+    ),
+    "too new": (
+        "record 0: Timestamp 4611686018427387904 is outside [1704067199500, 1704067201500]"
+    ),
+    "negative time": ("record 0: Timestamp -2 is outside [1704067199500, 1704067201500]"),
+    "negative time among many": (
+        "record 0 and 69 more: Timestamp -2 is outside [1704067199500, 1704067201500]"
+    ),
+    "negative time in columns": (
+        "record 0: Timestamp -2 is outside [1704067199500, 1704067201500]"
+    ),
+    "time of 65 bits": (
+        "record 0: Timestamp 9223372036854775808 is outside [1704067199500, 1704067201500]"
+    ),
+    "time of 65 bits among many": (
+        "record 0 and 69 more: Timestamp 9223372036854775808 is outside "
+        "[1704067199500, 1704067201500]"
+    ),
+    "too large": "a batch of 2071 bytes exceeds max.message.bytes 1000",
+    "too large in columns": "a batch of 2071 bytes exceeds max.message.bytes 1000",
+    "too large as a batch": "a batch of 2072 bytes exceeds max.message.bytes 1000",
+    "columns of different length": (
+        "columns differ in length: 1 keys, 2 values, 2 timestamps, 2 headers"
+    ),
+    "bad CRC": (
+        "batch at offset 0 has a bad CRC (stored crc = 1024731543, computed crc = 3481250452)"
+    ),
+    "bad magic": "magic 3 is not 2",
+    "old format": (
+        "buffer at position 0: message format v1 (magic 0 and 1) is not supported; "
+        "the file is left as it is"
+    ),
+    "base offset": "a client's batch has base offset 0, not 5",
+    "two batches": "an append takes exactly one batch, not 2",
+    "count below the delta": "2 records do not fit last offset delta 2",
+    "count above the delta": "3 records do not fit last offset delta 1",
+    "count above the records": "premature end: 3 of 4 records in 27 bytes",
+    "count below the records": "records remaining: 9 bytes after 2 records",
+    "no records": "0 records do not fit last offset delta -1",
+    "damaged compression": (
+        "gzip member at byte 0 is damaged: Error -3 while decompressing data: "
+        "incorrect header check"
+    ),
+    "a time that only the log gives, but which it did not": (
+        "a producer's batch cannot carry LogAppendTime"
+    ),
+    "producer without a sequence": "a batch of producer 7 has no sequence: -1",
+    "producer without an epoch": "a batch of producer 7 has no epoch: -1",
+    "control batch": "clients may not write control batches",
+}
+
+
 @pytest.mark.parametrize("name", CLIENT_REFUSALS)
 def test_a_refusal_changes_nothing(world, name):
     """Log, offsets and all bytes on disk are unchanged, although a roll was due."""
@@ -215,8 +281,9 @@ def test_a_refusal_changes_nothing(world, name):
     action, error = CLIENT_REFUSALS[name]
     before = (world.files(), log.log_end_offset, log.high_watermark, log.recovery_point)
     epochs, view = log.epochs.entries, log.segments.view
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         action(log)
+    assert str(caught.value) == CLIENT_MESSAGES[name]
     assert before == (world.files(), log.log_end_offset, log.high_watermark, log.recovery_point)
     assert (epochs, view) == (log.epochs.entries, log.segments.view)
     log._check()
@@ -305,6 +372,37 @@ REPLICA_REFUSALS = {
 }
 
 
+REPLICA_MESSAGES = {
+    "offsets that fall": "offset 21 follows 22 in one append",
+    "the same batch twice": "offset 20 follows 20 in one append",
+    "below the log end": "first offset 4 is below the log end offset 10",
+    "no leader epoch": (
+        "a replicated batch at offset 20 has leader epoch -1 and last offset delta 0"
+    ),
+    "negative delta": (
+        "a replicated batch at offset 20 has leader epoch 0 and last offset delta -1"
+    ),
+    "more than 31 bits": "offsets 20 to 2147483668 do not fit one segment",
+    "bad CRC in the second": (
+        "batch at offset 21 has a bad CRC (stored crc = 868736336, computed crc = 3249299027)"
+    ),
+    "a malformed marker": (
+        "a control record needs a key of at least 4 bytes, found a key of 2 bytes"
+    ),
+    "plain data in an open transaction": (
+        "producer 1 writes outside a transaction at offset 22 while a transaction "
+        "of the same append is open"
+    ),
+    "plain data after a marker that compaction emptied": (
+        "producer 1 writes outside a transaction at offset 23 while a transaction "
+        "of the same append is open"
+    ),
+    "plain data in a transaction open before": (
+        "t-0: producer 9 writes outside a transaction while its transaction from offset 5 is open"
+    ),
+}
+
+
 @pytest.mark.parametrize("name", REPLICA_REFUSALS)
 def test_a_follower_refuses_as_a_whole(world, name):
     log = world.log()
@@ -314,6 +412,7 @@ def test_a_follower_refuses_as_a_whole(world, name):
     before = (world.files(), log.log_end_offset, log.segments.view, log.epochs.entries)
     with pytest.raises(error) as caught:
         log.writer.append_batches(data, REPLICA)
+    assert str(caught.value) == REPLICA_MESSAGES[name]
     assert before == (world.files(), log.log_end_offset, log.segments.view, log.epochs.entries)
     if error is UnexpectedAppendOffsetError:
         assert (caught.value.first_offset, caught.value.last_offset) == (4, 13)

@@ -29,6 +29,7 @@ from tests.support.world.builders import (
 )
 from tests.support.world.crashes import crashes_of
 from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.messages import exactly
 
 
 def replicate(log, *batches):
@@ -64,7 +65,7 @@ def test_s098_truncation_to_an_offset(world):
     fill(log, 10)
     assert log.size_bytes == size
     assert world.files(".log") == before
-    with pytest.raises(ValueError, match="negative offset -1"):
+    with pytest.raises(ValueError, match=exactly("cannot truncate t-0 to a negative offset -1")):
         log.truncate_to(-1)
     assert log.generation == 2
 
@@ -497,7 +498,14 @@ def test_a_producer_state_that_cannot_be_rebuilt_takes_the_log_offline(world):
     with pytest.raises(CorruptRecordError):
         log.truncate_to(8)
     assert log.is_offline
-    with pytest.raises(KafkaStorageError, match="cannot rebuild the producer state"):
+    with pytest.raises(
+        KafkaStorageError,
+        match=exactly(
+            "t-0 is offline: cannot rebuild the producer state: "
+            "{path}/00000000000000000000.log at position 0: batch length 1 is less than "
+            "the minimum 14"
+        ),
+    ):
         log.writer.append_records([NewRecord(b"k", b"v")])
 
 

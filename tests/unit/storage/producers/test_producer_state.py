@@ -14,6 +14,7 @@ from logstore.storage.producers.entry import BatchMetadata, CompletedTxn, LastRe
 from logstore.storage.producers.snapshot import SnapshotEntry, decode_snapshot, encode_snapshot
 from logstore.storage.producers.state import ProducerStateManager
 from logstore.types import AbortedTxn, TopicPartition
+from tests.support.world.messages import exactly
 
 NOW = 1_700_000_000_000
 DAY = 86_400_000
@@ -347,17 +348,39 @@ def test_the_manager_loads_and_writes_the_golden_snapshot(fs, state):
     assert read_bytes(fs, "t-0/00000000000000000201.snapshot") == F1
 
 
-@pytest.mark.parametrize("bit", (0, 15, 20, 47, 60, 100, len(F1) * 8 - 1))
-def test_every_flipped_bit_is_noticed(bit):
+@pytest.mark.parametrize(
+    ("bit", "message"),
+    (
+        (0, "somewhere at position 0: unknown snapshot version -32767"),
+        (15, "somewhere at position 0: unknown snapshot version 0"),
+        (20, ("somewhere at position 2: stored CRC 4141829712 differs from computed 4276047440")),
+        (47, ("somewhere at position 2: stored CRC 4276047441 differs from computed 4276047440")),
+        (60, ("somewhere at position 2: stored CRC 4276047440 differs from computed 2713212648")),
+        (100, ("somewhere at position 2: stored CRC 4276047440 differs from computed 929995460")),
+        (
+            len(F1) * 8 - 1,
+            ("somewhere at position 2: stored CRC 4276047440 differs from computed 213175635"),
+        ),
+    ),
+)
+def test_every_flipped_bit_is_noticed(bit, message):
     damaged = bytearray(F1)
     damaged[bit // 8] ^= 0x80 >> bit % 8
-    with pytest.raises(CorruptSnapshotError, match="somewhere"):
+    with pytest.raises(CorruptSnapshotError, match=exactly(message)):
         decode_snapshot(bytes(damaged), "somewhere")
 
 
-@pytest.mark.parametrize("size", (0, 9, 10, len(F1) - 1))
-def test_short_snapshots_are_damaged(size):
-    with pytest.raises(CorruptSnapshotError):
+@pytest.mark.parametrize(
+    ("size", "message"),
+    (
+        (0, "0 bytes are too few for a snapshot"),
+        (9, "9 bytes are too few for a snapshot"),
+        (10, "stored CRC 4276047440 differs from computed 2841393968"),
+        (len(F1) - 1, "stored CRC 4276047440 differs from computed 3668059889"),
+    ),
+)
+def test_short_snapshots_are_damaged(size, message):
+    with pytest.raises(CorruptSnapshotError, match=exactly(message)):
         decode_snapshot(F1[:size])
 
 

@@ -28,6 +28,7 @@ from tests.support.world.builders import (
     read_offsets,
 )
 from tests.support.world.faulty import FaultyFileSystem
+from tests.support.world.messages import exactly
 
 BASE = 40
 BIG_INDEX = 10 << 20
@@ -322,11 +323,17 @@ def test_appending_nothing_does_nothing(world):
     assert list(world.files()) == [log_name(0)]
 
 
-@pytest.mark.parametrize("offset", (39, BASE + INT32_MAX + 1))
-def test_an_offset_outside_31_bits_is_refused_before_the_write(world, offset):
+@pytest.mark.parametrize(
+    ("offset", "message"),
+    (
+        (39, "offset 39 does not fit segment 40"),
+        (BASE + INT32_MAX + 1, "offset 2147483688 does not fit segment 40"),
+    ),
+)
+def test_an_offset_outside_31_bits_is_refused_before_the_write(world, offset, message):
     segment = world.segment(BASE)
     append(segment, batch(BASE))
-    with pytest.raises(SegmentOverflowError):
+    with pytest.raises(SegmentOverflowError, match=exactly(message)):
         append(segment, batch(offset))
     assert segment.file.size() == segment.size_bytes == len(batch(BASE))
     append(segment, batch(BASE + INT32_MAX))
@@ -409,7 +416,12 @@ def test_reads_are_bounded_by_size_and_position(world):
     found = segment.read(0, 1 << 20, max_position=len(first))
     assert (found.data, found.first_entry_incomplete) == (first, False)
     assert segment.read(0, 0).data == b""
-    with pytest.raises(ValueError, match="-1"):
+    with pytest.raises(
+        ValueError,
+        match=exactly(
+            "invalid maximum size -1 for a read of LogSegment(base_offset=0, size_bytes=188)"
+        ),
+    ):
         segment.read(0, -1)
 
 

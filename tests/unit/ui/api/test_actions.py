@@ -126,6 +126,13 @@ def steered(tmp_path):
         yield page
 
 
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A page for requests that change nothing."""
+    with filled(tmp_path_factory.mktemp("shared") / "data") as broker, Asked(broker) as page:
+        yield page
+
+
 def state(broker):
     return [
         (topic, [broker.log(topic.name, number).size_bytes for number in topic.partitions])
@@ -344,15 +351,13 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize(("path", "body", "field"), HOSTILE)
-def test_impossible_requests_are_refused_by_name_and_change_nothing(steered, path, body, field):
-    before, now_ms = state(steered.context.broker), steered.context.broker.clock.now_ms()
-    refused = steered.post(path, body)
+def test_impossible_requests_are_refused_by_name_and_change_nothing(shared, path, body, field):
+    broker = shared.context.broker
+    before, now_ms = state(broker), broker.clock.now_ms()
+    refused = shared.post(path, body)
     assert refused.status == 400, refused.body
     assert refused.json["error"].get("field") == field
-    assert (state(steered.context.broker), steered.context.broker.clock.now_ms()) == (
-        before,
-        now_ms,
-    )
+    assert (state(broker), broker.clock.now_ms()) == (before, now_ms)
 
 
 @pytest.mark.parametrize(
