@@ -293,7 +293,7 @@ def test_a_pipe_as_the_lock_file_is_named(home):
     with pytest.raises(
         KafkaStorageError,
         match=exactly(
-            "data directory {path}/data is offline: cannot open: [Errno 22] is no "
+            "data directory {path}/data is offline: cannot open: [Errno 22] is not a "
             "regular file: '{path}/.lock'"
         ),
     ):
