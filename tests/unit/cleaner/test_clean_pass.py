@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logstore.cleaner.errors import CleaningAbortedError
+from logstore.cleaner.passes.build import passes_after
 from logstore.cleaner.passes.chunks import ChunkReader
 from logstore.cleaner.passes.clean import _last_modified_ms, clean_pass
 from logstore.cleaner.passes.offset_map import OffsetMap
@@ -583,6 +584,17 @@ def test_passes_of_a_map_of_one_key() -> None:
     passes = run_passes(log, map_of(2, 0.9))
     assert len(passes) == 9
     assert contents(log) == [(6, b"0", b"6"), (7, b"1", b"7"), (8, b"2", b"8")]
+
+
+def test_the_passes_left_are_counted_although_another_thread_truncates_the_log() -> None:
+    """A count reads without a lock: the rest of its range may be gone."""
+    log = compacted(memory_world())
+    put_each(log, *((key(number % 3), b"%d" % number) for number in range(9)))
+    config = map_of(2, 0.9)
+    assert passes_after(log, config, 0, 1, 9) == 8
+    log.truncate_to(4)
+    assert passes_after(log, config, 0, 1, 9) == 4
+    assert passes_after(log, config, 0, 4, 9) == 1
 
 
 @pytest.mark.parametrize("offset", (29, 31))
