@@ -85,12 +85,14 @@ def explain(
 ) -> int:
     """Explain why partitions are due for cleaning now, or why not, and what helps.
 
-    A cleaning requires all gates to be open, except that either the dirty ratio or the maximum lag
-    is sufficient. For a closed gate that opens by time alone, the exact time is shown. Each closed
-    gate is listed with its cause and its remedies. Tombstones are counted, with whether a pass is
-    due that removes them. Partitions that are due are cleaned in a dry run, so damage is found now.
-    With --key, the records of a key are listed: when each can be removed, and what must happen
-    first. Nothing is changed.
+    A cleaning requires every condition to hold; of dirty ratio and maximum lag, one is enough. If a
+    condition will hold by time alone, that time is shown. Each one that does not hold is listed
+    with its cause and its remedies. Tombstones are counted, with whether a pass is due that removes
+    them. Partitions that are due are cleaned in a dry run, so damage is found now. With --key, the
+    records of a key are listed: when each can be removed, and what must happen first. Nothing is
+    changed.
+
+    A folder copied from a broker does not contain its topic's configuration; pass it with --config.
     """
     from logstore.analysis.broker_state import topic_config
 
@@ -217,7 +219,8 @@ def _notes(each: PartitionExplanation) -> Iterator[str]:
     pressing = _pressing(each)
     if len(pressing) > 1:
         yield ""
-        yield paint(f"all {len(pressing)} conditions below must be met", "bold")
+        both_or_all = "both" if len(pressing) == 2 else f"all {len(pressing)}"
+        yield paint(f"{both_or_all} conditions below must be met", "bold")
     for remedy in pressing:
         yield ""
         name = words("condition", remedy.gate)

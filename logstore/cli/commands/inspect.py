@@ -125,10 +125,10 @@ def inspect(
     \b
     Fates:    retained           kept
               superseded         another record of its key survives
-              tombstone_expired  a tombstone kept for delete.retention.ms
+              tombstone_expired  a tombstone removed after delete.retention.ms
               aborted            part of an aborted transaction
               control_expired    a marker whose transaction is removed
-              null_key           without a key
+              null_key           removed, because it has no key
               below_log_start    below the log start offset
               active             in the active segment
               not_yet_cleanable  at or above the first uncleanable offset

@@ -155,8 +155,8 @@ def simulate(
 
     SCENARIO is a TOML file or the name of a built-in scenario. It describes topics, keys, values
     and deletes as in `logstore workload`. Records are appended, rolled, retained and cleaned as a
-    broker would do it at that time. DIR receives the time series (CSV, and Parquet if pyarrow is
-    installed) and a self-contained HTML report.
+    broker would do it at that time. The directory of --out receives the time series as CSV (and
+    Parquet, with the extra export) and a self-contained HTML report (with the extra report).
 
     With --from, the simulation starts with the state of a copied data directory: segments,
     checkpoints, producers and configurations. The workload is fitted to its recent records: rate by

@@ -45,7 +45,7 @@ export function Explanation({ item, nowMs }) {
 
       ${remedies.length > 0 && html`
         <div class="remedies">
-          ${remedies.length > 1 && html`<p>All ${remedies.length} conditions below must be met.</p>`}
+          ${remedies.length > 1 && html`<p>${remedies.length === 2 ? "Both" : `All ${remedies.length}`} conditions below must be met.</p>`}
           ${remedies.map((remedy) => html`
             <div key=${remedy.gate} class="remedy">
               <h3>Not ${words("condition", remedy.gate)}</h3>
