@@ -240,8 +240,7 @@ class Remedy(NamedTuple):
 def remedies(log: Log, decision: CleaningDecision, active: ActiveSegment) -> tuple[Remedy, ...]:
     """Return causes and cures of each gate that is closed and in the way.
 
-    Of the dirty ratio and the maximum lag one is enough; neither is in the way if the other is
-    open.
+    The dirty ratio or the maximum lag is enough: neither is in the way if the other is open.
     """
     closed = [gate for gate in decision.gates if not gate.open]
     either = {"dirty_ratio", "max_compaction_lag"}

@@ -650,3 +650,9 @@ class KafkaStorageError(LogStoreError):
 
     kafka_error = "KAFKA_STORAGE_ERROR"
     exit_code = 3
+
+
+class ConcurrentTransactionsError(KafkaStorageError):
+    """The last transaction is decided, but not all of its partitions can be written yet."""
+
+    kafka_error = "CONCURRENT_TRANSACTIONS"

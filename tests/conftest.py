@@ -6,7 +6,8 @@ from importlib.metadata import entry_points
 
 # Read once, when logstore is imported: every change of a log is followed by its `_check()`.
 os.environ["LOGSTORE_VERIFY"] = "1"
-# Else the small work of tests would run the kernels as Python. Processes share what one compiled.
+# Without this, tests would run the kernels as Python: their data is below the compilation limit.
+# Processes share the compiled code.
 os.environ.setdefault("LOGSTORE_KERNELS", "compiled")
 
 import pytest

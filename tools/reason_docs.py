@@ -29,9 +29,8 @@ HEADINGS = {
     "retention": "Retention",
     "location": "Locations of a key's bytes, by state",
     "erasure": "Rules that remove a key's bytes",
-    "check": "Findings of `check`",
 }
-"""A heading for each group of codes."""
+"""A heading for each group of codes; docs/CHECKS.md lists the group `check`."""
 
 _INTRO = """# Reasons
 
@@ -41,7 +40,7 @@ and closings of `explain`, `not_cleaned` of `clean`, segments of `retain`, place
 findings of `check`. `reasons` lists several. Programs should use `code` and `values`: `text` is the
 sentence that the command line prints, and its words may change.
 
-The name of a value says what it is. In a sentence a value is formatted accordingly:
+The name of a value gives its kind. In a sentence a value is formatted accordingly:
 
 | name ends with | value | shown as |
 |---|---|---|
@@ -57,6 +56,8 @@ Numbers from 2⁵³ on are Kafka's "no limit" and shown as `unlimited`. A `messa
 error. A finding has the values `expected` and `found` if two values were compared; a number has its
 unit in the name, such as `expected_offset`. Codes of `condition` and `refusal` name a gate in a
 table and are not part of any JSON.
+
+A finding of `check` has the code `check.NAME`; [CHECKS.md](CHECKS.md) lists the names.
 
 `make docs` writes this page from `logstore/reasons/templates.py`.
 """
@@ -79,6 +80,8 @@ def page() -> str:
     """Return docs/REASONS.md."""
     lines = [_INTRO]
     for group, codes in groupby(TEMPLATES, key=lambda code: code.partition(".")[0]):
+        if group not in HEADINGS:
+            continue
         lines += [f"## {HEADINGS[group]}", "", "| code | sentence |", "|---|---|"]
         lines += [f"| `{code}` | {_sentence(TEMPLATES[code])} |" for code in codes]
         lines.append("")

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 
 from logstore.errors import InvalidConfigurationError
 
-ENTRY_POINTS = "logstore.doors"
+ENTRY_POINTS = "logstore.servers"
 
 
 class Closable(Protocol):

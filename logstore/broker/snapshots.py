@@ -26,7 +26,7 @@ B = TypeVar("B")
 
 
 class Snapshot(Generic[B]):
-    """A broker's files, settings and time at one moment; made by `Broker.snapshot()`.
+    """A broker's files, settings and time at one point in time; made by `Broker.snapshot()`.
 
     Parameters
     ----------

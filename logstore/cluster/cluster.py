@@ -192,7 +192,7 @@ class Cluster(Generic[ClockT]):
         return Controller(lock, self._allows_unclean_leaders, topics, settings, memory.write)
 
     def _migrate(self) -> None:
-        """Give the topics of a coordinator beside the brokers to the brokers."""
+        """Move the topics of a separate coordinator to the brokers."""
         if self._data_dir is None:
             return
         fs = DiskFileSystem(self.clock)

@@ -227,7 +227,7 @@ class ClusterHost(CoordinatorHost):
         return delayed
 
     def await_replicated(self, written: Written) -> None:
-        """Wait until the in-sync replicas have what was written."""
+        """Wait until the in-sync replicas have the written records."""
         try:
             delayed = self._delayed(written)
         except LogStoreError as error:
@@ -241,7 +241,7 @@ class ClusterHost(CoordinatorHost):
     def when_replicated(
         self, written: Written, then: Callable[[LogStoreError | None], object]
     ) -> None:
-        """Call a function when the in-sync replicas have what was written, or may lose it."""
+        """Call a function when the in-sync replicas have the written records, or may lose them."""
         try:
             delayed = self._delayed(written)
         except LogStoreError as error:

@@ -298,7 +298,7 @@ class Leadership:
         current = self.log.offsets.high_watermark
         isr = self.state.isr
         if len(isr) < self.min_isr:
-            return current  # as in Kafka, nothing is committed below min.insync.replicas
+            return current  # as in Kafka, no record is committed below min.insync.replicas
         for follower in self.followers.values():
             if follower.log_end_offset < end_offset and (
                 follower.replica in isr or self._is_about_to_join(follower)

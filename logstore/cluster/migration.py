@@ -1,4 +1,4 @@
-"""Migration of a cluster whose coordinators were one object beside the brokers.
+"""Migration of a cluster whose coordinators were one object with its own files.
 
 Earlier versions kept `__consumer_offsets`, `__transaction_state` and the producer ids of a cluster
 in the folder `coordinator`. `migrate` copies both topics into topics of the cluster, with the same

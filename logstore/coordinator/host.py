@@ -106,7 +106,7 @@ class CoordinatorHost:
     # -- replication -----------------------------------------------------------------------
 
     def await_replicated(self, written: Written) -> None:
-        """Wait until the in-sync replicas have what was written.
+        """Wait until the in-sync replicas have the written records.
 
         Raises
         ------

@@ -133,9 +133,9 @@ class FaultRule:
         The name of a Kafka error or an `errno`; None if calls are only delayed.
     delay_ms : int
     nth : int
-        The first matching call that the rule strikes, counted from 1.
+        First matching call that the rule applies to, counted from 1.
     times : int or None
-        Number of calls that it strikes from there on; None is all.
+        Number of calls that it applies to from there on; None is all.
     topic, partition : str, int or None
         Only calls about this topic or partition match.
     when : callable or None

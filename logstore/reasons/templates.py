@@ -99,8 +99,10 @@ TEMPLATES: Mapping[str, str] = {
     "cure.force": "force a cleaning",
     "cure.salvage": "salvage the intact records",
     "cure.fetch_again": "truncate it and fetch it again from another replica",
-    "cure.append": "append records",
-    "cure.append_bytes": "append {more_bytes} more {more_bytes?byte|bytes}, in segments that close",
+    "cure.append": "wait until records are appended",
+    "cure.append_bytes": (
+        "wait until closed segments have {more_bytes} more dirty {more_bytes?byte|bytes}"
+    ),
     "cure.roll": "roll the active segment",
     "cure.end_transaction": (
         "commit or abort the transaction (kafka-transactions.sh find-hanging, then abort)"
@@ -118,7 +120,10 @@ TEMPLATES: Mapping[str, str] = {
         "an append with a timestamp of {at_ms} or later ({setting} {limit_ms} after its first"
         " record; time alone does not close it)"
     ),
-    "closing.idle": "max.compaction.lag.ms {lag_ms}: from {at_ms} on it is rolled",
+    "closing.idle": (
+        "a running broker of this engine, from {at_ms} on (max.compaction.lag.ms {lag_ms}; Kafka"
+        " waits for an append)"
+    ),
     # What surviving tombstones wait for.
     "tombstones.none": "there are none",
     "tombstones.unstamped": (
@@ -136,7 +141,7 @@ TEMPLATES: Mapping[str, str] = {
     ),
     # When the next pass over a partition comes.
     "pass.due": "a pass is due now",
-    "pass.due_later": "a pass is due by itself at {at_ms}",
+    "pass.due_later": "a pass of a running cleaner is due from {at_ms} on",
     "pass.ends_before": "the pass ends at offset {end_offset} and does not reach {records} of them",
     "pass.never": "no pass will be due",
     "pass.not_by_itself": (

@@ -7,11 +7,8 @@ Codec       Written                                          Read
 3 lz4       one frame, independent blocks of 64 KiB, plain   the frames that Kafka reads
 4 zstd      one frame, no content size, no checksum          all frames, skippable ones too
 
-xerial stream: `82 "SNAPPY" 00`, version i32, oldest compatible version i32 (both 1), then blocks
-of an i32 length and a raw snappy block, big-endian; another header may replace a length.
-lz4 frame: magic, FLG, BD, [content size u64,] HC, blocks of a u32 length (top bit: stored) and data
-[and xxh32], then length 0 [and a content checksum], little-endian. The reader is a walk of ours,
-since the library's would take frames that Kafka refuses.
+The reader of lz4 frames is a walk of ours, since the library's would take frames that Kafka
+refuses.
 
 Readers do not trust their input. Before memory is allocated for a declared length, it is compared
 with the limit and with the largest output that the input can produce; undeclared output is read in

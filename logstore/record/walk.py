@@ -309,7 +309,7 @@ def misplaced(
 ) -> CorruptRecordError:
     """Return the error of a batch whose offsets do not fit its position."""
     return CorruptRecordError(
-        f"a batch of offsets {first} to {last} stands where offsets from {expected} on belong",
+        f"a batch of offsets {first} to {last} is where offsets from {expected} on are expected",
         path=path,
         position=position,
         check="offset_order",

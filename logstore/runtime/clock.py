@@ -91,7 +91,7 @@ _MOVES = ("advance", "set_ms")
 def _check_wall_ms(wall_ms: float) -> None:
     if not 0 <= wall_ms <= INT64_MAX:
         raise InvalidConfigurationError(
-            f"a clock cannot stand at {wall_ms} ms: Kafka's times are 0 to {INT64_MAX}, in Unix ms"
+            f"a clock cannot be set to {wall_ms} ms: Kafka's times are 0 to {INT64_MAX}, in Unix ms"
         )
 
 
@@ -105,7 +105,7 @@ def wall_ms_of(moment: datetime) -> int:
     """
     if moment.tzinfo is None:
         raise InvalidConfigurationError(
-            f"{moment!r} has no time zone: datetime(…, tzinfo=timezone.utc) says which moment it is"
+            f"{moment!r} has no time zone: datetime(…, tzinfo=timezone.utc) is an exact time"
         )
     return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(milliseconds=1)
 

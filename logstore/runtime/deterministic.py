@@ -116,7 +116,7 @@ class DeterministicScheduler(QueueScheduler):
             self._run(task)
             runs += 1
             if runs >= runs_max:
-                raise Deadlock(f"{runs} tasks run at one moment, the last of them {task.name}")
+                raise Deadlock(f"{runs} tasks ran at the same time, the last one is {task.name}")
         return runs
 
     def run_all(self, tasks: Sequence[Callable[[], T]], *, threads: int) -> list[T | BaseException]:
@@ -141,12 +141,12 @@ class DeterministicScheduler(QueueScheduler):
                 if self._virtual_clock is not None and self._virtual_clock.has_clients:
                     SystemClock().sleep(POLL_S)
                     continue
-                raise Deadlock(
-                    f"nothing is due that could end the wait; {self._describe_running()}"
-                )
+                raise Deadlock(f"no due task could end the wait; {self._describe_running()}")
             steps += 1
             if steps >= self._runs_max:
-                raise Deadlock(f"{steps} moments did not end the wait; {self._describe_running()}")
+                raise Deadlock(
+                    f"{steps} due times did not end the wait; {self._describe_running()}"
+                )
         return True
 
     def _step(self, limit_ns: int | None) -> bool:

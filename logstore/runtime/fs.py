@@ -266,7 +266,7 @@ class DiskFileSystem:
             file.close()
             if stat.S_ISDIR(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-            raise NotRegularFileError(errno.EINVAL, "is no regular file", path)
+            raise NotRegularFileError(errno.EINVAL, "is not a regular file", path)
         if status.st_nlink > 1 and (write or create):
             file.close()
             self._part(path)
@@ -316,7 +316,7 @@ class DiskFileSystem:
             text = "is a symbolic link, through which no file is written"
             return NotRegularFileError(error.errno, text, path)
         if kind is FileKind.SPECIAL:
-            return NotRegularFileError(error.errno, "is no regular file", path)
+            return NotRegularFileError(error.errno, "is not a regular file", path)
         return error
 
     def exists(self, path: str) -> bool:

@@ -55,7 +55,7 @@ class FileLock(Protocol):
         ...
 
     def is_in_place(self) -> bool:
-        """Return whether the path still names the locked file; else others may lock it anew."""
+        """Return whether the path still names the locked file; otherwise others may lock it."""
         ...
 
     def release(self) -> None:
@@ -129,7 +129,7 @@ def lock_disk_file(path: str) -> DiskLock | None:
             descriptor = os.open(path, _LOCK_FLAGS, 0o644)
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.close(descriptor)
-                raise OSError(errno.EINVAL, "is no regular file", path)
+                raise OSError(errno.EINVAL, "is not a regular file", path)
             identity = _identity_of(descriptor)
             assert identity is not None
             if identity in _held:  # it got this name in between

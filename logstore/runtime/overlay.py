@@ -339,7 +339,7 @@ class OverlayFileSystem:
             held.close()
 
     def refresh(self, directory: str) -> None:
-        """Discard everything below a directory, so that the base is read anew."""
+        """Discard everything below a directory, so that the base is read again."""
         for path in self._children.pop(directory, {}).values():
             self._nodes.pop(path, None)
             self.let_go(path)

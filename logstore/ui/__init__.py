@@ -14,7 +14,7 @@
 
 A function of `api` takes an `Ask`, may block (it never runs in the event loop), and returns a value
 to serialize as JSON, in the same shape as the command line's `--format json`. The broker loads this
-package through the entry point `logstore.doors`.
+package through the entry point `logstore.servers`.
 """
 
 from __future__ import annotations

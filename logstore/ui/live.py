@@ -184,7 +184,7 @@ class Live:
             return None
         reader = Reader(sees)
         if not self._readers:
-            self._known = None  # changes while there were no clients are not sent
+            self._known = None  # changes without connected clients are not sent
         self._readers.add(reader)
         reader.set_state("clock", self._clock_json())
         reader.set_cleaning(self._passes())

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from logstore.coordinator.transactions.state import SERVER_VERSION
 from logstore.errors import (
     KAFKA_CODES,
     LogStoreError,
@@ -29,6 +30,7 @@ from logstore.names import GROUP_OFFSETS_TOPIC, INTERNAL_COMPACTED_TOPICS, valid
 from logstore.types import TopicPartition
 from logstore.wire.nodes import NO_LEADER
 from logstore.wire.registry import Where, handles
+from logstore.wire.versions import TRANSACTION_VERSION, supports_v2
 
 if TYPE_CHECKING:
     from logstore.manager.topics.store import Topic
@@ -36,6 +38,12 @@ if TYPE_CHECKING:
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """Valid names and versions of client software (KIP-511)."""
+
+_LEVEL_0_FROM = 4
+"""First version that may name features whose lowest level is 0 (KAFKA-17492)."""
+
+_FEATURES_EPOCH = 0
+"""Any value but -1, which means unknown: the levels never change."""
 
 
 @handles("ApiVersions", Where.LOOP, before_authentication=True)
@@ -46,7 +54,22 @@ def api_versions(request: ApiVersionsRequest, session: Session) -> ApiVersionsRe
         and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=KAFKA_CODES["INVALID_REQUEST"])
-    return ApiVersionsResponse(api_keys=list(session.service.api_keys))
+    response = ApiVersionsResponse(api_keys=list(session.service.api_keys))
+    if supports_v2(session.service.versions):
+        level = SERVER_VERSION
+        response.finalized_features = [
+            ApiVersionsResponse.FinalizedFeatureKey(
+                name=TRANSACTION_VERSION, min_version_level=level, max_version_level=level
+            )
+        ]
+        response.finalized_features_epoch = _FEATURES_EPOCH
+        if session.version >= _LEVEL_0_FROM:
+            response.supported_features = [
+                ApiVersionsResponse.SupportedFeatureKey(
+                    name=TRANSACTION_VERSION, min_version=0, max_version=level
+                )
+            ]
+    return response
 
 
 # -- Metadata ------------------------------------------------------------------------------------

@@ -13,16 +13,22 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from logstore.coordinator.transactions.produce import append_as_client
+from logstore.coordinator.transactions.produce import add_to_transaction, append_as_client
 from logstore.errors import (
     KAFKA_CODES,
+    ConcurrentTransactionsError,
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     CorruptRecordError,
+    InvalidProducerEpochError,
+    InvalidProducerIdMappingError,
     InvalidRecordError,
     InvalidTopicError,
     InvalidTxnStateError,
     KafkaStorageError,
     LogStoreError,
     MessageSizeTooLargeError,
+    NotCoordinatorError,
     RecordListTooLargeError,
     UnknownTopicOrPartitionError,
 )
@@ -69,6 +75,9 @@ _ACKS = (_ALL, 0, 1)
 _ABORTABLE_FROM = 11
 """First Produce version that may answer TRANSACTION_ABORTABLE (KIP-890)."""
 
+_ADDS_FROM = 12
+"""First Produce version that adds partitions to the transaction (KIP-890)."""
+
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,
     InvalidTopicError,
@@ -79,6 +88,16 @@ _WITHOUT_LOG_START = (
     KafkaStorageError,
 )
 """Errors whose responses carry no log start offset in Kafka."""
+
+_NO_COORDINATOR = (
+    CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+)
+"""Errors of a transaction coordinator that does not serve at present."""
+
+_UNVERIFIED = (InvalidProducerEpochError, InvalidProducerIdMappingError)
+"""Errors that refuse a transactional batch before it reaches the log."""
 
 ProducedPartition = ProduceResponse.PartitionProduceResponse
 
@@ -184,6 +203,8 @@ def _append_all(request: ProduceRequest, session: Session, is_transactional: boo
         error = KAFKA_CODES["INVALID_REQUIRED_ACKS"]
     else:
         error = NONE
+    if transactional_id is not None and is_transactional and not error:
+        _add_partitions(request, transactional_id, session)
     delayed: dict[TopicPartition, DelayedAppend] = {}
     responses = [
         ProduceResponse.TopicProduceResponse(
@@ -198,6 +219,23 @@ def _append_all(request: ProduceRequest, session: Session, is_transactional: boo
         for topic in request.topic_data
     ]
     return _Appended(responses, delayed)
+
+
+def _add_partitions(request: ProduceRequest, transactional_id: str, session: Session) -> None:
+    """Add the partitions of several transactional batches to their transaction at once."""
+    count = sum(len(topic.partition_data) for topic in request.topic_data)
+    if session.version < _ADDS_FROM or count == 1:
+        return
+    batches = []
+    for topic in request.topic_data:
+        if not session.allows("write", "topic", topic.name):
+            continue
+        for partition in topic.partition_data:
+            data = _one_batch(partition.records, session.version)
+            if not isinstance(data, int):
+                batches.append((TopicPartition(topic.name, partition.index), data))
+    service = session.service
+    add_to_transaction(service.manager, service.transactions, transactional_id, batches)
 
 
 def _refused(index: int, error_code: int, message: str | None = None) -> ProducedPartition:
@@ -216,20 +254,25 @@ def _produced(
     index = partition.index
     if not session.allows("write", "topic", topic):
         return _refused(index, KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"])
+    data = _one_batch(partition.records, session.version)
+    if isinstance(data, int):
+        return _refused(index, data)
     service = session.service
     tp = TopicPartition(topic, index)
     log: Log | None = None
     try:
-        data = _one_batch(partition.records, session.version)
-        if isinstance(data, int):
-            return _refused(index, data)
         log = service.nodes.log(tp)
         if request.acks == _ALL:
             service.nodes.check_append(tp)
         if service.restamp:
             data = _restamped(data, service.shift_ms)
         info = append_as_client(
-            service.manager, service.transactions, tp, data, request.transactional_id
+            service.manager,
+            service.transactions,
+            tp,
+            data,
+            request.transactional_id,
+            adds=session.version >= _ADDS_FROM,
         )
         if request.acks == _ALL and (waiting := service.nodes.delayed_append(tp, info.last_offset)):
             delayed[tp] = waiting
@@ -240,12 +283,17 @@ def _produced(
             log_start_offset=log.log_start_offset,
         )
     except LogStoreError as error:
-        if isinstance(error, InvalidTxnStateError) and session.version >= _ABORTABLE_FROM:
-            return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
-        return _refusal(index, error, log)
+        is_unverified = isinstance(error, _UNVERIFIED) and _is_transactional(data)
+        return _refusal(index, error, None if is_unverified else log, session.version)
 
 
-def _refusal(index: int, error: LogStoreError, log: Log | None) -> ProducedPartition:
+def _refusal(index: int, error: LogStoreError, log: Log | None, version: int) -> ProducedPartition:
+    if isinstance(error, InvalidTxnStateError) and version >= _ABORTABLE_FROM:
+        return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
+    is_concurrent = isinstance(error, ConcurrentTransactionsError) and version < _ADDS_FROM
+    if is_concurrent or isinstance(error, _NO_COORDINATOR):
+        # Producers retry it; errors of coordinators are unknown to them here.
+        return _refused(index, KAFKA_CODES["NOT_ENOUGH_REPLICAS"])
     found = _refused(index, error.code)
     if isinstance(error, InvalidRecordError):
         found.error_message = str(error)
@@ -260,6 +308,11 @@ def _refusal(index: int, error: LogStoreError, log: Log | None) -> ProducedParti
     if log is not None and not isinstance(error, _WITHOUT_LOG_START):
         found.log_start_offset = log.log_start_offset
     return found
+
+
+def _is_transactional(data: bytes) -> bool:
+    """Return whether a batch of `_one_batch` is transactional."""
+    return bool(data[layout.ATTRIBUTES_POSITION + 1] & layout.TRANSACTIONAL_BIT)
 
 
 def _one_batch(records: Buffer | list[Buffer] | None, version: int) -> bytes | int:

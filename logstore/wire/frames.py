@@ -88,7 +88,7 @@ def response_frame(head: Head, response: Message, version: int | None = None) ->
     Parameters
     ----------
     version : int, optional
-        Version of the response, by default that of the request.
+        Version of the response. [default: the request's]
     """
     version = head.version if version is None else version
     body = encode(response, version)

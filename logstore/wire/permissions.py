@@ -45,9 +45,16 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
         ("write", "topic"),
     ),
     "OffsetForLeaderEpoch": (("describe", "topic"),),
-    "AddPartitionsToTxn": (("write", "transactional_id"), ("write", "topic")),
+    # Since version 4 only CLUSTER_ACTION, because brokers send it.
+    "AddPartitionsToTxn": (
+        ("write", "transactional_id"),
+        ("write", "topic"),
+        ("cluster_action", "cluster"),
+    ),
     "AddOffsetsToTxn": (("write", "transactional_id"), ("read", "group")),
     "EndTxn": (("write", "transactional_id"),),
+    # One of the two is enough.
+    "WriteTxnMarkers": (("alter", "cluster"), ("cluster_action", "cluster")),
     "TxnOffsetCommit": (("write", "transactional_id"), ("read", "group"), ("read", "topic")),
     "DescribeAcls": (("describe", "cluster"),),
     "CreateAcls": (("alter", "cluster"),),

@@ -47,7 +47,7 @@ class ServedBroker(NamedTuple):
     works_in_memory : bool
         Whether file operations never wait for a disk, so that the event loop may run them.
     nodes : Nodes, optional
-        Cluster metadata; by default, that of a single broker.
+        Cluster metadata. [default: a single broker]
     """
 
     runtime: Runtime

@@ -1,11 +1,11 @@
 """Transaction APIs: producer ids, transactions and their administration.
 
-Source: KafkaApis and TransactionCoordinator of Kafka 3.9.
+Source: KafkaApis and TransactionCoordinator of Kafka 4.3.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from logstore.coordinator.groups.offsets import ConsumerGroupMetadata
@@ -13,8 +13,10 @@ from logstore.coordinator.transactions.state import (
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
+    TransactionVersion,
 )
 from logstore.errors import (
+    ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
     InvalidTxnStateError,
     KafkaStorageError,
@@ -43,6 +45,8 @@ from logstore.messages.types import (
     ListTransactionsResponse,
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
@@ -57,6 +61,7 @@ from logstore.wire.groups import (
 from logstore.wire.registry import handles
 
 if TYPE_CHECKING:
+    from logstore.wire.nodes import DelayedAppend
     from logstore.wire.session import Session
 
 NOT_ALLOWED = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
@@ -77,6 +82,8 @@ def _error_of(call: Callable[[], object], session: Session, fenced_from: int) ->
         call()
     except ProducerFencedError as error:
         return error.kafka_error if session.version >= fenced_from else "INVALID_PRODUCER_EPOCH"
+    except ConcurrentTransactionsError as error:
+        return error.kafka_error
     except (KafkaStorageError, NotEnoughReplicasError):
         return "COORDINATOR_NOT_AVAILABLE"  # the client retries
     except NotLeaderForPartitionError:
@@ -133,7 +140,13 @@ def _given(request: InitProducerIdRequest, session: Session) -> ProducerIdAndEpo
 # -- transactions ----------------------------------------------------------------------------------
 
 _FENCED_FROM = 2
+_BATCHED_FROM = 4
 _OFFSETS_ABORTABLE_FROM = 4
+_OFFSETS_ADDED_FROM = 5
+_BUMPED_FROM = 5
+
+_Errors = Mapping[TopicPartition, str | None]
+"""Error of each partition, by name."""
 
 
 @handles("AddPartitionsToTxn")
@@ -141,53 +154,118 @@ def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, session: Session
 ) -> AddPartitionsToTxnResponse:
     """Add partitions to a transaction; if one is refused, none is added."""
+    if session.version >= _BATCHED_FROM:
+        return _add_for_brokers(request, session)
     transactional_id = request.v3_and_below_transactional_id
-    partitions = [
-        TopicPartition(topic.name, number)
-        for topic in request.v3_and_below_topics
-        for number in topic.partitions
-    ]
-    errors: dict[TopicPartition, str | None]
+    topics = request.v3_and_below_topics
+    partitions = _topic_partitions(topics)
+    errors: _Errors
     if not session.allows("write", "transactional_id", transactional_id):
         errors = dict.fromkeys(partitions, NOT_ALLOWED)
     else:
         errors = _refused_partitions(partitions, session)
-        if any(errors.values()):
-            errors = {tp: error or "OPERATION_NOT_ATTEMPTED" for tp, error in errors.items()}
-        else:
+        if not any(errors.values()):
             producer = ProducerIdAndEpoch(
                 request.v3_and_below_producer_id, request.v3_and_below_producer_epoch
             )
             error = _in_transaction(transactional_id, producer, partitions, session)
             errors = dict.fromkeys(partitions, error)
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=[
-            AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=[
-                    AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
-                        partition_index=number,
-                        partition_error_code=code_of(errors[TopicPartition(topic.name, number)]),
-                    )
-                    for number in topic.partitions
-                ],
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_added(topics, errors))
+
+
+def _add_for_brokers(
+    request: AddPartitionsToTxnRequest, session: Session
+) -> AddPartitionsToTxnResponse:
+    """Add or verify the partitions of several transactions for the leaders of the partitions."""
+    if not session.allows("cluster_action", "cluster"):
+        return AddPartitionsToTxnResponse(error_code=code_of("CLUSTER_AUTHORIZATION_FAILED"))
+    results = []
+    for transaction in request.transactions:
+        partitions = _topic_partitions(transaction.topics)
+        errors = _with_not_attempted(_unknown_partitions(partitions, session))
+        if not any(errors.values()):
+            errors = _added_or_verified(transaction, partitions, session)
+        results.append(
+            AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=_added(transaction.topics, errors),
             )
-            for topic in request.v3_and_below_topics
-        ]
+        )
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _added_or_verified(
+    transaction: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction,
+    partitions: list[TopicPartition],
+    session: Session,
+) -> _Errors:
+    transactional_id = transaction.transactional_id
+    producer = ProducerIdAndEpoch(transaction.producer_id, transaction.producer_epoch)
+    if not transaction.verify_only:
+        error = _in_transaction(
+            transactional_id, producer, partitions, session, TransactionVersion.V2
+        )
+        return dict.fromkeys(partitions, error)
+    if not transactional_id:
+        return dict.fromkeys(partitions, "INVALID_REQUEST")
+    found: list[frozenset[TopicPartition]] = []
+    error = _error_of(
+        lambda: found.append(
+            session.service.transactions.open_partitions(transactional_id, producer)
+        ),
+        session,
+        _FENCED_FROM,
     )
+    if error is not None:
+        return dict.fromkeys(partitions, error)
+    return {tp: None if tp in found[0] else "TRANSACTION_ABORTABLE" for tp in partitions}
 
 
-def _refused_partitions(
-    partitions: list[TopicPartition], session: Session
-) -> dict[TopicPartition, str | None]:
-    errors: dict[TopicPartition, str | None] = {}
+def _topic_partitions(
+    topics: Iterable[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic],
+) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+
+
+def _added(
+    topics: Iterable[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic], errors: _Errors
+) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
+                    partition_index=number,
+                    partition_error_code=code_of(errors[TopicPartition(topic.name, number)]),
+                )
+                for number in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _refused_partitions(partitions: list[TopicPartition], session: Session) -> _Errors:
+    errors = dict(_unknown_partitions(partitions, session))
     for tp in partitions:
-        internal = tp.topic in INTERNAL_COMPACTED_TOPICS
-        if internal or not session.allows("write", "topic", tp.topic):
+        is_internal = tp.topic in INTERNAL_COMPACTED_TOPICS
+        if is_internal or not session.allows("write", "topic", tp.topic):
             errors[tp] = TOPIC_NOT_ALLOWED
-        else:
-            errors[tp] = None if exists(session.service, tp) else "UNKNOWN_TOPIC_OR_PARTITION"
-    return errors
+    return _with_not_attempted(errors)
+
+
+def _with_not_attempted(errors: _Errors) -> _Errors:
+    """Return the errors, where one refused partition refuses all others too."""
+    if not any(errors.values()):
+        return errors
+    return {tp: error or "OPERATION_NOT_ATTEMPTED" for tp, error in errors.items()}
+
+
+def _unknown_partitions(partitions: list[TopicPartition], session: Session) -> _Errors:
+    return {
+        tp: None if exists(session.service, tp) else "UNKNOWN_TOPIC_OR_PARTITION"
+        for tp in partitions
+    }
 
 
 def _in_transaction(
@@ -195,13 +273,14 @@ def _in_transaction(
     producer: ProducerIdAndEpoch,
     partitions: list[TopicPartition],
     session: Session,
+    version: TransactionVersion = TransactionVersion.V0,
 ) -> str | None:
     """Add partitions to a transaction; return the name of an error, or None."""
     if not transactional_id:
         return "INVALID_REQUEST"
     coordinator = session.service.transactions
     return _error_of(
-        lambda: coordinator.add_partitions(transactional_id, producer, partitions),
+        lambda: coordinator.add_partitions(transactional_id, producer, partitions, version),
         session,
         _FENCED_FROM,
     )
@@ -271,16 +350,21 @@ def _commit_offsets(
     if not offsets:
         return
     producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
-    partition = groups.partition_of(request.group_id)
+    adds = session.version >= _OFFSETS_ADDED_FROM
     outcome = None
     try:
+        if adds:
+            partition = groups.partition_for(request.group_id)
+        else:
+            partition = groups.partition_of(request.group_id)
         owner = coordinator.of(request.transactional_id, producer.producer_id)
-        with owner.verified(partition, producer, request.transactional_id):
+        with owner.verified(partition, producer, request.transactional_id, adds=adds):
             groups.append_transactional(request.group_id, offsets, producer)
     except (MessageSizeTooLargeError, RecordListTooLargeError):
         outcome = "INVALID_COMMIT_OFFSET_SIZE"
-    except (KafkaStorageError, NotLeaderForPartitionError):
-        outcome = "NOT_COORDINATOR"
+    except (KafkaStorageError, NotLeaderForPartitionError) as error:
+        is_concurrent = adds and isinstance(error, ConcurrentTransactionsError)
+        outcome = error.kafka_error if is_concurrent else "NOT_COORDINATOR"
     except NotEnoughReplicasError:
         outcome = "COORDINATOR_NOT_AVAILABLE"
     except InvalidTxnStateError as error:
@@ -293,8 +377,9 @@ def _commit_offsets(
 
 @handles("EndTxn")
 def end_txn(request: EndTxnRequest, session: Session) -> EndTxnResponse:
-    """Commit or abort a transaction."""
+    """Commit or abort a transaction; since version 5, the producer continues with another epoch."""
     transactional_id = request.transactional_id
+    next_producer: list[ProducerIdAndEpoch] = []
     if not session.allows("write", "transactional_id", transactional_id):
         error: str | None = NOT_ALLOWED
     elif not transactional_id:
@@ -302,14 +387,120 @@ def end_txn(request: EndTxnRequest, session: Session) -> EndTxnResponse:
     else:
         coordinator = session.service.transactions
         producer = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
+        is_bumped = session.version >= _BUMPED_FROM
+        version = TransactionVersion.V2 if is_bumped else TransactionVersion.V0
         error = _error_of(
-            lambda: coordinator.end_transaction(
-                transactional_id, producer, commit=request.committed
+            lambda: next_producer.append(
+                coordinator.end_transaction(
+                    transactional_id, producer, commit=request.committed, version=version
+                )
             ),
             session,
             _FENCED_FROM,
         )
-    return EndTxnResponse(error_code=code_of(error))
+    producer_id, epoch = next_producer[0] if next_producer else NOBODY
+    return EndTxnResponse(error_code=code_of(error), producer_id=producer_id, producer_epoch=epoch)
+
+
+# -- markers ---------------------------------------------------------------------------------------
+
+_MARKER_TIMEOUT_S = 30
+"""`request.timeout.ms` of a broker: how long a marker may wait for the in-sync replicas."""
+
+_MarkerErrors = dict[int, dict[TopicPartition, str | None]]
+"""Error of each partition, by producer id."""
+
+
+@handles("WriteTxnMarkers")
+async def write_txn_markers(
+    request: WriteTxnMarkersRequest, session: Session
+) -> WriteTxnMarkersResponse:
+    """Write transaction markers to partitions that this broker leads."""
+    if session.allows("alter", "cluster") or session.allows("cluster_action", "cluster"):
+        errors = await _write_markers(request, session)
+    else:
+        errors = {
+            marker.producer_id: dict.fromkeys(_marked(marker), "CLUSTER_AUTHORIZATION_FAILED")
+            for marker in request.markers
+        }
+    return WriteTxnMarkersResponse(
+        markers=[
+            WriteTxnMarkersResponse.WritableTxnMarkerResult(
+                producer_id=producer_id, topics=_marker_results(of_producer)
+            )
+            for producer_id, of_producer in errors.items()
+        ]
+    )
+
+
+def _marked(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicPartition]:
+    return [
+        TopicPartition(topic.name, number)
+        for topic in marker.topics
+        for number in topic.partition_indexes
+    ]
+
+
+async def _write_markers(request: WriteTxnMarkersRequest, session: Session) -> _MarkerErrors:
+    errors: _MarkerErrors = {}
+    delayed: dict[tuple[int, TopicPartition], DelayedAppend] = {}
+
+    def write() -> None:
+        for marker in request.markers:
+            of_producer = errors.setdefault(marker.producer_id, {})
+            for tp in _marked(marker):
+                try:
+                    waiting = _write_marker(tp, marker, session)
+                except LogStoreError as error:
+                    of_producer[tp] = error.kafka_error
+                else:
+                    of_producer[tp] = None
+                    if waiting is not None:
+                        delayed[marker.producer_id, tp] = waiting
+
+    await session.run(write)
+    service = session.service
+    deadline = service.loops.loop.time() + _MARKER_TIMEOUT_S
+    if delayed:
+        await service.purgatory.wait_in(service.loops, list(delayed.values()), deadline)
+    for (producer_id, tp), waiting in delayed.items():
+        if waiting.error is not None:
+            errors[producer_id][tp] = waiting.error.kafka_error
+    return errors
+
+
+def _write_marker(
+    tp: TopicPartition, marker: WriteTxnMarkersRequest.WritableTxnMarker, session: Session
+) -> DelayedAppend | None:
+    """Write a durable marker; return the operation that waits for the in-sync replicas."""
+    nodes = session.service.nodes
+    log = nodes.log(tp)
+    nodes.check_append(tp)
+    info = log.writer.append_end_txn_marker(
+        marker.producer_id,
+        marker.producer_epoch,
+        marker.coordinator_epoch,
+        commit=marker.transaction_result,
+        transaction_version=marker.transaction_version,
+    )
+    log.flush()
+    return nodes.delayed_append(tp, info.last_offset)
+
+
+def _marker_results(
+    errors: _Errors,
+) -> list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult]:
+    by_topic: dict[str, list[WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult]] = {}
+    for tp, error in errors.items():
+        by_topic.setdefault(tp.topic, []).append(
+            WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult(
+                partition_index=tp.partition, error_code=code_of(error)
+            )
+        )
+    return [
+        WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(name=name, partitions=partitions)
+        for name, partitions in by_topic.items()
+    ]
 
 
 # -- administration --------------------------------------------------------------------------------

@@ -33,8 +33,9 @@ class Versions(NamedTuple):
 
 SERVED: Mapping[str, Versions] = {
     # librdkafka before 2.8 disables compression unless version 0 is advertised (KAFKA-18659).
-    # Since version 12, clients expect transactions version 2 (KIP-890).
-    "Produce": Versions(3, 11, advertised_from=0),
+    # kafka-python takes a broker with version 13 for Kafka 4.1, and expects later versions of other
+    # APIs from it if its `api_version` is set.
+    "Produce": Versions(3, 12, advertised_from=0),
     "Fetch": Versions(4, 17),
     "ListOffsets": Versions(1, 8),
     "Metadata": Versions(0, 12),
@@ -54,10 +55,12 @@ SERVED: Mapping[str, Versions] = {
     "DeleteRecords": Versions(0, 2),
     "InitProducerId": Versions(0, 5),
     "OffsetForLeaderEpoch": Versions(2, 4),
-    "AddPartitionsToTxn": Versions(0, 3),
+    # Since version 4 only brokers and tools use it.
+    "AddPartitionsToTxn": Versions(0, 5),
     "AddOffsetsToTxn": Versions(0, 3),
-    "EndTxn": Versions(0, 4),
-    "TxnOffsetCommit": Versions(0, 4),
+    "EndTxn": Versions(0, 5),
+    "WriteTxnMarkers": Versions(1, 2),
+    "TxnOffsetCommit": Versions(0, 5),
     "DescribeAcls": Versions(1, 3),
     "CreateAcls": Versions(1, 3),
     "DeleteAcls": Versions(1, 3),
@@ -118,3 +121,14 @@ MINIMUM: Mapping[str, Versions] = {
     "DescribeCluster": Versions(0, 0),
 }
 """The oldest versions that the clients of docs/WIRE.md support, to test as an old broker."""
+
+TRANSACTION_VERSION = "transaction.version"
+"""Name of the feature."""
+
+_V2_SINCE = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
+"""First versions of the APIs that clients of `transaction.version` 2 use."""
+
+
+def supports_v2(versions: Mapping[str, Versions]) -> bool:
+    """Return whether clients can use `transaction.version` 2 with these versions."""
+    return all(api in versions and versions[api].last >= v for api, v in _V2_SINCE.items())

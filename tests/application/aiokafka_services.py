@@ -152,7 +152,7 @@ class TransferService:
         sent = []
         for record in records:
             sent += await self._book(json.loads(record.value))
-        await asyncio.gather(*sent)  # the commit alone would not tell what was refused
+        await asyncio.gather(*sent)  # the commit alone would not show the refused records
         await self.producer.send_offsets_to_transaction({tp: records[-1].offset + 1}, self._group)
         await self.producer.commit_transaction()
 

@@ -107,7 +107,7 @@ def test_cache_warms_up_during_failing_fetches_and_cleaning(logstore_broker):
     logstore_broker.clock.advance(days=3)
     logstore_broker.clean("users", force=True, roll=True)
     cache.warm_up()
-    # The cache keeps what it read before the tombstone expired; nothing else may differ.
+    # The cache keeps records that it read before the tombstone expired; the rest must be equal.
     expected = logstore_broker.table("users")
     assert expected.items() <= cache.rows.items()
 

@@ -166,7 +166,7 @@ def test_cache_warms_up_during_failing_fetches_and_cleaning(logstore_broker, rem
         logstore_broker.clean("users", force=True, roll=True)
         cache.warm_up()
         assert rule.hits == 3
-        # The cache keeps what it read before the tombstone expired; nothing else may differ.
+        # The cache keeps records that it read before the tombstone expired; the rest is equal.
         assert logstore_broker.table("users").items() <= cache.rows.items()
 
 

@@ -150,7 +150,7 @@ class OneByOne:
         assert self._process.poll() is None, self.describe()
 
     def describe(self) -> str:
-        """Return the end of what the cluster logged."""
+        """Return the end of the cluster's log output."""
         path = self._home / "cluster.out"
         return f"{path}:\n{path.read_text(errors='replace')[-3000:]}"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Figures:
-    """What a test counted.
+    """The counts of a test.
 
     Attributes
     ----------

@@ -97,7 +97,7 @@ def configs_of(bootstrap: str, topic: str, keys: list[str]) -> dict[str, str]:
 
 
 def records_of(reader: Reader) -> dict[tuple[str, int], list[tuple]]:
-    """Return what each partition has, without offsets."""
+    """Return the records of each partition, without offsets."""
     found = defaultdict(list)
     for each in reader.messages:
         place = (MIRRORED.get(each.topic(), each.topic()), each.partition())

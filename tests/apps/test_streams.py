@@ -1,4 +1,4 @@
-"""Kafka Streams with `exactly_once_v2`: nothing is counted twice or not at all, whatever ends.
+"""Kafka Streams with `exactly_once_v2`: each record counts once, whichever process is killed.
 
 The application has state: two aggregates, two repartition topics, three changelogs
 (`StreamsApp.java`). The committed output has one record for each order and aggregate, so its

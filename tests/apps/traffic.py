@@ -1,4 +1,4 @@
-"""What flows through an application: orders that are sent, and what a reader of its output finds.
+"""The traffic of an application: the orders sent, and the records in its output.
 
 The clients are confluent-kafka's (librdkafka), so that no code is shared with the applications,
 which use Kafka's own Java client.
@@ -92,7 +92,7 @@ def committed_of(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
 
 
 class Load(threading.Thread):
-    """Sends messages to a topic, at some rate, until it is told to end.
+    """Sends messages to a topic, at some rate, until it is stopped.
 
     The producer is idempotent, so every message is in the log once, and messages of one key are in
     the order in which they were sent.
@@ -170,7 +170,7 @@ _DISCONNECTED = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 
 
 class Reader:
-    """Reads topics that nothing is deleted from, from their beginning on, as `read_committed`.
+    """Reads topics without deletions from their beginning, as `read_committed`.
 
     Attributes
     ----------
@@ -197,7 +197,7 @@ class Reader:
         self._consumer.close()
 
     def poll(self) -> None:
-        """Take what has come, or wait a moment for it."""
+        """Take the available records, or wait for some."""
         for message in self._consumer.consume(500, 0.1):
             place = (message.topic(), message.partition())
             error = message.error()

@@ -1,7 +1,7 @@
 """Chromium for the tests here: one of it a module, a context of its own for every page opened.
 
-A test fails on what its pages ask of other origins, write to the console as error or warning, or
-raise in their scripts; `watch_of(page).expect(...)` takes out what a test provokes.
+A test fails if its pages send requests to other origins, log an error or a warning to the console,
+or raise in their scripts; `watch_of(page).expect(...)` exempts findings that a test provokes.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def browser() -> Iterator:
         unavailable(Unavailable(str(error)))
 
 
-# After the broker, so that pages go before what they ask.
+# After the broker, so that pages are closed before their server.
 @pytest.fixture
 def visitor(browser, logstore_broker) -> Iterator[Visitor]:
     with Visitor(browser) as visitor:

@@ -1,4 +1,4 @@
-"""Strangers and the page: what a browser that others have led astray can do to it."""
+"""Attacks on the page from a browser that visits another site."""
 
 import http.server
 import threading
@@ -66,7 +66,7 @@ def test_the_token_leaves_the_address_and_no_script_can_read_it(open_page, ui):
     page.get_by_role("link", name="users-0").wait_for()
 
 
-# What others may try who know the port; the form's body is JSON to whoever does not look closely.
+# Attempts by an attacker who knows the port; a lax parser would accept the form's body as JSON.
 ATTEMPTS = """<!doctype html><title>Prizes</title>
 <form method=post enctype=text/plain target=form action="TARGETapi/topics">
 <input name='{"name": "by-form", "ignore": "' value='"}'></form><iframe name=form></iframe>
@@ -83,17 +83,17 @@ const tries = [
   {method: "GET", credentials: "include"},
 ];
 async function attempt() {
-  const told = [];
+  const results = [];
   for (const options of tries) {
     const path = options.method === "DELETE" ? "api/topics/users" : "api/topics";
     const target = "TARGET" + (options.method === "GET" ? "api/about" : path);
     try {
       const answer = await fetch(target, options);
-      told.push(answer.type === "opaque" ? "opaque" : await answer.text());
-    } catch (error) { told.push("refused"); }
+      results.push(answer.type === "opaque" ? "opaque" : await answer.text());
+    } catch (error) { results.push("refused"); }
   }
   for (const form of document.forms) form.submit();
-  return told;
+  return results;
 }
 </script>"""
 
@@ -118,9 +118,9 @@ def test_a_page_of_another_origin_changes_and_reads_nothing(
             ),
         )
         other.goto(foreign)
-        told = other.evaluate("attempt()")
-        assert set(told) <= {"refused", "opaque"}
-        assert told[1:] == ["refused"] * 4
+        results = other.evaluate("attempt()")
+        assert set(results) <= {"refused", "opaque"}
+        assert results[1:] == ["refused"] * 4
         for frame in ("form", "urlencoded"):
             other.wait_for_function(
                 """name => { const frame = document.querySelector(`[name=${name}]`);
@@ -128,7 +128,7 @@ def test_a_page_of_another_origin_changes_and_reads_nothing(
                 arg=frame,
             )
         other.close()
-        # All of this was meant to be tried, and Chromium tells of each that failed.
+        # All attempts were intended, and Chromium reports each failure.
         assert watch.findings
         assert all(
             any(

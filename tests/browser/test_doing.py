@@ -84,7 +84,7 @@ def test_an_unknown_name_is_met_with_the_nearest(open_page, visitor, users):
     visitor.watch_of(page).expect(REFUSED)
 
 
-def test_what_is_typed_back_or_undone_is_no_change(open_page, users):
+def test_restored_values_are_not_changes(open_page, users):
     page = open_page(users.ui(), "#/t/users/settings")
     retention = field(page, "retention.ms")
     retention.fill("9d")

@@ -97,7 +97,7 @@ def test_from_the_list_to_a_cleaned_partition_without_a_mouse(page, logstore_bro
     page.keyboard.press("Enter")
     expect(page.get_by_role("main")).to_contain_text("Batches")
 
-    # A deed: the focus goes into the dialog, stays there, and comes back.
+    # An action: the focus moves into the dialog, stays there, and returns.
     go(page, "#/t/users/0")
     tab_to(page, "Clean …")
     page.keyboard.press("Enter")

@@ -1,4 +1,4 @@
-"""Much to show, and a connection that breaks: only what is seen is drawn, and it catches up."""
+"""Many rows, and a broken connection: only visible rows are drawn, and the page catches up."""
 
 import re
 
@@ -75,5 +75,5 @@ def test_a_page_that_lost_its_server_says_so_and_catches_up(open_page, visitor, 
     page.get_by_role("button", name="Reconnect now").click()
     expect(state).to_contain_text("Live")
     expect(page.get_by_role("main")).to_contain_text(re.compile(r"Log end offset\s*1"))
-    # Whether Chromium tells of it depends on when it asks again.
+    # Whether Chromium reports it depends on the time of its next request.
     visitor.watch_of(page).forgive("net::ERR_")

@@ -8,7 +8,7 @@ from tests.support.browser.page import go, settled
 MARKUP = "<img src=x onerror=window.struck=1><script>window.struck=1</script>"
 ADDRESS = "javascript:window.struck=1//"
 AROUND = "\u202egnp.exe\u202c\"'`${1}{{1}}\\ &lt;b&gt; </td></table> \x00\x1b[31m"
-"""Turns the writing direction, and ends whatever it may stand in."""
+"""Reverses the writing direction, and closes any context that may surround it."""
 
 
 @pytest.fixture

@@ -49,14 +49,14 @@ def test_no_page_and_no_route_touches_a_copied_directory(browser, directory):
         # Each route, asked as the page would: what changes something is refused.
         statuses = page.evaluate(
             """async asked => {
-                const told = [];
+                const results = [];
                 for (const [method, path, body] of asked) {
                     const answer = await fetch(path, method === "GET" ? {} : {
                         method, body, headers: {"Content-Type": "application/json"}});
-                    told.push([method, path, answer.status]);
+                    results.push([method, path, answer.status]);
                     if (!path.endsWith("/events")) await answer.text();
                 }
-                return told;
+                return results;
             }""",
             list(requests()),
         )

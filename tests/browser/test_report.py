@@ -50,7 +50,7 @@ def page(opened):
 
 
 def resized(page, width):
-    """Make the page this wide; the plots follow when the browser tells them."""
+    """Resize the page; the plots follow the browser's resize event."""
     page.set_viewport_size({"width": width, "height": 900})
     page.wait_for_function(
         """all => [...document.querySelectorAll(all)].every(e => Math.abs(
@@ -132,7 +132,7 @@ def test_axe_finds_nothing_and_lines_stand_out_too(page, scheme):
                 const isText = e.tagName === 'text';
                 const colour = isText ? style.fill : style.stroke;
                 if (isText && !e.textContent.trim() || colour === 'none') continue;
-                // The edges of stacked areas: the area tells them apart, by its pattern.
+                // The edges of stacked areas, which are distinguished by the area's pattern.
                 if (!isText && parseFloat(style.strokeWidth) < 1) continue;
                 if (contrast(colour, paper) < (isText ? 4.5 : 2.9))
                     weak.push(`${e.tagName} ${e.textContent} ${colour} on ${paper}`);

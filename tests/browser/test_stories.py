@@ -42,14 +42,14 @@ def show(page, title):
 def test_the_operators_guide_from_a_new_topic_to_the_end_of_a_tombstone(open_page, logstore_broker):
     page = open_page(logstore_broker.ui())
 
-    # A topic, with what a new one has.
+    # A topic with its defaults.
     dialog = deed(page, "Create a topic …", "Create a topic")
     dialog.get_by_role("textbox", name="Name").fill("users")
     dialog.get_by_role("button", name="Create").click()
     row = page.get_by_role("row", name=re.compile("users-0"))
     expect(row).to_contain_text("delete")
 
-    # Its settings; what each would do is shown before it is set.
+    # Its settings; the effect of each is shown before it is set.
     go(page, "#/t/users/settings")
     page.get_by_role("group", name="cleanup.policy").get_by_label("compact").check()
     for key, value in (("segment.ms", "1h"), ("delete.retention.ms", "2h")):
@@ -116,7 +116,9 @@ def test_kip_354s_bound_comes_nearer_and_is_kept(open_page, logstore_broker):
     row.get_by_role("link", name="users-0").click()
     main = page.get_by_role("main")
     expect(main).to_contain_text("40m of 1h")
-    expect(main).to_contain_text("max.compaction.lag.ms 1h: from 2024-01-01 01:00:00.001Z on")
+    expect(main).to_contain_text(
+        "a running broker of this engine, from 2024-01-01 01:00:00.001Z on (max.compaction.lag.ms"
+    )
     move(page, "21m")
     expect(main).to_contain_text(re.compile(r"First dirty offset\s*2"))
     expect(main).not_to_contain_text(" past 1h")
@@ -143,7 +145,7 @@ def test_a_partition_that_cannot_be_cleaned_is_found_and_tried_again(
         logstore_broker.append(name, key=b"2", value=b"bob")
     move(page, "1m")
 
-    # It stands out in the list, and the cleaner's page says why.
+    # It is marked in the list, and the cleaner's page gives the reason.
     page.get_by_role("combobox", name="Order").select_option("Uncleanable first")
     first = page.get_by_role("row", name=re.compile(r"(users|sound)-0")).first
     expect(first).to_contain_text("users-0")

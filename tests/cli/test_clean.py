@@ -143,7 +143,7 @@ def test_now_decides_whether_tombstones_expire(run):
 
 @pytest.mark.parametrize("case", ("clean-small", "clean-transactions-1"))
 def test_clean_gives_kafka_s_bytes(run, golden, case):
-    """The result of this cleaner equals that of Kafka's cleaner on `before`."""
+    """The result of this cleaner equals the result of Kafka's cleaner on `before`."""
     directory = golden(f"{case}/before")
     manifest = json.loads((GOLDEN / case / "manifest.json").read_text())
     report = run(

@@ -117,7 +117,7 @@ def test_an_accepted_cut_is_made_and_reported(run, copied):
 def test_data_after_the_recovery_point_is_cut_as_a_broker_does(
     run, copied, recovery_point, is_refused
 ):
-    """At 300 the damaged segment is not checked, so nothing is cut."""
+    """At 300 the damaged segment is not checked, so it is not truncated."""
     checkpoint = copied.parent / "recovery-point-offset-checkpoint"
     checkpoint.write_text(f"0\n1\ngolden 0 {recovery_point}\n")
     run("roll", "golden", "--data-dir", copied.parent, code=int(is_refused))

@@ -60,7 +60,7 @@ def test_tables_show_what_is_decoded(run, copied):
     assert '{"group":' not in read(run, copied, OFFSETS, "--max-records", "3", "--raw").stdout
 
 
-def test_what_was_read_can_be_appended_again(run, copied, tmp_path):
+def test_records_that_were_read_can_be_appended_again(run, copied, tmp_path):
     lines = read(run, copied, OFFSETS, "--format", "jsonl").stdout
     target = tmp_path / "copy"
     run("topic", "create", "copied", "--data-dir", target)

@@ -46,7 +46,7 @@ def test_every_gate_has_its_number_and_its_moment(run, users):
     assert item["max_compaction_delay_ms"] == 0
 
 
-def test_the_moment_is_exact(run, users):
+def test_the_time_is_exact(run, users):
     for moment, will in ((JAN_1 + HOUR_MS - 1, False), (JAN_1 + HOUR_MS, True)):
         [item] = run("explain", users, "--now", moment, "--format", "json").json["partitions"]
         assert item["will_clean"] is will
@@ -65,8 +65,12 @@ def test_a_configuration_can_be_supposed(run, users):
 def test_the_table_says_when_and_why(run, users):
     run("topic", "create", "events", "--now", JAN_1)
     text = run("explain", "--now", JAN_1).stdout
-    assert "users-0 not yet: its records are too young\n  by itself on 2024-01-01 01:00" in text
+    assert (
+        "users-0 not yet: its records are too young\n"
+        "  a running cleaner would clean it from 2024-01-01 01:00"
+    ) in text
     assert "events-0 never: its cleanup.policy does not compact\n" in text
+    assert text.count("all 4 conditions below must be met\n") == 1
     assert "min.compaction.lag.ms 1h" in text
     text = run("explain", users, "--now", JAN_1 + HOUR_MS).stdout
     assert (
@@ -197,7 +201,7 @@ def test_damage_that_no_cleaning_reaches_hinders_none(run, users, data_dir):
     assert report["cleaned"]
 
 
-def test_what_a_copied_folder_does_not_say_is_assumed(run, users, data_dir, tmp_path):
+def test_facts_missing_from_a_copied_folder_are_assumed(run, users, data_dir, tmp_path):
     import shutil
 
     shutil.copytree(data_dir / "users-0", tmp_path / "copy" / "users-0")
@@ -246,7 +250,7 @@ def test_wrong_usage(run, users, arguments, code):
     run("explain", *arguments, code=code)
 
 
-def test_what_is_assumed_is_listed_once(run, data_dir):
+def test_each_assumption_is_listed_once(run, data_dir):
     """Also the clock, and assumptions shared by several partitions."""
     run("topic", "create", "t", "--partitions", 2, "--config", "cleanup.policy=compact")
     for number in (0, 1):

@@ -291,7 +291,7 @@ def test_a_failed_export_leaves_no_file(run, topic, tmp_path, monkeypatch):
         ),
     ),
 )
-def test_what_cannot_be_is_refused_by_name(
+def test_impossible_values_are_refused_by_name(
     run, topic, data_dir, tmp_path, monkeypatch, arguments, text
 ):
     monkeypatch.chdir(tmp_path)

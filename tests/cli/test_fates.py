@@ -73,10 +73,22 @@ def test_the_fates_are_those_of_the_dry_run_and_of_the_cleaning(run, users):
     fates = Counter(i["fate"] for i in run("inspect", users, "--fate", "--format", "jsonl").jsonl)
     for dry_run in (("--dry-run",), ()):
         [stats] = run("clean", users, *dry_run, "--format", "json").json["cleaned"]
-        told = {name: count for name, count in stats["fates"].items() if count}
-        assert told == {name: fates[name] for name in ("retained", "superseded")}
+        counted = {name: count for name, count in stats["fates"].items() if count}
+        assert counted == {name: fates[name] for name in ("retained", "superseded")}
     left = run("inspect", users, "--fate", "--format", "jsonl").jsonl
     assert Counter(item["fate"] for item in left) == {"retained": 4, "active": 1}
+
+
+def test_forced_and_rolled_fates_are_those_of_such_a_dry_run(run, users):
+    run("clean", users)
+    options = ("--force", "--roll")
+    [stats] = run("clean", users, *options, "--dry-run", "--format", "json").json["cleaned"]
+    listed = run("inspect", users, "--fate", *options, "--format", "jsonl").jsonl
+    fates = Counter(item["fate"] for item in listed)
+    assert fates == Counter({name: count for name, count in stats["fates"].items() if count})
+    assert fates == {"superseded": 1, "retained": 4}
+    forced = run("inspect", users, "--fate", "--force", "--format", "jsonl").jsonl
+    assert [item["fate"] for item in forced].count("active") == 1
 
 
 def test_table_names_the_range_the_records_and_the_sums(run, users):
@@ -181,6 +193,8 @@ def test_damage_hides_no_record_that_is_intact_and_no_other_partition(run, golde
         (("users", "--fate", "--records"), "--records and --fate are mutually exclusive"),
         (("users", "--fate", "--batches"), "--batches and --fate are mutually exclusive"),
         (("users", "--fate", "--config", "segment.byte=1"), "nearest is 'segment.bytes'"),
+        (("users", "--roll"), "--roll needs --fate"),
+        (("users", "--records", "--force"), "--force needs --fate"),
         (("{file}", "--fate"), "--fate needs a topic or a partition directory"),
         (("{file}", *COMPACT), "--config needs a topic or a directory"),
     ),

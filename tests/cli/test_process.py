@@ -41,8 +41,8 @@ NEEDED = {
         "logstore.storage.log.retention",
     },
 }
-"""Of those, the modules needed by command or option: batches of damaged files are listed one by
-one, and retention includes a cleaning."""
+"""The modules that a command or option needs: batches of damaged files are listed one by one, and
+retention includes a cleaning."""
 
 
 def call(*arguments, data_dir, **options):

@@ -188,7 +188,7 @@ def test_users_from_the_environment_and_a_custom_certificate(tmp_path):
         with Client(address) as client:
             client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
             client.socket.sendall(client.frame(MetadataRequest(topics=None), 9))
-            assert client.is_at_end(), "who has not said who it is hears nothing"
+            assert client.is_at_end(), "an unauthenticated client gets no response"
 
 
 def test_the_mechanisms_of_the_option_are_all_that_there_are():
@@ -247,7 +247,7 @@ def test_beyond_loopback_without_users_it_warns(tmp_path, users, is_warned):
         ("", ("--super-user", "root"), "root"),
     ),
 )
-def test_a_door_that_makes_no_sense_is_refused_by_name(run, tmp_path, text, arguments, message):
+def test_an_invalid_listener_is_refused_by_name(run, tmp_path, text, arguments, message):
     file = tmp_path / "file"
     file.write_text(text)
     given = [str(file) if each == "FILE" else each for each in arguments]

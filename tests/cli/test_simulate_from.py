@@ -112,7 +112,7 @@ def test_damage_is_reported_as_by_read(run, copied):
         ),
     ),
 )
-def test_what_cannot_be_is_refused(run, copied, arguments, told):
+def test_impossible_values_are_refused(run, copied, arguments, told):
     given = [each.format(copied=copied) for each in arguments]
     assert told in run("simulate", *given, code=2).stderr
 
@@ -132,7 +132,7 @@ def test_a_folder_whose_partition_is_not_the_first_has_its_report(run, tmp_path)
     assert "The segments of users-1 over time" in (out / "report.html").read_text()
 
 
-def test_a_folder_stands_for_its_partition_alone(run, copied):
+def test_a_folder_is_only_its_partition(run, copied):
     told = run("simulate", "--from", copied / "other-0", "--print")
     assert re.findall(r"^name = (.*)", told.stdout, re.MULTILINE) == ['"other"']
 

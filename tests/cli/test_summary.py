@@ -44,7 +44,7 @@ def test_order(run, partitions, sort, order):
     options = ("--sort", sort) if sort else ("--summary",)
     items = run("inspect", *options, *NOW, "--format", "jsonl").jsonl
     found = "".join(item["topic"] for item in items)
-    if sort == "ratio":  # what is not to be cleaned has none
+    if sort == "ratio":  # a partition that is not compacted has none
         found, order = found[:2], order[:2]
     assert found == order
     lines = run("inspect", *options, *NOW).stdout.splitlines()[2:]

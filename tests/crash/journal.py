@@ -180,7 +180,7 @@ class Journal:
     homes : dict of TopicPartition to set of str
         Where a partition may be that was moved, or is being moved.
     first_operation : int
-        Crashes come from this operation on; what was before is preparation.
+        Crashes happen from this operation on; earlier ones are preparation.
     """
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ class Journal:
         return bool(self.deleting) or any(p.reductions for p in self.partitions.values())
 
     def forget_topic(self, name: str) -> None:
-        """Record a completed deletion: nothing of the topic may reappear."""
+        """Record a completed deletion: no file of the topic may reappear."""
         self.topics.pop(name, None)
         del self.tried_topics[name]
         self.deleting.discard(name)
@@ -297,7 +297,7 @@ def check_log(log: Log) -> None:
 
 
 def check_indexes(segment: LogSegment) -> int:
-    """Assert that lookups equal those of a scan; return the offset after the last batch."""
+    """Assert that lookups agree with a scan; return the offset after the last batch."""
     batches = list(segment.batches())
     segment.offset_index._check()
     segment.time_index._check()

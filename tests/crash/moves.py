@@ -1,8 +1,8 @@
 """Scenarios in which partitions move to another data directory.
 
-The judge (`tests.crash.judge`) also demands: a partition is in one directory, that of the last
-acknowledged move or either side of an interrupted one; its cleaner checkpoint and log start are
-unchanged; and a start leaves no partial move.
+The judge (`tests.crash.judge`) also requires: a partition is in one directory, the target of the
+last acknowledged move or either side of an interrupted one; its cleaner checkpoint and log start
+are unchanged; and a start leaves no partial move.
 """
 
 from __future__ import annotations

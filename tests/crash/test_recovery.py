@@ -224,7 +224,7 @@ def test_new_segments_of_a_split_become_durable_one_by_one(stopped):
         for before, operation in pairwise(whole.operations)
         if before.kind is Kind.RENAME
         and operation.kind is Kind.SYNC_DIR
-        and not before.path.endswith(TMP_SUFFIX)  # a small file beside the segments
+        and not before.path.endswith(TMP_SUFFIX)  # a small file next to the segments
     ]
     # Renames to `.swap`, to `.deleted`, and to the final names, which come in pairs.
     assert len(syncs) == 3 + 1 + 2

@@ -59,7 +59,7 @@ def reopened(whole, number, mode=KEPT):
     fs, _ = run(two_into_one, crash_at=number)
     broker = open_broker(FaultyFileSystem(journal.clock, fs.crash(mode)), journal.clock)
     log = broker.log("t")
-    check_log(log)  # no file with a suffix is left, look-ups are those of a scan
+    check_log(log)  # no file with a suffix remains, lookups agree with a scan
     return log, broker
 
 

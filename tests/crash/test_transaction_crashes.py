@@ -125,13 +125,13 @@ def check(machine, acknowledged, aborted):
         check_settled(machine.broker.log("t", number))
     check_settled(machine.broker.log(GROUP_OFFSETS_TOPIC))
     seen = machine.seen()
-    assert acknowledged <= seen.keys(), "what was committed is lost"
-    assert not aborted & seen.keys(), "what was aborted or never committed is seen"
+    assert acknowledged <= seen.keys(), "committed records are lost"
+    assert not aborted & seen.keys(), "aborted or uncommitted records are visible"
     for name, partitions in seen.items():
         assert partitions == list(PARTITIONS), f"only part of {name} is seen"
     newest = max(seen, key=COMMITS.index)
     offsets = machine.broker.groups.committed("g")
-    assert offsets == {SOURCE: OffsetAndMetadata(7, newest.decode())}, f"not that of {newest}"
+    assert offsets == {SOURCE: OffsetAndMetadata(7, newest.decode())}, f"not the offset of {newest}"
     states = machine.broker.coordinator.transactions().values()
     assert all(each.state.is_idle for each in states)
     for name in (b"later", b"later still"):

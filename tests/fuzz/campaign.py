@@ -126,7 +126,7 @@ class Findings:
 
 
 def signature_of(error: BaseException) -> Signature:
-    """Tell failures apart by kind and by where in the project they came from."""
+    """Return the identity of a failure: its kind and its location in the project."""
     root = str(HERE.parents[1])
     frames = [
         frame

@@ -88,7 +88,7 @@ def check_log(data: bytes) -> str:
 
 
 def check_log_among_others(data: bytes) -> str:
-    """A `.log` beside its sound indexes, snapshot and following segment: these stay sound."""
+    """A `.log` with valid indexes, snapshot and following segment: these stay valid."""
     files = {f"t-0/{name}": each for name, each in SOUND.items()}
     world = directory_of({**files, f"t-0/{LOG}": data}, closed=CLOSED)
     found = verify(world)
@@ -100,7 +100,7 @@ def check_log_among_others(data: bytes) -> str:
 
 
 def check_index(data: bytes) -> str:
-    """An index beside a sound log: whatever is found is found in the index."""
+    """An index next to a valid log: all findings are in the index."""
     kind = INDEXES[(data[0] if data else 0) % 3]
     name = f"t-0/{0:020d}{kind}"
     files = {f"t-0/{each}": content for each, content in SOUND.items()}
@@ -112,7 +112,7 @@ def check_index(data: bytes) -> str:
 
 
 def check_snapshot(data: bytes) -> str:
-    """A producer snapshot beside a sound log."""
+    """A producer snapshot next to a valid log."""
     name = f"t-0/{SOUND_BASE:020d}.snapshot"
     files = {f"t-0/{each}": content for each, content in SOUND.items()}
     world = directory_of({**files, name: data}, closed=CLOSED)

@@ -1,8 +1,7 @@
 """Fuzz target of the cleaner: a segment of any bytes, below another one, is cleaned.
 
-The contract: what `cleaner_oracle` leaves of it, or an error that is documented and a
-log as it was. The transaction index is what the batches say; the producers are those that the
-log's own rules learn from them.
+The contract: the result of `cleaner_oracle`, or a documented error and an unchanged log. The
+transaction index and the producers match the batches.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ MIN_RECORD_SIZE = 7
 
 
 def cleaning(data: bytes) -> str:
-    """Clean the segment: what the oracle leaves of it, or an error and an unchanged log."""
+    """Clean the segment: the oracle's result, or an error and an unchanged log."""
     batches = oracle.walk(data, is_file=False).batches
     transactions = aborted_in(batches)
     index = b"".join(TXN_ENTRY.pack(0, *each) for each in transactions)
@@ -50,7 +49,7 @@ def cleaning(data: bytes) -> str:
     path = world.path(LOG)
     try:
         log = open_world(world, clean=True, cleanup_policy=("compact",))
-    except UnsupportedFormatError as error:  # told by the first bytes of a file
+    except UnsupportedFormatError as error:  # recognized by the first bytes of a file
         return outcome_of(error, UnsupportedFormatError, path=path)
     _tell_producers(log, batches)
     before = world.files(".log", ".txnindex")
@@ -79,7 +78,7 @@ def cleaning(data: bytes) -> str:
     return outcome
 
 
-# --- what the batches say -----------------------------------------------------------------------
+# --- expected state from the batches -------------------------------------------------------------
 
 
 def aborted_in(batches: list[oracle.Batch]) -> list[AbortedTxn]:
@@ -126,10 +125,10 @@ def _tell_producers(log: Log, batches: list[oracle.Batch]) -> None:
 def _is_damaged(
     data: bytes, batches: list[oracle.Batch], transactions: list[AbortedTxn], now_ms: int
 ) -> bool:
-    """Tell whether a pass must refuse the segment.
+    """Return whether a pass must refuse the segment.
 
-    What is discarded whole need not decode: data of aborted transactions, and markers whose
-    horizon has come. Their CRC and the key of a marker are looked at all the same.
+    Batches that are discarded as a whole need not decode: data of aborted transactions, and markers
+    whose horizon has passed. Their CRC and the key of a marker are verified nevertheless.
     """
     whole = sum(len(each.data) for each in batches) == len(data)
     in_place = oracle.rises(batches, 0, NEXT_BASE) == len(batches)
@@ -157,7 +156,7 @@ def _is_damaged(
     return False
 
 
-# --- what is left -------------------------------------------------------------------------------
+# --- retained batches ---------------------------------------------------------------------------
 
 
 def _wanted(
@@ -194,7 +193,7 @@ def _compare(log: Log, wanted: cleaner_oracle.Outcome) -> None:
 
 
 def logs_of_producers() -> list[bytes]:
-    """What cleaning has left of transactions already, and what it meets for the first time."""
+    """Transactions that an earlier cleaning rewrote, and new ones."""
     fresh = (
         batch(0, 1, producer_id=3, producer_epoch=0, base_sequence=0),
         data_batch(2, 3, 1, key=b"a"),

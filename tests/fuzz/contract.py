@@ -1,4 +1,4 @@
-"""What a fuzz target may do: come to a result, or refuse the bytes with a documented error.
+"""The contract of a fuzz target: it returns a result, or refuses the bytes by a documented error.
 
 A target returns an outcome: `ok`, or the short name of the documented error it met. Anything
 else (another exception, a broken comparison, a hang, too much memory) is a finding.

@@ -1,4 +1,4 @@
-"""Keep what a coverage-guided run learnt: `python -m tests.fuzz.distil`.
+"""Keep the new inputs of a coverage-guided run: `python -m tests.fuzz.distil`.
 
 Takes the inputs that atheris left in `crashes/<target>.work` and adds to `corpus/<target>` the
 few small ones that, one after another, reach lines of the engine which nothing kept reaches yet.

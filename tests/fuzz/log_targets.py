@@ -1,7 +1,7 @@
 """Fuzz targets that open a log: recovery, reading, appending, damaged derived files.
 
-The contract of each is told beside it and checked against `tests.fuzz.oracle`, which knows which
-prefix of a file is sound and which records it holds.
+The docstring of each target states its contract, which `tests.fuzz.oracle` checks: it computes the
+valid prefix of a file and its records.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def world_of(files: dict[str, bytes]) -> World:
     return world
 
 
-# --- what a file should give --------------------------------------------------------------------
+# --- expected contents of a file ----------------------------------------------------------------
 
 
 class Readable(NamedTuple):
@@ -127,7 +127,7 @@ def recoverable(data: bytes) -> Prefix:
         if not taken.is_sound:
             return Prefix(taken.position, refused=False)
         if not previous < taken.base_offset <= taken.last_offset < oracle.INT64_MAX:
-            # What lies below a jump contradicts it.
+            # A lower offset after a jump contradicts it.
             return Prefix(taken.position, refused=0 < span_start > taken.base_offset)
         if taken.last_offset > span_start + oracle.INT32_MAX:
             span_start = taken.base_offset
@@ -155,7 +155,7 @@ def recoverable(data: bytes) -> Prefix:
 def recovery(data: bytes) -> str:
     """Open after a crash: the sound prefix stays, all of it, perhaps in several segments.
 
-    Or nothing is changed.
+    Otherwise the files are unchanged.
     """
     world = world_of({LOG: data})
     wanted = recoverable(data)
@@ -168,7 +168,7 @@ def recovery(data: bytes) -> str:
         if isinstance(error, SegmentOverflowError):
             return "segment_overflow"
         return outcome_of(error, UnsupportedFormatError, CorruptRecordError, path=world.path(LOG))
-    assert not wanted.refused, "what must be refused was opened"
+    assert not wanted.refused, "the log was opened, but must be refused"
     assert stored(world) == data[: wanted.size], f"not cut at {wanted.size}"
     log._check()
     log.producer_state._check()
@@ -219,8 +219,8 @@ def _compare_reading(log: Log, wanted: Readable) -> str:
 def reading(data: bytes) -> str:
     """Open as after a clean stop, read all: the records before the damage, then an error.
 
-    A segment that must be split may be; every byte stays, but for half a batch at the end. What is
-    appended then can be read. A file in which no batch is whole, and which is no torn one, may be
+    A segment that must be split may be; every byte stays, except a torn batch at the end. Records
+    appended afterwards can be read. A file without a complete batch that is not torn either may be
     refused.
     """
     world = world_of({LOG: data, index_name(0): b""})
@@ -267,7 +267,7 @@ def _time_query(log: Log, target: int, batches: list[oracle.Batch]) -> None:
         return
     known = [record for each in batches for record in records_in(each) or []]
     assert answer.timestamp >= target
-    assert any((r.timestamp, r.offset) == answer[:2] for r in known), f"{answer} is no record"
+    assert any((r.timestamp, r.offset) == answer[:2] for r in known), f"{answer} is not a record"
 
 
 # --- appending ----------------------------------------------------------------------------------
@@ -348,7 +348,7 @@ INDEXES = (".index", ".timeindex", ".txnindex")
 
 
 def index_beside_log(data: bytes) -> str:
-    """A damaged index beside a sound log: no record that is not the log's, in no other order."""
+    """A damaged index next to a valid log: reads return only the log's records, in its order."""
     kind = INDEXES[(data[0] if data else 0) % 3]
     world = world_of({**SOUND, log_name(0)[:20] + kind: data[1:]})
     outcome = OK

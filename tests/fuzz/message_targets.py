@@ -17,7 +17,7 @@ from tests.support.interop.decoded_records import FLAGS, pairs
 from tests.support.world.random_messages import random_message
 
 SEED_EVERY = 7
-"""Of the messages, those that inputs start from; mutations of the first line reach the others."""
+"""The messages that inputs start from; mutations of the first line reach the others."""
 
 
 @cache
@@ -27,7 +27,7 @@ def kinds() -> list[tuple[str, int]]:
 
 
 def message(data: bytes) -> str:
-    """Bytes behind a line with a name and a version: what was read is written, and read, again."""
+    """Bytes after a line with a name and a version: a decoded message survives a round trip."""
     line, _, payload = data.partition(b"\n")
     known = {b"%s %d" % (name.encode(), version): (name, version) for name, version in kinds()}
     name, version = known.get(line) or kinds()[zlib.crc32(line) % len(kinds())]
@@ -60,13 +60,13 @@ def messages() -> list[bytes]:
 
 
 def internal_topic(data: bytes) -> str:
-    """A record of one of Kafka's own topics: told, or told to make no sense; never an error."""
+    """A record of an internal topic: described, or described as malformed; never an error."""
     topic = list(DECODERS)[(data or b"\0")[0] % len(DECODERS)]
     size = int.from_bytes(data[1:3])
     key, value = data[3 : 3 + size], data[3 + size :]
     texts = DECODERS[topic](Record(7, 0, key, value))
     told = decode_internal_record(topic, key, value)
-    check(told is not None, f"{topic} is not told")
+    check(told is not None, f"{topic} has no description")
     check(texts != (None, None), f"{topic} has no text")
     check({"key", "value"} <= told.keys(), f"{told} lacks a part")
     return "invalid_record" if "error" in told else OK

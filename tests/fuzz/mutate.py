@@ -1,8 +1,8 @@
 """Mutators that know the layouts, all driven by one `random.Random`.
 
 `mutate(rng, data, shape, seeds)` changes bytes of a shape: anywhere, at the fields of a layout,
-in varints; it cuts, doubles and splices, and often makes CRCs and lengths right again, so that
-what lies behind those checks is reached as well.
+in varints; it cuts, doubles and splices, and often corrects CRCs and lengths, so that the code
+after those checks is reached too.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ ANYWHERE: tuple[Callable[[random.Random, bytearray], None], ...] = (
 
 
 def set_number(rng: random.Random, raw: bytearray, at: int, size: int) -> None:
-    """Overwrite a big-endian field: an edge, a step from what it was, or the bytes around."""
+    """Overwrite a big-endian field by an edge value, a neighbouring value, or adjacent bytes."""
     if at + size > len(raw):
         return
     old = int.from_bytes(raw[at : at + size], "big", signed=True)

@@ -1,4 +1,4 @@
-"""What the bytes of a log mean, told a second time: plain Python, written from the documents only.
+"""A second decoder of a log's bytes: plain Python, written from the documents only.
 
 Nothing here shares code with the engine but the value types, so that both being wrong alike takes
 the same mistake twice.
@@ -20,7 +20,7 @@ INT64_MAX = 2**63 - 1
 
 
 class Batch(NamedTuple):
-    """A batch that a walk met: where it lies, and its header if there are 61 bytes of it."""
+    """A batch found by a walk: its position, and its header if it has 61 bytes."""
 
     position: int
     data: bytes
@@ -97,7 +97,7 @@ def walk(data: bytes, *, is_file: bool) -> Walk:
 
 
 def is_torn(data: bytes, walked: Walk) -> bool:
-    """Tell whether what a walk left over is half a batch, and nothing sound stands behind it."""
+    """Return whether the rest of a walk is a torn batch with no valid batch after it."""
     left = data[walked.position :]
     last = walked.batches[-1].last_offset if walked.batches else -1
     if walked.ending != "end" or not left:
@@ -220,7 +220,7 @@ def rises(
     *,
     wide: bool = False,
 ) -> int:
-    """Return how many batches, from the first on, stand where their segment's offsets belong.
+    """Return how many batches, from the first on, are within their segment's offsets.
 
     With `wide` an offset may lie more than 2^31-1 above the base.
     """

@@ -3,9 +3,9 @@
 `python -m tests.fuzz.run --executions 1000000` spreads executions over the targets by weight;
 `--seconds 60` runs as long in all. `--engine atheris` lets coverage guide the mutations (one
 process a target), `--engine seeded` needs nothing installed and repeats itself with `--seed`;
-the default takes atheris where it can be imported. Failures are made small and saved below
-`tests/fuzz/crashes`. The last input lies in `tests/fuzz/crashes/<target>.last`, for the case that
-the process itself dies or hangs.
+the default uses atheris if it can be imported. Failures are minimized and saved in
+`tests/fuzz/crashes`. The last input is in `tests/fuzz/crashes/<target>.last`, in case the process
+itself dies or hangs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 HANG_SECONDS = 60
 MEMORY_BYTES = 1 << 30
-"""What a run may take on top of what it has after all kernels were compiled."""
+"""Memory that a run may use in addition to its use after all kernels were compiled."""
 
 LAST_SIZE = (1 << 16) + 8
 
@@ -209,7 +209,7 @@ def child(name: str, options: argparse.Namespace) -> None:
         rng = random.Random(seed)
         if rng.random() < 0.25:
             return atheris.Mutate(data, max_size)
-        # Left to itself the engine collects damage upon damage: begin anew now and then.
+        # Mutations accumulate damage, so restart from a seed now and then.
         start = rng.choice(starts) if rng.random() < 0.3 else data
         return mutate(rng, start, shape, starts)[:max_size]
 

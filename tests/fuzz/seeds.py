@@ -16,7 +16,7 @@ from tests.support.world.builders import abort, batch, commit, data_batch, old_m
 KAFKA = Path(__file__).resolve().parents[1] / "data" / "kafka-3.9"
 FILE_MAX = 6000
 SECTION = struct.Struct(">iqqb")
-"""Record count, base offset, base timestamp, flag: what a section input begins with."""
+"""Prefix of a section input: record count, base offset, base timestamp, flag."""
 
 
 def _kafka_files(pattern: str, least: int = 1) -> list[bytes]:

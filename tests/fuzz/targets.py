@@ -1,9 +1,8 @@
 """Fuzz targets over bytes: batches, sections, codecs, walks, kernels, indexes and small files.
 
 Each takes bytes and returns an outcome (`tests.fuzz.contract`). Wrong records are caught by
-comparing: two decoders of ours with the oracle, walks with each other, kernels with plain Python,
-and what was decoded with its own encoding decoded again. Targets that open a log stand in
-`log_targets`.
+comparing: two decoders with the oracle, walks with each other, kernels with plain Python, and
+decoded values with their round trip. Targets that open a log are in `log_targets`.
 """
 
 from __future__ import annotations
@@ -334,7 +333,7 @@ def clean_kernels(data: bytes) -> str:
     assert offset_map.latest_offset == max(mapping.latest_offset, base - 1)
     outcome = _judge(extended, table, taken, offset_map, mapping, Rules())
     if not all(a.offset < b.offset for each in taken for a, b in pairwise(each.records(LIMIT))):
-        return outcome  # who is the later loser then, nobody can say
+        return outcome  # the later loser is then undefined
     for by, strategy in STRATEGIES.items():
         version_map = VersionMap(32 * 4000, base_offset=base)
         versions = VersionKeyMap(by, base - 1, keep_offset=ends[-1] if ends else -1, safe_ms=1400)
@@ -366,7 +365,7 @@ def _judge(
     mapping: cleaner_oracle.Judging,
     rules: Rules,
 ) -> str:
-    """Classify and assemble all batches of a table; every byte is what the oracle says."""
+    """Classify and assemble all batches of a table; every byte equals the oracle's."""
     status, row, _, starts = classify(extended, table, key_map, 1500, 2500, rules)
     assert (status, row) == (KERNEL_OK, len(taken))
     outputs = assemble(extended, table, starts)
@@ -384,9 +383,9 @@ def _judge(
 
 
 def _is_same(source: RecordBatch, output: bytes, sentence: cleaner_oracle.BatchVerdict) -> bool:
-    """Tell whether two rebuilt batches differ only in how a number is spelled.
+    """Return whether two rebuilt batches differ only in the encoding of a number.
 
-    What is longer than it need be (no producer writes such) is copied, the oracle spells it anew.
+    An overlong number (no producer writes one) is copied, but the oracle re-encodes it.
     """
     assert sentence.form == "rebuilt"
     wanted = RecordBatch(sentence.output)
@@ -408,7 +407,7 @@ def _is_same(source: RecordBatch, output: bytes, sentence: cleaner_oracle.BatchV
 
 
 def _is_decodable(taken: RecordBatch) -> bool:
-    """Whether the records decode, and lie within what the header claims."""
+    """Whether the records decode, within the bounds of the header."""
     header = taken.header
     try:
         records = taken.records(LIMIT)
@@ -493,7 +492,7 @@ def snapshot(data: bytes) -> str:
 
 
 def offset_checkpoint(data: bytes) -> str:
-    """An offset checkpoint; what is read is written and read again."""
+    """An offset checkpoint; its entries survive a round trip."""
     world = memory_world()
     world.write("c", data)
     file = OffsetCheckpoint(world.fs, world.path("c"))

@@ -42,7 +42,7 @@ CODECS = list(Codec)[1:]
 
 
 def peak_of(call) -> int:
-    """Bytes that Python took at most during a call, on top of what it had."""
+    """Peak of the bytes that Python allocated during a call."""
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     try:
@@ -170,7 +170,7 @@ def test_a_claim_within_a_stream_takes_no_memory(name: str) -> None:
             decompress(codec, stream, limit=4 * MIB)
         except CorruptRecordError:
             return
-        assert name == "zstd-window-claim"  # a large window is no large content
+        assert name == "zstd-window-claim"  # a large window does not imply large contents
 
     assert peak_of(refuse) < 13 * MIB
 

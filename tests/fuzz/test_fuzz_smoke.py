@@ -1,6 +1,6 @@
 """Every kept input and a few thousand seeded mutations through every fuzz target.
 
-The long profile is `make fuzz`; what it ever found lies in `corpus/` and is run again here.
+The long profile is `make fuzz`; its findings are in `corpus/` and are repeated here.
 """
 
 from __future__ import annotations

@@ -35,10 +35,10 @@ CONFIG = {
 }
 LIMITS = Limits(partitions=20)
 ROUNDS = 20
-"""Rounds of the loop after which who is not answered is taken to wait for others."""
+"""Rounds of the loop after which an unanswered request is assumed to wait for others."""
 
 FIRST_EVERY = 5
-"""Of the sound frames, those that inputs start from; mutations of the header reach the others."""
+"""The valid frames that inputs start from; mutations of the header reach the others."""
 
 
 class _Loops:
@@ -57,7 +57,7 @@ class _Loops:
 
 
 class _Socket:
-    """A transport that keeps what is written."""
+    """A transport that keeps the bytes written to it."""
 
     def __init__(self) -> None:
         self.written = b""

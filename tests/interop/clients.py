@@ -55,7 +55,7 @@ class Clients:
     ----------
     rng : random.Random
     codecs : sequence of Codec
-        What they compress with, one drawn for each batch.
+        Their codecs, one drawn for each batch.
     """
 
     def __init__(self, rng: random.Random, codecs: Sequence[Codec]) -> None:

@@ -120,9 +120,9 @@ def compare_directories(
     Parameters
     ----------
     end_offset : int
-        Closed segments below it are what the cleaner wrote.
+        Closed segments below it were written by the cleaner.
     dated_below : int
-        Segments that end above it come from files that the two wrote at different moments.
+        Segments that end above it come from files that the two wrote at different times.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def _names(folder: Path) -> set[str]:
     return {
         path.name
         for path in folder.iterdir()
-        if path.name != PARTITION_METADATA  # Kafka's classes are told of no topic ids
+        if path.name != PARTITION_METADATA  # Kafka's classes get no topic ids
         and not (path.name == EPOCHS and path.read_bytes() in NO_EPOCHS)
     }
 

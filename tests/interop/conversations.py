@@ -95,6 +95,7 @@ class Producer:
     sequences: Counter[tuple[str, int]] = field(default_factory=Counter)
     added: set[tuple[str, int]] = field(default_factory=set)
     has_offsets: bool = False
+    is_v2: bool = False
 
     @property
     def is_open(self) -> bool:
@@ -121,9 +122,20 @@ class Conversation:
     kafka, ours : Side
     closed : Closed
     tally : Tally
+    transactions : int
+        How often transactions continue, relative to the other requests.
     """
 
-    def __init__(self, seed: int, kafka: Side, ours: Side, closed: Closed, tally: Tally) -> None:
+    def __init__(
+        self,
+        seed: int,
+        kafka: Side,
+        ours: Side,
+        closed: Closed,
+        tally: Tally,
+        transactions: int = 14,
+    ) -> None:
+        self.transactions = transactions
         self.rng = random.Random(seed)
         self.seed = seed
         self.sides = (kafka, ours)
@@ -147,6 +159,11 @@ class Conversation:
         self.members: dict[str, list[Member]] = {}
         self.lives: Counter[int] = Counter()
         self.now_ms = FIRST_MS + seed
+
+    @property
+    def serves_v2(self) -> bool:
+        """Whether both serve transactions version 2."""
+        return self.served["EndTxn"][1] >= 5
 
     # -- sending -------------------------------------------------------------------------------
 
@@ -242,7 +259,8 @@ class Conversation:
             (self.fetch_wrongly, 5),
             (self.begin_producer, 4),
             (self.renew_producer, 4),
-            (self.transact, 14),
+            (self.transact, self.transactions),
+            (self.write_markers, 1 if self.serves_v2 else 0),
             (self.group, 14),
             (self.commit_offsets, 6),
             (self.fetch_offsets, 6),
@@ -452,7 +470,7 @@ class Conversation:
         else:
             api, entry = "AlterConfigs", {"name": key, "value": value}
             if self.topics.get(name) and name in self.log_append:
-                return  # It takes back what it does not name.
+                return  # It resets the keys that it does not name.
         version = self.version(api)
         fields = {
             "resources": [{"resource_type": TOPIC, "resource_name": name, "configs": [entry]}],
@@ -552,8 +570,8 @@ class Conversation:
 
         return build
 
-    def _produce(self, version: int, build: Build, acks: int) -> Any:
-        return self.ask("Produce", version, lambda side: {**build(side), "acks": acks})
+    def _produce(self, version: int, build: Build, acks: int, *, until: bool = False) -> Any:
+        return self.ask("Produce", version, lambda side: {**build(side), "acks": acks}, until=until)
 
     def produce_wrongly(self) -> None:
         """Send records that must be refused."""
@@ -701,7 +719,7 @@ class Conversation:
         rng = self.rng
         transactional = [each for each in self.producers if each.transactional_id is not None]
         # A request during a transaction is fenced by Kafka 3; Kafka 4 treats it as a retry.
-        able = [each for each in transactional if not each.is_open]
+        able = [each for each in transactional if self.serves_v2 or not each.is_open]
         if not able:
             self.begin_producer()
             return
@@ -745,6 +763,11 @@ class Conversation:
             self.begin_producer()
             return
         producer = rng.choice(able)
+        if not producer.is_open:
+            producer.is_v2 = self.serves_v2 and rng.random() < 0.6
+        if producer.is_v2:
+            self.transact_v2(producer)
+            return
         topic, partition = self.somewhere()
         draw = rng.random()
         if draw < 0.3 or not producer.is_open:
@@ -761,6 +784,140 @@ class Conversation:
             self.produce_transactional(producer, topic, partition)
         else:
             self.end_transaction(producer)
+
+    def transact_v2(self, producer: Producer) -> None:
+        """Continue a transaction of version 2, begin one, or abort without one."""
+        rng = self.rng
+        topic, partition = self.somewhere()
+        draw = rng.random()
+        if draw < 0.35 or (draw < 0.8 and not producer.is_open):
+            self.produce_v2(producer, topic, partition)
+        elif draw < 0.42:
+            self.commit_v2(producer)
+        elif draw < 0.48:
+            self.produce_v2(producer, topic, partition, sequence=rng.choice((1, 7)))
+        elif draw < 0.53:
+            self.produce_v2(producer, topic, partition, epoch=producer.epoch + rng.choice((-1, 1)))
+        elif draw < 0.6:
+            self.add_batched(producer, topic, partition)
+        elif draw < 0.65:
+            wrong = Producer(producer.name, producer.transactional_id, producer.epoch)
+            wrong.epoch += rng.choice((-2, -1, 1, 5))
+            self.end_v2(wrong, committed=rng.random() < 0.5)
+        else:
+            self.end_transaction(producer)
+
+    def produce_v2(
+        self,
+        producer: Producer,
+        topic: str,
+        partition: int,
+        *,
+        epoch: int | None = None,
+        sequence: int | None = None,
+    ) -> None:
+        """Produce to a partition that need not be part of the transaction yet."""
+        records = self.records(topic)
+        epoch = None if epoch is None else max(0, epoch)
+        build = self._batch(topic, partition, records, producer, epoch=epoch, sequence=sequence)
+        version = self.version("Produce", least=12)
+        answer = self._produce(version, build, -1, until=True)
+        if not any(errors_in(answer)) and epoch is None and sequence is None:
+            producer.sequences[topic, partition] += len(records)
+        producer.added.add((topic, partition))
+
+    def commit_v2(self, producer: Producer) -> None:
+        """Commit a group's offsets without adding its partition before."""
+        topic, partition = self.somewhere()
+        offset = self.rng.randrange(100)
+
+        def build(side: Side) -> Fields:
+            request = {
+                "partition_index": partition,
+                "committed_offset": offset,
+                "committed_metadata": "in a transaction",
+            }
+            return {
+                "transactional_id": producer.transactional_id,
+                "producer_id": side.value_of(producer.name),
+                "producer_epoch": producer.epoch,
+                "group_id": f"g{self.seed}.x",
+                "topics": [{"name": topic, "partitions": [request]}],
+            }
+
+        version = self.version("TxnOffsetCommit", least=5, most=5)
+        self.ask("TxnOffsetCommit", version, build, until=True)
+        producer.has_offsets = True
+
+    def add_batched(self, producer: Producer, topic: str, partition: int) -> None:
+        """Add or verify partitions as a broker does."""
+        rng = self.rng
+        verify_only = rng.random() < 0.5
+        epoch = max(0, producer.epoch + rng.choice((0, 0, 0, -1, 1)))
+        name = rng.choice((topic, topic, f"none{self.seed}"))
+
+        def build(side: Side) -> Fields:
+            transaction = {
+                "transactional_id": producer.transactional_id,
+                "producer_id": side.value_of(producer.name),
+                "producer_epoch": epoch,
+                "verify_only": verify_only,
+                "topics": [
+                    {"name": topic, "partitions": [partition]},
+                    *([] if name == topic else [{"name": name, "partitions": [0]}]),
+                ],
+            }
+            return {"transactions": [transaction]}
+
+        version = self.version("AddPartitionsToTxn", least=4, most=5)
+        self.ask("AddPartitionsToTxn", version, build, until=True)
+        producer.added.add((topic, partition))
+
+    def end_v2(self, producer: Producer, *, committed: bool) -> Any:
+        """End a transaction of version 2; return the answer."""
+
+        def build(side: Side) -> Fields:
+            return {
+                "transactional_id": producer.transactional_id,
+                "producer_id": side.value_of(producer.name),
+                "producer_epoch": max(0, producer.epoch),
+                "committed": committed,
+            }
+
+        answer = self.ask("EndTxn", 5, build, until=True)
+        if not any(errors_in(answer)):
+            self._await_transaction(producer)
+        return answer
+
+    def write_markers(self) -> None:
+        """Write markers as a coordinator or an administrator does."""
+        rng = self.rng
+        if not (able := [each for each in self.producers if each.transactional_id is not None]):
+            return
+        producer = rng.choice(able)
+        topic, partition = self.somewhere()
+        epoch = max(0, producer.epoch + rng.choice((0, 0, 1, -1)))
+        if epoch > producer.epoch:
+            if producer.is_open:
+                return  # Kafka's coordinator gives its own markers up, until it restarts
+            self.producers.remove(producer)
+        marker = {
+            "producer_epoch": epoch,
+            "transaction_result": rng.random() < 0.5,
+            "coordinator_epoch": rng.choice((0, 0, -1)),
+            "topics": [
+                {"name": topic, "partition_indexes": [partition]},
+                {"name": f"none{self.seed}", "partition_indexes": [0]},
+            ],
+        }
+        version = self.version("WriteTxnMarkers", most=2)
+        if version == 2:
+            marker["transaction_version"] = rng.choice((0, 2))
+
+        def build(side: Side) -> Fields:
+            return {"markers": [{**marker, "producer_id": side.value_of(producer.name)}]}
+
+        self.ask("WriteTxnMarkers", version, build)
 
     def add_partition(self, producer: Producer, topic: str, partition: int) -> None:
         """Add a partition to a transaction."""
@@ -817,8 +974,19 @@ class Conversation:
 
     def end_transaction(self, producer: Producer) -> None:
         """Commit or abort, and wait for the markers."""
-        version = self.version("EndTxn", most=4)
         committed = self.rng.random() < 0.6
+        if producer.is_v2 if self.rng.random() < 0.9 else self.serves_v2:
+            answer = self.end_v2(producer, committed=committed)
+            old = Producer(producer.name, producer.transactional_id, producer.epoch)
+            if not any(errors_in(answer)):
+                producer.name, producer.epoch = answer["producerId"], answer["producerEpoch"]
+                producer.sequences.clear()
+                producer.added.clear()
+                producer.has_offsets = False
+            if self.rng.random() < 0.3:  # the response was lost
+                self.end_v2(old, committed=committed ^ (self.rng.random() < 0.2))
+            return
+        version = self.version("EndTxn", most=4)
 
         def build(side: Side) -> Fields:
             return {
@@ -1053,7 +1221,7 @@ class Conversation:
         else:
             fields = {"group_id": group, "topics": topics}
         if version >= 7:
-            # Of all partitions Kafka 3 also returns those with a pending offset only.
+            # For all partitions, Kafka 3 also returns those with only a pending offset.
             fields["require_stable"] = topics is not None and rng.random() < 0.5
         self.ask("OffsetFetch", version, lambda _: fields, until="require_stable" not in fields)
 
@@ -1182,11 +1350,11 @@ def warm_up(side: Side) -> None:
     """Wait until a side's coordinators are available: Kafka creates their topics at first use."""
     caller = side.caller()
     for key_type in (0, 1):
-        _until(lambda kind=key_type: _found(caller, kind))
+        until(lambda kind=key_type: _found(caller, kind))
     request = {"group_id": "warm", "topics": []}
-    _until(lambda: caller.call("OffsetFetch", 5, request).error_code == NO_ERROR)
+    until(lambda: caller.call("OffsetFetch", 5, request).error_code == NO_ERROR)
     init = {"transactional_id": "warm", "transaction_timeout_ms": 1000}
-    _until(lambda: caller.call("InitProducerId", 1, init).error_code == NO_ERROR)
+    until(lambda: caller.call("InitProducerId", 1, init).error_code == NO_ERROR)
     side.close()
 
 
@@ -1195,15 +1363,21 @@ def _found(caller: Caller, key_type: int) -> bool:
     return answer.error_code == NO_ERROR
 
 
-def _until(done: Callable[[], bool]) -> None:
+def until(done: Callable[[], bool]) -> None:
+    """Wait until a condition holds."""
     deadline = time.monotonic() + SETTLED_WITHIN_S
     while not done():
-        assert time.monotonic() < deadline, "the coordinators do not come up"
+        assert time.monotonic() < deadline, "the broker does not get ready"
         time.sleep(0.1)
 
 
 def converse(
-    release: Release, kafka: str, ours: str, seeds: Iterable[int], rounds: int = 40
+    release: Release,
+    kafka: str,
+    ours: str,
+    seeds: Iterable[int],
+    rounds: int = 40,
+    transactions: int = 14,
 ) -> tuple[Tally, Closed]:
     """Run the histories of seeds on two brokers, one of them Kafka's of a release.
 
@@ -1219,20 +1393,24 @@ def converse(
         warm_up(side)
     for seed in seeds:
         sides = Side("Kafka", kafka), Side("here", ours)
-        Conversation(seed, *sides, closed, tally).run(rounds)
+        Conversation(seed, *sides, closed, tally, transactions).run(rounds)
     tally.seconds = time.monotonic() - began
     return tally, closed
 
 
 def main(arguments: list[str]) -> None:
-    """Run a range of seeds on a release and this engine; `self` compares Kafka with itself."""
+    """Run a range of seeds on a release and this engine; `self` compares Kafka with itself.
+
+    With `transactions`, most requests belong to transactions.
+    """
     profile, first, end, *rest = arguments
+    transactions = 200 if "transactions" in rest else 14
     release = next(each for each in RELEASES if each.profile == profile)
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=fast_scratch())))
         kafka = RealBroker.of(release, home / "kafka", SETTINGS)
         stack.enter_context(kafka)
-        if rest == ["self"]:
+        if "self" in rest:
             other = RealBroker.of(release, home / "other", SETTINGS)
             ours = stack.enter_context(other).bootstrap
         else:
@@ -1240,7 +1418,9 @@ def main(arguments: list[str]) -> None:
         failed = 0
         for seed in range(int(first), int(end)):
             try:
-                tally, closed = converse(release, kafka.bootstrap, ours, [seed])
+                tally, closed = converse(
+                    release, kafka.bootstrap, ours, [seed], transactions=transactions
+                )
                 summary = f"{seed}: {tally}; {dict(closed.used)}"
             except Difference as error:
                 failed += 1

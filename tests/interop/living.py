@@ -212,7 +212,7 @@ class History:
             _close(live, clean=left.clean)
         self.step = None
         if left.clean:
-            self._forgive_late()  # a clean close deletes what is due later
+            self._forgive_late()  # a clean close deletes files that are due later
         self._compare_files(unfinished)
         self._lose_unused(unfinished)
         for name in self.late:
@@ -309,9 +309,9 @@ class History:
         Parameters
         ----------
         unfinished : Mapping
-            The active segment's files, which may be longer than what was written to them, and the
-            bytes written. Its indexes appear with the first use; Kafka leaves behind in them what
-            truncation took away, and allocates a `.log` anew that this engine empties.
+            The active segment's files, which may be longer than the bytes written to them, and the
+            bytes written. Its indexes appear with the first use; Kafka keeps truncated entries in
+            them, and allocates a new `.log` where this engine empties the old one.
         """
         left, right = (dict(_files(self._folder(live))) for live in (self.kafka, self.ours))
         for name in sorted(left.keys() | right.keys()):

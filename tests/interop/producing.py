@@ -1,8 +1,8 @@
 """Random histories of idempotent and transactional producers that write to a leader's log.
 
 The clients and the coordinator of a `ProducersHistorian` know the log's state of them: most of
-their requests are in order, and the rest is deliberately wrong in one way each. Histories run like
-those of `tests.interop.living`. Run by hand:
+their requests are in order, and the rest is deliberately wrong in one way each. Histories run as in
+`tests.interop.living`. Run by hand:
 
     python -m tests.interop.producing 0 500             # seeds, end exclusive
 """

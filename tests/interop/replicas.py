@@ -34,7 +34,7 @@ def _replica(broker: int, path: Path) -> Written:
             if number == 15:
                 cluster.restart(0)
                 clock.advance(seconds=1)
-            if number == 20:  # what the cut leader writes is cut off again
+            if number == 20:  # records of the isolated leader are truncated
                 cluster.disconnect({cluster.leader(TP)}, {0, 1, 2})
                 cluster.append(TP, key=b"gone", value=b"x", acks=1)
                 cluster.move_leader(TP, to=(cluster.leader(TP) + 1) % 3)

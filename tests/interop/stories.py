@@ -122,8 +122,8 @@ def story(seed: int, *, plain: bool = False) -> Story:
     Parameters
     ----------
     plain : bool
-        No batch is compressed, so that both engines append the same bytes, and in the sittings
-        nothing is done but clean, so that they can be left out.
+        No batch is compressed, so that both engines append the same bytes, and the sittings only
+        clean, so that they can be left out.
     """
     rng = random.Random(seed)
     shape = SHAPES[rng.choices((0, 1, 2, 3), (5, 5, 2, 1))[0]]

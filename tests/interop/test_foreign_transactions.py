@@ -27,7 +27,7 @@ EPOCH = "INVALID_PRODUCER_EPOCH"
 
 
 def until(ask, code_of):
-    """Repeat until there is no error: a broker that has just started may not be ready."""
+    """Repeat until the call succeeds: a broker that has just started may not be ready."""
     for _ in range(ATTEMPTS_MAX):
         answer = ask()
         if code_of(answer) == 0:

@@ -55,7 +55,7 @@ class Load(threading.Thread):
     def run(self) -> None:
         try:
             self._send()
-        except KafkaException as error:  # fatal: nothing is sent any more
+        except KafkaException as error:  # fatal: the producer sends no more records
             self.refused.append(error.args[0])
 
     def _send(self) -> None:

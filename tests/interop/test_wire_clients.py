@@ -25,7 +25,7 @@ FIXTURE_SETTINGS = {
 
 KNOWN_TO_FAIL = {
     "test_describe_metadata_quorum": "there is no quorum of controllers",
-    "test_kafka_version_infer": "it is told 4.0, and the APIs are those of 3.9",
+    "test_kafka_version_infer": "it expects 4.0, but the APIs are 3.9's",
 }
 """Tests of kafka-python's suite that one broker without a controller cannot pass, and why."""
 

@@ -191,7 +191,7 @@ def _source_of(source: str, node: ast.expr) -> str:
 
 
 def _can_go(node: ast.stmt) -> bool:
-    """Tell whether a module without a statement is still one, and another one."""
+    """Return whether a module without a statement is still valid, and different."""
     if isinstance(node, ast.Expr):
         return isinstance(node.value, ast.Call | ast.Await)
     if isinstance(node, ast.Assign):
@@ -216,7 +216,7 @@ def _text(source: str, line: int, column: int, last_line: int | None, last: int 
 
 
 def _quiet_lines(tree: ast.AST) -> set[int]:
-    """Return the lines on which nothing is decided: imports, logging, type checkers' branches."""
+    """Return the lines without a decision: imports, logging, branches for type checkers."""
     quiet: set[int] = set()
     for node in ast.walk(tree):
         is_quiet = isinstance(node, ast.Import | ast.ImportFrom)
@@ -235,7 +235,7 @@ def _quiet_lines(tree: ast.AST) -> set[int]:
 
 
 def _annotation_spans(tree: ast.AST) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Return where types are written: `int | None` there is no arithmetic."""
+    """Return the positions of annotations, where `int | None` is not arithmetic."""
     spans = []
     for node in ast.walk(tree):
         written: list[ast.expr | None] = []
@@ -251,7 +251,7 @@ def _annotation_spans(tree: ast.AST) -> list[tuple[tuple[int, int], tuple[int, i
 
 
 def _loop_heads(tree: ast.AST) -> set[tuple[int, int]]:
-    """Return the places of `in` between a loop's variable and what it runs over."""
+    """Return the positions of `in` between a loop's variable and its iterable."""
     heads = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.For | ast.AsyncFor | ast.comprehension):

@@ -41,7 +41,7 @@ PYTEST = (
 )
 
 START_SECONDS = 60
-"""What a run of no test may take; a fault's run gets five times its tests' share on top."""
+"""Time limit of a run without tests; a fault's run has five times its tests' time in addition."""
 
 
 class Planted(NamedTuple):
@@ -52,7 +52,7 @@ class Planted(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """What it is known by in reasons.txt."""
+        """Its name in reasons.txt."""
         return self.path, self.fault.text, str(self.fault)
 
 

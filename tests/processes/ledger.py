@@ -46,9 +46,9 @@ class PartitionLedger:
     forbidden : set of int
         Numbers that must not be seen: aborted, or missing once already.
     start : int
-        What was acknowledged to be deleted below.
+        The end of the acknowledged deletions.
     start_max : int
-        What the log start may have come to by deletions of which nobody told the end.
+        Highest log start possible after deletions that were not acknowledged.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class Ledger:
         Parameters
         ----------
         background : bool
-            Whether retention ran by itself, of which nobody told.
+            Whether retention ran in the background, unreported.
         """
         with Broker(self.directories, broker_config=BROKER_CONFIGS) as broker:
             if not self.has_topics:  # nobody lived long enough to make them all

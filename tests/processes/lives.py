@@ -105,7 +105,7 @@ class Worker:
             elif what == "open":
                 self.is_open = self._ledger.has_topics = True
             elif what == "disk":
-                pass  # a failing disk is what such a life is for; the ledger knows what it kept
+                pass  # this run is about failing disks; the ledger has the stored records
             elif what == "failed":
                 raise AssertionError(f"worker {pid} of {self.life} failed:\n{rest[0]}")
             else:

@@ -89,7 +89,7 @@ class Life:
     pause_ms : int
         Between steps.
     file_bytes_max : int
-        What a file may grow to (`RLIMIT_FSIZE`); 0 is any size.
+        Size limit of a file (`RLIMIT_FSIZE`); 0 is unlimited.
     failing : int
         The file operation that fails, counted from when the broker is open; 0 for none.
     """
@@ -359,7 +359,7 @@ def raise_storage_error(result: DeleteRecordsResult | AlterReplicaLogDirsResult)
 def report(*items: Any) -> None:
     """Write one line, as a whole or not at all."""
     line = json.dumps([os.getpid(), *items], separators=(",", ":")).encode() + b"\n"
-    assert len(line) <= 4096, "longer than what a pipe takes in one piece"
+    assert len(line) <= 4096, "longer than an atomic write to a pipe"
     os.write(1, line)
 
 

@@ -121,7 +121,7 @@ class Setting(NamedTuple):
             "retention.ms": "-1",
             "min.insync.replicas": str(self.min_isr),
             "segment.bytes": str(self.segment_bytes),
-            "segment.index.bytes": "1200",  # what is made ready for them costs time
+            "segment.index.bytes": "1200",  # preallocated indexes cost time
             "flush.messages": str(self.flush_messages),
             "delete.retention.ms": str(DELETE_RETENTION_MS),
             "min.cleanable.dirty.ratio": "0.01",
@@ -428,7 +428,7 @@ class Simulation(World):
         self.clock.advance(ms=ms % 100)
 
     def _leader_and_others(self) -> tuple[int, list[int]]:
-        """Return the leader and the other running brokers; nobody runs if there is no leader."""
+        """Return the leader and the other running brokers; without a leader none runs."""
         leader = self.cluster.leader(TP)
         return leader, [each for each in self.cluster.brokers if each != leader > -1]
 
@@ -508,7 +508,7 @@ class Simulation(World):
             if is_in_sync and state.leader >= 0:
                 claim(
                     log.log_end_offset >= self.committed_end,
-                    "one in sync lacks what was committed",
+                    "an in-sync replica lacks a committed record",
                     broker,
                     log,
                     self.committed_end,
@@ -584,7 +584,7 @@ class Simulation(World):
         if known.is_control or self._is_aborted(offset, known):
             return
         if known.record.value is None:
-            return  # its time may be over: by the clock of whoever cleaned it
+            return  # it may have expired, by the clock of the broker that cleaned it
         beaten = any(
             other.record.key == known.record.key
             and not other.is_control
@@ -629,7 +629,7 @@ class Simulation(World):
         if leader >= 0 and self.acknowledged:
             log = self.cluster.brokers[leader].log(TP)
             last = max(self.acknowledged)
-            claim(log.log_end_offset > last, "the leader lacks what was acknowledged", log, last)
+            claim(log.log_end_offset > last, "the leader lacks an acknowledged record", log, last)
 
     def _check_low_watermark(self, leader: int, logs: dict[int, Log]) -> None:
         if leader < 0:

@@ -184,7 +184,7 @@ class History:
             self.workers.append(worker)
 
     def late(self):
-        """Let a replaced or silent member commit what it has read."""
+        """Let a replaced or silent member commit its position."""
         reading = [each for each in self.asleep if each.phase == "reading"]
         if reading:
             self.rng.choice(reading).read_and_commit()

@@ -1,8 +1,8 @@
 """The joint steps of a log and its model, and the comparison after each of them.
 
-A crash in memory leaves what `logstore.faults.crash` allows: contents and names that were not
-synced may be dropped, kept, torn or scattered. On disk nothing is lost: the log is abandoned as it
-is, with its indexes full of zeros and perhaps half a batch at the end.
+A crash in memory follows `logstore.faults.crash`: contents and names that were not synced may be
+dropped, kept, torn or scattered. On disk no data is lost: the log is abandoned as it is, with
+preallocated indexes and perhaps a torn batch at the end.
 """
 
 import random
@@ -55,7 +55,7 @@ SITUATIONS = (
     "truncated across segments",
     "truncated inside a batch",
     "lost something in a crash",
-    "begun anew at the log start",
+    "restarted at the log start",
 )
 """Situations that a long run must reach; the rest of `LogMachine.tally` are numbers."""
 
@@ -254,7 +254,7 @@ class LogMachine(AppendingMachine):
         ]
         before = len(self.model.batches)
         if any(finding.action == "reset_log" for finding in self.log.findings):
-            self.tally["begun anew at the log start"] += 1
+            self.tally["restarted at the log start"] += 1
             self.model.lose_all_below_the_start(result)
         else:
             self.model.lose(result)

@@ -31,7 +31,7 @@ class Batch:
     Attributes
     ----------
     records : tuple of Record
-        With the timestamps that readers see; the one of a marker is no data.
+        With the timestamps that readers see; a marker's record is not data.
     last_offset : int
         Inclusive.
     marker : str
@@ -90,7 +90,7 @@ class Epochs:
     entries : list of (int, int)
         Epoch and first offset.
     stored : list of such lists
-        What a crash may bring back: a cut at the log start need not be durable (S-108).
+        Records that a crash may restore: a truncation at the log start need not be durable (S-108).
     """
 
     def __init__(self, entries: Sequence[tuple[int, int]] = ()) -> None:
@@ -129,9 +129,9 @@ class LogModel:
     Attributes
     ----------
     flushed : int
-        The recovery point, exclusive: what lies below is durable, or below the log start.
+        The recovery point, exclusive: records below are durable, or below the log start.
     durable : int
-        Below it nothing may be lost in a crash: what was flushed, or found after a crash.
+        A crash loses no record below it: those were flushed, or found after a crash.
     checkpoint : tuple of int
         Log start and recovery point as the data directory knows them.
     awaiting : set of int
@@ -476,7 +476,7 @@ class LogModel:
         self.segments = [Segment(self.segments[0].base_offset, 0)]
 
     def reopen(self, now_ms: int, epochs: Sequence[tuple[int, int]], *, clean: bool) -> None:
-        """Restart: the end is that of the last batch, the rest comes from checkpoints.
+        """Restart: the end comes from the last batch, the rest from checkpoints.
 
         Parameters
         ----------

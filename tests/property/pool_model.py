@@ -21,8 +21,8 @@ class Transaction:
     Attributes
     ----------
     decided_before : str
-        What its marker said that was truncated: what was cleaned by it cannot be taken back, so
-        that its client decides the same again.
+        The decision of its truncated marker: a cleaning by it cannot be undone, so its client
+        decides the same again.
     is_cut : bool
         Some of it was truncated, or of a later transaction of its producer, for whose sake the
         cleaner may have dropped the last sequence of this one. The producer appends no more data.

@@ -114,7 +114,7 @@ class PoolStory:
     seed : int
         Of the story, and of the order of its steps.
     turns : int
-        What each client does, in number, before and again after a restart.
+        Number of actions of each client, before and again after a restart.
     """
 
     def __init__(self, seed: int, *, turns: int = 16, clients: int = 3) -> None:

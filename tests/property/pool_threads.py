@@ -54,7 +54,7 @@ class Ledger:
     generation : int
         Counts cuts and deletions.
     is_being_deleted : bool
-        What is appended now may go with the topic that goes, or stay in the one that comes.
+        A record appended now may be deleted with the old topic, or stay in the new one.
     """
 
     lock: threading.RLock = field(default_factory=threading.RLock)

@@ -1,4 +1,4 @@
-"""Cleaning keeps the latest record of every key and changes nothing else, for any appends."""
+"""Cleaning keeps the latest record of every key and makes no other change, for any appends."""
 
 from __future__ import annotations
 

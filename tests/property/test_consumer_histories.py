@@ -70,7 +70,7 @@ class Story:
         for tp, offset in self.read:
             read_up_to[tp].add(offset)
         for tp, offset in result.items():
-            assert read_up_to[tp] >= set(range(offset)), "what is committed was read"
+            assert read_up_to[tp] >= set(range(offset)), "committed records were read"
 
     def act(self):
         kind = self.rng.choice(("come", "poll", "poll", "poll", "write", "write", "go", "wait"))

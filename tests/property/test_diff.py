@@ -37,7 +37,7 @@ def test_a_dry_run_the_real_run_and_the_diff_are_one(history, config, force, rol
         assert not rehearsed.cleaned
         return
     if len(done.cleaned) > 1:
-        return  # the rehearsal tells of the first one alone
+        return  # the rehearsal reports only the first one
     untouched = ("active", "not_yet_cleanable")
     assert report == [
         each._replace(fate="retained") if each.fate in untouched else each for each in foreseen

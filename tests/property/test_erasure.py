@@ -99,7 +99,7 @@ def offsets_in_files(broker):
 
 
 def moments(start_ms):
-    """Yield the moments around each unit of time."""
+    """Yield the times around each unit of time."""
     for unit in range(UNITS):
         for step in range(-1, 4):
             if unit or step > 0:
@@ -116,7 +116,7 @@ def removed(broker, act):
         if time_ms > broker.clock.now_ms():
             broker.clock.advance(ms=time_ms - broker.clock.now_ms())
         elif time_ms < broker.clock.now_ms():
-            continue  # what is done late took that long
+            continue  # a late action took that long
         goes_on = True
         while goes_on and left:
             goes_on = act(broker)

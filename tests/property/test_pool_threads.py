@@ -1,4 +1,4 @@
-"""The pool in threads on a disk, with clients of all kinds: nothing is lost, doubled or leaked."""
+"""The pool in threads on a disk, with all kinds of clients: no loss, duplicates or leaks."""
 
 import gc
 import logging

@@ -152,7 +152,9 @@ def check_the_next_cleaning(broker: Broker, strategy: str, *, force: bool, roll:
     below = min((base for base in bases if base >= limit), default=log.log_end_offset)
     counts = Counter(each.fate for each in report.values() if each.offset < below)
     if not counts["below_log_start"]:
-        assert {name: counts[name] for name in FATE_NAMES} == stats.fates, "of what is rewritten"
+        assert {name: counts[name] for name in FATE_NAMES} == stats.fates, (
+            "fates of the rewritten records"
+        )
     assert untimed(fates.stats) == untimed(stats)
 
     expected = winners(there, strategy, stats.first_dirty_offset, stats.end_offset)
@@ -169,7 +171,7 @@ def check_the_next_cleaning(broker: Broker, strategy: str, *, force: bool, roll:
     assert real.passes_needed == {stats.topic_partition: len(real.cleaned)}
     assert real.passes_needed == dry.passes_needed
     if not any(each.fates["tombstone_expired"] for each in real.cleaned):
-        assert broker.table("t") == table, "which records were there before, nobody can tell"
+        assert broker.table("t") == table, "the table does not depend on earlier records"
     if len(real.cleaned) == 1:
         removed = {offset for offset, each in report.items() if each.fate in FATE_NAMES[1:]}
         seen = [

@@ -40,7 +40,7 @@ class Work:
 
 
 class World:
-    """Tasks of a plan; they sleep when there is no work, or never."""
+    """Tasks of a plan; they sleep while idle, or never."""
 
     def __init__(self, plans, *, sleep):
         self.clock = VirtualClock(0)

@@ -1,4 +1,4 @@
-"""Two data directories are compared: what the engine does passes, the wrong rule does not."""
+"""Comparison of two data directories: the engine's cleaning passes, a wrong rule does not."""
 
 import shutil
 
@@ -48,7 +48,7 @@ def test_the_wrong_rule_is_found_and_what_was_not_cleaned_may_not_have_changed(s
             broker.append(topic, value=b"last", key=b"another")
     shutil.copytree(before, after)
     (after / "plain-0" / f"{5:020d}.log").write_bytes(b"")
-    with Broker(after) as broker:  # compacts, and says nothing of it
+    with Broker(after) as broker:  # compacts, but its topic's configuration does not mention it
         broker.clean("due", force=True)
     wrong = verify_directories(spark, before, after, topic="due", strategy="timestamp")
     assert wrong.violations == {"survivor_lost": 1, "wrong_winner": 1}

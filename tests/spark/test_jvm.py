@@ -1,4 +1,4 @@
-"""A JVM that dies: whoever works with it is told so, in one sentence, with its last words."""
+"""A JVM that dies: its users get one error message with its last output."""
 
 import os
 import subprocess
@@ -74,8 +74,8 @@ def test_a_command_whose_jvm_does_not_come_up_tells_what_it_said(tmp_path):
     ran = run_commands((*GENERATE, "--data-dir", tmp_path / "data"), environ=environ)
     assert ran.codes == [3]
     first, *_, last = ran.errors.splitlines()
-    assert first == "# There is no room for a Java", "what it says goes on to our standard error"
-    # What follows is said by Spark's launcher, which is a script.
+    assert first == "# There is no room for a Java", "its output is copied to our standard error"
+    # The rest is printed by Spark's launcher, which is a script.
     assert last.startswith(
         "error: Spark's JVM did not start; last output: There is no room for a Java"
     )
@@ -129,8 +129,8 @@ def test_workers_are_forked_by_a_daemon_that_has_the_modules(spark):
     assert told == ("logstore.spark.sessions.daemon", True)
 
 
-def test_what_a_caller_asks_of_the_jvm_wins(spark):
-    """The second compiler is put off by options of ours, which the tests' JVM has beside theirs."""
+def test_options_of_the_caller_override_the_jvm_defaults(spark):
+    """Our options disable the second compiler, in addition to the options of the tests' JVM."""
     arguments = spark._jvm.java.lang.management.ManagementFactory.getRuntimeMXBean()
     given = [*arguments.getInputArguments()]
     ours = [given.index(option) for option in COMPILE_LATER]

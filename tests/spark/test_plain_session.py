@@ -1,4 +1,4 @@
-"""A session that somebody else built finds the data source by itself."""
+"""A user's own session finds the data source by itself."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The oracle's scans leave out what a later record beats, and nothing else, and see disorder."""
+"""The oracle's scans omit superseded records only, and detect offsets out of order."""
 
 from datetime import UTC, datetime
 

@@ -83,7 +83,7 @@ def _take_the_terminal() -> None:
 
 
 def _read_until(terminal: int, text: bytes | None) -> bytes:
-    """Return what is shown up to a text; without one, until nobody has the terminal open."""
+    """Return the output up to a text; without one, until the terminal is closed."""
     shown = b""
     deadline = time.monotonic() + SECONDS_MAX
     while text is None or text not in shown:

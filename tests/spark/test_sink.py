@@ -57,7 +57,7 @@ def files(path):
     return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
 
 
-def test_what_is_written_is_read_again_by_spark_and_by_the_engine(spark, tmp_path):
+def test_written_topics_are_read_by_spark_and_by_the_engine(spark, tmp_path):
     frame = stream(spark, 3000)
     save(
         frame, tmp_path, topic="users", partitions=4, batchRecords=100, compression="zstd",

@@ -1,4 +1,4 @@
-"""What the writer of one job does, called as Spark calls it, without a JVM."""
+"""The writer of one job, called as Spark calls it, without a JVM."""
 
 import errno
 import os
@@ -169,7 +169,7 @@ def test_a_topic_that_is_being_deleted_is_none_that_exists(tmp_path):
 def test_a_commit_does_not_say_that_a_directory_was_closed_in_good_order(tmp_path):
     marker = tmp_path / ".kafka_cleanshutdown"
     write(writer(tmp_path, topic="orders"), [rows(0, range(2))])
-    assert marker.exists(), "a new directory is as good as what was put there"
+    assert marker.exists(), "a new directory counts like one that existed"
     marker.unlink()
     write(writer(tmp_path, topic="users"), [rows(0, range(2))])
     assert not marker.exists()

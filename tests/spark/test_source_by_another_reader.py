@@ -1,4 +1,4 @@
-"""What the data source yields is what a reader sees that shares no line with the engine's."""
+"""The data source yields the records of a reader that shares no code with the engine."""
 
 import pytest
 

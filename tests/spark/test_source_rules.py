@@ -1,4 +1,4 @@
-"""What the reader of the data source does, called as Spark calls it, without a JVM."""
+"""The reader of the data source, called as Spark calls it, without a JVM."""
 
 import pytest
 
@@ -220,7 +220,7 @@ def test_options_that_mean_nothing_are_refused(data_dir, options, message):
         open_source(**{"path": data_dir, **options})
 
 
-def test_what_is_not_there_is_refused(data_dir):
+def test_missing_names_are_refused(data_dir):
     with pytest.raises(UnknownTopicOrPartitionError, match="nobody"):
         open_source(data_dir, topic="nobody").partitions()
     with pytest.raises(UnknownTopicOrPartitionError, match="no partition 7"):

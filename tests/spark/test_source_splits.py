@@ -1,4 +1,4 @@
-"""What a task reads of the files it was planned with, and what it does if they have changed."""
+"""A task reads its planned files, and detects that they have changed."""
 
 import json
 import shutil
@@ -78,7 +78,7 @@ def test_what_recovery_would_cut_is_not_read_and_not_recovered_again(tmp_path, n
         shutil.copytree(tmp_path / "data", tmp_path / "copy")  # was not closed
     file = log_file(tmp_path / "copy", 4)
     data = bytearray(file.read_bytes())
-    data[-1] ^= 1  # the second batch of the middle segment: what follows goes as well
+    data[-1] ^= 1  # the second batch of the middle segment: the rest is lost too
     file.write_bytes(data)
     reader = open_source(tmp_path / "copy", columns="offset")
     planned = reader.partitions()
@@ -190,7 +190,7 @@ def test_aborted_tells_how_a_records_transaction_ended(tmp_path):
         reader = open_source(
             tmp_path / "copy", columns="aborted,value", isolation="read_committed", **options
         )
-        # The last stable offset lies before the open transaction, and hides what follows.
+        # The last stable offset is at the open transaction and hides all later records.
         assert rows(reader) == [(False, b"plain"), (False, b"2"), (False, b"2")]
 
 
@@ -215,7 +215,7 @@ def test_only_who_names_the_two_columns_gets_them(tmp_path):
     assert schema.simpleString() == "struct<deleteHorizonMs:bigint,aborted:boolean,key:binary>"
 
 
-# --- what is chosen ------------------------------------------------------------------------------
+# --- selection -----------------------------------------------------------------------------------
 
 
 def test_the_directories_of_one_broker_are_loaded_together(tmp_path):
@@ -276,7 +276,7 @@ def test_disorder_is_damage_unless_the_order_of_the_files_is_asked_for(tmp_path)
     # A segment's last batch once more at the head of the next one.
     behind = log_file(tmp_path, 6)
     behind.write_bytes(batches[2] + behind.read_bytes())
-    with pytest.raises(CorruptRecordError, match="offsets 2 to 3 stands where offsets from 6"):
+    with pytest.raises(CorruptRecordError, match="offsets 2 to 3 is where offsets from 6"):
         rows(open_source(tmp_path, columns="offset"))
     reader = open_source(tmp_path, columns="offset", order="stored")
     assert rows(reader) == [0, 1, 4, 5, 2, 3, 4, 5, *range(6, 18)]

@@ -1,7 +1,7 @@
-"""The oracle: sound cleanings pass, every kind of fault is found where it is, and nothing else.
+"""The oracle: correct cleanings pass, and every kind of fault is found, without false alarms.
 
 Each partition has one fault, so that one verdict shows them all; a small model in plain Python
-says what a sound cleaning leaves.
+computes the result of a correct cleaning.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def ranges(partitions, end=END, log_end=LOG_END, start=0):
     return {(TOPIC, number): Cleaned(start, end, log_end) for number in partitions}
 
 
-# --- faults: from the records after to the wrong ones, and what must be found -----------------
+# --- faults: wrong records after a cleaning, and the expected violations ----------------------
 
 
 class Case:
@@ -464,8 +464,8 @@ def test_lags_and_the_time_in_which_a_tombstone_may_expire(spark):
         frame(spark, [*before, *later, *kept]), after_frame(spark, [*after, *kept]), by_place,
         numbers,
     )  # fmt: skip
-    # Of partition 0 the record of just that age may go. In partition 2 a young record follows, in
-    # 4 a transaction may be open, and nobody said that 5 is compacted.
+    # In partition 0 the record of exactly that age may be removed. In partition 2 a young record
+    # follows, in 4 a transaction may be open, and 5 is not configured as compacted.
     assert [(e["kind"], e["partition"], e["offset"]) for e in verdict.examples] == [
         ("tombstone_lost", 6, 0),
         ("min_lag_broken", 0, 1),

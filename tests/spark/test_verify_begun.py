@@ -1,4 +1,4 @@
-"""What the oracle allows where the cleaning did not begin with a fresh log."""
+"""The oracle's rules for a cleaning of a log that was cleaned before."""
 
 import pytest
 
@@ -43,7 +43,7 @@ CASES = {
         [record(0, 3), record(1, 5), record(2, 4)], [2], Cleaned(1, 10, LOG_END), Begin(0, 0),
         [("survivor_lost", 1), ("wrong_winner", 2)],
     ),
-    "what was cleaned before may keep what loses, and must keep what wins": (
+    "the clean section may keep superseded records, and must keep survivors": (
         [record(0, 3), record(1, 5), record(2, 1, key=b"l"), record(3, 2, key=b"l")], [0, 1, 2],
         Cleaned(0, 10, LOG_END), Begin(0, 10), [("survivor_lost", 3)],
     ),
@@ -67,11 +67,11 @@ CASES = {
         [record(0, 3), record(12, 3, aborted=None), record(13, 3, aborted=True)], [0],
         Cleaned(0, 10, LOG_END), Begin(0, 0), [("tail_lost", 12)],
     ),
-    "nothing was rewritten, so that what was aborted is there": (
+    "without a rewrite, aborted records are kept": (
         [record(0, 3), record(13, 3, aborted=True)], [0],
         Cleaned(0, 0, LOG_END), Begin(0, 0), [("tail_lost", 13)],
     ),
-    "the lag holds for what was dirty": (
+    "the lag applies to the dirty section": (
         [record(0, NOW - 5), record(2, NOW - 4), record(3, NOW - 3)], [3],
         Cleaned(0, 10, LOG_END), Begin(0, 2), [("min_lag_broken", 2)],
     ),

@@ -1,8 +1,8 @@
-"""Faults in the bytes of segments: each kind is counted exactly, and nothing beside it.
+"""Faults in the bytes of segments: each kind is counted exactly, and no other kind.
 
-A generated stream is cleaned by the engine. Of a copy of the result each partition gets one kind
-of fault, several times: batches are taken apart, changed and sealed with a CRC that is right, so
-that nothing but the oracle can tell. Plain Python says what must be counted.
+A generated stream is cleaned by the engine. In a copy of the result each partition gets one kind of
+fault, several times: batches are decoded, changed and sealed with a correct CRC, so only the oracle
+can detect the fault. Plain Python computes the expected counts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Patient:
         return [(row, last[row.record.key]) for row in winners if row.record.key in last]
 
     def cleaned_batches(self) -> list[StoredBatch]:
-        """Return what is left in the cleaned range; in the active segment no order may be broken.
+        """Return the records in the cleaned range; the active segment must stay in order.
 
         There the log's end is looked for, so that the directory would not even open.
         """
@@ -67,7 +67,7 @@ class Patient:
         return [batch for batch in cleaned.batches if batch.is_data]
 
     def several_at_a_time(self) -> list[StoredBatch]:
-        """Return those of more than one record."""
+        """Return the batches with more than one record."""
         return [batch for batch in self.cleaned_batches() if len(batch.records) > 1]
 
     def restore(self, *rows: Row) -> None:
@@ -104,7 +104,7 @@ def some(things: Sequence, count: int) -> list:
     return list(things[: step * count : step])
 
 
-# --- faults: from a partition's bytes to what must be counted -----------------------------------
+# --- faults: a partition's bytes, and the expected counts ---------------------------------------
 
 
 def unharmed(patient: Patient) -> Counts:
@@ -262,7 +262,7 @@ def swapped_batches(patient: Patient) -> Counts:
 
 
 def repeated_batches(patient: Patient) -> Counts:
-    """Let whole batches stand a second time behind themselves, which is also a step back."""
+    """Repeat whole batches, which is also a step back in offsets."""
     batches = some(patient.several_at_a_time(), 3)
     for batch in batches:
         patient.after.repeat_batch(batch)
@@ -270,7 +270,7 @@ def repeated_batches(patient: Patient) -> Counts:
 
 
 def invented_records(patient: Patient) -> Counts:
-    """Let known keys stand where nothing was, also behind the log's end."""
+    """Add records of known keys at free offsets, also after the log's end."""
     places = (*some(free_everywhere(patient), 4), patient.log_end_offset + 2)
     for offset, row in zip(places, patient.survivors, strict=False):
         patient.after.put(row.record._replace(offset=offset), row.header)
@@ -302,9 +302,9 @@ def strayed(patient: Patient) -> Counts:
 
 
 def revealed(patient: Patient) -> Counts:
-    """Let what was aborted beyond the cleaned range count as committed; no record changes."""
+    """Make aborted records beyond the cleaned range count as committed; no record changes."""
     for segment in patient.after.segments:
-        # Gone, and not emptied: an empty one beside an abort marker would be built anew.
+        # Removed instead of emptied: an empty index next to an abort marker would be rebuilt.
         segment.path.with_suffix(".txnindex").unlink(missing_ok=True)
     there = {record.offset for record in patient.after.records}
     count = sum(row.aborted and row.offset in there for row in patient.tail)
@@ -415,7 +415,7 @@ def test_every_kind_of_fault_is_counted_exactly_where_it_is(judged, history, tmp
         found[each["partition"]][each["kind"]] += 1
     for number, counts in expected.items():
         name = FAULTS[number].__name__ if number < len(FAULTS) else "invented partition"
-        # Of what is counted without looking at single places the examples are not all.
+        # Violations that are only counted have incomplete examples.
         assert found[number].keys() == counts.keys(), name
         exact = counts.keys() - {"out_of_order", "max_lag_broken"}
         assert {kind: found[number][kind] for kind in exact} == {k: counts[k] for k in exact}, name
@@ -427,7 +427,7 @@ def test_every_kind_of_fault_is_counted_exactly_where_it_is(judged, history, tmp
 
 
 def assert_a_reader_meets(damaged: dict[int, list[Record]], after: Path) -> None:
-    """See that nothing was recovered, and that the fault is what the engine's reader gives.
+    """Assert that there was no recovery, and that the engine's reader returns the fault.
 
     It passes over batches that do not rise, or calls them damage: those only must be in the files.
     """
@@ -455,7 +455,7 @@ def test_a_pair_is_right_by_its_own_strategy_and_wrong_by_another(judged, versio
 
 
 def told_by(history: History, number: int, strategy: str) -> Counter[str]:
-    """Say in plain Python what is wrong with a cleaning if it was to be by a strategy."""
+    """Return, in plain Python, the violations of a cleaning under a strategy."""
     there = {record.offset for record in history.bytes_after(number).records}
     end_offset = history.cleaned[number][1]
     inside = [row for row in history.bytes_before(number).rows() if row.offset < end_offset]

@@ -1,4 +1,4 @@
-"""The oracle judges what the cleaner did to a generated stream, by each strategy."""
+"""The oracle verifies cleanings of a generated stream, by each strategy."""
 
 import shutil
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What the oracle says of delete horizons that a cleaning gave, and of what left by the front."""
+"""The oracle's verdicts on new delete horizons, and on records below the log start."""
 
 import numpy as np
 import pytest
@@ -27,13 +27,13 @@ FRESH, HALF, CLEAN, NEVER = (
 )
 
 CASES = {
-    # offset of a tombstone, its horizon before and after, what was cleaned, whether that is wrong
+    # offset of a tombstone, its horizon before and after, the cleaned range, whether that is wrong
     "first cleaning": (3, None, GIVEN, FRESH, False),
     "last cleaning": (3, None, NOW + RETENTION, FRESH, False),
     "too early": (3, None, GIVEN - 1, FRESH, True),
     "too late": (3, None, NOW + RETENTION + 1, FRESH, True),
     "none given": (3, None, None, FRESH, True),
-    "none given in what had been clean": (3, None, None, HALF, True),
+    "none set in the clean section": (3, None, None, HALF, True),
     "perhaps not rewritten": (3, None, None, CLEAN, False),
     "rewritten once more": (3, None, GIVEN, CLEAN, False),
     "kept": (3, NOW + 7, NOW + 7, FRESH, False),

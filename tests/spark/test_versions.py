@@ -17,7 +17,7 @@ NUMBERS = (0, 1, -1, 63, 64, -64, -65, 2**31, -(2**31), 2**62, 2**63 - 1, -(2**6
 
 
 def plain_varlong(data):
-    """Decode as the specification words it: None if it is no whole varlong."""
+    """Decode as the specification says: None if it is not a complete varlong."""
     if data is None or not 1 <= len(data) <= 10:
         return None
     if any(byte < 0x80 for byte in data[:-1]) or data[-1] >= 0x80:

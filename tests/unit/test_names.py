@@ -1,4 +1,4 @@
-"""Names of files, folders and topics: nothing but what the format says, to the last character."""
+"""Names of files, folders and topics: exactly those of the format, to the last character."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_partitions_folder_is_taken_apart(name, topic, partition, state) -> No
         f"t.{HEX}-delete",
         f"-7.{HEX}-delete",
         f".{HEX}-delete",
-        # What would be opened under another name than it has, or could not stand in a checkpoint.
+        # Names that would be opened under another name, or do not fit into a checkpoint.
         "t-007",
         "t-2147483648",
         "a b-0",
@@ -109,7 +109,7 @@ def test_a_partitions_folder_is_taken_apart(name, topic, partition, state) -> No
         "..-0",
         f"{'t' * 250}-0",
         f"a b-0.{HEX}-delete",
-        # Kafka's own folders beside the partitions.
+        # Kafka's own folders next to the partitions.
         "remote-log-index-cache",
         "__cluster_metadata-0",
         "lost+found",

@@ -51,7 +51,7 @@ def test_a_broker_in_memory_loads_nothing_for_what_nobody_asked_of_it():
     assert done.stdout.split() == []
 
 
-def test_what_public_methods_return_is_public():
+def test_return_types_of_public_methods_are_public():
     """Named in the annotations of a broker's and a producer's own methods."""
     inner = {"Log", "LogCleanerManager", "CleanerPool"}  # of the engine, for those who look inside
     for kind in (logstore.Broker, logstore.Producer):

@@ -203,19 +203,27 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
             parts.append(f"{at_most}{each.passes_needed} passes")
         yield from wrapped(", ".join(parts), "  ")
     elif each.opens_at_ms is not None:
+        # Only logstore rolls an idle segment; Kafka's broker waits for an append.
+        is_rolled = any(gate.gate == "active_segment" and not gate.open for gate in each.gates)
+        cleaner = "logstore broker" if is_rolled else "cleaner"
         yield (
-            f"  by itself on {format_time(each.opens_at_ms)},"
+            f"  a running {cleaner} would clean it from {format_time(each.opens_at_ms)} on,"
             f" in {format_span(each.opens_at_ms - now_ms)}"
         )
 
 
 def _notes(each: PartitionExplanation) -> Iterator[str]:
     """Yield remedies, and the pending events of the active segment and the tombstones."""
-    for remedy in _pressing(each):
+    pressing = _pressing(each)
+    if len(pressing) > 1:
+        yield ""
+        yield paint(f"all {len(pressing)} conditions below must be met", "bold")
+    for remedy in pressing:
         yield ""
         name = words("condition", remedy.gate)
         yield from wrapped(f"not {name}: {sentences(remedy.causes)}", "", "bold")
-        yield from wrapped(f"what helps: {sentences(remedy.cures, '; or ')}", "  ")
+        label = "what helps (one is enough)" if len(remedy.cures) > 1 else "what helps"
+        yield from wrapped(f"{label}: {sentences(remedy.cures, '; or ')}", "  ")
     active = each.active_segment
     ways = [sentence(closing.reason) for closing in active.closings]
     if ways and not any(remedy.gate == "active_segment" for remedy in each.remedies):

@@ -54,6 +54,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
         "logstore inspect ./kafka-logs/users-0 --format json",
         "logstore inspect users --partition 0 --batches --format jsonl",
         "logstore inspect users --partition 0 --fate",
+        "logstore inspect users --partition 0 --fate --force --roll",
         "logstore inspect ./kafka-logs/users-0 --fate --config cleanup.policy=compact",
         "logstore inspect ./kafka-logs/users-0/00000000000000000000.log --records",
     ],
@@ -82,6 +83,10 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
     is_flag=True,
     help="List each record's fate in the next cleaning, and the record that supersedes it.",
 )
+@click.option("--force", is_flag=True, help="With --fate: as clean --force would clean.")
+@click.option(
+    "--roll", is_flag=True, help="With --fate: as if the active segment were rolled first."
+)
 @raw_option
 @as_recovered_option
 @config_option("Topic configuration to assume; repeatable.")
@@ -95,6 +100,8 @@ def inspect(
     batches: bool,
     records: bool,
     fate: bool,
+    force: bool,
+    roll: bool,
     raw: bool,
     as_recovered: bool,
     configs: tuple[tuple[str, str], ...],
@@ -138,6 +145,8 @@ def inspect(
     chosen = [name for name, is_chosen in listings.items() if is_chosen]
     if len(chosen) > 1:
         raise click.UsageError(f"{chosen[0]} and {chosen[1]} are mutually exclusive")
+    if (force or roll) and not fate:
+        raise click.UsageError(f"{'--force' if force else '--roll'} needs --fate")
     overrides = topic_overrides(configs)
     show_messages(Recovery.PART_OF_RESULT)
     opened = open_target(settings, target, partition, as_recovered=as_recovered, metadata_log=True)
@@ -150,7 +159,7 @@ def inspect(
         if summary:
             found.opened()
         if fate:
-            return _print_fates(settings, found, raw=raw)
+            return _print_fates(settings, found, raw=raw, force=force, roll=roll)
         if records:
             return _print_records(settings, found, raw=raw)
         if batches or found.file is not None:
@@ -352,13 +361,19 @@ def _displayed(source: BatchSource, stored: StoredRecord, *, raw: bool) -> tuple
     return displayed(topic, stored.record, raw=raw)
 
 
-def _print_fates(settings: Settings, target: Target, *, raw: bool) -> int:
+def _print_fates(settings: Settings, target: Target, *, raw: bool, force: bool, roll: bool) -> int:
     from logstore.cli.show.fates import print_fates
 
     if target.broker is None:
         raise click.UsageError("--fate needs a topic or a partition directory, not a file")
     return print_fates(
-        target.broker, target.partitions, output=settings.output, is_one=target.is_one, raw=raw
+        target.broker,
+        target.partitions,
+        output=settings.output,
+        is_one=target.is_one,
+        raw=raw,
+        force=force,
+        roll=roll,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -63,10 +63,12 @@ def print_fates(
     output: str,
     is_one: bool,
     raw: bool,
+    force: bool,
+    roll: bool,
 ) -> int:
     """Print the fates of partitions; with several, one that fails does not affect the others.
 
-    Keys of Kafka's internal topics are decoded unless `raw`.
+    Keys of Kafka's internal topics are decoded unless `raw`; `force` and `roll` as in `clean`.
 
     Returns
     -------
@@ -74,18 +76,19 @@ def print_fates(
         The exit code.
     """
     failures: Failures = []
+    listing_of = partial(_Listing, broker, force=force, roll=roll)
     if output == "table":
         for number, tp in enumerate(partitions):
             if number:
                 emit("")
             try:
-                _show(tp, _Listing(broker, tp), raw=raw)
+                _show(tp, listing_of(tp), raw=raw)
             except LogStoreError as error:
                 if is_one:
                     raise
                 failures.append((tp, error))
     else:
-        items = _items(broker, partitions, failures, is_one=is_one, raw=raw)
+        items = _items(listing_of, partitions, failures, is_one=is_one, raw=raw)
         more = partial(found_json, broker, partitions)
         emit_items(items, output=output, name="fates", more=more)
     for tp, failure in failures:
@@ -100,8 +103,12 @@ class _Listing:
     When it reaches damage, iteration restarts at the same record and skips the damaged batches.
     """
 
-    def __init__(self, broker: Broker, topic_partition: TopicPartition) -> None:
+    def __init__(
+        self, broker: Broker, topic_partition: TopicPartition, *, force: bool, roll: bool
+    ) -> None:
         self._bar = ProgressBar()
+        self._force = force
+        self._roll = roll
         self._broker = broker
         self._view = PartitionView(broker, topic_partition)
         self.fates = self._view.evaluate(self._made)
@@ -110,7 +117,9 @@ class _Listing:
         from logstore.analysis.fates import PartitionFates
 
         progress = self._progress if self._bar.visible else None
-        return PartitionFates(self._broker.cleaner, log, progress=progress)
+        return PartitionFates(
+            self._broker.cleaner, log, force=self._force, roll=self._roll, progress=progress
+        )
 
     def __iter__(self) -> Iterator[RecordFate]:
         last_offset, failures = -1, 0
@@ -139,7 +148,7 @@ class _Listing:
 
 
 def _items(
-    broker: Broker,
+    listing_of: Callable[[TopicPartition], _Listing],
     partitions: Iterable[TopicPartition],
     failures: Failures,
     *,
@@ -148,7 +157,7 @@ def _items(
 ) -> Iterator[str]:
     for tp in partitions:
         try:
-            listing = _Listing(broker, tp)
+            listing = listing_of(tp)
             if not listing.fates.is_compacted:
                 note(f"{tp}: {_never(listing.fates)}")
             for record in listing:

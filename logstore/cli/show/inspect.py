@@ -234,7 +234,12 @@ def _print_damages(damages: Sequence[Damage]) -> None:
     """Print skipped damage; `check` lists all of it."""
     if not damages:
         return
-    emit(paint("\nDamage: skipped; --as-recovered shows what a broker would keep", "bold red"))
+    emit(
+        paint(
+            "\nDamage: skipped; --as-recovered shows the records that a broker would keep",
+            "bold red",
+        )
+    )
     table = Table(("file", "position", "size", "check", "between", "intact after"), wrap=True)
     emit_lines(table.lines(map(_damage_row, damages[:_DAMAGES_SHOWN])))
     if len(damages) > _DAMAGES_SHOWN:

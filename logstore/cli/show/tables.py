@@ -65,7 +65,7 @@ def cut_cells(is_wanted: bool) -> None:
 
 
 def is_bounded() -> bool:
-    """Tell whether a width bounds the output, of a terminal or by `COLUMNS`."""
+    """Return whether a width bounds the output, of a terminal or by `COLUMNS`."""
     return sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
 
 

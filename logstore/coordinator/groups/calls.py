@@ -2,7 +2,7 @@
 
 A call holds one lock throughout. Results for members that wait, possibly in other calls, are
 collected during the call and passed to their callbacks after the lock is released, so a callback
-may call the coordinator. Nobody gets a result before the in-sync replicas have what the call wrote.
+may call the coordinator. Results are passed on when the in-sync replicas have the call's records.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ExclusiveCalls:
         Parameters
         ----------
         waits : bool
-            Whether to return only when the in-sync replicas have what the call wrote. Replies are
+            Whether to return only when the in-sync replicas have the call's records. Replies are
             sent at that time in any case.
 
         Raises

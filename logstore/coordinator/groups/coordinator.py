@@ -5,8 +5,8 @@ the classic rebalance protocol, `committed` and `expiry` handle offsets, `regist
 in memory, and `store` keeps both in `__consumer_offsets`. Requests and responses are plain values
 (`requests`), the same for members in this process and over the network. No call blocks. Joins and
 syncs, which wait for other members, take a callback, which is called once, without a lock held,
-possibly before the request returns. States, responses and timeouts are those of Kafka's
-GroupCoordinator.
+possibly before the request returns. States, responses and timeouts equal those in
+Kafka's GroupCoordinator.
 
 Offsets are stored when they are committed, a group when its members get their assignments or it
 becomes empty. After a restart, members have one session timeout to send a heartbeat.

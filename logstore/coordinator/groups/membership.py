@@ -1,6 +1,6 @@
 """The state machine of the classic rebalance protocol: joins, syncs, heartbeats and leaves.
 
-The states, responses and timeouts are those of Kafka's GroupCoordinator. The state machine does not
+The states, responses and timeouts equal Kafka's GroupCoordinator's. The state machine does not
 use offsets or the topic: it gets a function that saves a group. Requests that wait for other
 members have a callback, which gets the result through `reply`. Errors are returned.
 """

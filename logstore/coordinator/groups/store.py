@@ -123,7 +123,7 @@ class OffsetsPartition:
         end_offset = log.log_end_offset
         if start_offset >= end_offset:
             return
-        # Also what is not replicated yet: a new leader has to know it, and answers wait for it.
+        # Includes records that are not replicated yet: a new leader needs them, and answers wait.
         for batch in log.reader.batches(start_offset, end_offset, isolation=Isolation.LOG_END):
             self._apply_batch(batch)
         self.next_offset = max(self.next_offset, end_offset)

@@ -34,12 +34,15 @@ from logstore.coordinator.transactions.log import (
 from logstore.coordinator.transactions.pending_offsets import History, settle
 from logstore.coordinator.transactions.producer_ids import ProducerIds, largest_producer_id
 from logstore.coordinator.transactions.state import (
+    SERVER_VERSION,
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
+    TransactionVersion,
     encode_key,
 )
 from logstore.errors import (
+    ConcurrentTransactionsError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidTransactionTimeoutError,
@@ -53,7 +56,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.names import TRANSACTION_STATE_TOPIC
-from logstore.types import INT16_MAX, NO_PRODUCER_ID, TopicPartition
+from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,9 +68,6 @@ if TYPE_CHECKING:
 __all__ = ["ProducerIdAndEpoch", "TransactionConfig", "TransactionCoordinator"]
 
 logger = logging.getLogger(__name__)
-
-LAST_EPOCH = INT16_MAX - 1
-"""The last epoch assigned to a producer. One more is reserved to fence it."""
 
 
 class TransactionCoordinator:
@@ -119,9 +119,6 @@ class TransactionCoordinator:
         self._active = False
         # Partitions of prepared transactions that already have their marker.
         self._with_marker: dict[str, set[TopicPartition]] = {}
-        # By transactional id: id and epoch of the producer before its last epoch bump. Not stored,
-        # as in Kafka: a producer that retries the bump after a restart is fenced.
-        self._previous: dict[str, ProducerIdAndEpoch] = {}
         self._expiry_task: ScheduledTask | None = None
         self._abort_task: ScheduledTask | None = None
         self._next_expiry_ms = runtime.clock.now_ms() + self.config.remove_expired_interval_ms
@@ -171,13 +168,14 @@ class TransactionCoordinator:
         Raises
         ------
         ProducerFencedError
-            `expected` is not the newest producer, or it has an open transaction, which is aborted;
-            clients must end it first.
+            `expected` is not the newest producer.
         InvalidTransactionTimeoutError
         InvalidRecordError
             The transactional id is too long.
+        ConcurrentTransactionsError
+            The last transaction cannot be completed yet.
         KafkaStorageError
-            The disk failed, or the last transaction cannot be completed.
+            The disk failed.
         """
         if not 0 < timeout_ms <= self.config.max_timeout_ms:
             raise InvalidTransactionTimeoutError(
@@ -189,15 +187,20 @@ class TransactionCoordinator:
             transactions = self._enter(transactional_id)
             self._check_readable(transactional_id)
             metadata = transactions.by_id.get(transactional_id)
+            last_epoch = NO_PRODUCER_EPOCH
+            version = TransactionVersion.V0
             if metadata is None:
                 producer = ProducerIdAndEpoch(self.new_producer_id(), 0)
             else:
-                if expected is not None and not self._is_known(expected, metadata):
-                    raise _fenced(transactional_id, expected, metadata)
                 metadata = self._ensure_complete(metadata)
+                self._check_may_belong(expected, metadata)
                 if metadata.state is TransactionState.ONGOING:
                     metadata = self._ensure_complete(self._abort_and_fence(metadata))
+                    self._check_may_belong(expected, metadata)
                 producer = self._next_producer(metadata, expected)
+                version = metadata.client_version
+                if expected is not None:
+                    last_epoch = expected.producer_epoch
             self._store(
                 TransactionMetadata(
                     transactional_id,
@@ -205,27 +208,26 @@ class TransactionCoordinator:
                     producer.producer_epoch,
                     timeout_ms,
                     TransactionState.EMPTY,
+                    client_version=version,
+                    last_producer_epoch=last_epoch,
                 )
             )
-            if expected is None:
-                self._previous.pop(transactional_id, None)
-            else:
-                self._previous[transactional_id] = expected
             return producer
 
-    def _is_known(self, expected: ProducerIdAndEpoch, metadata: TransactionMetadata) -> bool:
-        """Return whether a producer, of any epoch, belongs to a transactional id."""
-        is_renewed = expected == self._previous.get(metadata.transactional_id)
-        return is_renewed or expected.producer_id == metadata.producer_id
+    def _check_may_belong(
+        self, expected: ProducerIdAndEpoch | None, metadata: TransactionMetadata
+    ) -> None:
+        if expected is not None and not metadata.may_belong(expected):
+            raise _fenced(metadata.transactional_id, expected, metadata)
 
     def _next_producer(
         self, metadata: TransactionMetadata, expected: ProducerIdAndEpoch | None
     ) -> ProducerIdAndEpoch:
-        if expected is not None and expected != metadata.producer:
-            if expected == self._previous.get(metadata.transactional_id):
+        if expected is not None and expected.producer_epoch != metadata.producer_epoch:
+            if expected.producer_epoch == metadata.last_producer_epoch:
                 return metadata.producer  # a retry: the response was lost
             raise _fenced(metadata.transactional_id, expected, metadata)
-        if metadata.producer_epoch >= LAST_EPOCH:
+        if metadata.is_exhausted:
             return ProducerIdAndEpoch(self.new_producer_id(), 0)
         return ProducerIdAndEpoch(metadata.producer_id, metadata.producer_epoch + 1)
 
@@ -236,10 +238,16 @@ class TransactionCoordinator:
         transactional_id: str,
         producer: ProducerIdAndEpoch,
         partitions: Collection[TopicPartition],
+        version: TransactionVersion = TransactionVersion.V0,
     ) -> None:
         """Add partitions to the producer's transaction, and begin one if none is open.
 
         Call this before the first append to each partition. The change is durable on return.
+
+        Parameters
+        ----------
+        version : TransactionVersion
+            Version that the client uses.
 
         Raises
         ------
@@ -247,11 +255,13 @@ class TransactionCoordinator:
             There is a newer producer, or the transaction timed out.
         InvalidProducerIdMappingError
             The transactional id has expired, or now has another producer id.
+        ConcurrentTransactionsError
+            The previous transaction cannot be completed yet.
         KafkaStorageError
-            The disk failed, or the previous transaction cannot be completed.
+            The disk failed.
         """
         with self._lock:
-            metadata = self._ensure_complete(self._require_owner(transactional_id, producer))
+            metadata = self._require_idle_owner(transactional_id, producer)
             if metadata.state is TransactionState.ONGOING:
                 if metadata.partitions.issuperset(partitions):
                     return
@@ -264,11 +274,25 @@ class TransactionCoordinator:
                     state=TransactionState.ONGOING,
                     partitions=metadata.partitions.union(partitions),
                     start_ms=start_ms,
+                    client_version=version,
                 ),
                 durable=True,
             )
             if (task := self._abort_task) is not None:
                 task.wake()
+
+    def open_partitions(
+        self, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> frozenset[TopicPartition]:
+        """Return the partitions of the producer's open transaction; empty without one.
+
+        Raises
+        ------
+        ProducerFencedError, InvalidProducerIdMappingError, KafkaStorageError
+            See `add_partitions`.
+        """
+        with self._lock:
+            return self._require_idle_owner(transactional_id, producer).partitions
 
     def partition_for(self, transactional_id: str) -> TopicPartition:
         """Return the partition for a transactional id, and create the topic if necessary.
@@ -298,6 +322,8 @@ class TransactionCoordinator:
         topic_partition: TopicPartition,
         producer: ProducerIdAndEpoch,
         transactional_id: str | None = None,
+        *,
+        adds: bool = False,
     ) -> Iterator[None]:
         """Verify that the partition is part of the producer's transaction, and keep it open inside.
 
@@ -309,6 +335,9 @@ class TransactionCoordinator:
         ----------
         transactional_id : str, optional
             By default, the transactional id with this producer id.
+        adds : bool
+            Add the partition to the transaction instead, and begin one if none is open, as clients
+            of `TransactionVersion.V2` expect. Requires `transactional_id`.
 
         Raises
         ------
@@ -318,24 +347,48 @@ class TransactionCoordinator:
             There is a newer producer, or the transaction timed out.
         InvalidProducerIdMappingError
             The transactional id has another producer id, or none.
+        ConcurrentTransactionsError
+            The previous transaction cannot be completed yet.
         KafkaStorageError
-            The previous transaction cannot be completed, or the stored state cannot be read.
+            The stored state cannot be read or written.
         """
         with self._lock:
-            if self._manager.broker_config.transaction_partition_verification_enable:
+            if adds:
+                assert transactional_id is not None
+                self._check_owner(transactional_id, producer)
+                self.add_partitions(
+                    transactional_id, producer, (topic_partition,), TransactionVersion.V2
+                )
+            elif self._manager.broker_config.transaction_partition_verification_enable:
                 self._verify(topic_partition, producer, transactional_id)
             elif transactional_id is not None:
                 self._check_owner(transactional_id, producer)
             yield
 
     def end_transaction(
-        self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool
-    ) -> None:
+        self,
+        transactional_id: str,
+        producer: ProducerIdAndEpoch,
+        *,
+        commit: bool,
+        version: TransactionVersion = TransactionVersion.V0,
+    ) -> ProducerIdAndEpoch:
         """Commit or abort the producer's transaction.
 
         The decision is final on return. If a marker could not be written because a disk failed, it
         is retried later; until then, the producer cannot begin another transaction. Repeating a
         call is harmless.
+
+        Parameters
+        ----------
+        version : TransactionVersion
+            Version that the client uses. With `V2`, an abort needs no open transaction.
+
+        Returns
+        -------
+        ProducerIdAndEpoch
+            The producer that may begin the next transaction: with `V2` it has another epoch, or
+            another id after the last epoch.
 
         Raises
         ------
@@ -347,16 +400,42 @@ class TransactionCoordinator:
             The outcome was not decided: the data or the decision could not be made durable.
         """
         with self._lock:
+            if version.bumps_epoch:
+                return self._end_v2(transactional_id, producer, commit=commit)
             metadata = self._require_owner(transactional_id, producer)
             if metadata.state is TransactionState.ONGOING:
-                self._end(metadata, commit=commit)
+                self._end(metadata, commit=commit, version=version)
             elif metadata.state is TransactionState.EMPTY or metadata.state.is_commit != commit:
-                raise InvalidTxnStateError(
-                    f"cannot {'commit' if commit else 'abort'} the transaction of"
-                    f" '{transactional_id}' in state {metadata.state.kafka_name}"
-                )
+                raise _not_ending(metadata, commit=commit)
             elif metadata.state.is_prepared:
                 self._complete(metadata)
+            return producer
+
+    def _end_v2(
+        self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool
+    ) -> ProducerIdAndEpoch:
+        """End a transaction with an epoch bump, or repeat the response to an earlier call."""
+        metadata = self._enter(transactional_id).by_id.get(transactional_id)
+        is_retry = metadata is not None and metadata.is_before_end(producer)
+        if metadata is None or not (is_retry or metadata.producer_id == producer.producer_id):
+            raise _not_mapped(transactional_id, producer)
+        state = metadata.state
+        if state.is_prepared:
+            is_known = is_retry
+        else:
+            is_known = metadata.producer == producer or (is_retry and state.is_complete)
+        if not is_known:
+            raise _fenced(transactional_id, producer, metadata)
+        if is_retry:
+            if state.is_commit != commit:
+                raise _not_ending(metadata, commit=commit)
+            if state.is_prepared:
+                metadata = self._complete(metadata)
+        elif state is TransactionState.ONGOING or not commit:
+            metadata = self._end(metadata, commit=commit, version=TransactionVersion.V2)
+        else:
+            raise _not_ending(metadata, commit=commit)
+        return metadata.next_producer
 
     def of(self, transactional_id: str | None, producer_id: int) -> TransactionCoordinator:
         """Return the coordinator of a transaction: this one, except in a cluster.
@@ -394,7 +473,7 @@ class TransactionCoordinator:
     # -- background tasks ----------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Load the partitions that this broker coordinates now, and complete what is prepared."""
+        """Load the partitions that this broker coordinates, and complete prepared transactions."""
         with self._lock:
             if self._is_in_use():
                 self._complete_prepared(self._take_over())
@@ -450,7 +529,6 @@ class TransactionCoordinator:
         now_ms = self._runtime.clock.now_ms()
         self._log.forget(metadata.transactional_id, self._epoch_of(metadata), now_ms=now_ms)
         del self._load().by_id[metadata.transactional_id]
-        self._previous.pop(metadata.transactional_id, None)
 
     def _try(
         self,
@@ -545,9 +623,8 @@ class TransactionCoordinator:
         stored = self._stored
         if stored is None or stored.epochs is not self._log.owned:
             self._stored = stored = self._log.read(stored)
-            for of_id in (self._with_marker, self._previous):
-                for lost in of_id.keys() - stored.by_id.keys():
-                    del of_id[lost]
+            for lost in self._with_marker.keys() - stored.by_id.keys():
+                del self._with_marker[lost]
         return stored
 
     def _take_over(self) -> StoredTransactions:
@@ -611,6 +688,18 @@ class TransactionCoordinator:
                 f" {TRANSACTION_STATE_TOPIC}-{number}: {error}"
             ) from error
 
+    def _require_idle_owner(
+        self, transactional_id: str, producer: ProducerIdAndEpoch
+    ) -> TransactionMetadata:
+        """Return the state of an id like `_require_owner`, without a transaction that is decided.
+
+        The transaction is completed first, because its producer may get another id then.
+        """
+        metadata = self._enter(transactional_id).by_id.get(transactional_id)
+        if metadata is not None:
+            self._ensure_complete(metadata)
+        return self._require_owner(transactional_id, producer)
+
     def _require_owner(
         self, transactional_id: str, producer: ProducerIdAndEpoch
     ) -> TransactionMetadata:
@@ -632,7 +721,7 @@ class TransactionCoordinator:
                     f"{tp}: producer {producer.producer_id} has no transactional id and so no open"
                     " transaction"
                 )
-        metadata = self._ensure_complete(self._check_owner(transactional_id, producer))
+        metadata = self._check_owner(transactional_id, producer)
         if metadata.state is not TransactionState.ONGOING or tp not in metadata.partitions:
             raise InvalidTxnStateError(
                 f"{tp} is not part of a transaction of '{transactional_id}', whose state is"
@@ -647,7 +736,7 @@ class TransactionCoordinator:
             raise _not_mapped(transactional_id, producer)  # without creating the topic
         self._check_readable(transactional_id)
         try:
-            return self._require_owner(transactional_id, producer)
+            return self._require_idle_owner(transactional_id, producer)
         except ProducerFencedError as error:
             # As in Kafka: producers expect this error in a Produce response.
             raise InvalidProducerEpochError(str(error)) from error
@@ -664,14 +753,14 @@ class TransactionCoordinator:
 
         Raises
         ------
-        KafkaStorageError
+        ConcurrentTransactionsError
             A marker cannot be written yet.
         """
         if not metadata.state.is_prepared:
             return metadata
         metadata = self._complete(metadata)
         if metadata.state.is_prepared:
-            raise KafkaStorageError(
+            raise ConcurrentTransactionsError(
                 f"the last transaction of '{metadata.transactional_id}' is still in state"
                 f" {metadata.state.kafka_name}: not all of its partitions are writable"
             )
@@ -683,18 +772,25 @@ class TransactionCoordinator:
 
     def _decide_to_fence(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Store the decision to abort with the next epoch. The caller must write the markers."""
-        self._previous.pop(metadata.transactional_id, None)
-        bumped = replace(metadata, producer_epoch=metadata.producer_epoch + 1)
-        return self._decide(bumped, commit=False)
+        return self._decide(metadata, commit=False, version=SERVER_VERSION)
 
-    def _end(self, metadata: TransactionMetadata, *, commit: bool) -> TransactionMetadata:
+    def _end(
+        self, metadata: TransactionMetadata, *, commit: bool, version: TransactionVersion
+    ) -> TransactionMetadata:
         if commit:
             self._flush(metadata.partitions)
-        return self._complete(self._decide(metadata, commit=commit))
+        return self._complete(self._decide(metadata, commit=commit, version=version))
 
-    def _decide(self, metadata: TransactionMetadata, *, commit: bool) -> TransactionMetadata:
-        state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
-        return self._store(replace(metadata, state=state), durable=True)
+    def _decide(
+        self, metadata: TransactionMetadata, *, commit: bool, version: TransactionVersion
+    ) -> TransactionMetadata:
+        needs_id = version.bumps_epoch and metadata.is_exhausted
+        next_producer_id = self.new_producer_id() if needs_id else NO_PRODUCER_ID
+        now_ms = self._runtime.clock.now_ms()
+        prepared = metadata.prepared(
+            commit=commit, version=version, next_producer_id=next_producer_id, now_ms=now_ms
+        )
+        return self._store(prepared, durable=True)
 
     def _flush(self, partitions: Collection[TopicPartition]) -> None:
         for tp in sorted(partitions):
@@ -703,12 +799,11 @@ class TransactionCoordinator:
             except UnknownTopicOrPartitionError:
                 continue  # deleted with its data
             except LeaderNotAvailableError:
-                continue  # what was acknowledged is on the in-sync replicas
+                continue  # acknowledged records are on the in-sync replicas
             log.flush()
 
     def _complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Write missing markers of a prepared transaction; complete it if all succeed."""
-        commit = metadata.state.is_commit
         transactional_id = metadata.transactional_id
         loaded_epoch = self._epoch_of(metadata)
         epoch = self._log.coordinator_epoch(transactional_id)
@@ -717,31 +812,32 @@ class TransactionCoordinator:
         with_marker = self._with_marker.setdefault(transactional_id, set())
         for tp in sorted(metadata.partitions - with_marker):
             try:
-                self._write_marker(tp, metadata.producer, epoch, commit=commit)
+                self._write_marker(tp, metadata, epoch)
             except LogStoreError as error:
                 logger.warning("%s: no marker written for '%s': %s", tp, transactional_id, error)
             else:
                 with_marker.add(tp)
         if not metadata.partitions <= with_marker:
             return metadata
-        state = TransactionState.COMPLETE_COMMIT if commit else TransactionState.COMPLETE_ABORT
         try:
-            completed = self._store(
-                replace(metadata, state=state, partitions=frozenset()), loaded_epoch
-            )
+            completed = self._store(metadata.completed(), loaded_epoch)
         except LogStoreError as error:
             logger.warning("cannot store the completion of '%s': %s", transactional_id, error)
             return metadata
         del self._with_marker[transactional_id]
         return completed
 
-    def _write_marker(
-        self, tp: TopicPartition, producer: ProducerIdAndEpoch, epoch: int, *, commit: bool
-    ) -> None:
+    def _write_marker(self, tp: TopicPartition, metadata: TransactionMetadata, epoch: int) -> None:
         """Write a durable marker to one partition."""
+        producer = metadata.producer
         try:
             log = self._host.leader_log(tp)
-            info = log.writer.append_end_txn_marker(*producer, epoch, commit=commit)
+            info = log.writer.append_end_txn_marker(
+                *producer,
+                epoch,
+                commit=metadata.state.is_commit,
+                transaction_version=metadata.client_version,
+            )
         except UnknownTopicOrPartitionError as error:
             logger.warning(
                 "%s: skipping the marker of producer %d with epoch %d: %s",
@@ -784,8 +880,13 @@ class TransactionCoordinator:
                 f" but the current one is {current}"
             )
         now_ms = self._runtime.clock.now_ms()
-        metadata = replace(metadata, last_update_ms=now_ms)
-        metadata.check_follows(by_id.get(metadata.transactional_id))
+        previous = by_id.get(metadata.transactional_id)
+        metadata = replace(
+            metadata,
+            last_update_ms=now_ms,
+            previous_producer_id=(previous or metadata).producer_id,
+        )
+        metadata.check_follows(previous)
         log, offset = self._log.append(metadata, epoch, now_ms=now_ms, durable=durable)
         by_id[metadata.transactional_id] = metadata
         self._host.await_replicated({log: offset})
@@ -811,6 +912,13 @@ def _not_mapped(
 ) -> InvalidProducerIdMappingError:
     return InvalidProducerIdMappingError(
         f"producer {producer.producer_id} does not belong to transactional id '{transactional_id}'"
+    )
+
+
+def _not_ending(metadata: TransactionMetadata, *, commit: bool) -> InvalidTxnStateError:
+    return InvalidTxnStateError(
+        f"cannot {'commit' if commit else 'abort'} the transaction of"
+        f" '{metadata.transactional_id}' in state {metadata.state.kafka_name}"
     )
 
 

@@ -276,7 +276,7 @@ class TransactionLog:
     def _values(self, number: int) -> Iterator[tuple[str, bytes | None]]:
         """Yield transactional id and value of each record of a partition."""
         log = self._topic.log(number)
-        # Also what is not replicated yet, which a new leader completes.
+        # Includes records that are not replicated yet: a new leader completes them.
         start_offset, end_offset = log.log_start_offset, log.log_end_offset
         for _, record in log.reader.records(start_offset, end_offset, isolation=Isolation.LOG_END):
             transactional_id = decode_key(record.key)

@@ -1,14 +1,14 @@
 """States of a transactional id, and their records in `__transaction_state`.
 
-Encoders write version 0 of TransactionLogValue. Decoders also accept version 1, which brokers with
-`transaction.version` 1 and above write; its tagged fields are for Kafka's retries and are ignored.
-A null value removes the id. Source: `kafka.coordinator.transaction.TransactionLog`.
+Encoders write version 1 of TransactionLogValue, as brokers with `transaction.version` 1 and above
+do. Decoders also accept version 0. A null value removes the id.
+Source: Kafka's `TransactionLog`, `TransactionMetadata` and `TransactionVersion`.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
@@ -17,10 +17,40 @@ from logstore.coordinator.records import read_record, write_record
 from logstore.errors import InvalidRecordError
 from logstore.messages import version_of
 from logstore.messages.types import TransactionLogKey, TransactionLogValue
-from logstore.types import INT16_MAX, NO_PRODUCER_ID, NO_TIMESTAMP, TopicPartition
+from logstore.types import (
+    INT16_MAX,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_TIMESTAMP,
+    TopicPartition,
+)
 
 KEY_VERSION = 0
-VALUE_VERSION = 0
+VALUE_VERSION = 1
+
+LAST_EPOCH = INT16_MAX - 1
+"""The last epoch assigned to a producer. One more is reserved to fence it."""
+
+
+class TransactionVersion(enum.IntEnum):
+    """Level of the feature `transaction.version` that a client uses.
+
+    `V2` (KIP-890 part 2) moves the epoch with every transaction, and adds partitions when data is
+    sent to them. `V1` only concerns the records in `__transaction_state`.
+    """
+
+    V0 = 0
+    V1 = 1
+    V2 = 2
+
+    @property
+    def bumps_epoch(self) -> bool:
+        """Whether each transaction ends with an epoch bump."""
+        return self >= TransactionVersion.V2
+
+
+SERVER_VERSION = TransactionVersion.V2
+"""Version with which the coordinator itself ends transactions."""
 
 
 class TransactionState(enum.IntEnum):
@@ -55,6 +85,11 @@ class TransactionState(enum.IntEnum):
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the last transaction is complete and no other is open."""
+        return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
+
+    @property
     def is_idle(self) -> bool:
         """Whether no transaction is open, so that the next may begin and the id may expire."""
         return self in _IDLE
@@ -72,7 +107,7 @@ VALID_PREVIOUS_STATES = {
     TransactionState.EMPTY: _IDLE,
     TransactionState.ONGOING: _IDLE | {TransactionState.ONGOING},
     TransactionState.PREPARE_COMMIT: frozenset((TransactionState.ONGOING,)),
-    TransactionState.PREPARE_ABORT: frozenset((TransactionState.ONGOING,)),
+    TransactionState.PREPARE_ABORT: _IDLE | {TransactionState.ONGOING},
     TransactionState.COMPLETE_COMMIT: frozenset((TransactionState.PREPARE_COMMIT,)),
     TransactionState.COMPLETE_ABORT: frozenset((TransactionState.PREPARE_ABORT,)),
 }
@@ -93,7 +128,7 @@ class TransactionMetadata:
     Attributes
     ----------
     producer_epoch : int
-        Epoch of the newest producer; 32767 only to fence an older producer.
+        Epoch of the newest producer; 32767 only in a marker.
     timeout_ms : int
         Transaction timeout.
     partitions : frozenset of TopicPartition
@@ -102,6 +137,16 @@ class TransactionMetadata:
         Start of the open or last transaction in Unix ms, or -1.
     last_update_ms : int
         Time of the last change in Unix ms.
+    previous_producer_id : int
+        Producer id before the last change; -1 in records of version 0.
+    next_producer_id : int
+        In a prepared state, the id with which the producer continues, if the epochs of its current
+        id are used up; otherwise -1.
+    client_version : TransactionVersion
+        Version that the client used for the last change of its transaction.
+    last_producer_epoch : int
+        Epoch before the last bump, with which the bump may be repeated; -1 if there is none. Not
+        stored, as in Kafka: a producer that repeats the bump after a restart is fenced.
     """
 
     transactional_id: str
@@ -112,11 +157,77 @@ class TransactionMetadata:
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIMESTAMP
     last_update_ms: int = NO_TIMESTAMP
+    previous_producer_id: int = NO_PRODUCER_ID
+    next_producer_id: int = NO_PRODUCER_ID
+    client_version: TransactionVersion = TransactionVersion.V0
+    last_producer_epoch: int = NO_PRODUCER_EPOCH
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
         """The newest producer, which alone may use this transactional id."""
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the producer id has no further epoch."""
+        return self.producer_epoch >= LAST_EPOCH
+
+    @property
+    def next_producer(self) -> ProducerIdAndEpoch:
+        """The producer that continues after the open or last transaction."""
+        if self.state.is_prepared and self.next_producer_id != NO_PRODUCER_ID:
+            return ProducerIdAndEpoch(self.next_producer_id, 0)
+        return self.producer
+
+    def may_belong(self, producer: ProducerIdAndEpoch) -> bool:
+        """Return whether a producer that requests an epoch bump may belong to this id.
+
+        Its epoch is not checked, unless its producer id was replaced for want of epochs.
+        """
+        return producer.producer_id == self.producer_id or (
+            producer.producer_id == self.previous_producer_id
+            and producer.producer_epoch >= LAST_EPOCH
+        )
+
+    def is_before_end(self, producer: ProducerIdAndEpoch) -> bool:
+        """Return whether this is the producer whose epoch the last end of a transaction bumped."""
+        if producer.producer_id == self.producer_id:
+            return producer.producer_epoch + 1 == self.producer_epoch
+        is_replaced = producer == (self.previous_producer_id, LAST_EPOCH)
+        return is_replaced and self.producer_epoch == 0
+
+    def prepared(
+        self, *, commit: bool, version: TransactionVersion, next_producer_id: int, now_ms: int
+    ) -> TransactionMetadata:
+        """Return the state with a decision, whose marker has the producer id and epoch in it."""
+        epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
+        if version.bumps_epoch:
+            epoch, last_epoch = min(epoch + 1, INT16_MAX), epoch
+        return replace(
+            self,
+            state=TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT,
+            producer_epoch=epoch,
+            last_producer_epoch=last_epoch,
+            next_producer_id=next_producer_id,
+            client_version=version,
+            start_ms=now_ms if self.state.is_idle else self.start_ms,
+        )
+
+    def completed(self) -> TransactionMetadata:
+        """Return the state after all markers of a prepared transaction are written."""
+        producer = self.next_producer
+        return replace(
+            self,
+            state=(
+                TransactionState.COMPLETE_COMMIT
+                if self.state.is_commit
+                else TransactionState.COMPLETE_ABORT
+            ),
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            next_producer_id=NO_PRODUCER_ID,
+            partitions=frozenset(),
+        )
 
     def check_follows(self, previous: TransactionMetadata | None) -> None:
         """Assert that this state may follow the previous stored state of the id."""
@@ -129,11 +240,15 @@ class TransactionMetadata:
             assert self.state is TransactionState.EMPTY, self
             return
         assert previous.state in VALID_PREVIOUS_STATES[self.state], (previous, self)
+        assert self.previous_producer_id == previous.producer_id, (previous, self)
         if self.producer_id == previous.producer_id:
             assert self.producer_epoch - previous.producer_epoch in (0, 1), (previous, self)
         else:
-            assert self.state is TransactionState.EMPTY, (previous, self)
             assert self.producer_epoch == 0, (previous, self)
+            is_replaced = self.producer_id == previous.next_producer_id
+            assert self.state is TransactionState.EMPTY or is_replaced, (previous, self)
+        if self.next_producer_id != NO_PRODUCER_ID:
+            assert self.state.is_prepared, (previous, self)
         if self.state is TransactionState.ONGOING:
             assert previous.partitions <= self.partitions, (previous, self)
 
@@ -181,6 +296,9 @@ def encode_value(metadata: TransactionMetadata) -> bytes:
         transaction_partitions=None if metadata.state is TransactionState.EMPTY else partitions,
         transaction_last_update_timestamp_ms=metadata.last_update_ms,
         transaction_start_timestamp_ms=metadata.start_ms,
+        previous_producer_id=metadata.previous_producer_id,
+        next_producer_id=metadata.next_producer_id,
+        client_transaction_version=metadata.client_version,
     )
     return write_record(value, VALUE_VERSION)
 
@@ -198,6 +316,12 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
     stored = read_record(TransactionLogValue, value)
     if stored.transaction_status not in _STORED:
         raise InvalidRecordError(f"transaction status {stored.transaction_status} is never stored")
+    try:
+        client_version = TransactionVersion(stored.client_transaction_version)
+    except ValueError as error:
+        raise InvalidRecordError(
+            f"transaction version {stored.client_transaction_version} is unknown"
+        ) from error
     return TransactionMetadata(
         transactional_id,
         stored.producer_id,
@@ -211,4 +335,7 @@ def decode_value(transactional_id: str, value: bytes) -> TransactionMetadata:
         ),
         stored.transaction_start_timestamp_ms,
         stored.transaction_last_update_timestamp_ms,
+        stored.previous_producer_id,
+        stored.next_producer_id,
+        client_version,
     )

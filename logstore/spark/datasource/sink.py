@@ -17,15 +17,8 @@ headers : as in the read schema.
 offset : not stored; must ascend within a partition, so that a missing sort is detected.
 timestampType : ignored.
 
-Write options
--------------
-topic : name of the topic for all rows.
-partitions : number of partitions of a topic (default: the highest partition in the data, plus 1).
-batchRecords : most records of a batch (default 1000). A batch is closed earlier if the next record
-    might exceed `max.message.bytes`.
-compression : `none` (default), `gzip`, `snappy`, `lz4`, `zstd`.
-config.KEY : topic configuration, stored with the topic: `config.segment.bytes`.
-now : wall time in ms to write with, for reproducible files.
+docs/WORKLOADS.md lists the write options. A batch is closed before `batchRecords` if the next
+record might exceed `max.message.bytes`.
 
 Modes
 -----

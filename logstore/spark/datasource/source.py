@@ -4,30 +4,8 @@
 but no byte changes and no lock is taken, so any number of tasks may read next to a live process.
 The data directories of one broker are loaded together: `load([DIR, DIR])`.
 
-Read options
-------------
-topic : comma-separated names; all topics by default. `subscribe`, as in Spark's Kafka source, is a
-    synonym.
-partitions : comma-separated numbers, for each topic; all by default.
-assign : replaces both, as in Spark's Kafka source: `{"users": [0, 2], "orders": [1]}`.
-startOffset, endOffset : [start, end), clamped to the offsets of each partition; a number,
-    `earliest` or `latest`. `startingOffsets` and `endingOffsets`, as in Spark's Kafka source, are
-    synonyms, and all take its JSON: `{"users": {"0": 23, "1": -1}}`, -2 earliest, -1 latest; a
-    partition that is not named is read completely. Records appended after planning are not read.
-columns : comma-separated column names. Other columns are not produced, because Spark cannot push
-    down column selection to a Python source. Four columns are available only on request:
-    `aborted boolean`, whether the record's transaction was aborted, null while it is open;
-    `deleteHorizonMs bigint`, delete horizon of the record's batch (KIP-534), null if it has none;
-    `valueDigest bigint`, the result of Spark's `xxhash64(value)`, null for a null value; and
-    `headersDigest bigint`, the same for the stored bytes of all headers. Digests are computed
-    without passing the bytes to Spark.
-isolation : `read_uncommitted` (default) or `read_committed`.
-splitBytes : consecutive segments and partitions are read by one task up to this many bytes
-    (default 32 MiB); a larger segment has a task of its own.
-order : `checked` (default): a batch whose offsets do not ascend is damage; or `stored`: rows in
-    file order, whatever their offsets, for verifying files.
-
-Unknown options are refused, and so is a directory without topics.
+docs/WORKLOADS.md lists the options. `valueDigest` and `headersDigest` are computed
+without passing the bytes to Spark. Records appended after planning are not read.
 
 Filters are not pushed down: a loaded relation would apply them to later queries too and return
 wrong results. The options restrict the rows explicitly. `sink` describes the write options.

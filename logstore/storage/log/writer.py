@@ -35,6 +35,7 @@ from logstore.storage.log.validate import (
     prepare_leader_batch,
     whole_batches,
 )
+from logstore.storage.producers.rules import BUMPED_EPOCH_VERSION, check_bumped_epoch
 from logstore.storage.segment.values import BatchExtent
 from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin
 
@@ -302,11 +303,22 @@ class LogWriter:
         return self._write([prepared.with_place(base, epoch)], origin, now_ms)
 
     def append_end_txn_marker(
-        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, commit: bool
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        *,
+        commit: bool,
+        transaction_version: int = 0,
     ) -> AppendInfo:
         """Append the marker that ends a producer's transaction, as the coordinator does.
 
         The transaction may have no data in this log.
+
+        Parameters
+        ----------
+        transaction_version : int
+            From 2 on, the epoch of the marker must be above the epoch of the transaction.
 
         Raises
         ------
@@ -316,7 +328,12 @@ class LogWriter:
         control_type = ControlType.COMMIT if commit else ControlType.ABORT
         marker = EndTxnMarker(control_type, coordinator_epoch)
         batch = build_end_txn_batch(producer_id, producer_epoch, marker, self._clock.now_ms())
-        return self._append_ready([batch], AppendOrigin.COORDINATOR, None)
+        local = self._local
+        with local.lock:
+            if transaction_version >= BUMPED_EPOCH_VERSION:
+                entry = local.producer_state.entry(producer_id)
+                check_bumped_epoch(local.topic_partition, entry, batch.header)
+            return self._append_ready([batch], AppendOrigin.COORDINATOR, None)
 
     # -- the segment ---------------------------------------------------------------------
 

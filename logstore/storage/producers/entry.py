@@ -100,6 +100,10 @@ class ProducerEntry:
         """Offset of the last record of the last batch, -1 if no batch is known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
+    def is_in_transaction(self, producer_epoch: int) -> bool:
+        """Return whether the producer has an open transaction in this epoch."""
+        return self.current_txn_first_offset is not None and self.producer_epoch == producer_epoch
+
     def enter_epoch(self, producer_epoch: int) -> None:
         """Set the epoch, and forget the batches of any other epoch."""
         if producer_epoch != self.producer_epoch:

@@ -15,13 +15,16 @@ from logstore.errors import (
     OutOfOrderSequenceNumberError,
     TransactionCoordinatorFencedError,
 )
-from logstore.types import INT32_MAX, NO_PRODUCER_EPOCH, AppendOrigin
+from logstore.types import INT16_MAX, INT32_MAX, NO_PRODUCER_EPOCH, AppendOrigin
 
 if TYPE_CHECKING:
     from logstore.record.control import EndTxnMarker
     from logstore.record.header import BatchHeader
     from logstore.storage.producers.entry import BatchMetadata, ProducerEntry
     from logstore.types import TopicPartition
+
+BUMPED_EPOCH_VERSION = 2
+"""First `transaction.version` in which a marker has the next epoch (KIP-890)."""
 
 
 def check_data(
@@ -57,7 +60,7 @@ def check_data(
         if duplicate is not None:
             return duplicate
     if origin is not AppendOrigin.REPLICATION:
-        _check_epoch(where, entry, header)
+        check_epoch(where, entry, header.producer_epoch)
     if origin is AppendOrigin.CLIENT:
         _check_sequence(where, entry, header)
     if entry.current_txn_first_offset is not None and not header.is_transactional:
@@ -86,11 +89,33 @@ def check_marker(
     """
     if entry is None or origin is AppendOrigin.REPLICATION:
         return
-    _check_epoch(where, entry, header)
+    check_epoch(where, entry, header.producer_epoch)
     if marker.coordinator_epoch < entry.coordinator_epoch:
         raise TransactionCoordinatorFencedError(
             f"{where}: coordinator epoch {marker.coordinator_epoch} of a marker of producer"
             f" {header.producer_id} is older than the known {entry.coordinator_epoch}"
+        )
+
+
+def check_bumped_epoch(
+    where: TopicPartition, entry: ProducerEntry | None, header: BatchHeader
+) -> None:
+    """Check the epoch of a marker of `transaction.version` 2, in addition to `check_marker`.
+
+    The coordinator bumps the epoch before each marker. A marker with the epoch of an open
+    transaction belongs to the previous one, and is late. Without an open transaction it is a retry.
+
+    Raises
+    ------
+    InvalidProducerEpochError
+    """
+    if entry is None or entry.current_txn_first_offset is None:
+        return
+    # 32767 is no epoch of a client; Kafka accepts such a marker to recover from a fault.
+    if header.producer_epoch == entry.producer_epoch != INT16_MAX:
+        raise InvalidProducerEpochError(
+            f"{where}: epoch {header.producer_epoch} of a marker of producer {header.producer_id}"
+            " is that of the open transaction, which ends with a later epoch"
         )
 
 
@@ -105,10 +130,11 @@ def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata |
     return None
 
 
-def _check_epoch(where: TopicPartition, entry: ProducerEntry, header: BatchHeader) -> None:
-    if header.producer_epoch < entry.producer_epoch:
+def check_epoch(where: TopicPartition, entry: ProducerEntry, producer_epoch: int) -> None:
+    """Raise InvalidProducerEpochError if an epoch of a producer is older than the known one."""
+    if producer_epoch < entry.producer_epoch:
         raise InvalidProducerEpochError(
-            f"{where}: epoch {header.producer_epoch} of producer {header.producer_id} is older"
+            f"{where}: epoch {producer_epoch} of producer {entry.producer_id} is older"
             f" than the known {entry.producer_epoch}"
         )
 

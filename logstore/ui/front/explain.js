@@ -31,23 +31,26 @@ export function Explanation({ item, nowMs }) {
   const active = item.active_segment;
   const closings = active?.closings ?? [];
   const remedies = pressing(item);
+  // Only logstore rolls an idle segment; Kafka's broker waits for an append.
+  const isRolled = gates.some((gate) => gate.gate === "active_segment" && !gate.open);
   const tombstones = item.tombstones;
   return html`
     <div>
       <p class="headline">
         <${Badge} kind=${item.will_clean ? "good" : "warn"}>${item.will_clean ? "will be cleaned" : "not cleaned now"}</${Badge}>
         ${" "}${render(item.reason)}
-        ${!item.will_clean && item.opens_at_ms != null && html`<span>, by itself at <${Time} ms=${item.opens_at_ms} />${nowMs != null && `, in ${formatDuration(item.opens_at_ms - nowMs)}`}</span>`}
+        ${!item.will_clean && item.opens_at_ms != null && html`<span>; a running ${isRolled ? "logstore broker" : "cleaner"} would clean it from <${Time} ms=${item.opens_at_ms} /> on${nowMs != null && `, in ${formatDuration(item.opens_at_ms - nowMs)}`}</span>`}
       </p>
       ${item.will_clean && item.first_pass != null && html`<${FirstPass} pass=${item.first_pass} />`}
 
       ${remedies.length > 0 && html`
         <div class="remedies">
+          ${remedies.length > 1 && html`<p>All ${remedies.length} conditions below must be met.</p>`}
           ${remedies.map((remedy) => html`
             <div key=${remedy.gate} class="remedy">
               <h3>Not ${words("condition", remedy.gate)}</h3>
               <p>${renderAll(remedy.causes)}.</p>
-              <p><strong>What helps:</strong> ${renderAll(remedy.cures, "; or ")}.</p>
+              <p><strong>What helps${remedy.cures.length > 1 && " (one is enough)"}:</strong> ${renderAll(remedy.cures, "; or ")}.</p>
             </div>
           `)}
         </div>
@@ -83,7 +86,7 @@ function FirstPass({ pass }) {
   const sum = Object.values(fates).reduce((total, count) => total + count, 0);
   const saved = Math.max(0, (pass.bytes_read ?? 0) - (pass.bytes_written ?? 0));
   return html`
-    <p>${formatCount(sum - (fates.retained ?? 0))} of ${plural(sum, "record")} go, ${formatBytes(saved)} less.</p>
+    <p>${formatCount(sum - (fates.retained ?? 0))} of ${plural(sum, "record")} removed, ${formatBytes(saved)} less.</p>
   `;
 }
 

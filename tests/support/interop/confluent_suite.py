@@ -71,7 +71,9 @@ def _python(checkout: Path) -> Path:
             command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False
         )
         if done.returncode:
-            raise Unavailable(f"what the tests need is not to be had: {done.stderr.strip()[-300:]}")
+            raise Unavailable(
+                f"a dependency of the tests cannot be installed: {done.stderr.strip()[-300:]}"
+            )
     stamp.write_text("\n".join(wanted))
     return python
 
@@ -82,11 +84,11 @@ def run(checkout: Path) -> dict[str, str]:
     Raises
     ------
     Unavailable
-        It is no checkout of confluent-kafka-python, or what its tests need cannot be installed.
+        It is not a checkout of confluent-kafka-python, or a dependency cannot be installed.
     """
     tests = checkout / "tests" / "integration"
     if not (tests / "cluster_fixture.py").is_file():
-        raise Unavailable(f"{checkout} is no checkout of confluent-kafka-python")
+        raise Unavailable(f"{checkout} is not a checkout of confluent-kafka-python")
     python = _python(checkout)
     ignored = [f"--ignore={tests / path}" for path in LEFT_OUT if (tests / path).exists()]
     everybody = Authorizer(allow_everyone_if_no_acl_found=True)  # its tests create ACLs
@@ -130,7 +132,7 @@ def main() -> int:
     unexpected = unexpected_outcomes(outcomes)
     if unexpected:
         print(*unexpected, sep="\n")
-        print(f"What they print: {BUILDS / 'confluent-suite.log'}")
+        print(f"Their output: {BUILDS / 'confluent-suite.log'}")
     return 1 if unexpected else 0
 
 

@@ -72,7 +72,7 @@ def build(release: Release) -> list[str]:
     Raises
     ------
     Unavailable
-        No JDK or Maven here, or Maven could not fetch what it needs.
+        No JDK or Maven here, or Maven could not fetch a dependency.
     RuntimeError
         The Java sources do not compile.
     """

@@ -58,9 +58,9 @@ class RealBroker:
     Parameters
     ----------
     class_path : str
-        Kafka and what it needs.
+        Kafka and its dependencies.
     home : Path
-        Gets `data`, the log directory, beside settings and the broker's output.
+        Gets `data`, the log directory, next to settings and the broker's output.
     settings : mapping, optional
         Laid over those that this module gives.
     options : sequence of str
@@ -206,7 +206,7 @@ class JavaClients:
     class_path : str
         Of the release whose clients they are.
     home : Path
-        Gets what they print.
+        Gets their output.
     bootstrap : str
     seed, rounds : int
     """

@@ -2,7 +2,7 @@
 
 The clients are programs, in `tests/interop/sweep` and, for Java, `broker.Sweep`. Each gets an
 address, does the actions of `ACTIONS` in their order and prints a line of JSON for each (see
-`tests/interop/sweep/reporting.py`). What they are to do:
+`tests/interop/sweep/reporting.py`). The actions:
 
 produce
     100 records `0` to `99`, each filled up with blanks to 100 characters, with key `k` and header
@@ -17,7 +17,7 @@ group
 rebalance
     One member of `pair` gets all of `events`, with a second one each gets half; the second leaves.
 delete_records
-    Delete what is below 12 in `old`; ask for its beginning.
+    Delete the records below 12 in `old`; request its first offset.
 configs
     Ask for `retention.ms` of `configured`, set it to 12345, and ask again.
 acls
@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore import Broker, TopicPartition
+from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.security.authorizer import Authorizer
 from logstore.wire.limits import Limits
 from logstore.wire.listener import Listener
@@ -116,8 +117,8 @@ class Client(NamedTuple):
     title : str
         For people, with the version.
     prepare : callable
-        Builds what has to be built and returns the command without the address, and what is laid
-        over the environment. Raises `Unavailable`.
+        Builds the client and returns the command without the address, and additional environment
+        variables. Raises `Unavailable`.
     """
 
     name: str
@@ -131,28 +132,41 @@ class SweepResult(NamedTuple):
     Attributes
     ----------
     reports : dict
-        By action: what the client's line says; see `reporting.py`.
+        The client's line, by action; see `reporting.py`.
     left : dict
-        By action: what the broker has afterwards, as in `LEFT`.
+        The broker's state afterwards, by action, as in `LEFT`.
     path : Path
         The data directory, closed.
     said : str
-        The end of what the program printed as errors.
+        The end of the program's standard error.
+    end_versions : set of int
+        Versions of the EndTxn requests.
+    producer : ProducerIdAndEpoch
+        Producer of `booking-1` in the end.
     """
 
     reports: Mapping[str, Mapping[str, Any]]
     left: Mapping[str, Any]
     path: Path
     said: str
+    end_versions: set[int]
+    producer: ProducerIdAndEpoch
 
 
-def sweep(client: Client, table: str, path: Path) -> SweepResult:
+def sweep(
+    client: Client,
+    table: str,
+    path: Path,
+    prepare: Callable[[Broker, Listener], object] = lambda broker, listener: None,
+) -> SweepResult:
     """Run a client's program against a listener over a new data directory.
+
+    `prepare` is called before the program starts.
 
     Raises
     ------
     Unavailable
-        This machine lacks what the client needs.
+        A dependency of the client is not installed.
     """
     command, environment = client.prepare()
     authorizer = Authorizer(allow_everyone_if_no_acl_found=True)
@@ -167,13 +181,16 @@ def sweep(client: Client, table: str, path: Path) -> SweepResult:
     ):
         _fill(broker)
         lost = listener.fail("Produce", topic="once", drop=True, after=True, times=1)
+        prepare(broker, listener)
         printed, said = _run([*command, listener.bootstrap], {**os.environ, **environment})
         left = _left(broker, listener, authorizer, lost.hits)
+        end_versions = {each.version for each in listener.requests if each.api == "EndTxn"}
+        producer = broker.coordinator.transactions()["booking-1"].producer
     reports = {}
     for line in printed.splitlines():
         report = json.loads(line)
         reports[report.pop("action")] = report
-    return SweepResult(reports, left, path, said[-3000:])
+    return SweepResult(reports, left, path, said[-3000:], end_versions, producer)
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[str, str]:

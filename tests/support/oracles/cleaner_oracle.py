@@ -1,7 +1,7 @@
 """A second implementation of the cleaner: plain Python on ints, bytes and dicts.
 
 Twins of the kernels, and of a whole pass over a log with producers and transactions. Written from
-docs/spec/cleaner.md §5 and §8 and the SipHash paper; it uses nothing of `cleaner`.
+docs/spec/cleaner.md §5 and §8 and the SipHash paper; it imports nothing from `cleaner`.
 """
 
 from __future__ import annotations

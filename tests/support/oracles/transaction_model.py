@@ -65,7 +65,7 @@ class Client:
         return bool(self.batches)
 
     def forget(self) -> None:
-        """The log has forgotten the producer: it starts anew."""
+        """The log has forgotten the producer, which starts again."""
         self.producer.sequence = 0
         self.last_sequence, self.is_known = None, False
 
@@ -86,7 +86,7 @@ class TransactionModel:
     Attributes
     ----------
     decided : list of Item
-        What was committed, or written outside a transaction.
+        Records committed, or written outside a transaction.
     ended : list of Ended
         Transactions that had data.
     first_dirty : int

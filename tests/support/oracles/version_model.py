@@ -66,14 +66,14 @@ class VersionModel:
     switches : bool
         Whether the strategy changes on the way.
     lateness_ms : int
-        By how much a record's version may be older than the moment it is appended.
+        How much older than its append a record's version may be.
 
     Attributes
     ----------
     decided : list of Arrival
-        What was committed, or written outside a transaction.
+        Records committed, or written outside a transaction.
     candidates : dict
-        By key, those of them that may still win.
+        The possible survivors, by key.
     removed_tombstones, resurrections, switched, crashes : int
         How often these came up.
     """
@@ -109,7 +109,7 @@ class VersionModel:
     # -- the oracle ----------------------------------------------------------------------
 
     def order(self, arrival: Arrival) -> tuple[bool, int, int]:
-        """Return the order of an arrival among those of its key."""
+        """Return the order of an arrival among the arrivals of its key."""
         if self.strategy == "offset":
             return False, 0, arrival.offset
         version = arrival.timestamp if self.strategy == "timestamp" else arrival.version
@@ -165,7 +165,7 @@ class VersionModel:
         seen: set[bytes] = set()
         for each in self.decided:
             if each.offset in there and each.offset < min(end_offset, log_end_offset - 1):
-                assert each.key not in seen, f"{each} stands beside another of its key"
+                assert each.key not in seen, f"{each} is next to another record of its key"
                 seen.add(each.key)
 
     # -- appending -----------------------------------------------------------------------

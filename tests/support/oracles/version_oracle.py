@@ -1,7 +1,7 @@
 """A second implementation of strategies with versions: plain Python on ints and dicts.
 
 Twins of `cleaner/kernels/versions.py` and of its use in `mapping` and `classify`, from cleaner §13;
-it uses nothing of `cleaner`.
+it imports nothing from `cleaner`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def stated_version(headers: Sequence[Header], by: By) -> tuple[str, int]:
 
 
 def order_of(record: Record, by: By) -> Order:
-    """Return the order of a record among those of its key."""
+    """Return the order of a record among the records of its key."""
     if by.form == "timestamp":
         return True, record.timestamp, record.offset
     status, version = stated_version(record.headers, by)
@@ -61,7 +61,7 @@ class VersionKeyMap:
     keep_offset, safe_ms : int
         The record that stays whatever it is, and the latest horizon that is known to be safe.
     unversioned, malformed : int
-        Records put without a version, and those of them whose header has another form.
+        Records put without a version, and how many of them have a malformed header.
     """
 
     by: By

@@ -28,7 +28,7 @@ class Profile:
     stride : int
         Try at most every n-th point.
     points : int
-        Try about this many points, evenly spread; 0 is no limit.
+        Try about this many points, evenly spread; 0 is unlimited.
     cuts : int
         Number of bytes after which unsynced data are torn.
     seeds : int
@@ -61,7 +61,7 @@ def crashes_of(
     prepare : callable
         Makes the files of a log, all durable, and closes it.
     change : callable
-        What is done to that log once it was opened again.
+        Change of that log after it was opened again.
 
     Yields
     ------

@@ -33,7 +33,7 @@ class Home:
 
     @staticmethod
     def kill(manager):
-        """Abandon a manager as if its process had ended: nothing is flushed or written."""
+        """Abandon a manager as if its process had ended, without a flush or a write."""
         manager.runtime.scheduler.shutdown()
         for directory in manager.directories:
             directory.close(clean=False)

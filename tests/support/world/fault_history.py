@@ -81,8 +81,8 @@ def cleaned_history(
     root : Path
         Gets the directories `before` and `after`.
     idle : int
-        A partition to which nothing is written in the last days, and whose active segment nobody
-        rolls: it is not cleaned, though all of it is older than `MAX_LAG_MS`. No transaction
+        A partition without appends in the last days, whose active segment is not rolled: it is
+        not cleaned, although all of it is older than `MAX_LAG_MS`. No transaction
         writes to it.
     hasty : int
         A partition in which keys are written twice just before it is cleaned, younger than

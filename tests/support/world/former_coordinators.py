@@ -1,4 +1,4 @@
-"""Directories with coordinators beside the brokers, as commit 796ad6b9 wrote them.
+"""Directories with coordinators next to the brokers, as commit 796ad6b9 wrote them.
 
 `tests/data/earlier/coordinator-directories.tar.xz` has three directories of a cluster of three. In
 each, group `plain` committed an offset, and producers `x` and `y` committed or aborted offsets of

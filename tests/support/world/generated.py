@@ -51,7 +51,7 @@ def make_topic(
 
 
 def tree(path: Path) -> dict[str, tuple[bytes, int]]:
-    """Return contents of all partitions' files, and the times of those of segments in ns.
+    """Return the contents of all partitions' files, and the times of segment files in ns.
 
     Without the topic's id, which the commit generates: a topic that is created again has another.
     """
@@ -68,7 +68,7 @@ def tree(path: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def digest(path: Path) -> str:
-    """Hash the partitions' files: names, contents, and times of those of segments."""
+    """Hash the partitions' files: names, contents, and times of segment files."""
     hashed = hashlib.sha256()
     for name, (data, mtime_ns) in tree(path).items():
         hashed.update(f"{name}\n{len(data)}\n{mtime_ns}\n".encode() + data)

@@ -43,5 +43,5 @@ def sound_frames(rng: random.Random, each: int) -> Iterator[bytes]:
                 request = filled(apis_by_name()[name].request(), f"{name}Request", rng)
                 try:
                     yield client.frame(request, version)[4:]
-                except MessageError:  # a value that this version cannot tell
+                except MessageError:  # a value that this version cannot encode
                     continue

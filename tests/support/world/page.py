@@ -44,7 +44,7 @@ class Asked:
         self.close()
 
     def close(self) -> None:
-        self.call(self.context.live.tick())  # nothing of it hangs
+        self.call(self.context.live.tick())  # delivers pending events, so that no stream hangs
         self.call(self._end())
         self._loops.stop()
 
@@ -89,7 +89,7 @@ class Asked:
         body: bytes = b"",
         headers: list[tuple[str, str]] | None = None,
     ) -> Answer:
-        """Send a request with exactly these headers, or with those of the page."""
+        """Send a request with exactly these headers, or with the page's."""
         scope = self.scope(method, target, headers)
         answer = Answer()
         parts = [{"type": "http.request", "body": body, "more_body": False}]

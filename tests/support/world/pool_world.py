@@ -25,7 +25,7 @@ class CountedFile(MemoryFile):
         self.path = path
 
     def __repr__(self) -> str:
-        return f"<handle on what was {self.path}>"
+        return f"<handle on the former {self.path}>"
 
     @property
     def is_open(self) -> bool:

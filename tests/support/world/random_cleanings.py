@@ -2,8 +2,8 @@
 
 Topics are filled over virtual days: late timestamps, versions, tombstones, aborted and open
 transactions, some cleaned in between so that there are holes, horizons and a checkpoint. Then the
-directory is copied. From then on nothing is appended: the engine cleans, forced or not, in one pass
-or many, while days pass, segments roll, and retention and delete-records delete from the front.
+directory is copied. From then on, without appends, the engine cleans, forced or not, in one pass or
+many, while days pass, segments roll, and retention and delete-records delete from the front.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class Bench:
     state_partitions : int
         Partitions of `__transaction_state`; one keeps the files few.
     background : bool
-        Let the coordinator, and nothing else, run in the background.
+        Let only the coordinator run in the background.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Bench:
         return self.broker.coordinator
 
     def kill(self) -> None:
-        """End the process: nothing is flushed, closed or aborted."""
+        """End the process without a flush, a close or an abort."""
         for producer in self.broker._producers:
             own = producer._accumulator._own_scheduler
             if own is not None:

@@ -10,6 +10,7 @@ from logstore.messages.types import (
     OffsetFetchRequest,
     ProduceRequest,
     TxnOffsetCommitRequest,
+    WriteTxnMarkersRequest,
 )
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
@@ -87,18 +88,84 @@ def produced(
     return result
 
 
-def produce(client, producer):
-    return name_of(produced(client, producer).error_code)
+def produce(client, producer, **fields):
+    return name_of(produced(client, producer, **fields).error_code)
+
+
+def add_batched(client, *transactions, version=5):
+    """Return the errors of (transactional id, producer, partitions of "t", verify only) each."""
+    of_transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
+    of_topic = AddPartitionsToTxnRequest.AddPartitionsToTxnTopic
+    request = AddPartitionsToTxnRequest(
+        transactions=[
+            of_transaction(
+                transactional_id=transactional_id,
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                verify_only=verify_only,
+                topics=[of_topic(name="t", partitions=list(partitions))],
+            )
+            for transactional_id, producer, partitions, verify_only in transactions
+        ]
+    )
+    return {
+        each.transactional_id: [
+            name_of(partition.partition_error_code)
+            for topic in each.topic_results
+            for partition in topic.results_by_partition
+        ]
+        for each in client.ask(request, version).results_by_transaction
+    }
+
+
+def write_markers(client, *markers, version=2):
+    """Write (producer, coordinator epoch, commit, transaction version, partitions) each.
+
+    Return the error of each partition by producer id.
+    """
+    of_topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic
+    request = WriteTxnMarkersRequest(
+        markers=[
+            WriteTxnMarkersRequest.WritableTxnMarker(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                transaction_result=commit,
+                coordinator_epoch=coordinator_epoch,
+                transaction_version=transaction_version,
+                topics=[
+                    of_topic(name=topic, partition_indexes=[number]) for topic, number in partitions
+                ],
+            )
+            for producer, coordinator_epoch, commit, transaction_version, partitions in markers
+        ]
+    )
+    return {
+        each.producer_id: {
+            (topic.name, partition.partition_index): name_of(partition.error_code)
+            for topic in each.topics
+            for partition in topic.partitions
+        }
+        for each in client.ask(request, version).markers
+    }
 
 
 def end(client, producer, *, commit=True, version=3, transactional_id="x"):
+    return ended(
+        client, producer, commit=commit, version=version, transactional_id=transactional_id
+    )[0]
+
+
+def ended(client, producer, *, commit=True, version=5, transactional_id="x"):
+    """Return the error, and the producer of the next transaction."""
     request = EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
         committed=commit,
     )
-    return name_of(client.ask(request, version).error_code)
+    answer = client.ask(request, version)
+    result = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
+    return name_of(answer.error_code), result
 
 
 def add_offsets(client, producer, version=3, group="g"):

@@ -25,7 +25,7 @@ would have 48 MiB, which the plans of some hundred tests fill; then the JVM dies
 _SCRIPT = """
 import contextlib, io, json, sys
 from logstore.cli.main import main
-told = []
+results = []
 for arguments in json.loads(sys.argv[1]):
     code, out = 0, io.StringIO()
     with contextlib.redirect_stdout(out):
@@ -33,8 +33,8 @@ for arguments in json.loads(sys.argv[1]):
             main(["workload", *arguments], prog_name="logstore")
         except SystemExit as leaving:
             code = leaving.code or 0
-    told.append((code, out.getvalue()))
-print(json.dumps(told))
+    results.append((code, out.getvalue()))
+print(json.dumps(results))
 """
 
 

@@ -98,7 +98,7 @@ def test_only_what_was_chosen_is_copied(original: Original) -> None:
         assert (topic.name, topic.partitions, topic.adopted) == ("users", (0, 2), False)
         assert topic.configs == source.topic("users").configs
         assert list(copy.read("users", 2)) == list(source.read("users", 2))
-        # What was clean is clean.
+        # The clean section is still clean.
         assert copy.cleaner.chooser.state_of(copy.log("users")).first_dirty_offset == stored[USERS]
 
 
@@ -204,10 +204,10 @@ def test_a_copy_that_fails_at_any_operation_is_removed_again(
     assert original.fs.is_dir("/copy/users-0")
 
 
-# --- beside a process that works on the original ----------------------------------------------
+# --- next to a process that uses the original -------------------------------------------------
 
 
-def test_what_is_appended_meanwhile_is_left_out(original: Original) -> None:
+def test_records_appended_meanwhile_are_left_out(original: Original) -> None:
     with original.open() as broker:
         broker.append("users", value=b"new", key=b"k", partition=0)
         end = broker.log("users").log_end_offset

@@ -1,6 +1,6 @@
 """Salvage: whatever is damaged, all undamaged records are in the result, and `check` accepts it.
 
-What is undamaged is told without the engine: a batch whose bytes under the CRC are still in some
+Undamaged batches are identified without the engine: their bytes under the CRC are still in some
 `.log` of the damaged directory.
 """
 
@@ -37,7 +37,7 @@ TABLES = {
     )
     for name in module.TABLE
 }
-RENAMED = "folder_of_no_partition"  # nobody can tell what it was: it is to be named itself
+RENAMED = "folder_of_no_partition"  # its partition is unknown, so its own name is reported
 LATER = VirtualClock(1_800_000_000_000)
 
 
@@ -119,7 +119,7 @@ def test_a_sound_directory_is_copied_byte_for_byte():
         assert errors_of(directory.fs, f"/{case}") == []
 
 
-def test_what_is_lost_is_listed_with_its_place_and_reason():
+def test_losses_are_listed_with_location_and_reason():
     directory = kafka("segments")
     name = f"golden-0/{log_name(83)}"
     directory.flip(name, 61)

@@ -1,4 +1,4 @@
-"""docs/PERFORMANCE.md is that of the newest result; its plot has each line."""
+"""docs/PERFORMANCE.md shows the newest result; its plot has each line."""
 
 from logstore.bench.__main__ import RESULTS
 from logstore.bench.report.page import page

@@ -1,4 +1,4 @@
-"""`python -m logstore.bench`: lines by name, a file and a page, and what is wrong usage."""
+"""`python -m logstore.bench`: lines by name, a file and a page, and wrong usage."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The measuring core: turns, warm-ups, and what a stopwatch counts."""
+"""The measuring core: alternation, warm-ups, and stopwatches."""
 
 import gc
 import threading

@@ -12,7 +12,7 @@ from logstore.jit import policy
 
 TINY = 1 << 18
 APART = {"start/first-cleaning", "threads/2", "threads/cold-2", "memory/256MiB"}
-"""Not here: what compiles every kernel anew, and processes of their own."""
+"""Excluded: lines that compile every kernel again, or start processes."""
 
 
 def tiny(tmp_path, **options):

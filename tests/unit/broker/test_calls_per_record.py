@@ -104,7 +104,7 @@ def test_a_record_that_is_sent_into_an_open_batch_is_few_calls(broker):
 def test_a_batch_that_is_sent_is_not_taken_apart_nor_its_futures_told(
     broker, monkeypatch, idempotent
 ):
-    """Whoever looks at a future looks into its batch: that is stored by columns, at any size."""
+    """A future looks up its outcome in its batch, which is stored by columns, at any size."""
     monkeypatch.setattr("logstore.runtime.environment.VERIFY", False)
     monkeypatch.setattr("logstore.storage.log.writer.VERIFY", False)
     producing = broker.producer(linger_ms=1000, batch_size=1 << 20, enable_idempotence=idempotent)
@@ -121,8 +121,8 @@ def test_a_batch_that_is_sent_is_not_taken_apart_nor_its_futures_told(
     assert calls[2] <= calls[1] + 5
 
 
-def test_what_is_left_of_a_batch_that_was_sent_is_small(broker):
-    """Its futures tell sizes and times; keys, values and headers they do not hold."""
+def test_a_sent_batch_keeps_little_memory(broker):
+    """Its futures report sizes and times, but hold no keys, values or headers."""
     producing = broker.producer(linger_ms=1000)
     future = producing.send("t", b"v" * 9, b"key", [("h", b"12")])
     waiting = gc.get_referents(future)[0]

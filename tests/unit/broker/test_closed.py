@@ -186,8 +186,8 @@ def test_two_brokers_never_acknowledge_the_same_offset(world):
 
 
 def test_a_look_at_a_closed_broker_changes_no_file(world):
-    """A log opened again would leave its indexes at full size, full of zeros, and retention
-    that goes by the last time entry would delete what is fresh."""
+    """A log opened again would leave its indexes at full size, filled with zeros, and retention
+    by the last time entry would delete new records."""
     fs, path, clock = world
     broker = filled(world, broker_config={"log.retention.ms": 86_400_000})
     broker.close()
@@ -248,7 +248,7 @@ def test_a_broker_whose_disk_fails_at_its_end_is_closed_all_the_same(world):
 def test_a_close_that_meets_other_threads_lets_them_end_or_refuses_them(
     tmp_path, background, round_
 ):
-    """What was acknowledged is there; nothing is written once the directory is given up."""
+    """Acknowledged records are kept, and no file is written after the directory is released."""
     broker = Broker(tmp_path, background=background)
     broker.create_topic("a", 3, {"cleanup.policy": "compact,delete", "segment.bytes": 2000})
     acknowledged = {0: [], 1: [], 2: []}
@@ -279,7 +279,7 @@ def test_a_close_that_meets_other_threads_lets_them_end_or_refuses_them(
                 step()
         except IllegalStateError:
             pass
-        except BaseException as error:  # a thread tells nobody
+        except BaseException as error:  # a thread reports no exception
             failures.append(error)
 
     def close():
@@ -357,7 +357,7 @@ def test_a_progress_listener_cannot_close_its_broker_and_is_told_so_at_once(virt
     clock = VirtualClock() if virtual else SystemClock()
     fs = MemoryFileSystem(clock)
     world = fs, "/data", clock
-    # Nothing is due by itself: a thread of the pool that comes late would clean what is to be here.
+    # No log is due by itself: a late thread of the pool would clean the expected records.
     never = {"log.cleaner.min.cleanable.ratio": "1"}
     with filled(world, background=True, broker_config=never) as broker:
         broker.roll("a")
@@ -372,7 +372,7 @@ def test_a_progress_listener_cannot_close_its_broker_and_is_told_so_at_once(virt
 
         with pytest.raises(IllegalStateError, match="by a listener of its own cleaning"):
             broker.clean("a", force=True, threads=threads, progress=close)
-        assert len(refusals) == 1, "what it raised ended the cleaning"
+        assert len(refusals) == 1, "its exception ended the cleaning"
         assert len(broker.clean("a", force=True).cleaned) == 1
     with opened(world) as broker:
         assert broker.manager.directories[0].clean, "the close after it was a proper one"

@@ -115,7 +115,7 @@ def test_a_committed_record_behind_an_open_transaction_is_not_of_its_producers_n
         assert states == {1: "live", 3: "open_transaction"}
 
 
-def test_what_is_not_replicated_is_not_committed():
+def test_records_that_are_not_replicated_are_not_committed():
     """A transaction counts once its marker is below the high watermark."""
     with Broker(clock=VirtualClock()) as broker:
         broker.create_topic("t", configs=COMPACT)

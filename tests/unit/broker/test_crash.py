@@ -1,4 +1,4 @@
-"""`broker.crash`: what a loss of power leaves, in memory and on a disk."""
+"""`broker.crash`: the state after a loss of power, in memory and on a disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def broker(request, tmp_path):
         yield broker
 
 
-def test_what_was_not_synced_is_gone(broker):
+def test_unsynced_data_is_gone(broker):
     broker.create_topic("users", configs=DURABLE)
     broker.append("users", value=b"1", key=b"k")
     broker.alter_configs("users", {}, unset=["flush.messages"])
@@ -233,7 +233,7 @@ def test_the_same_seed_leaves_the_same_bytes():
     assert run() == run()
 
 
-# --- faulty file systems, and what is refused -----------------------------------------------
+# --- faulty file systems, and refusals ------------------------------------------------------
 
 
 def test_a_faulty_file_system_crashes_as_it_is_told():

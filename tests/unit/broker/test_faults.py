@@ -318,7 +318,7 @@ def test_a_read_that_fails(broker):
         values(broker)
 
 
-# --- what is refused -------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------
 
 
 def test_rules_are_listed_and_cleared(broker):

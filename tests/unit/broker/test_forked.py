@@ -62,7 +62,7 @@ def test_a_child_is_refused_and_changes_nothing(tmp_path):
     path = str(tmp_path)
     broker = filled(path)
     log, reading, fates = broker.log("a"), broker.read("a"), iter(broker.fates("a"))
-    # Longer than a test may take: by the real clock, nothing else ends it on a busy machine.
+    # Longer than a test may take: on a busy machine only the real clock ends it.
     producer = broker.producer(transactional_id="x", transaction_timeout_ms=900_000)
     producer.init_transactions()
     producer.begin_transaction()
@@ -107,7 +107,7 @@ def test_a_child_is_refused_and_changes_nothing(tmp_path):
 
 @pytest.mark.parametrize("kind", ("in memory", "read-only", "background", "virtual"))
 def test_every_kind_of_broker_is_refused(tmp_path, kind):
-    """Also one whose files are private copies: what the child wrote there nobody would see."""
+    """Also a broker whose files are private copies: the child's writes would be lost."""
     filled(tmp_path).close()
     clock = VirtualClock() if kind == "virtual" else None
     broker = Broker(

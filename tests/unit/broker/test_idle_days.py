@@ -17,7 +17,7 @@ def test_days_in_which_nothing_can_be_due_run_no_task(monkeypatch):
         for partition in range(PARTITIONS):
             broker.append("t", key=b"k", value=b"v", partition=partition)
         broker.clock.advance(days=1)
-        assert 0 < len(runs) <= 12  # each task looks once at what was appended
+        assert 0 < len(runs) <= 12  # each task reads the appended records once
         del runs[:]
         broker.clock.advance(days=5)
         assert runs == []

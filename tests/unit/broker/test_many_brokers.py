@@ -53,7 +53,7 @@ def on_a_disk_with_threads(path):
 
 
 def left():
-    """Return what a process holds: objects, threads, descriptors."""
+    """Return the resources of a process: objects, threads, descriptors."""
     gc.collect()
     descriptors = Path("/proc/self/fd")
     return (

@@ -129,7 +129,7 @@ def check_growth(
     for partitions in (2, 4, 8):
         fs = CountedCalls(directory_of(partitions, adopted=adopted, stop=stop))
         lock = fs.lock("/data/.lock") if is_written else None
-        looked_at(fs, WORKS[name], adopted=adopted)  # what is done once only is done
+        looked_at(fs, WORKS[name], adopted=adopted)  # work that is done only once
         fs.calls.clear()
         lines = lines_run(lambda fs=fs: looked_at(fs, WORKS[name], adopted=adopted))
         efforts.append((lines, fs.calls.total()))

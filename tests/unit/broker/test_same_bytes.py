@@ -13,7 +13,7 @@ GROUP = {"group_id": "g", "auto_offset_reset": "earliest", "isolation_level": "r
 
 
 def story(broker, seed):
-    """Members that come, read, commit, die and leave beside producers, cleanings and time."""
+    """Members that join, read, commit, die and leave, next to producers, cleanings and time."""
     rng = random.Random(seed)
     broker.create_topic("t", partitions=3, configs={"cleanup.policy": "compact,delete"})
     members = [broker.consumer("t", **GROUP)]

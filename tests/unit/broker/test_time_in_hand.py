@@ -45,7 +45,7 @@ def test_time_passes_up_to_a_moment(broker):
     assert not broker.run_until(broker.clock.now_ms() + 5000, timeout=1000)
     assert broker.clock.now_ms() == VIRTUAL_EPOCH_MS + 86_401_000
     with pytest.raises(InvalidConfigurationError, match="time zone"):
-        broker.run_until(datetime(2024, 1, 2))  # what is refused
+        broker.run_until(datetime(2024, 1, 2))  # refused
 
 
 def test_time_moves_from_event_to_event(broker):
@@ -86,7 +86,7 @@ def test_a_fork_goes_its_own_way(broker):
 
 
 def test_a_fork_has_what_was_open(broker):
-    """An open transaction, producers' sequences, the offsets of groups and who is a member."""
+    """An open transaction, producers' sequences, and the offsets and members of groups."""
     producer = broker.producer(transactional_id="x")
     producer.init_transactions()
     producer.begin_transaction()
@@ -122,7 +122,7 @@ def test_many_brokers_are_made_of_one_snapshot_alike(broker):
     assert left[0] == left[1] != []
 
 
-def test_what_cannot_be_forked(tmp_path):
+def test_brokers_that_cannot_be_forked(tmp_path):
     with (
         Broker(tmp_path, clock=VirtualClock()) as on_disk,
         pytest.raises(InvalidConfigurationError, match="in memory"),

@@ -189,7 +189,7 @@ def test_a_removed_partition_loses_the_pause_of_the_caller_that_removed_it(state
         (lambda s: s.abort_and_pause(TP), lambda s: s.done(TP), None),
     ),
 )
-def test_what_is_illegal_changes_nothing(states, begin, use, message):
+def test_illegal_operations_change_nothing(states, begin, use, message):
     begin(states)
     before = states.of(TP)
     with pytest.raises(IllegalCleaningStateError) as info:

@@ -349,7 +349,7 @@ def test_the_broker_and_its_directories(tmp_path):
         assert moved == {("t", 0, 0): None, ("t", 1, 0): "LOG_DIR_NOT_FOUND"}
 
 
-def test_what_is_refused(broker, admin):
+def test_refusals(broker, admin):
     with pytest.raises(InvalidConfigurationError, match="the nearest is 'client_id'"):
         broker.admin(clientid="x")
     with pytest.raises(InvalidConfigurationError, match="the nearest is 'num_partitions'"):

@@ -924,7 +924,7 @@ EXCLUSIVE = (
         (lambda c: c.commit(), IllegalStateError, "the consumer has no group_id"),
     ),
 )
-def test_a_refusal_says_what_was_wrong(broker, call, error, message):
+def test_a_refusal_gives_the_reason(broker, call, error, message):
     consumer = reader(broker)
     with pytest.raises(error) as raised:
         call(consumer)

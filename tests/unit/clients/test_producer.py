@@ -677,7 +677,7 @@ def test_batches_of_several_partitions_are_sent_when_each_is_due(broker):
         ),
     ),
 )
-def test_a_refused_record_says_what_was_wrong(broker, arguments, error, message):
+def test_the_error_of_a_refused_record_gives_the_reason(broker, arguments, error, message):
     producer = broker.producer()
     with pytest.raises(error) as raised:
         producer.send(**{"topic": "t", "partition": 0, **arguments})

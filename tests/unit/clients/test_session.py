@@ -1,4 +1,4 @@
-"""The state of a producer: stamps, sequences, and what follows each error."""
+"""The state of a producer: stamps, sequences, and the reaction to each error."""
 
 import pytest
 

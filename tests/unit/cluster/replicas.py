@@ -19,7 +19,7 @@ def settle(cluster: Cluster) -> None:
 
 
 def values(cluster: Cluster, broker: int) -> list[bytes | None]:
-    """Return what a consumer at a broker reads."""
+    """Return the records that a consumer reads from a broker."""
     return [record.value for record in cluster.brokers[broker].read(TP)]
 
 

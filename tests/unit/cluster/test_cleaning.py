@@ -44,7 +44,9 @@ def clean_before_follower_2_has_d(cluster):
     settle(cluster)
     cluster.disconnect({2}, {0, 1})
     cluster.append(TP, key=b"1", value=b"d", timestamp=NOW_MS - 1000, acks=1)
-    cluster.clock.advance(ms=31_000)  # broker 2 is out of sync: what it lacks is committed
+    cluster.clock.advance(
+        ms=31_000
+    )  # broker 2 is out of sync: the records that it lacks are committed
     assert cluster.state(TP).isr == (0, 1)
     compact(cluster, 0)
     cluster.heal()
@@ -62,7 +64,7 @@ def test_the_record_at_the_logs_end_stays_for_followers_that_lag(cluster):
     settle(cluster)
     for broker in range(3):
         compact(cluster, broker)
-        # Now d is not the end, and has lost; nobody has e elsewhere.
+        # Now d is not the last record and is superseded; only this broker has e.
         assert records(cluster, broker) == [(0, b"a"), (1, b"b"), (2, b"c"), (4, b"e")]
     assert ends(cluster) == {0: 5, 1: 5, 2: 5}
 
@@ -169,7 +171,7 @@ def test_a_follower_that_is_back_in_time_hears_of_deletions(cluster):
 
 
 def test_a_follower_that_was_away_too_long_still_has_what_was_deleted(cluster):
-    """As in Kafka: the tombstone is gone, and nobody tells the follower, which is in sync.
+    """As in Kafka: the tombstone is gone, and the follower never learns of it, though in sync.
 
     The key is back when it leads, until it is written or deleted again.
     """

@@ -35,7 +35,7 @@ def cluster():
         yield cluster
 
 
-def test_what_is_acknowledged_by_all_is_on_all(cluster):
+def test_records_acknowledged_by_all_are_on_all_replicas(cluster):
     metadata = cluster.append("users", key=b"1", value=b"ann", acks="all")
     assert (metadata.topic, metadata.partition, metadata.offset) == ("users", 0, 0)
     cluster.run_until(lambda: all(values(cluster, broker) == [b"ann"] for broker in range(3)))
@@ -259,7 +259,7 @@ def test_high_watermarks_are_written_after_each_interval_with_a_change(monkeypat
 
 
 def test_the_tasks_of_a_broker_are_scheduled_with_the_lock_that_they_take(cluster, monkeypatch):
-    """A task that runs at once must find itself among those of its broker."""
+    """A task that runs at once must find itself among its broker's tasks."""
     node = cluster._nodes[0]
     schedule = cluster.runtime.scheduler.schedule
     could_run = []

@@ -213,7 +213,7 @@ def test_one_broker_needs_no_other():
         assert client.committed() == 7
 
 
-# -- a coordinator that fails at each wait of a transaction -------------------------------------------
+# -- a coordinator that fails at each wait of a transaction ----------------------------------------
 
 
 def transact(cluster, client, number, *, commit):

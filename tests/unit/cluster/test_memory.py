@@ -63,7 +63,7 @@ def test_producer_ids_are_assigned_by_the_controller_for_all_brokers(tmp_path):
     assert (tmp_path / "controller" / "logstore-producer-ids.json").exists()
 
 
-def test_who_was_out_of_sync_does_not_lead(tmp_path):
+def test_an_out_of_sync_replica_is_not_elected(tmp_path):
     with opened(tmp_path, brokers=2) as cluster:
         cluster.create_topic("t", replication_factor=2)
         cluster.kill(0)
@@ -191,7 +191,7 @@ def test_a_broker_that_was_down_gets_the_settings_when_the_cluster_is_opened(tmp
         cluster.alter_broker_configs({"log.cleaner.backoff.ms": "7", "log.cleaner.threads": "2"})
         cluster.kill(0)
         cluster.alter_broker_configs({KEY: "2000", "log.cleaner.backoff.ms": None})
-        for threads in ("4", "8"):  # beyond what one change allows the broker that is down
+        for threads in ("4", "8"):  # more than one change allows for the stopped broker
             cluster.alter_broker_configs({"log.cleaner.threads": threads})
     with reopened(tmp_path, 3) as cluster:
         assert described(cluster, KEY) == dict.fromkeys(range(3), "2000")

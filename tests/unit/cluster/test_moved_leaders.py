@@ -1,4 +1,4 @@
-"""Leaders that move: what each broker of a cluster tells clients, and which errors they get."""
+"""Leaders that move: the responses and errors of each broker of a cluster."""
 
 from contextlib import closing
 
@@ -136,7 +136,7 @@ def test_a_leader_that_moved_leaves_its_epoch_behind(cluster, server, clients):
     assert produced(clients[2], 1).base_offset == 1
     partition = metadata_of(clients[0]).topics[0].partitions[1]
     assert (partition.leader_id, partition.leader_epoch) == (2, 1)
-    # The epoch is looked at first, whoever is asked; then who leads.
+    # Every broker checks the epoch first, then the leadership.
     for client in clients:
         for ask in (fetched, listed):
             assert name_of(ask(client, 1, epoch=0).error_code) == "FENCED_LEADER_EPOCH"

@@ -111,7 +111,7 @@ def test_who_has_all_there_is_stays_in_sync_however_long_it_is_away(cluster):
     assert cluster.state(TP).isr == (0, 1)
 
 
-def test_who_was_out_of_sync_does_not_hold_up_the_next_leader(cluster):
+def test_an_out_of_sync_replica_does_not_delay_the_next_leader(cluster):
     """It never caught up with that leader, so it is not waited for."""
     create(cluster)
     cluster.append(TP, value=b"a")
@@ -155,7 +155,7 @@ def elected_above_its_high_watermark(cluster):
 
 
 def test_who_comes_back_is_not_in_sync_below_the_start_of_the_epoch(cluster):
-    """Though it has come to the high watermark, which does not cover what was committed."""
+    """Although it has reached the high watermark, which is below the committed records."""
     elected_above_its_high_watermark(cluster)
     cluster.slow(1, 2, 100)
     cluster.restart(2)
@@ -165,7 +165,7 @@ def test_who_comes_back_is_not_in_sync_below_the_start_of_the_epoch(cluster):
     assert cluster.state(TP).isr == (0, 1, 2)
 
 
-def test_what_was_acknowledged_outlives_two_elections(cluster):
+def test_acknowledged_records_survive_two_elections(cluster):
     """Who came back to the high watermark alone may not lead when the others end."""
     elected_above_its_high_watermark(cluster)
     cluster.slow(1, 2, 100)
@@ -252,7 +252,7 @@ def test_a_slow_link_delays_and_no_more(cluster):
     cluster.slow(0, 1, 100)
     before = cluster.clock.now_ms()
     cluster.append(TP, value=b"a")
-    # The fetch that waited is answered, and the next one tells of it.
+    # The waiting fetch is answered, and the next one reports it.
     assert cluster.clock.now_ms() == before + 200
 
 
@@ -280,7 +280,7 @@ def test_what_was_not_committed_goes_when_another_leads(cluster):
     assert_alike(cluster)
 
 
-def test_what_is_committed_stays_though_the_follower_does_not_know(cluster):
+def test_committed_records_survive_even_if_the_follower_does_not_know(cluster):
     """KIP-101's first story: a follower that restarts before it heard of the high watermark."""
     create(cluster)
     settle(cluster)
@@ -375,7 +375,7 @@ def test_a_follower_may_begin_inside_a_batch(cluster):
 
 
 def test_what_the_leader_has_deleted_keeps_no_follower_from_its_first_batch(cluster):
-    """The follower has another record below the leader's log start, which lies in a batch."""
+    """The follower has another record below the leader's log start, which is inside a batch."""
     create(cluster)
     cluster.disconnect({0}, {1, 2})
     cluster.append(TP, value=b"never committed", acks=1)
@@ -391,7 +391,7 @@ def test_what_the_leader_has_deleted_keeps_no_follower_from_its_first_batch(clus
 
 
 def test_a_start_that_the_next_leader_never_heard_of_stays(cluster):
-    """It lies inside a batch, of which lost power took what there was."""
+    """It is inside a batch that was lost in a power failure."""
     create(cluster)
     cluster.append_batches(TP, batch_of(4))
     settle(cluster)
@@ -593,7 +593,7 @@ def test_a_cluster_that_lost_its_file_says_so_and_deletes_nothing(tmp_path):
 
 
 def test_replication_in_threads():
-    """On the machine's clock: the same, but that nobody says in which order."""
+    """The same on the system clock, in no particular order."""
     with Cluster(brokers=3) as cluster:
         create(cluster, min_insync_replicas=2)
         for number in range(30):

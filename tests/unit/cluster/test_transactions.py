@@ -260,7 +260,7 @@ def test_no_batch_is_taken_into_the_transaction_of_another_producer(layout, veri
 
 
 def test_a_transactional_id_matters_to_transactional_batches_alone():
-    """As in Kafka: others are those of the topic."""
+    """As in Kafka; other values come from the topic."""
     authorizer = Authorizer([Acl("User:*", "write", "topic", "t")])
     with (
         listening("broker", authorizer=authorizer) as served,
@@ -294,7 +294,7 @@ def test_every_replica_describes_its_producers(layout):
                 assert described(other) == [(*producer, 0)]
 
 
-def test_who_has_no_replica_describes_no_producers():
+def test_a_broker_without_a_replica_describes_no_producers():
     with (
         Cluster(brokers=2, broker_config=CONFIG) as cluster,
         cluster.listen() as server,

@@ -44,7 +44,7 @@ from tests.support.world.builders import batch
 from tests.support.world.wire import Client, fetch_of, name_of
 
 TIMEOUT_S = 60
-"""What a test waits for at most; none waits so long that passes."""
+"""Upper limit of each wait; a passing test never waits that long."""
 
 TP = TopicPartition("t", 0)
 NEVER_LAGS = {"replica.lag.time.max.ms": 10 * TIMEOUT_S * 1000}
@@ -98,7 +98,7 @@ def deleted(listener, tp, offset, timeout_ms=TIMEOUT_S * 1000):
     return name_of(found.error_code), found.low_watermark
 
 
-# -- what clients are told ---------------------------------------------------------------------
+# -- responses to clients ----------------------------------------------------------------------
 
 
 def test_metadata_tell_brokers_leaders_epochs_and_replicas(made):
@@ -153,7 +153,7 @@ def test_a_broker_that_comes_back_listens_where_it_did(made):
     assert (1 in server, len(server), server.bootstrap) == (False, 2, bootstrap)
     cluster.restart(1)
     assert list(server) == [0, 1, 2]
-    if server[1].port != port:  # somebody took it meanwhile, and clients are told
+    if server[1].port != port:  # another process took it meanwhile, and clients get the new one
         assert server.bootstrap != bootstrap
         with socket.socket() as other, pytest.raises(OSError, match="in use"):
             other.bind(("127.0.0.1", port))
@@ -539,7 +539,7 @@ def test_confluent_commits_transactions_over_several_leaders(shared):
         producer.begin_transaction()
         for partition in range(3):
             producer.produce("tx", value, partition=partition)
-        assert producer.flush(TIMEOUT_S) == 0  # what is aborted is there, too
+        assert producer.flush(TIMEOUT_S) == 0  # including the aborted records
         (producer.commit_transaction if commit else producer.abort_transaction)(TIMEOUT_S)
     for partition in range(3):
         tp = TopicPartition("tx", partition)

@@ -513,7 +513,7 @@ def test_a_suggestion_is_similar_or_begins_with_what_was_given(given, names, nea
     assert and_nearest(given, names) == ("" if near is None else f"; the nearest is {near!r}")
 
 
-def test_a_program_that_misspells_a_key_is_told():
+def test_a_misspelled_key_in_a_program_is_refused():
     """Also of topics' own names, which a broker has under others."""
     for given, near in (
         ("log.cleaner.thread", "log.cleaner.threads"),
@@ -618,7 +618,7 @@ def test_unknown_topic_keys_are_refused_with_the_nearest(key, nearest):
 
 @pytest.fixture
 def properties(tmp_path):
-    """Write a properties file; return what is read of it."""
+    """Write a properties file; return the settings read from it."""
 
     def read(data):
         path = tmp_path / "server.properties"
@@ -695,7 +695,7 @@ def test_missing_and_malformed_properties_are_configuration_errors(properties, t
 
 
 def test_a_value_is_parsed_once_on_its_way_into_force(monkeypatch):
-    """From what a command was given, through the stored topic, to the settings of its log."""
+    """From a command's options, through the stored topic, to the settings of its log."""
     parsed = []
     parse = ConfigKey.parse
 

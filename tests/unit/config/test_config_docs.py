@@ -1,4 +1,4 @@
-"""docs/CONFIG.md is what the table says."""
+"""docs/CONFIG.md matches the table."""
 
 from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.keys import LATER_RELEASES

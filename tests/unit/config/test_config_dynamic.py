@@ -1,4 +1,4 @@
-"""What may change while a broker runs, and what comes of it."""
+"""Settings that may change while a broker runs, and the effects."""
 
 from datetime import timedelta
 
@@ -65,7 +65,7 @@ def test_none_gives_a_key_back_to_the_layer_below():
     assert values(config) == (1, 1.0)
     config = changed(config, None, Layer.BROKER)
     assert values(config) == (0, 0.0)
-    config = changed(config, None, Layer.BROKER)  # what is not set there is nobody's to take
+    config = changed(config, None, Layer.BROKER)  # a value that is not set there cannot be removed
     assert values(config) == (0, 0.0)
     config = changed(config, None, Layer.CLUSTER)
     assert values(config) == (9, 0.1)
@@ -98,7 +98,7 @@ def test_a_topic_s_key_is_described_with_every_layer():
 
 
 def test_a_broker_s_own_key_is_described_with_every_layer():
-    static = broker(log_cleaner_threads="1")  # which is the default, and said all the same
+    static = broker(log_cleaner_threads="1")  # the default, but set explicitly
     config, _ = reconfigure(static, {"log.cleaner.threads": 2}, Layer.CLUSTER)
     rows = {each.row.key: each for each in describe_broker(config)}
     row = rows["log.cleaner.threads"]

@@ -62,7 +62,7 @@ OUR_DEFAULTS = {
 }
 """Where a broker for tests begins with another value than Kafka's; COMPATIBILITY.md says so.
 
-`node.id` has no default in Kafka 4, which has to be told it."""
+`node.id` has no default in Kafka 4 and must be set."""
 
 LOG_DIRS = {"log.dir", "log.dirs"}
 """Text that Kafka 3.9 splits at commas itself; a list since."""
@@ -292,7 +292,7 @@ def test_values_in_force(case):
         key: row for key, row in TOPIC_KEYS.items() if getattr(config, row.attribute) != row.default
     }
     if expected.get("cleanup.policy") == "delete,delete":
-        del expected["cleanup.policy"]  # what stands twice holds once
+        del expected["cleanup.policy"]  # a duplicate counts once
     assert {key: as_parsed(key, text) for key, text in expected.items()} == {
         key: getattr(config, row.attribute) for key, row in found.items()
     }

@@ -220,7 +220,7 @@ def test_a_change_may_use_old_names():
     ),
 )
 def test_a_change_is_refused_as_a_whole(changes, removed, complaint):
-    """The last one only becomes wrong by what the broker says."""
+    """The last one is only invalid together with the broker's value."""
     overrides = {MIN_LAG: "5", MAX_LAG: "6"}
     with pytest.raises(InvalidConfigurationError, match=complaint):
         alter_overrides(overrides, changes, removed, broker({BROKER_MAX_LAG: 3}))

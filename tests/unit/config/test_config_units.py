@@ -26,7 +26,7 @@ def test_duration_is_ms_or_with_units(text, expected):
 
 
 @pytest.mark.parametrize("text", ("", "d", "7 d", "1.5h", "3y", "s30"))
-def test_what_is_no_duration_is_refused(text):
+def test_invalid_durations_are_refused(text):
     with pytest.raises(ValueError, match="is not a duration"):
         parse_duration(text)
 
@@ -40,7 +40,7 @@ def test_size_is_bytes_or_with_a_unit(text, expected):
 
 
 @pytest.mark.parametrize("text", ("", "KiB", "1.5MiB", "1MB", "1kib", "1GiB2"))
-def test_what_is_no_size_is_refused(text):
+def test_invalid_sizes_are_refused(text):
     with pytest.raises(ValueError, match="is not a size"):
         parse_size(text)
 

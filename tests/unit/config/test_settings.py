@@ -20,7 +20,7 @@ class Lamp(Settings):
             raise InvalidConfigurationError("below the floor")
 
 
-def test_what_is_not_given_has_its_default():
+def test_omitted_values_have_defaults():
     lamp = Lamp(height=5)
     assert (lamp.height, lamp.colours) == (5, {})
     assert lamp.colours is not Lamp().colours
@@ -54,7 +54,7 @@ def test_nothing_else_can_be_given_and_nothing_changed():
 
 
 def test_what_makes_no_difference_is_what_dataclasses_make():
-    """Beside the methods that `dataclass` writes out."""
+    """Next to the methods that `dataclass` generates."""
 
     @dataclasses.dataclass(frozen=True, kw_only=True)
     class Written:

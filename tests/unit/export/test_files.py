@@ -69,7 +69,7 @@ def test_a_file_that_came_meanwhile_is_not_replaced(fs):
     assert (content(fs), fs.list_dir("/out")) == (b"another's", ["users.csv"])
 
 
-def test_what_a_killed_export_left_is_in_nobodys_way(fs):
+def test_files_of_a_killed_export_do_not_disturb_the_next_one(fs):
     fs.open(PATH + PARTIAL_SUFFIX, create=True).append([b"left from before"])
     with ExportFile(fs, PATH) as file:
         file.stream.write(b"ours")
@@ -96,6 +96,6 @@ def test_whatever_operation_fails_no_half_file_stands_under_the_name(fs):
             assert content(fs) == data
         else:
             assert not fs.exists(PATH)
-            # One that failed to be opened is no file yet.
+            # A file that failed to open does not exist yet.
             assert name == "truncate" or fs.list_dir("/out") == []
             export(never)

@@ -63,7 +63,7 @@ def after(fs, mode, path="/data/a"):
 # --- contents -----------------------------------------------------------------------------------
 
 
-def test_what_was_not_synced_is_dropped_or_kept(fs):
+def test_unsynced_data_is_dropped_or_kept(fs):
     file = fs.open("/data/a", write=True)
     file.append([b"AB", b"CD"])
     assert after(fs, CrashMode()) == b"0123456789"
@@ -438,7 +438,7 @@ def test_reads_fail_when_asked_for_and_are_not_counted(fs, kind, use):
     assert fs.operation_count == 0
 
 
-def test_what_a_failed_sync_was_for_is_lost_though_the_next_sync_succeeds(fs):
+def test_data_of_a_failed_sync_is_lost_even_if_the_next_sync_succeeds(fs):
     file = fs.open("/data/a", write=True)
     file.append([b"lost"])
     fs.fail("fsync", nth=1)
@@ -550,7 +550,7 @@ def test_a_suffix_is_of_the_old_or_the_new_path(fs, suffix):
     assert (fault.calls, fault.hits) == (1 if suffix == "b" else 2, 1)
 
 
-def test_what_a_failed_sync_was_for_is_lost_in_each_mode(fs):
+def test_data_of_a_failed_sync_is_lost_in_each_mode(fs):
     file = fs.open("/data/a", write=True)
     file.sync()
     fs.fail("fsync", nth=1)

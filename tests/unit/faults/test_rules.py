@@ -1,4 +1,4 @@
-"""`logstore.faults.rules`: which calls a rule strikes, and what it does to them."""
+"""`logstore.faults.rules`: the calls that a rule applies to, and its effects."""
 
 from __future__ import annotations
 

@@ -353,7 +353,7 @@ def test_index_entries_without_a_batch_fail_one_by_one(world):
     )
 
 
-def test_missing_log_beside_an_index(world):
+def test_missing_log_next_to_an_index(world):
     world.write("0" * 20 + ".index", bytes(8))
     dumped = dump(world, "0" * 20 + ".index")
     assert dumped.failures

@@ -206,19 +206,19 @@ def test_variables_decide(variables, mode, monkeypatch):
 
 
 def test_twins_call_twins_all_the_way_down():
-    """No kernel of a plain run decides anew, nor is an instruction its compiled self."""
+    """In a plain run no kernel decides again, and no instruction is compiled."""
     plain = record_kernels.read_record.plain
     assert type(plain) is FunctionType
     for name in plain.__code__.co_names:
         assert not isinstance(plain.__globals__.get(name), Twofold), name
 
 
-# --- loaded beside the work -------------------------------------------------------------------
+# --- loading in the background ----------------------------------------------------------------
 
 
 @pytest.fixture
 def loads():
-    """Return where what is to run in another thread ends up, which no thread runs."""
+    """Return the list that collects the background work, which no thread runs."""
     return []
 
 
@@ -308,7 +308,7 @@ def test_nothing_is_loaded_beside_where_the_work_does_not_decide(room, loads, mo
     assert loads == []
 
 
-# --- what a kernel is made of -----------------------------------------------------------------
+# --- the parts of a kernel --------------------------------------------------------------------
 
 
 def made(source, **names):
@@ -555,7 +555,7 @@ def test_arrays_of_another_type_never_use_code_compiled_for_the_first(room, othe
         assert bound(other) == other.min() * 3
 
 
-# --- arrays that are lent ---------------------------------------------------------------------
+# --- borrowed arrays --------------------------------------------------------------------------
 
 
 @WITHOUT_COMPILER

@@ -185,7 +185,7 @@ def test_read_only_use_changes_nothing(home):
         LogManager(home.runtime, [home.path + "x"], BrokerConfig(), read_only=True)
 
 
-def test_what_fails_to_close_leaves_its_directory_unclean(home):
+def test_a_failed_close_leaves_its_directory_unclean(home):
     """Logs of other directories are closed cleanly, and the next start recovers."""
     fs = FaultyFileSystem(home.fs)
     runtime = Runtime(home.clock, fs, random.Random(0))
@@ -257,7 +257,7 @@ def test_a_partition_in_two_directories_is_refused(home):
         home.open(home.path + "-2")
 
 
-def test_what_is_no_partition_is_ignored_and_kept(home):
+def test_folders_that_are_not_partitions_are_ignored_and_kept(home):
     names = ("a-0.0123456789abcdef0123456789abcdef-stray", "lost+found", "__cluster_metadata", "x")
     for name in names:
         home.fs.make_dirs(f"{home.path}/{name}")
@@ -271,7 +271,7 @@ def test_what_is_no_partition_is_ignored_and_kept(home):
 
 
 def test_folders_that_are_no_partitions_are_named_once(home, caplog):
-    """But not those of a broker, nor hidden ones; a broker refuses the whole directory for one."""
+    """But not a broker's own or hidden ones; a broker refuses the whole directory for one."""
     manager = home.open()
     manager.close()
     for name in (

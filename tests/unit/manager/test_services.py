@@ -94,7 +94,7 @@ def test_only_topics_that_are_deleted_from_and_stored_are_retained(kept):
 
 
 def test_a_log_that_another_service_works_on_is_retained_later_and_then_no_more(kept, monkeypatch):
-    """While nothing can expire, no moment of virtual time is spent on it."""
+    """While nothing can expire, the task does not run in virtual time."""
     manager = kept.open()
     busy, asked = [True], []
 

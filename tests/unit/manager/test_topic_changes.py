@@ -98,7 +98,7 @@ def test_a_change_that_cannot_be_stored_is_not_in_force(home):
 
 
 def test_a_log_start_is_checkpointed_again_for_a_topic_of_the_same_name(home):
-    """The same offset of the same partition as before: what was written last says nothing now."""
+    """The same offset of the same partition as before must be written again."""
     configs = {"cleanup.policy": "delete"}
     manager = home.open()
     for _ in range(2):
@@ -113,7 +113,7 @@ def test_a_log_start_is_checkpointed_again_for_a_topic_of_the_same_name(home):
 
 
 def test_nobody_rolls_between_the_look_at_the_active_segment_and_its_truncation(home, monkeypatch):
-    """Else a cleaning, which is not stopped for the active one, might read what goes."""
+    """Otherwise a cleaning, which is not stopped for the active one, might read removed bytes."""
     manager = home.open()
     manager.topics.create("a", 1, {})
     log = manager.log(A0)
@@ -165,7 +165,7 @@ def test_the_recovery_point_is_lowered_before_a_truncation(home, monkeypatch, is
 
 
 def test_a_recovery_point_that_was_lowered_in_vain_is_raised_again(home, monkeypatch):
-    """Otherwise each start would recover what has been flushed long ago."""
+    """Otherwise each start would recover records that were flushed long ago."""
     manager = home.open()
     manager.topics.create("a", 1, {})
     log = manager.log(A0)
@@ -310,7 +310,7 @@ def seen(fs):
 
 
 def test_a_deletion_waits_for_a_directory_that_is_offline(home):
-    """What is there is deleted now; the rest when the directory is back."""
+    """Available partitions are deleted now; the rest when the directory is back."""
     manager = home.open(home.path + "-2")
     manager.topics.create("a", 2, {})
     other = next(tp for tp in (A0, A1) if manager.registry.directory_of(tp).path != home.path)
@@ -318,7 +318,7 @@ def test_a_deletion_waits_for_a_directory_that_is_offline(home):
     with pytest.raises(KafkaStorageError, match="offline"):
         manager.topics.delete("a")
     assert manager.catalog.topics() == []
-    assert home.fs.exists(f"{home.path}-2/{other}"), "what is offline is not touched"
+    assert home.fs.exists(f"{home.path}-2/{other}"), "an offline directory is not changed"
     assert not home.fs.exists(f"{home.path}/{A0 if other == A1 else A1}")
     home.kill(manager)
     manager = home.open(home.path + "-2")

@@ -193,7 +193,7 @@ def test_null_records_and_small_ones():
             assert again.responses[0].partitions[0].records == expected
 
 
-# -- bytes that are no message -------------------------------------------------------------------
+# -- malformed bytes -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ def test_a_structure_is_null_or_not():
 
 
 def test_a_tagged_structure_can_be_null():
-    """Its null is a varint 0, where that of other structures is a byte -1."""
+    """Its null is a varint 0; the null of other structures is a byte -1."""
     value = types.ConsumerGroupMemberMetadataValue
     assert value().classic_member_metadata == value.ClassicMemberMetadata()
     data = encode_bytes(value(classic_member_metadata=None), 0)
@@ -289,7 +289,7 @@ def test_a_tagged_structure_can_be_null():
     assert encode_bytes(value(), 0).endswith(b"\xff" * 4 + b"\1" + b"\0")
 
 
-# -- messages that a version cannot tell ---------------------------------------------------------
+# -- messages that a version cannot encode -------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,7 @@ def test_values_that_do_not_fit(message, version, field, reason):
     assert field in caught.value.field
 
 
-def test_what_may_be_lost_is_lost_in_silence():
+def test_permitted_losses_are_not_reported():
     assert encode_bytes(types.FetchRequest(rack_id="r"), 4) == encode_bytes(types.FetchRequest(), 4)
 
 

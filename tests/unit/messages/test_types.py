@@ -1,4 +1,4 @@
-"""What type checkers are told of the messages, beside what the messages are."""
+"""The type stubs of the messages match the messages."""
 
 import ast
 from pathlib import Path

@@ -183,7 +183,7 @@ def test_s002_offset_and_epoch_are_outside_the_crc():
 
 @pytest.mark.parametrize("size", (17, 26, 60))
 def test_s012_a_batch_smaller_than_its_header_is_corrupt(size):
-    """S-012: what a walk may yield, validation and decoding refuse."""
+    """S-012: a walk yields batches that validation and decoding refuse."""
     batch = RecordBatch(golden.G3[:size], "a.log", 5)
     assert not batch.is_valid()
     for use in (batch.ensure_valid, batch.records):
@@ -293,7 +293,7 @@ def test_stamping_clears_the_bits_without_a_meaning():
     stamped.ensure_valid()
     assert stamped.data[21:23] == b"\x00\x08"
     same = with_max_timestamp(data, TimestampType.CREATE_TIME, header.max_timestamp)
-    assert same == data, "what is as it should be is not touched"
+    assert same == data, "a correct batch is not changed"
 
 
 @pytest.mark.parametrize("count", (3, LARGE))
@@ -444,7 +444,7 @@ def test_a_batch_describes_itself():
 
 
 def test_importing_batches_pulls_in_no_array_or_codec_library():
-    """Small work must not pay numba's second of start-up."""
+    """Below the compilation threshold, numba's second of start-up must not be spent."""
     code = (
         "import sys, logstore.record.batch, logstore.record.walk, logstore.runtime\n"
         "heavy = {'numpy', 'numba', 'llvmlite', 'lz4', 'zstandard', 'cramjam', 'xxhash'}\n"

@@ -36,7 +36,7 @@ def test_small_batches_never_go_by_kernel_and_large_ones_if_it_is_compiled(choos
 
 
 def test_without_a_compiler_nothing_goes_by_kernel(without_compiler):
-    """What is too much for one list is decoded into several, one after another."""
+    """Too many records for one list are decoded into several, one after another."""
     assert not decodes_by_kernel(LISTED_RECORDS_MAX + 1)
     assert not encodes_by_kernel(LISTED_RECORDS_MAX + 1)
 

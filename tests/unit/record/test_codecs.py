@@ -110,7 +110,7 @@ def test_s016_raw_snappy_block_without_header_decodes():
 
 
 def test_s016_short_input_without_header_is_a_decode_error():
-    """S-016: 10 bytes that are no xerial stream are taken for a raw block, then refused."""
+    """S-016: 10 bytes without a xerial header are read as a raw block, then refused."""
     assert refuse(Codec.SNAPPY, b"\x0a" + bytes(range(0xF0, 0xF9))).check == "snappy_block"
     assert refuse(Codec.SNAPPY, codecs.XERIAL_MAGIC + b"\0\0").check == "snappy_declared_length"
     assert refuse(Codec.SNAPPY, b"").check == "snappy_block"
@@ -147,7 +147,7 @@ def lz4_frame(
     block_checksum_error: int = 0,
     tail: bytes = bytes(4),
 ) -> bytes:
-    """Build a frame of the given plain blocks, compressed where the flags say nothing else."""
+    """Build a frame of the given plain blocks, compressed unless the flags say otherwise."""
     header = bytes((flags, descriptor)) + content_size
     if header_checksum is None:
         header_checksum = xxhash.xxh32_intdigest(header) >> 8 & 0xFF
@@ -229,7 +229,7 @@ def test_s021_gzip_with_file_name_and_two_members_decodes():
 
 @pytest.mark.parametrize("size", (MIB - 1, MIB, MIB + 1, 2 * MIB, 5 * MIB + 7))
 def test_few_bytes_of_gzip_may_hold_many(size):
-    """What is left of the last chunk comes out in more than one step."""
+    """The rest of the last chunk is returned in more than one step."""
     for plain in (bytes(size), content("text", 1000, 1) * (size // 1000)):
         assert decompress(Codec.GZIP, gzip.compress(plain, 9)) == plain
 
@@ -253,7 +253,7 @@ def test_unknown_codec_name_is_refused(name):
         Codec.from_name(name)
 
 
-# --- what is written ----------------------------------------------------------------------------
+# --- writing ------------------------------------------------------------------------------------
 
 
 @by_codec
@@ -565,7 +565,7 @@ BOMBS = (
 
 @functools.cache
 def bombs() -> dict[str, tuple[Codec, bytes]]:
-    """Make inputs that stand for 1 GiB or more, none of them large."""
+    """Make small inputs that decompress to 1 GiB or more."""
     deflate = zlib.compressobj(1, zlib.DEFLATED, -15)
     mebibyte = deflate.compress(bytes(MIB)) + deflate.flush(zlib.Z_FULL_FLUSH)
     zstd_rle = (0x2_0000 << 3 | 1 << 1).to_bytes(3, "little") + b"\0"
@@ -689,7 +689,7 @@ def test_truncated_stream_is_refused_or_a_prefix(codec, plain, data):
         decompressed = decompress(codec, written[:cut])
     except CorruptRecordError:
         return
-    # Only these have ends that cannot be told from a cut: a xerial stream, and no zstd frame.
+    # Only these cannot be distinguished from a truncation: a xerial stream, and no zstd frame.
     assert codec is Codec.SNAPPY or (codec is Codec.ZSTD and cut == 0)
     assert plain.startswith(decompressed)
 

@@ -131,7 +131,7 @@ def test_s003_counts_that_do_not_fit_the_bytes(count, message):
         decode_section(encode_records(RECORDS, 5, 1000), count, 5, 1000)
 
 
-def test_a_count_that_lies_takes_no_memory():
+def test_a_wrong_count_takes_no_memory():
     section = encode_records(RECORDS, 5, 1000)
     tracemalloc.start()
     try:
@@ -427,7 +427,7 @@ def test_what_a_null_row_says_of_its_start_means_nothing():
     ),
 )
 def test_batches_are_cut_by_upper_bounds_of_sizes(room, most, bounds):
-    """`find_bounds`: each record may take 21 bytes beside key and value."""
+    """`find_bounds`: each record may take 21 bytes in addition to key and value."""
     keys = BytesColumn.from_list([b"k" * 5, None, b"", b"k" * 9, b"k", b"k" * 200])
     values = BytesColumn.from_list([b"v" * 5, b"v" * 5, None, b"v" * 30, b"v", b""])
     assert find_bounds(keys, values, room, most) == bounds

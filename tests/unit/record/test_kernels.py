@@ -100,7 +100,7 @@ def test_crc32c_of_whole_blocks_and_of_some_bytes_more(blocks):
 
 @pytest.mark.parametrize("start", range(crc32c.CRC_BLOCK - 2, crc32c.CRC_BLOCK + 2))
 def test_crc32c_where_a_whole_block_lies_before_the_start_or_not(start):
-    """What stands before is read only if it belongs to the array, and never counts."""
+    """Preceding bytes are read only if they belong to the array, and never count."""
     data = b"\xff" * start + random.Random(start).randbytes(crc32c.CRC_BLOCK + 3)
     for end in (start + 1, start + 63, start + 64, start + 65, start + 200, *range(-3, 0)):
         found = kernels.crc32c(array(data), start, end % len(data))
@@ -336,7 +336,7 @@ def test_decode_records_wraps_like_java():
         (with_body(b"\0\0"), kernels.BAD_VARINT),
         (with_body(b"\0\0\0"), kernels.BAD_VARINT),
         (with_body(b"\0\0\0\1"), kernels.BAD_VARINT),
-        # A record that ends where its header count should stand, at the very end of the data.
+        # A record that ends before its header count, at the very end of the data.
         (with_body(b"\0\0\0\1\1"), kernels.BAD_VARINT),
         (with_body(b"\0\0\0\1\2v"), kernels.BAD_VARINT),
         (with_body(b"\0\0\1\1\1\0"), kernels.BAD_OFFSET_DELTA),

@@ -56,7 +56,7 @@ def test_a_batch_spans_the_offsets_and_is_valid():
     assert batch.is_valid()
 
 
-def test_what_does_not_fill_a_message_is_refused():
+def test_trailing_bytes_of_a_message_are_refused():
     data = message(0, b"key", b"value")
     long_key = data.replace(b"\x00\x00\x00\x03key", b"\x00\x00\x00\x70key")
     for wrong in (data[:17], data[:-1], data + b"x", long_key):

@@ -1,4 +1,4 @@
-"""Records in plain Python: every read rule of storage-format §2, and what is written."""
+"""Records in plain Python: every read rule of storage-format §2, and encoding."""
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_smallest_record_takes_seven_bytes_and_the_overhead_is_bounded():
     ((-1, 2**63 - 1), (2**63 - 1, -(2**63)), (2**63 - 1, -1), (0, -(2**63)), (0, 2**63 - 1)),
 )
 def test_timestamps_wrap_at_64_bits(base, timestamp):
-    """As Java adds and subtracts; the pair gives back what was put in."""
+    """Additions and subtractions wrap as in Java; the pair returns its input."""
     section = encode_records([Record(0, timestamp, None, None)], 0, base)
     assert decode_records(section, 1, 0, base) == [Record(0, timestamp, None, None)]
 

@@ -1,4 +1,4 @@
-"""What a scan reports of each damage, and whether a valid batch follows it."""
+"""A scan's report of each damage, and whether a valid batch follows it."""
 
 import struct
 
@@ -40,7 +40,7 @@ def scan_of(data, size=None):
 
 
 def summary(scan):
-    """Return the items of a scan, reduced to kind, positions and what the test compares."""
+    """Return the items of a scan, reduced to kind, positions and the compared fields."""
     items = []
     for item in scan.run():
         if isinstance(item, Fault):

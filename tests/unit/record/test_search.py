@@ -1,4 +1,4 @@
-"""A batch is found wherever it begins, and nothing else is taken for one."""
+"""A batch is found wherever it begins, without false positives."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def search_in(data, start=0, base_offset=0, **options):
 
 @pytest.mark.parametrize("block", (61, 64, 200, 1 << 20))
 def test_a_batch_is_found_at_any_position(monkeypatch, block):
-    """Also where it lies across the blocks that are read, and longer than one."""
+    """Also across the blocks that are read, and if it is longer than one."""
     monkeypatch.setattr(search, "_BLOCK", block)
     for before in range(140):
         found = search_in(bytes([2]) * before + SOUND + batch(7))

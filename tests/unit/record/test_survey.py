@@ -1,4 +1,4 @@
-"""A survey of a `.log`, and the splice by which it is shown without what is damaged."""
+"""A survey of a `.log`, and the splice that shows it without the damage."""
 
 import struct
 

@@ -96,7 +96,7 @@ def test_s013_up_to_17_zero_bytes_end_a_file(walk_file, count):
 
 @pytest.mark.parametrize("count", (18, 19, 60, 61, 62, 100, 5000, 70_000))
 def test_s013_from_18_zero_bytes_on_a_file_is_corrupt_there(count):
-    """S-013: a size of zero is no batch's."""
+    """S-013: a size of zero is invalid."""
     seen = []
     with pytest.raises(CorruptRecordError, match="less than the minimum") as caught:
         seen.extend(walk_headers(file_of(BATCH + bytes(count)), PATH))
@@ -135,7 +135,7 @@ def test_s012_batches_below_61_bytes_walk_but_are_not_valid(walk, length):
     assert (first.header.size_bytes, first.end_position, second.position) == (len(short),) * 3
     with pytest.raises(CorruptRecordError, match="smaller than its header"):
         read_batch(file, PATH, first.position, first.header.size_bytes).ensure_valid()
-    # What lies behind a short batch is not taken for fields of its header.
+    # The bytes after a short batch are not read as fields of its header.
     assert first.header.record_count == 0
     read_batch(file, PATH, second.position, second.header.size_bytes).ensure_valid()
 
@@ -182,7 +182,7 @@ def test_s011_a_damaged_old_message_is_ordinary_corruption(walk, magic):
 
 
 def test_s011_an_old_message_that_does_not_fit_is_a_torn_tail(walk):
-    """S-011: refusing wants all of it, else nobody can tell it from noise."""
+    """S-011: a refusal needs the complete message, which noise could imitate otherwise."""
     assert walk(old_message(0)[:-1]) == []
     assert walk(BATCH + old_message(1)[:-1]) == [BATCH]
 
@@ -227,7 +227,7 @@ def test_a_file_of_old_messages_is_one_whatever_is_damaged(magic, size):
         data[position] ^= 0x01
         if position not in (*range(8, 12), *key_size, *value_size):
             assert begins_old(bytes(data)), position
-        elif size == 5:  # a sound one behind it tells
+        elif size == 5:  # a valid one after it decides
             assert begins_old(bytes(data) + old_message(magic)), position
 
 

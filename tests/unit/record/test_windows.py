@@ -1,4 +1,4 @@
-"""Large batches are decoded some records at a time: what is said of them is the same."""
+"""Large batches are decoded some records at a time, with the same results."""
 
 import random
 import struct
@@ -77,7 +77,7 @@ def test_offsets_with_a_gap_or_twice_are_not_dense(windows, at):
     assert not RecordBatch(build_batch(records)).facts().is_dense
     assert RecordBatch(build_batch(records[:at])).facts().is_dense
     dense = build_batch([Record(n, 5, b"k", b"v") for n in range(20)])
-    # The delta of record `at` becomes that of the one before; each record has nine bytes.
+    # Record `at` gets the delta of the one before; each record has nine bytes.
     position = 61 + 9 * at + 3
     assert dense[position] == 2 * at
     again = repair_batches(dense[:position] + bytes([2 * at - 2]) + dense[position + 1 :])
@@ -173,7 +173,7 @@ def test_the_memory_for_facts_does_not_grow_with_the_records(codec, monkeypatch)
     count = 300_000
     monkeypatch.setattr(kernels.decode_records.group, "is_compiled", True)
     batch = RecordBatch(large_batch(count, codec))
-    batch.facts()  # what is loaded once is
+    batch.facts()  # later calls use the loaded facts
     room = columns.WINDOW_RECORDS * 8 * kernels.DECODED_COLUMNS
     assert peak_of(batch.facts) < 1.5 * 7 * count + 2 * room
     assert batch.facts() == RecordFacts(5, 5, False, True)
@@ -187,7 +187,7 @@ def test_the_memory_for_facts_is_small_without_a_compiler(monkeypatch):
 
 
 @pytest.mark.parametrize("codec", CODECS[1:])
-def test_what_is_decompressed_is_in_memory_once(codec):
+def test_decompressed_data_is_in_memory_once(codec):
     section = compress(codec, bytes(32 * MIB))
     assert peak_of(lambda: decompress(codec, section)) < 1.4 * 32 * MIB
 

@@ -141,7 +141,7 @@ def test_a_wall_clock_stepped_back_leaves_monotonic_time():
 
 
 class Listener:
-    """Does something at each of its moments, and writes down when."""
+    """Runs an action at each of its times, and records the time."""
 
     def __init__(self, clock, *dues_ms, then=None, name="listener"):
         self.clock = clock
@@ -181,7 +181,7 @@ def test_listeners_are_served_at_their_moments_on_the_way():
     assert first.calls[2:] == [(31, 31)]
 
 
-def test_what_is_due_next_has_its_name():
+def test_the_next_event_has_a_name():
     clock = VirtualClock(0)
     assert clock.next_event_name() is None
     for name, due_ms in (("later", 20), ("sooner", 5), ("as soon", 5)):
@@ -250,7 +250,7 @@ def test_an_error_of_a_listener_stops_the_clock_at_its_moment():
     listener.dues_ms.append(20)
     listener.then = None
     clock.advance(ms=5)
-    assert listener.calls == [(5, 5), (20, 20)]  # and it is not held for ever
+    assert listener.calls == [(5, 5), (20, 20)]  # and it is not held forever
 
 
 def test_runtime_is_the_machine_unless_told_otherwise():
@@ -281,13 +281,13 @@ def test_locks_are_re_entrant_and_exclude_other_threads():
 
 
 @pytest.mark.parametrize("wall_ms", (2**63, -1, 10**30))
-def test_a_clock_never_stands_where_kafka_has_no_time(wall_ms):
+def test_a_clock_refuses_times_that_kafka_does_not_have(wall_ms):
     """Kafka's timestamps are 64 bits with a sign, and none is negative."""
     for make in (VirtualClock, FixedWallClock):
-        with pytest.raises(InvalidConfigurationError, match=f"cannot stand at {wall_ms} ms"):
+        with pytest.raises(InvalidConfigurationError, match=f"cannot be set to {wall_ms} ms"):
             make(wall_ms)
     clock = VirtualClock()
-    with pytest.raises(ValueError, match="cannot stand"):
+    with pytest.raises(ValueError, match="cannot be set to"):
         clock.set_ms(wall_ms)
     assert clock.now_ms() == VIRTUAL_EPOCH_MS
 
@@ -306,7 +306,7 @@ def test_a_clock_goes_as_far_as_kafkas_time_and_no_further():
     assert clock.now_ms() == 0
 
 
-# -- steps and moments as Python says them ---------------------------------------------------
+# -- steps and times as Python's types -------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", (VirtualClock, ShiftedClock))
@@ -325,7 +325,7 @@ def test_a_virtual_clock_starts_at_a_datetime():
     zone = timezone(timedelta(hours=2))
     assert VirtualClock(datetime(2024, 1, 1, 2, tzinfo=zone)).now_ms() == VIRTUAL_EPOCH_MS
     with pytest.raises(InvalidConfigurationError, match="time zone"):
-        VirtualClock(datetime(2024, 1, 1))  # what is refused
+        VirtualClock(datetime(2024, 1, 1))  # refused
     with pytest.raises(InvalidConfigurationError):
         VirtualClock(datetime(1969, 12, 31, tzinfo=UTC))
 

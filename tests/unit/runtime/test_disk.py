@@ -36,7 +36,7 @@ class TestDiskFileSystem(FileSystemSuite):
 
 
 class TestDiskFileSystemWithOtherClock(FileSystemSuite):
-    """Stamping every write changes nothing else."""
+    """Setting the time of every write has no other effect."""
 
     @pytest.fixture
     def place(self, tmp_path):
@@ -129,7 +129,7 @@ def test_extending_by_truncate_takes_no_space(tmp_path):
 
 @pytest.fixture
 def outside(tmp_path):
-    """A folder beside the one that the tests work in, and its files."""
+    """A folder next to the tests' folder, and its files."""
     return make_precious(tmp_path / "outside")
 
 
@@ -233,7 +233,7 @@ def test_a_folder_is_not_made_through_a_link_that_leads_nowhere(tmp_path, outsid
 
 @pytest.mark.parametrize("options", ({}, {"write": True}, {"create": True}), ids=str)
 @pytest.mark.parametrize("sort", ("pipe", "socket", "device"))
-def test_what_is_no_regular_file_is_refused_at_once(tmp_path, sort, options):
+def test_special_files_are_refused_at_once(tmp_path, sort, options):
     path = tmp_path / "special"
     if sort == "pipe":
         os.mkfifo(path)
@@ -242,7 +242,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path, sort, options):
     else:
         path = "/dev/null"
     fs = DiskFileSystem()
-    with no_hang(), pytest.raises(NotRegularFileError, match="no regular file") as caught:
+    with no_hang(), pytest.raises(NotRegularFileError, match="not a regular file") as caught:
         fs.open(str(path), **options)
     assert caught.value.filename == str(path)
     assert fs.kind(str(path)) is FileKind.SPECIAL
@@ -332,7 +332,7 @@ class TestSecondNames:
         assert copy.samefile(original)
         assert [*copy.parent.iterdir()] == [copy]
 
-    def test_what_a_killed_process_left_is_in_nobodys_way(self, names):
+    def test_files_of_a_killed_process_do_not_disturb_the_next_one(self, names):
         original, copy = names
         copy.with_name("x.log.tmp").write_bytes(b"half")
         DiskFileSystem().open(str(copy), write=True).truncate(1)

@@ -1,4 +1,4 @@
-"""The guard of file operations: what an `OSError` becomes, and what nothing else does."""
+"""The guard of file operations: conversion of `OSError`, and of no other exception."""
 
 import pytest
 

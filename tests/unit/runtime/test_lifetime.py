@@ -1,4 +1,4 @@
-"""Lifetimes: what is refused after the end, what stays, and locks that nobody gets any more."""
+"""Lifetimes: calls refused after the end, readable attributes, and locks of an ended lifetime."""
 
 import gc
 import sys
@@ -105,7 +105,7 @@ def test_the_first_reason_stays():
             use()
 
 
-def test_who_comes_too_late_is_refused_at_once():
+def test_a_late_request_is_refused_at_once():
     lifetime = Lifetime("the thing")
     lifetime.end()
     with pytest.raises(IllegalStateError):

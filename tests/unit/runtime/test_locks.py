@@ -48,7 +48,7 @@ sys.stdin.read()
 
 @contextmanager
 def other_process(path, script=TAKE):
-    """Another process that tries the lock, and lives on with it; yield it and what it says."""
+    """Another process that tries the lock and keeps it; yield the process and its output."""
     process = subprocess.Popen(
         [sys.executable, "-c", script, path],
         stdin=subprocess.PIPE,
@@ -73,7 +73,7 @@ def path(tmp_path):
 
 
 def open_descriptors():
-    """What this process has open; nothing where the system does not tell."""
+    """The open files of this process; empty if the system does not report them."""
     table = Path("/proc/self/fd")
     return {entry.name for entry in table.iterdir()} if table.is_dir() else set()
 
@@ -296,7 +296,7 @@ if child == 0:
     os.read(read_released, 1)
     own = fs.lock(path)
     check(own is not None)
-    lock.release()  # inherited: nothing of the child's
+    lock.release()  # inherited, but not held by the child
     check(fs.lock(path) is None)
     own.release()
     other = fs.lock(path)
@@ -315,7 +315,7 @@ sys.stdin.read()
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_holds_nothing_and_may_take_locks_of_its_own(path):
-    """Run in a process of its own, since forking one with threads is no good idea."""
+    """Run in a separate process, because forking a process with threads is unsafe."""
     with other_process(path, FORK) as (_, answer):
         assert answer == "0 True"
 
@@ -342,7 +342,7 @@ sys.stdin.read()
 
 
 def test_a_lock_does_not_reach_programs_started_while_it_is_held(path):
-    """A descriptor that a child inherits would keep nothing, but stay open for ever."""
+    """An inherited descriptor would hold no lock, but stay open forever."""
     lock = DiskFileSystem().lock(path)
     listing = "import os; print([os.path.realpath(f'/proc/self/fd/{n}') for n in range(256)])"
     done = subprocess.run(

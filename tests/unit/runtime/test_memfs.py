@@ -1,4 +1,4 @@
-"""MemoryFileSystem: the shared suite, sparseness, forks, and reads beside truncations."""
+"""MemoryFileSystem: the shared suite, sparseness, forks, and reads during truncations."""
 
 import sys
 import threading
@@ -183,7 +183,7 @@ NUMBERED = b"".join(bytes([1 + number]) * BLOCK_SIZE for number in range(4))
 def test_a_reader_overtaken_by_a_truncation_sees_no_byte_that_was_never_there(
     kept, added, position
 ):
-    """What is kept and what is added are the bytes that stood there, so zeros would be seen."""
+    """Kept and added bytes equal the previous ones, so zeros would be detected."""
     for looks, length, read_by_view in product(range(1, 8), (200, 300_000), (False, True)):
         contents = Interrupted()
         contents.looks_left = None

@@ -63,7 +63,7 @@ def test_where_all_must_stay_open_an_opening_asks_only_some(limit):
     assert sum(holder.asked for holder in holders) == TRIES_MAX
 
 
-def test_who_is_gone_is_not_listed(limit):
+def test_a_stopped_broker_is_not_listed(limit):
     files = OpenFiles()
     kept = Holder()
     files.opened(kept)
@@ -164,7 +164,7 @@ def story(world, between):
 
 
 def test_letting_go_changes_nothing():
-    """Files, offsets and times are those of a log whose files stayed open."""
+    """Files, offsets and times equal those of a log whose files stayed open."""
     let_go = []
     expected = story(memory_world(), lambda log: None)
     assert story(memory_world(), lambda log: let_go.extend(let_all_go(log))) == expected

@@ -213,7 +213,7 @@ class HandClock(SystemClock):
 
 
 def test_a_late_periodic_task_makes_up_for_what_it_missed_with_one_run():
-    """With one thread, what was due earlier than the mark has run before it."""
+    """With one thread, tasks due before the mark have run before it."""
     clock = HandClock()
     with running(clock, threads=1) as bench:
         gate = Gate()
@@ -601,7 +601,7 @@ def test_tasks_of_the_virtual_clock_run_in_the_thread_that_waits(paced):
     assert scheduler.wait_until(lambda: len(runs) == 2, timeout_ms=HOUR_MS)
     here = threading.current_thread()
     assert runs == [(here, 3 * MS), (here, 5 * MS)]
-    assert clock.monotonic_ns() - before == 5 * MS, "the wait ends at the moment that ends it"
+    assert clock.monotonic_ns() - before == 5 * MS, "the wait ends at the time of its condition"
     virtual.shutdown()
 
 

@@ -38,7 +38,7 @@ def decided(acls, operation="read", name="orders", principal=ANN, host=HERE, **s
         ([acl()], {"name": "orders2", "allow_everyone_if_no_acl_found": True}, True, "no_acl"),
         ([acl()], {"principal": "User:bob"}, False, "default"),
         ([acl()], {"principal": "Group:ann"}, False, "default"),
-        # an ACL of somebody else's ends that everyone may
+        # an ACL for another principal ends the access of everyone
         (
             [acl()],
             {"principal": "User:b", "allow_everyone_if_no_acl_found": True},
@@ -86,7 +86,7 @@ def test_decision_and_its_rule(given, asked, allowed, rule):
         ("all", {each.name.lower() for each in AclOperation if each > AclOperation.ANY}),
     ),
 )
-def test_who_may_do_one_thing_may_do_what_it_implies(has, implied):
+def test_implied_operations_are_permitted(has, implied):
     every = [each.name.lower() for each in AclOperation if each > AclOperation.ANY]
     assert {each for each in every if decided([acl(has)], each).allowed} == implied
     # to deny implies nothing
@@ -97,7 +97,7 @@ def test_who_may_do_one_thing_may_do_what_it_implies(has, implied):
     assert denied == ({has} if has != "all" else set(every))
 
 
-def test_what_decided_is_told():
+def test_the_deciding_gate_is_reported():
     denying = acl(name="o", pattern="prefixed", permission="deny")
     assert decided([acl(), denying]).acl == denying
 

@@ -1,4 +1,4 @@
-"""PLAIN and SCRAM, by the examples of their RFCs, by an own client, and what is refused."""
+"""PLAIN and SCRAM: the examples of their RFCs, a client of our own, and refusals."""
 
 import hashlib
 import hmac
@@ -392,7 +392,7 @@ def test_credentials_from_a_mapping(credentials):
         checked_credentials("ann:secret")
 
 
-# -- what a refusal says ------------------------------------------------------------------------
+# -- messages of refusals -----------------------------------------------------------------------
 
 
 def _scram_final(credentials, message):

@@ -1,4 +1,4 @@
-"""A data directory whose second half is known, as the start of what is simulated."""
+"""A data directory whose second half is known, as the start of a simulation."""
 
 from __future__ import annotations
 

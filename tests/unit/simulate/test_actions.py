@@ -32,7 +32,7 @@ batches = {{ min_records = 1, max_records = 20, codec = "{codec}" }}
 
 
 def live(*actions, samples=96, directories=1, codec="none", more="", **options):
-    """Run the scenario; an action is its moment, its kind, and its words as TOML."""
+    """Run the scenario; an action is its time, its kind, and its arguments as TOML."""
     text = BASE.format(directories=directories, codec=codec) + more
     for at, kind, words in actions:
         lines = words.replace(", ", "\n")
@@ -41,7 +41,7 @@ def live(*actions, samples=96, directories=1, codec="none", more="", **options):
 
 
 def hours(outcome, column, partition=0, topic="t"):
-    """Return the value of a column at each hour, before what is done then."""
+    """Return the value of a column at each hour, before the actions of that hour."""
     found = outcome.partitions.where(topic=topic, partition=partition)
     regular = np.isin(found["event"], ("regular", "end"))
     since = (found["time_ms"][regular] - outcome.scenario.start_ms) // HOUR_MS
@@ -162,7 +162,7 @@ def test_a_directory_that_fails_takes_its_partitions_offline_until_a_restart():
     ends, other = hours(outcome, "log_end_offset", gone), hours(outcome, "log_end_offset", 1 - gone)
     assert ends[30] == ends[48]
     assert other[48] > other[30]
-    # What was last known of it still lies there, and what was sent meanwhile comes.
+    # Its last known numbers are kept, and records sent meanwhile arrive.
     assert hours(outcome, "active_bytes", gone)[48] == hours(outcome, "active_bytes", gone)[30] > 0
     assert ends[96] + other[96] == 3_000
     assert any("Input/output error" in note for note in outcome.notes)
@@ -198,8 +198,8 @@ def test_a_clock_that_jumps_ages_what_is_there():
     quiet, ahead = live(retention), live(retention, jump)
     starts, undisturbed = hours(ahead, "log_start_offset"), hours(quiet, "log_start_offset")
     assert undisturbed[36] == 0 < starts[31]
-    assert starts[36] == starts[35] > 0  # what is gone does not come back with the time
-    # Time itself passes as before: as much arrives, at the same moments.
+    assert starts[36] == starts[35] > 0  # removed records do not reappear when the clock moves back
+    # Time itself passes as before: as many records arrive, at the same times.
     assert hours(ahead, "log_end_offset") == hours(quiet, "log_end_offset")
 
 
@@ -259,7 +259,7 @@ def test_a_full_disk_is_met_by_whoever_writes_and_leaves_nothing_out(tmp_path):
                 header = batch.header
                 ends[header.base_sequence] = header.base_sequence + header.last_offset_delta + 1
             missing = {*ends.values()} - {*ends} - {max(ends.values())}
-            assert missing == set()  # what was refused took no numbers
+            assert missing == set()  # refused records took no numbers
 
 
 def test_partitions_that_are_added_after_the_last_record_are_empty():

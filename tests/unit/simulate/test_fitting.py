@@ -1,4 +1,4 @@
-"""Fitting: what cannot be known takes a default, and is said; what is said is a scenario."""
+"""Fitting: unknown values get a default, which is reported; the result is a scenario."""
 
 from types import SimpleNamespace
 
@@ -57,7 +57,9 @@ def directory(path, rows, configs=COMPACT):
     ),
     ids=("nothing", "one record", "all at once", "no keys"),
 )
-def test_what_cannot_be_fitted_is_said_and_takes_a_default(rows, configs, notes, per_day, tmp_path):
+def test_values_that_cannot_be_fitted_get_a_reported_default(
+    rows, configs, notes, per_day, tmp_path
+):
     found = fit_recording(record(directory(tmp_path / "data", rows, configs)), days=1)
     for text in notes:
         assert any(text in note for note in found.notes), found.notes
@@ -146,7 +148,7 @@ TOPIC = 'from = "x"\n[[topics]]\nname = "t"\ncontinued = true\n'
         ("directories = 2\n" + TOPIC, "has 1 data directory, not 2"),
     ),
 )
-def test_what_contradicts_itself_is_refused(text, told):
+def test_contradictions_are_refused(text, told):
     with pytest.raises(InvalidConfigurationError, match=told):
         parse(text)
 

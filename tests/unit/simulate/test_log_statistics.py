@@ -1,4 +1,4 @@
-"""A statistics counts what a reader of the log would count."""
+"""The statistics count the same records as a reader of the log."""
 
 from contextlib import closing
 

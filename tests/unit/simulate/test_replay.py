@@ -34,7 +34,7 @@ def scenario_of(tmp_path, text, *, name="times.csv", words="", more="", days=1):
 
 
 def arrivals(tmp_path, scenario):
-    """Return moment after the start, key and whether it is a delete, of what lies in the logs."""
+    """Return time after the start, key and whether it is a delete, for each record in the logs."""
     run(scenario, samples=3, data_dir=tmp_path / "data")
     found = []
     with Broker(tmp_path / "data", read_only=True) as broker:
@@ -74,7 +74,7 @@ def test_what_comes_after_the_end_does_not_come(tmp_path):
         scenario_of(tmp_path, CSV, days=0)
 
 
-def test_what_has_no_keys_takes_them_from_the_workload(tmp_path):
+def test_arrivals_without_keys_use_the_keys_of_the_workload(tmp_path):
     scenario = scenario_of(
         tmp_path, "time,records\n2024-05-01,50\n2024-05-01T12:00:00Z,50\n", more="keys.count = 7"
     )
@@ -97,7 +97,7 @@ def _toml(row):
 
 @pytest.mark.parametrize("suffix", (".csv", ".parquet"))
 def test_an_exported_topic_comes_again(tmp_path, suffix):
-    """Keys, deletes and times, with those that came late, at the moments of those before them."""
+    """Keys, deletes and times; late records have the times of their predecessors."""
 
     source = tmp_path / "source"
     with Broker(source) as broker:
@@ -134,7 +134,7 @@ def test_an_exported_topic_comes_again(tmp_path, suffix):
         ("", "has no column time"),
     ),
 )
-def test_what_is_wrong_in_a_file_is_told_by_line(tmp_path, text, message):
+def test_errors_in_a_file_are_reported_by_line(tmp_path, text, message):
     with pytest.raises(InvalidConfigurationError, match=message):
         scenario_of(tmp_path, text)
 
@@ -158,7 +158,7 @@ def test_what_is_wrong_in_a_file_is_told_by_line(tmp_path, text, message):
         ({"name": "t.parquet"}, "is not a Parquet file"),
     ),
 )
-def test_what_is_wrong_about_a_replay_is_told(tmp_path, options, message):
+def test_errors_of_a_replay_are_reported(tmp_path, options, message):
     options = {"text": CSV, **options}
     with pytest.raises(InvalidConfigurationError, match=message):
         scenario_of(tmp_path, options.pop("text"), **options)

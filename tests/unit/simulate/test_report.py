@@ -36,12 +36,12 @@ def test_nothing_is_fetched(outcome):
 
 def test_every_plot_has_points(outcome):
     text = without_library(page(outcome))
-    assert text.count("Plotly.newPlot(") == len(PANELS) + 1  # and the strip of segments
+    assert text.count("Plotly.newPlot(") == len(PANELS) + 1  # and the segment map
     for name in ("Bytes", "Records", "Ratios", "Tombstones", "max.compaction.lag.ms"):
         assert name in text
 
 
-def test_what_users_write_is_text_and_no_markup(outcome):
+def test_input_of_users_is_shown_as_text_not_as_markup(outcome):
     hostile = library.text_of("kip-354").replace("KIP-354's bound", "<img src=x>")
     text = page(run(parse(hostile), samples=2))
     assert "<img" not in without_library(text)
@@ -81,7 +81,7 @@ configs = { "max.compaction.lag.ms" = "10h" }
 
 
 def plot_of(text, name):
-    """Return what a plot draws, as JSON's text."""
+    """Return the data of a plot as JSON."""
     return text.partition(f'Plotly.newPlot(                        "{name}"')[2].partition(
         "</script>"
     )[0]

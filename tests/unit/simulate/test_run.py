@@ -1,4 +1,4 @@
-"""Runs: what is counted is what lies there, and the same seed is the same run."""
+"""Runs: the counts match the files, and the same seed gives the same run."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ def test_memory_and_disk_are_the_same_run(tmp_path):
     (("offset", "compact"), ("timestamp", "compact"), ("header", "compact,delete")),
 )
 def test_the_counts_are_those_of_the_log(tmp_path, strategy, policy):
-    """At the end a table of the newest values tells which records live; the log has the rest."""
+    """At the end a table of the newest values determines the live records; the rest is dead."""
     scenario = parse(MIXED)
     for name, value in (
         ("cleanup.policy", policy),
@@ -120,7 +120,7 @@ before = 150
 """
 
 
-def test_what_lost_to_a_deleted_record_lives_again(tmp_path):
+def test_a_record_superseded_by_a_deleted_one_is_live_again(tmp_path):
     """The newest version of a key may be below the new log start."""
     outcome = run(parse(VERSIONS), samples=8, data_dir=tmp_path / "data")
     with Broker(tmp_path / "data", read_only=True) as broker:

@@ -102,7 +102,7 @@ def test_presets_bring_their_configurations():
         ),
     ),
 )
-def test_what_is_wrong_is_named_before_anything_starts(text, message):
+def test_errors_are_reported_before_anything_starts(text, message):
     with pytest.raises((InvalidConfigurationError, InvalidTopicError), match=message):
         parse(text)
 
@@ -146,7 +146,7 @@ def test_every_kind_of_action_is_parsed_and_documented(kind):
     assert f"`{kind}`" in page.read_text(encoding="utf-8")
 
 
-def test_what_lasts_is_undone_at_its_end():
+def test_an_action_with_a_duration_is_undone_at_its_end():
     scenario = parse(
         SMALL + "[[actions]]\nat = '1h'\ndo = 'jump-clock'\nby = '-5m'\nlasts = '2h'\n"
         "[[actions]]\nat = '2h'\ndo = 'fail-disk'\noperation = 'read'\ndelay = '5'\nlasts = '30m'"

@@ -19,7 +19,7 @@ PROMISED = {
     "bytes": ("clean_bytes", "dirty_bytes", "active_bytes", "deleted_bytes"),
     "records": ("live_records", "dead_records", "keys"),
     "ratios": ("cleanable_ratio", "must_clean_ratio"),
-    "compaction delay beside the bound": ("compaction_delay_ms", "max_compaction_lag_ms"),
+    "compaction delay and the bound": ("compaction_delay_ms", "max_compaction_lag_ms"),
     "tombstones by age": tuple(AGE_CLASSES),
     "write amplification": ("write_amplification",),
     "cleaner": ("cleaner_read_bytes", "cleaner_written_bytes"),

@@ -26,7 +26,7 @@ def series(outcome):
 
 
 def since(outcome, start_ms):
-    """Sum up what happened from a moment on, over all partitions."""
+    """Sum up the events from a time on, over all partitions."""
     found = SimpleNamespace(appended=0, keys=0, live=0, size=0)
     for partition in (0, 1):
         rows = outcome.partitions.where(topic="users", partition=partition)
@@ -42,7 +42,7 @@ def since(outcome, start_ms):
 
 @pytest.mark.parametrize(("distribution", "keys"), (("uniform", UNIFORM), ("zipf", ZIPF)))
 def test_the_second_half_comes_out_of_the_first(distribution, keys, half, tmp_path):
-    """Bytes within 5 %, keys and what lies there in the end within 10 %, cleanings within two."""
+    """Bytes within 5 %, keys and the final size within 10 %, cleanings within two."""
     if distribution == "zipf":
         half = tmp_path / "half"
         run(halves(10, keys), data_dir=half, samples=5)
@@ -134,7 +134,7 @@ def test_a_partition_alone_is_a_topic_and_its_configuration_is_assumed(half, tmp
     assert any("no configuration of topic users is stored" in note for note in found.notes)
     outcome = run(found.scenario, samples=2)
     assert set(outcome.digests) == {"users-1"}
-    # Without the cleaner checkpoint the holes in the offsets tell what a cleaning has seen.
+    # Without the cleaner checkpoint, gaps in the offsets show the cleaned range.
     beside = (record(str(half)).topics["users"].arrivals.partition == 1).sum()
     alone = len(found.recording.topics["users"].arrivals.key)
     assert beside <= alone < beside + 200

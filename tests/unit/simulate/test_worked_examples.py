@@ -11,7 +11,7 @@ SECOND_MS = 1_000
 
 
 class Lived:
-    """A scenario that was lived through, and what is left of it."""
+    """A scenario that was run, and its remaining records."""
 
     def __init__(self, name, folder):
         self.outcome = run(parse(library.text_of(name)), samples=10, data_dir=folder)
@@ -40,16 +40,16 @@ def lived(tmp_path_factory):
 
 
 def test_kip_354s_bound(lived):
-    """An hour after the first record it is due, though nothing comes: a round a second looks."""
+    """An hour after the first record it is due, without appends: a round runs each second."""
     example = lived["kip-354"]
     assert example.moments("passes") == [HOUR_MS + SECOND_MS]
-    assert example.moments("partitions", event="roll") == []  # with the pass, in one moment
+    assert example.moments("partitions", event="roll") == []  # with the pass, at the same time
     (row,) = zip(*example.outcome.passes.arrays().values(), strict=True)
     told = dict(zip(example.outcome.passes.columns, row, strict=True))
     assert told["oldest_dirty_ms"] == HOUR_MS + SECOND_MS
     assert (told["first_dirty_offset"], told["end_offset"]) == (0, 3)
     assert (told["messages_read"], told["messages_written"]) == (3, 2)
-    # John Doe's data are gone, the delete of them is told to who reads late.
+    # John Doe's data are gone, and late readers still get the delete.
     jane = b'{"name": "Jane Doe", "phone": "6666666"}'
     assert example.left == {"users": [(1, b"2", jane), (2, b"1", None)]}
 
@@ -110,7 +110,7 @@ def test_the_guides_message_stays_under_compaction_alone(lived):
 
 
 def test_the_guides_message_stays_till_then(lived):
-    """What is compacted and deleted is compacted first: at the roll of the second day."""
+    """A topic with both policies is compacted first: at the roll of the second day."""
     example = lived["four-policies"]
     for topic in ("compact", "compact-delete"):
         assert example.moments("passes", topic=topic) == [2 * DAY_MS + 15 * SECOND_MS]

@@ -1,4 +1,4 @@
-"""Assertions for users' tests: that they pass, that they fail, and what they say then."""
+"""Assertions for users' tests: passing, failing, and the messages of failures."""
 
 import pytest
 

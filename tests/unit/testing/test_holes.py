@@ -1,4 +1,4 @@
-"""Logs with holes: each shape is what it says, in memory, on the disk, and after others."""
+"""Logs with holes: each shape matches its name, in memory, on disk, and after other shapes."""
 
 from pathlib import Path
 

@@ -25,7 +25,7 @@ def run(tmp_path):
     def run(code, *arguments, ini="", plugin=True, **variables):
         (tmp_path / "test_it.py").write_text(code, encoding="utf-8")
         (tmp_path / "pytest.ini").write_text(f"[pytest]\n{ini}", encoding="utf-8")
-        # As in a user's shell: neither what this suite sets nor what other plugins do.
+        # As in a user's shell: without this suite's variables and without other plugins.
         own = ("LOGSTORE_", "PYTEST_", "COV_", "HYPOTHESIS_")
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(own)}
         return subprocess.run(
@@ -256,7 +256,7 @@ def test_kernels_are_ready_before_the_first_test_with_a_broker(run):
     assert done.returncode == 0, done.stdout
     cold = "from logstore.jit import policy\ndef test_it(): assert policy.MODE == policy.AUTO\n"
     for code, options in (
-        (cold, {}),  # nobody has a broker
+        (cold, {}),  # without a broker
         (WARM.replace("COMPILED", "AUTO"), {"ini": "logstore_warmup = false"}),
         (WARM.replace("COMPILED", "PYTHON"), {"logstore_kernels": "python"}),
     ):
@@ -267,7 +267,7 @@ def test_kernels_are_ready_before_the_first_test_with_a_broker(run):
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_workers_share_the_compiling_and_no_limit_runs_meanwhile(run, tmp_path):
-    """Half a minute of work where nothing is compiled yet, and a second for each test."""
+    """Half a minute of work before kernels are compiled, and a second for each test."""
     cache = tmp_path / "kernels"
     code = WARM + "".join(f"\ndef test_{n}(logstore_broker): pass\n" for n in range(6))
     plugins = ("-p", "pytest_timeout", "-p", "xdist", "--timeout=1", "-n", "2")

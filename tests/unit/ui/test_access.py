@@ -1,4 +1,4 @@
-"""Who is answered: each rule by itself, in process and exactly as a server would hand it on."""
+"""Access control: each rule by itself, in process and exactly as a server would pass it on."""
 
 import hmac
 
@@ -37,7 +37,7 @@ def test_nothing_is_answered_without_the_token(page, target, method):
         ("authorization", f"Basic {TOKEN}"),
         ("authorization", "Bearer t\xf6ken"),
         ("cookie", "logstore_4711=t0keN"),
-        ("cookie", f"logstore_4712={TOKEN}"),  # that of another page on this machine
+        ("cookie", f"logstore_4712={TOKEN}"),  # the cookie of another page on this machine
         ("cookie", "logstore_4711"),
         ("cookie", f"xlogstore_4711={TOKEN}"),
         ("cookie", "\xff=;;;"),
@@ -54,7 +54,7 @@ def test_a_wrong_token_is_none(page, header):
         ("authorization", f"bearer  {TOKEN}"),
         ("cookie", f"logstore_4711={TOKEN}"),
         ("cookie", f"other=1; logstore_4711={TOKEN}"),
-        # What other programs of this machine set comes along.
+        # Cookies set by other programs of this machine are sent too.
         ("cookie", f'prefs={{"a": [1, 2]}}; logstore_4711={TOKEN}'),
         ("cookie", f"\xff; =; ; logstore_4711={TOKEN}"),
         ("cookie", f"logstore_4711=another; logstore_4711={TOKEN}"),
@@ -143,7 +143,7 @@ def test_two_hosts_are_one_too_many(page):
 
 
 def changing(page, *headers, method="POST"):
-    """What a request to an address that takes no such method is answered, once it is let in."""
+    """The response to a wrong method, once the request is authorized."""
     return asked(page, method, "/api/about", BEARER, *headers).status
 
 
@@ -184,13 +184,13 @@ def test_a_foreign_origin_may_change_nothing(page, headers, method):
         "application/jsonp",
     ),
 )
-def test_what_a_form_can_send_changes_nothing(page, kind):
+def test_requests_of_a_form_change_nothing(page, kind):
     headers = () if kind is None else (("content-type", kind),)
     assert changing(page, *headers) == 415
     assert changing(page, ("content-type", "Application/JSON; charset=utf-8")) == 405
 
 
-# --- what comes back -------------------------------------------------------------------------
+# --- responses -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

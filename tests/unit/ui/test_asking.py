@@ -1,4 +1,4 @@
-"""Requests with a body: bounded, JSON, with known members, and refused where nothing is changed."""
+"""Requests with a body: bounded, JSON, with known members; refused for reading requests."""
 
 import json
 
@@ -124,7 +124,7 @@ def test_nothing_is_done_to_a_copied_directory(tmp_path):
         assert (about["read_only"], about["may"]) == (True, [])
 
 
-def test_what_a_principal_may_do_is_told_and_held(broker):
+def test_permitted_operations_are_listed_and_enforced(broker):
     acls = [
         Acl("User:ann", "alter", "topic", "users"),
         Acl("User:ann", "all", "topic", "no", permission="deny"),

@@ -1,4 +1,4 @@
-"""The page's files hang together, need no other host, and keep what others wrote as it was."""
+"""The page's files are consistent, need no other host, and leave vendored files unchanged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXPORTS = re.compile(r"export\s*\{([^}]*)\}")
 
 @cache
 def source(path: Path) -> str:
-    """A module without its comments, which may name what they like."""
+    """A module without its comments, which may contain any name."""
     text = path.read_text(encoding="utf-8")
     return re.sub(r"^\s*//[^\n]*$|/\*.*?\*/", "", text, flags=re.MULTILINE | re.DOTALL)
 
@@ -44,7 +44,7 @@ def imported(path: Path) -> list[tuple[Path, set[str]]]:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
-def test_what_a_module_imports_is_there(path):
+def test_imported_modules_exist(path):
     for target, names in imported(path):
         assert target.resolve().is_file(), f"{path.name} imports {target.name}"
         assert names <= exported(target.resolve()), f"{path.name} imports from {target.name}"
@@ -90,14 +90,14 @@ def test_style_properties_that_are_used_are_defined():
 
 
 def test_both_schemes_define_the_same_colours():
-    """But for those of the first that are no colours."""
+    """Except the first theme's variables that are not colours."""
     css = source(FRONT / "style.css")
     light, dark = re.findall(r":root\s*\{(.*?)\}", css, re.DOTALL)
     named = {name for name, value in re.findall(r"(--[\w-]+):\s*([^;]+)", light) if value[0] == "#"}
     assert set(re.findall(r"(--[\w-]+):", dark)) == named
 
 
-def test_what_others_wrote_is_as_they_published_it():
+def test_vendored_files_are_unchanged():
     lines = (VENDOR / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
     sums = {name: digest for digest, name in (line.split() for line in lines)}
     files = {path.name for path in VENDOR.iterdir()} - {"README.md", "SHA256SUMS"}

@@ -282,7 +282,7 @@ def test_requests_are_repeated_in_proportion_to_how_long_they_took(front):
             await world.advance(10_000);  // a second after the last answer
             pace.took(50);
             pace.ask();
-            await world.advance(20_000);  // a hundred times what it took
+            await world.advance(20_000);  // a hundred times its duration
             pace.took(10_000);
             pace.ask();
             await world.advance(20_000);  // but ten seconds at most

@@ -41,7 +41,7 @@ def test_curves_of_partitions_begin_when_asked_for_and_are_bounded():
         assert [value for _, value in size["points"]] == [0, 70]
         for tp in partitions[1:]:
             history.curves_of(tp)
-        assert len(history.curves_of(partitions[0])["size"]["points"]) == 1  # begun anew
+        assert len(history.curves_of(partitions[0])["size"]["points"]) == 1  # restarted
 
 
 def test_the_curve_of_bytes_read_includes_the_map_and_its_seed(broker):

@@ -1,4 +1,4 @@
-"""What happens is told as it happens, coalesced, to whoever may know of it; slow readers lose."""
+"""Events are sent as they happen, coalesced, to authorized clients; slow readers miss some."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ class Along:
         self.page.context.live.disconnect(self.reader)
 
     def news(self):
-        """What one more look has told, as (event, data)."""
+        """The events of one more check, as (event, data)."""
         return self.page.call(self._looked())
 
     async def _looked(self):
@@ -80,12 +80,12 @@ def test_partitions_that_changed_are_told_once_a_look(page, broker):
             lambda broker: broker.cleaner.uncleanable_partitions.add(
                 broker.partitions("users")[0], OSError("x")
             ),
-            None,  # nothing tells of it until something happens
+            None,  # not reported before the first event
         ),
     ),
     ids=("roll", "create", "delete", "alter", "mark"),
 )
-def test_whatever_changes_a_row_is_told(page, broker, change, changed):
+def test_every_change_of_a_row_is_reported(page, broker, change, changed):
     for tp in broker.partitions():
         broker.log(tp)
     with Along(page) as along:

@@ -78,7 +78,7 @@ HALF_A_HEAD = b"GET /api/about HTTP/1.1\r\nHost: "
 
 @pytest.mark.parametrize("head", (HALF_A_HEAD, b""))
 def test_a_connection_that_does_not_ask_is_not_kept(broker, monkeypatch, head):
-    """Or whoever has no token takes all connections there are."""
+    """Otherwise a client without the token could take all connections."""
     monkeypatch.setattr(connections, "HEAD_S", 0.0)
     with (
         broker.ui() as ui,
@@ -114,7 +114,7 @@ def silent(ui, count, head):
 
 @pytest.mark.parametrize("head", (HALF_A_HEAD, b""))
 def test_connections_that_do_not_ask_do_not_keep_others_out(few_connections, broker, head):
-    """Not for a moment: the oldest of them gives its place to one that comes."""
+    """The oldest idle connection is closed for a new one at once."""
     with broker.ui() as ui:
         for _ in range(2):
             strangers = silent(ui, 30, head)
@@ -245,7 +245,7 @@ def test_an_address_that_others_reach_is_warned_of(broker, caplog):
         assert stranger.status == 421
 
 
-def test_what_a_proxy_says_of_a_reader_is_not_believed(broker):
+def test_forwarding_headers_of_a_proxy_are_ignored(broker):
     """Or a header would make a reader come from a host that ACLs allow."""
     from logstore import Acl, Authorizer
 
@@ -266,7 +266,7 @@ def test_what_a_proxy_says_of_a_reader_is_not_believed(broker):
         ({"token": "a b"}, "letters, digits"),
     ),
 )
-def test_what_cannot_be_served_is_refused(broker, arguments, message):
+def test_requests_that_cannot_be_served_are_refused(broker, arguments, message):
     with pytest.raises(InvalidConfigurationError, match=message):
         broker.ui(**arguments)
 

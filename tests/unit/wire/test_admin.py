@@ -548,7 +548,7 @@ def test_no_request_creates_more_partitions_than_the_limit():
             answer = client.ask(CreatePartitionsRequest(topics=asked), 3)
             assert name_of(answer.results[0].error_code) == error
         assert len(broker.topic("a").partitions) == 19
-        # The limit is that of a request, and as large for the next one.
+        # The limit applies to each request separately.
         for number in range(3):
             asked = created(client, new_topic(f"b{number}", 10), new_topic(f"c{number}", 1))
             assert {name_of(each.error_code) for each in asked} == {"POLICY_VIOLATION"}

@@ -79,7 +79,7 @@ def test_synonyms_and_documentation_come_if_asked_for(broker, client):
     assert row.documentation.startswith("Age in ms")
 
 
-def test_the_broker_s_settings_are_told(client):
+def test_the_broker_s_settings_are_returned(client):
     error, rows = described(client, BROKER, "0")
     assert error == "NONE"
     assert rows["log.cleaner.threads"].value == "1"
@@ -101,7 +101,7 @@ def test_the_broker_s_settings_are_told(client):
         (99, "t", "INVALID_REQUEST"),
     ),
 )
-def test_what_has_no_configuration_is_refused(client, kind, name, error):
+def test_a_topic_without_a_configuration_is_refused(client, kind, name, error):
     assert described(client, kind, name) == (error, {})
     assert changed(client, kind, name or "9", ("segment.ms", SET, "5")) == error
 
@@ -254,7 +254,7 @@ def test_a_value_that_cannot_be_comes_before_a_topic_that_is_not_there(client):
     assert compacted == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_what_nobody_set_can_be_taken_back_whatever_the_key(broker, client):
+def test_any_key_can_be_unset_even_if_it_was_not_set(broker, client):
     assert changed(client, TOPIC, "t", ("no.such.key", DELETE, None)) == "NONE"
     assert broker.topic("t").configs == {"retention.ms": "1000"}
     assert changed(client, BROKER, "0", ("log.cleaner.threads", DELETE, None)) == "NONE"

@@ -196,7 +196,7 @@ def damaged(data):
         "too-large",
     ),
 )
-def test_what_is_no_good_batch_is_refused(broker, client, name, records, version):
+def test_invalid_batches_are_refused(broker, client, name, records, version):
     answer = produced(client, records, version=version)
     assert (answer.error_code, answer.base_offset) == (error(name), -1)
     assert broker.log("t").log_end_offset == 0
@@ -441,7 +441,7 @@ def test_a_fetch_that_waits_has_read_the_log_once(broker, client, reads):
     assert len(reads) == 3
 
 
-def test_what_is_appended_while_a_fetch_reads_is_not_missed(broker, client, monkeypatch):
+def test_records_appended_during_a_fetch_are_not_missed(broker, client, monkeypatch):
     log = broker.log("t")
     read = LogReader.read
 

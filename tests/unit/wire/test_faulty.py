@@ -226,7 +226,7 @@ def test_a_message_of_which_all_is_meant_has_nothing_left():
     assert merged(empty, empty, Subject(None, None, 12, lambda _: None)) is empty
 
 
-# -- rules of the broker, which hold at this door too ------------------------------------------
+# -- rules of the broker, which also apply to the listener -------------------------------------
 
 
 def test_a_join_is_refused_or_its_answer_lost(broker, client):
@@ -279,7 +279,7 @@ def test_a_commit_is_refused_or_its_answer_lost(broker, client, after):
 @pytest.mark.parametrize("kind", ("append", "fetch", "commit", "join"))
 def test_a_request_that_a_rule_of_the_broker_delays_holds_up_nobody_else(kind):
     class HeldClock(SystemClock):
-        """Sleeps until it is told not to."""
+        """Sleeps until it is woken."""
 
         def __init__(self):
             self.sleeps, self.goes_on = threading.Event(), threading.Event()

@@ -178,7 +178,7 @@ def test_a_silent_member_is_out_in_real_time_on_a_virtual_clock(broker, client):
 def test_members_of_version_0_wait_for_each_other_though_they_tell_no_rebalance_timeout(
     listener, client
 ):
-    """Their session timeout stands for it."""
+    """Their session timeout is used instead."""
     first = client.ask(join(), 0)
     client.ask(sync(first, [(first.member_id, b"all")]), 0)
     beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=first.member_id)
@@ -232,7 +232,7 @@ def test_a_static_member_comes_back_without_a_rebalance(client):
 
 
 @versions("Heartbeat")
-def test_a_heartbeat_of_nobody(client, version):
+def test_a_heartbeat_of_an_unknown_member(client, version):
     answer = client.ask(HeartbeatRequest(group_id="g", member_id="x"), version)
     assert name_of(answer.error_code) == "UNKNOWN_MEMBER_ID"
 
@@ -309,7 +309,7 @@ def fetch(version, topics=("t",), indexes=(0, 1), **fields):
 
 
 def fetched(answer, version):
-    """Return what an OffsetFetch tells, and its error."""
+    """Return the result of an OffsetFetch, and its error."""
     if version >= 8:
         (answer,) = answer.groups
     told = {
@@ -337,7 +337,7 @@ def test_offsets_are_committed(broker, client, version):
 
 
 @versions("OffsetFetch", 2, 5, 7, 8)
-def test_offsets_are_told(client, version):
+def test_offsets_are_reported(client, version):
     client.ask(commit(("t", 0, 5, "méta")), 9)
     told, error = fetched(client.ask(fetch(version), version), version)
     assert error == "NONE"
@@ -411,7 +411,7 @@ def test_groups_are_deleted(broker, client, version):
 
 
 def test_groups_on_a_disk(tmp_path):
-    """Handlers run in other threads there; what a join waits for comes by the loop."""
+    """Handlers run in other threads there; a waiting join is completed through the loop."""
     with Broker(tmp_path, broker_config=CONFIG) as broker, broker.listen() as listener:
         broker.create_topic("t", 2)
         with Client(listener) as client:
@@ -497,7 +497,7 @@ READS = {
 
 
 def state_of(broker):
-    """Return what the stored records say of each group: its members, and its offsets."""
+    """Return the members and offsets of each group from the stored records."""
     groups = broker.groups
     return {
         each.group_id: (
@@ -561,7 +561,7 @@ def test_nothing_acknowledged_is_lost_if_the_disk_of_the_coordinator_fails(home,
 
 
 def test_the_last_member_leaves_though_that_cannot_be_stored(home):
-    """As in Kafka, the answer is no error: after a restart the session of the member ends."""
+    """As in Kafka, the response has no error: after a restart the session of the member ends."""
     with home() as broker, broker.listen() as listener, Client(listener) as client:
         broker.create_topic("t", 2)
         joined = make_groups(client)

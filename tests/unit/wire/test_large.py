@@ -497,7 +497,7 @@ def produced(client, records):
 
 @pytest.fixture
 def apart(monkeypatch):
-    """Note what is done as for a large request."""
+    """Record the steps taken as for a large request."""
     noted = []
     run_large = Service.run_large
     monkeypatch.setattr(

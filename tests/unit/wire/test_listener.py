@@ -21,6 +21,7 @@ from logstore.messages.types import (
     SaslHandshakeRequest,
 )
 from logstore.wire.limits import Limits
+from logstore.wire.versions import MINIMUM, SERVED
 from tests.support.world.builders import batch
 from tests.support.world.wire import Client, fetch_of
 
@@ -30,10 +31,31 @@ def test_api_versions_are_those_of_the_handlers(broker):
         answer = client.ask(ApiVersionsRequest(), 0)
         served = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         assert answer.error_code == 0
-        assert served[0] == (0, 11)
+        assert served[0] == (0, 12)
         assert served[1] == (4, 17)
         assert served[18] == (0, 4)
         assert len(served) == len(listener.service.handlers)
+
+
+@pytest.mark.parametrize(
+    ("served", "version"), ((SERVED, 0), (SERVED, 3), (SERVED, 4), (MINIMUM, 0), (MINIMUM, 3))
+)
+def test_api_versions_name_the_version_of_transactions(broker, served, version):
+    """Clients before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492)."""
+    request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+    with broker.listen(versions=served) as listener, Client(listener) as client:
+        answer = client.ask(request, version)
+    finalized = [
+        (each.name, each.min_version_level, each.max_version_level)
+        for each in answer.finalized_features
+    ]
+    supported = [
+        (each.name, each.min_version, each.max_version) for each in answer.supported_features
+    ]
+    is_named = served is SERVED and version >= 3
+    assert finalized == [("transaction.version", 2, 2)] * is_named
+    assert answer.finalized_features_epoch == (0 if is_named else -1)
+    assert supported == [("transaction.version", 0, 2)] * (is_named and version >= 4)
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0_with_error_35(broker):
@@ -117,7 +139,7 @@ def test_a_client_that_reads_nothing_holds_up_nobody_and_is_ended(broker):
         with Client(listener) as other:
             assert other.ask(ApiVersionsRequest(), 0).error_code == 0
         client.until(lambda: not listener._connections)
-        # What it asked further was not even looked at.
+        # Its further requests were not read.
         assert [each.api for each in listener.requests].count("Fetch") < 20
 
 
@@ -192,7 +214,7 @@ def test_a_connection_is_held_up_each_time_that_too_many_requests_wait(broker):
             client.until(lambda: connection._is_reading)
 
 
-def test_who_has_not_authenticated_sends_no_large_frame(broker):
+def test_an_unauthenticated_client_cannot_send_a_large_frame(broker):
     limits = Limits(frame_bytes=2000, frame_bytes_before_authentication=1000)
     with broker.listen(sasl={"ann": "secret"}, limits=limits) as listener:
         with Client(listener) as client:
@@ -286,7 +308,7 @@ def test_a_thousand_listeners_opened_and_closed_leave_nothing(broker):
 
     broker.create_topic("t")
     with broker.listen() as listener, Client(listener) as client:
-        client.ask(MetadataRequest(topics=None), 9)  # what is imported once is
+        client.ask(MetadataRequest(topics=None), 9)  # imported on first use
     threads, files = set(threading.enumerate()), open_files()
     for number in range(1000):
         tls = "generate" if number % 100 == 0 else None

@@ -1,4 +1,4 @@
-"""What a log that has nothing yet says of its epochs, and requests that no log answers."""
+"""Epochs of an empty log, and offset requests that no log answers."""
 
 from __future__ import annotations
 

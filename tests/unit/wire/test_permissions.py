@@ -78,6 +78,10 @@ CASES = {
         },
         TRANSACTION,
     ),
+    "WriteTxnMarkers": (
+        {"markers": [{"topics": [{"name": "t", "partition_indexes": [0]}]}]},
+        CLUSTER,
+    ),
     "AddOffsetsToTxn": ({"transactional_id": "x", "group_id": "g"}, TRANSACTION),
     "EndTxn": ({"transactional_id": "x"}, TRANSACTION),
     "TxnOffsetCommit": ({"transactional_id": "x", "group_id": "g", "topics": T0}, TRANSACTION),
@@ -112,14 +116,14 @@ CASES = {
     "ListTransactions": ({}, None),
     "DescribeTopicPartitions": ({"topics": [{"name": "t"}], "response_partition_limit": 9}, TOPIC),
 }
-"""Fields of a request of the last version, and what is heard by who may do nothing at all."""
+"""Fields of a request of the last version, and the response to an unauthorized client."""
 
 WITHOUT_NEEDS = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 REFUSALS = {each for each in KAFKA_CODES if "AUTHORIZATION" in each}
 
 
 def errors_of(response, version):
-    """Return the names of all errors in a response, wherever they stand."""
+    """Return the names of all errors in a response, at any depth."""
     codes = {code for code in errors_in(to_json(response, version)) if code}
     return {name for name, code in KAFKA_CODES.items() if code in codes}
 
@@ -130,8 +134,12 @@ def answer(api, authorizer, fields=None):
         broker.create_topic("t")
         with Client(listener) as client:
             request = made(f"{api}Request", CASES[api][0] if fields is None else fields)
-            version = SERVED[api].last
+            version = LAST_OF_CLIENTS.get(api, SERVED[api].last)
             return errors_of(client.ask(request, version), version)
+
+
+LAST_OF_CLIENTS = {"AddPartitionsToTxn": 3}
+"""Versions of `CASES`, if later ones have other fields."""
 
 
 def granting(needs):
@@ -148,13 +156,13 @@ def test_the_table_has_every_api_that_is_served():
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_who_may_do_nothing_hears_so(api):
+def test_a_client_without_permissions_is_refused(api):
     told = answer(api, Authorizer())
     assert told == ({CASES[api][1]} if CASES[api][1] else set())
 
 
 @pytest.mark.parametrize("api", CASES)
-def test_who_may_do_what_the_table_says_is_not_held_up(api):
+def test_permissions_of_the_table_are_sufficient(api):
     assert not answer(api, granting(NEEDS[api])) & REFUSALS
 
 
@@ -201,9 +209,41 @@ def test_who_may_do_what_the_table_says_is_not_held_up(api):
         ),
     ),
 )
-def test_who_lacks_one_of_several_hears_that(api, fields, lacks, error):
+def test_one_missing_permission_of_several_is_reported(api, fields, lacks, error):
     told = answer(api, granting(set(NEEDS[api]) - {lacks}), fields)
     assert told == {error}
+
+
+@pytest.mark.parametrize("version", (4, 5))
+@pytest.mark.parametrize("is_allowed", (True, False))
+def test_partitions_of_several_transactions_need_an_action_of_the_cluster(version, is_allowed):
+    topics = [{"name": "t", "partitions": [0]}]
+    fields = {"transactions": [{"transactional_id": "x", "topics": topics}]}
+    needs = [("cluster_action", "cluster")]
+    if not is_allowed:
+        needs = [("write", "transactional_id"), ("write", "topic"), ("alter", "cluster")]
+    with Broker() as broker, broker.listen(authorizer=granting(needs)) as listener:
+        broker.create_topic("t")
+        with Client(listener) as client:
+            response = client.ask(made("AddPartitionsToTxnRequest", fields), version)
+    told = errors_of(response, version)
+    assert told == {"INVALID_PRODUCER_ID_MAPPING" if is_allowed else CLUSTER}
+    assert bool(response.results_by_transaction) is is_allowed
+
+
+@pytest.mark.parametrize("version", (1, 2))
+@pytest.mark.parametrize("operation", ("alter", "cluster_action"))
+def test_markers_need_one_of_two(version, operation):
+    fields = CASES["WriteTxnMarkers"][0]
+    with (
+        Broker() as broker,
+        broker.listen(authorizer=granting([(operation, "cluster")])) as listener,
+    ):
+        broker.create_topic("t")
+        with Client(listener) as client:
+            response = client.ask(made("WriteTxnMarkersRequest", fields), version)
+            assert errors_of(response, version) == set()
+        assert broker.log("t").log_end_offset == 1
 
 
 @pytest.mark.parametrize("grants", ([("idempotent_write", "cluster")], [("write", "topic")]))
@@ -212,7 +252,7 @@ def test_an_idempotent_producer_needs_one_of_two(grants):
 
 
 @pytest.mark.parametrize("grants", ([("create", "cluster")], [("create", "topic")]))
-def test_who_creates_a_topic_needs_one_of_two(grants):
+def test_creating_a_topic_needs_one_of_two_permissions(grants):
     fields = CASES["CreateTopics"][0]
     assert answer("CreateTopics", granting(grants), fields) <= {TOPIC}
     with Broker() as broker, broker.listen(authorizer=granting(grants)) as listener:

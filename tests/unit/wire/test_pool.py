@@ -1,4 +1,4 @@
-"""The pool of requests: who may read while requests hold as much memory as they may."""
+"""The pool of requests: connections that may read while requests use all its memory."""
 
 import random
 
@@ -137,7 +137,7 @@ def test_only_while_the_pool_is_full_requests_that_take_too_long_are_closed():
     assert pool.is_full
     pool.close_stalled(before=0.0)
     assert len(pool._readers) == 4
-    # The oldest gives back what is needed; the others may go on.
+    # The oldest one frees the needed memory; the others may continue.
     pool.close_stalled(before=5.0)
     assert [each in pool._readers for each in readers] == [False, True, True, True]
     assert (pool.is_full, pool.used_bytes) == (False, 600)
@@ -181,7 +181,7 @@ def test_the_memory_exceeds_the_limit_by_no_more_than_the_largest_request(seed, 
         most = max(most, pool.used_bytes)
         held = sum(each.received + sum(each.complete) for each in readers)
         assert pool.used_bytes == held
-        # Nobody waits for ever: something can be answered, or received to its end.
+        # No connection waits forever: some request can be answered, or received completely.
         assert any(each.complete or each.reads for each in readers)
     assert answered > 10
     assert limit + chunk < most <= limit + largest + chunk

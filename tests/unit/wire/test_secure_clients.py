@@ -45,7 +45,7 @@ def authorizer():
 
 
 def settings(listener, mechanism, user="ann", password=None):
-    """Return what a client of kafka-python needs for logging in."""
+    """Return the login settings of a kafka-python client."""
     encrypted = listener.ca_path is not None
     found = {
         "bootstrap_servers": listener.bootstrap,
@@ -138,7 +138,7 @@ def test_kafka_python_manages_acls(broker, authorizer):
 
 
 class Shares(ConsumerRebalanceListener):
-    """Notes what a member has."""
+    """Records a member's assignment."""
 
     def __init__(self):
         self.now = set()
@@ -258,7 +258,7 @@ def test_a_transactional_producer_of_aiokafka_is_fenced_by_its_successor(broker)
     assert found == [b"new"]
 
 
-def test_who_may_not_alter_the_cluster_hears_it_in_kafka_python(broker, authorizer):
+def test_kafka_python_reports_a_missing_permission_to_alter_the_cluster(broker, authorizer):
     new = KafkaAcl(
         "User:ann",
         "*",

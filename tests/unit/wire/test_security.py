@@ -1,4 +1,4 @@
-"""Security over the wire: who is who, who may do what, and what is told to who may not."""
+"""Security over the wire: authentication, authorization, and responses to denied requests."""
 
 import socket
 import ssl
@@ -109,7 +109,7 @@ def test_a_wrong_message_without_a_header_ends_the_connection(client):
 
 
 @pytest.mark.parametrize(("user", "password"), (("ann", "wrong"), ("nobody", "secret")))
-def test_who_is_not_who_it_says_hears_so_and_is_cut_off(client, user, password):
+def test_failed_authentication_is_answered_and_closes_the_connection(client, user, password):
     client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     answer = client.ask(SaslAuthenticateRequest(auth_bytes=plain(user, password)), 1)
     assert name_of(answer.error_code) == "SASL_AUTHENTICATION_FAILED"
@@ -137,13 +137,13 @@ def test_a_second_handshake(client):
     assert client.is_at_end()
 
 
-def test_who_has_not_logged_in_is_told_the_versions_and_nothing_else(client):
+def test_an_unauthenticated_client_gets_the_versions_only(client):
     assert client.ask(ApiVersionsRequest(), 0).error_code == 0
     client.socket.sendall(client.frame(MetadataRequest(topics=[]), 1))
     assert client.is_at_end()
 
 
-def test_who_has_logged_in_cannot_do_it_again(client):
+def test_an_authenticated_client_cannot_authenticate_again(client):
     log_in(client)
     answer = client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1)
     assert (name_of(answer.error_code), answer.mechanisms) == ("ILLEGAL_SASL_STATE", [])
@@ -387,7 +387,7 @@ def test_an_acl_that_makes_no_sense_keeps_from_no_other(guarded, authorizer):
         assert name_of(result.error_code) == "INVALID_REQUEST"
 
 
-def test_who_may_not_alter_the_cluster_changes_no_acl(guarded, authorizer):
+def test_acls_need_permission_to_alter_the_cluster(guarded, authorizer):
     before = authorizer.acls()
     with Client(guarded) as ann:
         log_in(ann)

@@ -45,7 +45,7 @@ def test_a_transactional_id_keeps_its_producer_id_and_gets_the_next_epoch(client
     assert second == (first.producer_id, first.producer_epoch + 1)
 
 
-def test_who_asks_for_another_epoch_must_be_the_newest(client):
+def test_only_the_newest_producer_gets_another_epoch(client):
     (_, first), (_, second) = init(client), init(client)
     assert init(client, 4, known=first) == ("PRODUCER_FENCED", NOBODY)
     assert init(client, 3, known=first) == ("INVALID_PRODUCER_EPOCH", NOBODY)
@@ -93,7 +93,7 @@ def test_a_partition_that_was_never_added_gets_no_data(broker, client):
     assert add(client, producer, ("t", 1)) == ["NONE"]
     refused = produced(client, producer)
     assert name_of(refused.error_code) == "INVALID_TXN_STATE"
-    # as Kafka says it: a text, and nothing of the log
+    # as in Kafka: a text without details of the log
     assert refused.error_message
     assert refused.log_start_offset == -1
     refused = produced(client, producer, version=11)
@@ -101,7 +101,7 @@ def test_a_partition_that_was_never_added_gets_no_data(broker, client):
     assert broker.log("t").log_end_offset == 0
 
 
-@versions("AddPartitionsToTxn", 1, 2)
+@pytest.mark.parametrize("version", range(4))
 def test_one_partition_that_cannot_be_is_the_end_for_all(broker, client, version):
     _, producer = init(client)
     told = add(client, producer, ("t", 0), ("t", 7), ("no", 0), version=version)

@@ -1,4 +1,4 @@
-"""The table of versions: what the messages know, what has a handler, and what the page says."""
+"""The table of versions matches the messages, the handlers and the page."""
 
 from logstore.messages.apis import apis_by_name
 from logstore.wire.registry import handlers
@@ -22,6 +22,6 @@ def test_each_handler_has_its_versions():
     assert handlers().keys() <= SERVED.keys()
 
 
-def test_the_page_tells_the_versions():
+def test_the_page_shows_the_versions():
     old = wire_docs.TARGET.read_text(encoding="utf-8")
     assert wire_docs.page(old) == old, "run: make docs"

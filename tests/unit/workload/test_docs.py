@@ -1,4 +1,4 @@
-"""docs/WORKLOAD-KEYS.md says what the code says."""
+"""docs/WORKLOAD-KEYS.md matches the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of a generated topic: what the blocks say, in the engine's form, in virtual time."""
+"""The files of a generated topic: the blocks' records, in the engine's form, in virtual time."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def contents(files: dict[str, tuple[bytes, int]]) -> dict[str, bytes]:
 
 
 def found(path, spec: Spec) -> dict[int, list]:
-    """Return what each partition holds, as `wanted` tells it, but for the times of appending."""
+    """Return the contents of each partition in the form of `wanted`, without append times."""
     with Broker(path, read_only=True) as broker:
         return {
             number: [
@@ -126,7 +126,7 @@ def test_a_presets_topic_is_sound_opens_without_recovery_and_is_cleaned(tmp_path
         topic = broker.topic(spec.topic)
         ids = [read_partition_metadata(DiskFileSystem(), str(log.directory)) for log in logs]
         assert ids == [decode_topic_id(topic.id)] * 3
-    # The active segment's indexes were opened and trimmed again, which dates them anew.
+    # The active segment's indexes were opened and trimmed again, which changes their times.
     assert contents(tree(tmp_path)) == contents(before)
     now = VirtualClock(end_ms(spec) + 10 * DAY_MS)
     with Broker(tmp_path, clock=now) as broker:
@@ -150,7 +150,7 @@ def test_a_presets_topic_is_sound_opens_without_recovery_and_is_cleaned(tmp_path
     ),
 )
 def test_a_broker_would_have_written_the_same_files(tmp_path, producers, configs) -> None:
-    """Each batch goes alone through a client's door, each marker through the coordinator's."""
+    """Each batch is appended alone like a client's, each marker like the coordinator's."""
     batches = {"min_records": 1, "max_records": 20}
     spec = everything(producers=producers, configs=configs, batches=batches)
     make_topic(spec, tmp_path / "made")
@@ -281,7 +281,7 @@ def test_producers_that_are_not_idempotent_leave_no_name(tmp_path) -> None:
 def test_no_later_producer_gets_an_id_of_the_workloads(tmp_path) -> None:
     spec = everything(producers={"count": 900})
     make_topic(spec, tmp_path)
-    # All of them are expired by now: no log tells of them.
+    # All of them have expired by now: the log does not contain them.
     with Broker(tmp_path, clock=VirtualClock(end_ms(spec) + 1_000 * DAY_MS)) as broker:
         producer = broker.producer(enable_idempotence=True)
         producer.send(spec.topic, key=b"k", value=b"v").get()

@@ -1,4 +1,4 @@
-"""Profiles: what comes in each part of a time, and again in the next week."""
+"""Profiles: arrivals in each part of a period, repeated in the next week."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Workload files: defaults, presets, and mistakes that are told with the nearest name."""
+"""Workload files: defaults, presets, and errors that suggest the nearest name."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ def test_offsets_of_an_aborted_transaction_are_ignored(bench):
 
 
 def test_a_marker_takes_effect_despite_an_open_transaction_of_another_group(bench):
-    """Of a group's two transactions, the later record counts, whichever ends last."""
+    """The later record of a group's two transactions counts, whichever ends last."""
     first, second = bench.transactional("x"), bench.transactional("y")
     first.begin_transaction()
     first.send_offsets_to_transaction({T0: OffsetAndMetadata(1), T1: OffsetAndMetadata(2)}, "h")

@@ -10,8 +10,8 @@ from logstore import (
     UnknownTopicOrPartitionError,
     VirtualClock,
 )
-from logstore.coordinator.transactions.coordinator import LAST_EPOCH
 from logstore.coordinator.transactions.state import (
+    LAST_EPOCH,
     ProducerIdAndEpoch,
     TransactionState,
     decode_key,
@@ -108,10 +108,10 @@ def test_a_producer_with_the_last_epoch_can_still_be_fenced(bench):
     give_epoch(bench, LAST_EPOCH - 1)
     producer = bench.coordinator.init_producer_id("x", MINUTE_MS)
     bench.coordinator.add_partitions("x", producer, [T0])
-    assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (1000, 0)
+    assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (1000, 1), "0 ended the abort"
     assert markers(bench.log()) == [(0, 0, 32_767, "ABORT", 0)]
     bench.reopen()
-    assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (1000, 1)
+    assert bench.coordinator.init_producer_id("x", MINUTE_MS) == (1000, 2)
 
 
 def give_epoch(bench, epoch):
@@ -269,8 +269,8 @@ def test_a_retry_after_a_lost_response_gets_the_same_epoch(bench):
     assert bench.coordinator.init_producer_id("x", MINUTE_MS, expected=fourth) == (0, 4)
 
 
-def test_requesting_an_epoch_within_a_transaction_aborts_and_fences(bench):
-    """As in Kafka: clients end their transaction before they request a new epoch."""
+def test_requesting_an_epoch_within_a_transaction_aborts_it(bench):
+    """As in Kafka 4: the abort bumps the epoch, and the producer continues with it."""
     coordinator = bench.coordinator
     first = coordinator.init_producer_id("x", MINUTE_MS)
     second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
@@ -278,23 +278,30 @@ def test_requesting_an_epoch_within_a_transaction_aborts_and_fences(bench):
     with pytest.raises(ProducerFencedError):
         coordinator.init_producer_id("x", MINUTE_MS, expected=ProducerIdAndEpoch(5, 1))
     assert states(bench)[-1] == "Ongoing", "an unknown producer id changes nothing"
-    for expected in (second, first):
-        with pytest.raises(ProducerFencedError):
-            coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
+    with pytest.raises(ProducerFencedError):
+        coordinator.init_producer_id("x", MINUTE_MS, expected=first)
     assert states(bench)[-2:] == ["PrepareAbort", "CompleteAbort"]
+    assert coordinator.init_producer_id("x", MINUTE_MS, expected=second) == (0, 2)
     assert coordinator.init_producer_id("x", MINUTE_MS) == (0, 3)
 
 
-def test_a_retry_after_a_transaction_timeout_is_fenced(bench):
+def test_after_a_transaction_timeout_its_producer_may_request_an_epoch(bench):
+    """As in Kafka 4, unless the coordinator has restarted since."""
     coordinator = bench.coordinator
     first = coordinator.init_producer_id("x", 1000)
     second = coordinator.init_producer_id("x", 1000, expected=first)
     coordinator.add_partitions("x", second, [T0])
     bench.clock.advance(ms=1001)
     assert coordinator.abort_timed_out() == ["x"]
-    for expected in (first, second):
-        with pytest.raises(ProducerFencedError):
-            coordinator.init_producer_id("x", MINUTE_MS, expected=expected)
+    with pytest.raises(ProducerFencedError):
+        coordinator.init_producer_id("x", MINUTE_MS, expected=first)
+    assert coordinator.init_producer_id("x", 1000, expected=second) == (0, 2)
+    coordinator.add_partitions("x", ProducerIdAndEpoch(0, 2), [T0])
+    bench.clock.advance(ms=1001)
+    coordinator.abort_timed_out()
+    bench.reopen()
+    with pytest.raises(ProducerFencedError):
+        bench.coordinator.init_producer_id("x", 1000, expected=ProducerIdAndEpoch(0, 2))
 
 
 def test_after_the_last_epoch_a_producer_and_its_retry_get_a_new_id(bench):
@@ -580,15 +587,14 @@ def test_the_producer_before_the_current_one_is_forgotten(bench):
     coordinator = bench.coordinator
     first = coordinator.init_producer_id("x", MINUTE_MS)
     second = coordinator.init_producer_id("x", MINUTE_MS, expected=first)
-    assert coordinator._previous == {"x": first}
+    assert coordinator.transactions()["x"].last_producer_epoch == 0
     third = coordinator.init_producer_id("x", MINUTE_MS)
-    assert coordinator._previous == {}
+    assert coordinator.transactions()["x"].last_producer_epoch == -1
     assert [each.producer_epoch for each in (first, second, third)] == [0, 1, 2]
     coordinator.init_producer_id("x", MINUTE_MS, expected=third)
-    assert coordinator._previous == {"x": third}
+    assert coordinator.transactions()["x"].last_producer_epoch == 2
     bench.clock.advance(ms=coordinator.config.id_expiration_ms)
     assert coordinator.remove_expired() == ["x"]
-    assert coordinator._previous == {}
 
 
 # -- errors that are logged ----------------------------------------------------------------------

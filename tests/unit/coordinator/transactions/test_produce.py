@@ -6,6 +6,7 @@ import pytest
 
 from logstore import Broker, InvalidTopicError, OffsetAndMetadata, TopicPartition, VirtualClock
 from logstore.errors import (
+    ConcurrentTransactionsError,
     CorruptRecordError,
     InvalidConfigurationError,
     InvalidProducerEpochError,
@@ -347,7 +348,7 @@ def test_a_transaction_that_cannot_be_completed_yet_accepts_no_batches(bench, mo
         patch.setattr(bench.log("t", 1).writer, "append_end_txn_marker", fail)
         client.end()
         assert bench.state() == "PrepareCommit"
-        refuses(bench, KafkaStorageError, client.send, "PrepareCommit")
+        refuses(bench, ConcurrentTransactionsError, client.send, "PrepareCommit")
     refuses(bench, InvalidTxnStateError, client.send, "CompleteCommit")
 
 

@@ -14,6 +14,7 @@ from logstore.coordinator.records import partition_for
 from logstore.coordinator.transactions.state import (
     TransactionMetadata,
     TransactionState,
+    TransactionVersion,
     decode_key,
     decode_value,
     encode_key,
@@ -92,17 +93,18 @@ def test_keys_are_kafkas(transactional_id, expected):
 
 
 @pytest.mark.parametrize(("expected", "metadata"), VALUES.items())
-def test_values_are_kafkas(expected, metadata):
-    assert encode_value(metadata).hex() == expected
+def test_values_of_version_0_are_read(expected, metadata):
     assert decode_value("x", bytes.fromhex(expected)) == metadata
 
 
 @pytest.mark.parametrize(("value", "place"), FLEXIBLE.items())
-def test_values_of_version_1_are_read(value, place):
-    assert decode_value("x", bytes.fromhex(value)) == list(VALUES.values())[place]
+def test_values_are_kafkas(value, place):
+    metadata = list(VALUES.values())[place]
+    assert encode_value(metadata).hex() == value
+    assert decode_value("x", bytes.fromhex(value)) == metadata
 
 
-def test_tagged_fields_are_skipped():
+def test_the_next_epoch_of_later_releases_is_skipped():
     """Kafka 4.4 with previous and next producer id, next epoch, and the client's version."""
     value = bytes.fromhex(
         "000100000000000000057fff0000ea6002020261020000000100000000000000000a0000000000000009"
@@ -117,7 +119,27 @@ def test_tagged_fields_are_skipped():
         frozenset((TopicPartition("a", 1),)),
         start_ms=9,
         last_update_ms=10,
+        previous_producer_id=4,
+        next_producer_id=6,
+        client_version=TransactionVersion.V2,
     )
+
+
+def test_tagged_fields_are_kafkas():
+    value = (
+        "000100000000000000057fff0000ea6002020261020000000100000000000000000a0000000000000009"
+        "0300080000000000000004010800000000000000060202" + "0002"
+    )
+    metadata = decode_value("x", bytes.fromhex(value))
+    assert (metadata.previous_producer_id, metadata.next_producer_id) == (4, 6)
+    assert metadata.client_version is TransactionVersion.V2
+    assert encode_value(metadata).hex() == value
+
+
+def test_an_unknown_transaction_version_is_refused():
+    value = bytes.fromhex(next(iter(FLEXIBLE)))[:-1] + bytes.fromhex("0102020003")
+    with pytest.raises(InvalidRecordError, match="transaction version 3"):
+        decode_value("x", value)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +209,7 @@ def test_an_id_that_cannot_be_stored_is_refused(transactional_id):
 
 
 def test_states_follow_each_other_as_in_kafka():
-    empty = TransactionMetadata("x", 1, 0, 1, TransactionState.EMPTY)
+    empty = TransactionMetadata("x", 1, 0, 1, TransactionState.EMPTY, previous_producer_id=1)
     ongoing = dataclasses.replace(empty, state=TransactionState.ONGOING, partitions=PARTITIONS)
     prepared = dataclasses.replace(ongoing, state=TransactionState.PREPARE_COMMIT)
     completed = dataclasses.replace(
@@ -198,6 +220,12 @@ def test_states_follow_each_other_as_in_kafka():
     completed.check_follows(prepared)
     dataclasses.replace(empty, producer_epoch=1).check_follows(completed)
     dataclasses.replace(empty, producer_id=2).check_follows(completed)
+    aborting = dataclasses.replace(empty, state=TransactionState.PREPARE_ABORT, producer_epoch=1)
+    for before in (empty, completed):
+        aborting.check_follows(before)  # version 2 aborts without an open transaction
+    exhausted = dataclasses.replace(prepared, producer_epoch=1, next_producer_id=2)
+    exhausted.check_follows(ongoing)
+    exhausted.completed().check_follows(exhausted)
     for before, after in (
         (None, ongoing),
         (empty, prepared),
@@ -205,6 +233,9 @@ def test_states_follow_each_other_as_in_kafka():
         (prepared, dataclasses.replace(completed, state=TransactionState.COMPLETE_ABORT)),
         (completed, dataclasses.replace(empty, producer_epoch=2)),
         (completed, dataclasses.replace(empty, producer_id=2, producer_epoch=1)),
+        (prepared, dataclasses.replace(completed, producer_id=2)),
+        (empty, dataclasses.replace(ongoing, next_producer_id=2)),
+        (empty, dataclasses.replace(ongoing, previous_producer_id=2)),
         (ongoing, dataclasses.replace(ongoing, partitions=frozenset())),
     ):
         with pytest.raises(AssertionError):

@@ -1,6 +1,6 @@
-"""The offline verifier: healthy directories, grave and less grave, what follows from damage.
+"""The offline verifier: healthy directories, severities, and the consequences of damage.
 
-The damages themselves stand in `test_check_damage_*.py`.
+The kinds of damage are in `test_check_damage_*.py`.
 """
 
 import json
@@ -59,7 +59,7 @@ def named(directory, check):
 
 
 def without_time(found):
-    """Drop what is said of time indexes, which `partition` leaves empty."""
+    """Drop the findings in time indexes, which `partition` leaves empty."""
     return [each for each in found if each.check != "time_index_last"]
 
 
@@ -96,7 +96,7 @@ def test_kafkas_directories_are_healthy_after_an_unclean_stop_too(case):
 @pytest.mark.parametrize("origin", ORIGINS)
 @pytest.mark.parametrize("name", ("log-start-offset", "cleaner-offset"))
 def test_folder_is_healthy_without_the_checkpoints_that_it_was_copied_from(origin, name):
-    """A copied folder may begin below its log start, or have been cleaned: nobody can tell."""
+    """A copied folder may begin below its log start, or have been cleaned: both are possible."""
     directory = healthy("segments", origin)
     if directory.fs.exists(f"/data/{name}-checkpoint"):
         directory.remove(f"{name}-checkpoint")
@@ -169,7 +169,7 @@ def test_missing_index_of_the_active_segment_is_information():
     assert directory.found() == [Found("missing_index", name, None, 293, INFO)]
 
 
-# -- damage and what follows it --------------------------------------------------------------------
+# -- damage and its consequences -------------------------------------------------------------------
 
 
 def test_verification_goes_on_behind_bytes_that_are_no_batch():
@@ -266,7 +266,7 @@ def test_gaps_below_the_first_dirty_offset_are_explained():
     ("topic", "severity"), (("golden", INFO), ("__consumer_offsets", None), ("other", WARNING))
 )
 def test_gaps_of_a_folder_that_was_copied_alone(topic, severity):
-    """Nobody can tell whether it is compacted, unless its name or a stored topic says so."""
+    """Its policy is unknown, unless its name or a stored topic determines it."""
     directory = partition([batch(0), batch(5)], [batch(6)])
     directory.fs.make_dirs(f"/data/{topic}-1")
     for name in directory.fs.list_dir("/data/golden-0"):
@@ -350,7 +350,7 @@ def test_transactions_begun_before_the_first_segment_come_from_its_snapshot():
 
 
 def test_batch_outside_the_open_transaction_of_its_producer():
-    """Recovery refuses it; where damage may hide the end of the transaction nothing is said."""
+    """Recovery refuses it; no finding where damage may hide the end of the transaction."""
     plain = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 2}
     batches = [data_batch(0, 1, 7), batch(2), batch(3, **plain), abort(4, 7), batch(5, **plain)]
     directory = partition(batches)
@@ -362,7 +362,7 @@ def test_batch_outside_the_open_transaction_of_its_producer():
 
 
 def test_entry_of_an_aborted_transaction_whose_data_were_cleaned_away():
-    """Where offsets are missing data may be gone; the entry then stands by its marker."""
+    """Where offsets are missing, data may be gone; the entry is then valid with its marker."""
 
     def faults(before):
         directory = partition([*before, data_batch(4, 4, 7), abort(5, 7), batch(6)])
@@ -442,7 +442,7 @@ LAST_SNAPSHOT = "golden-0/00000000000000000025.snapshot"
         (">h", 51, 6, 0, "producer_epoch", 10),
     ),
 )
-def test_what_a_producer_would_not_send(kind, at, value, position, check, entry):
+def test_values_that_a_producer_refuses(kind, at, value, position, check, entry):
     """A sequence that jumps, one that falls, an epoch that falls; and the snapshot disagrees."""
     directory = kafka("idempotent")
     directory.reseal(IDEMPOTENT_LOG, position, kind, at, value)
@@ -498,7 +498,7 @@ def test_time_index_may_name_a_record_inside_its_batch():
     directory = partition([batch(0, 2, timestamp=(5, 9, 7))])
     name = f"golden-0/{0:020d}.timeindex"
     directory.write(name, struct.pack(">qi", 9, 1))
-    assert directory.found() == []  # that of the record, as before Kafka 3.8
+    assert directory.found() == []  # the record's offset, as before Kafka 3.8
     directory.write(name, struct.pack(">qi", 9, 0))
     assert directory.found() == [Found("time_index_offset", name, 0, 0, WARNING)]
 
@@ -538,7 +538,7 @@ def test_partition_that_awaits_its_deletion_may_be_in_checkpoints():
 
 
 def test_one_zero_entry_is_an_entry_and_no_padding():
-    """The first batch's: offset and position, or timestamp and offset, are those of the base."""
+    """The first batch's: offset and position, or timestamp and offset, equal the base's."""
     directory = partition([batch(0, timestamp=0)], [batch(1, timestamp=0)])
     stem = f"golden-0/{0:020d}"
     directory.write(f"{stem}.index", bytes(8))
@@ -667,11 +667,11 @@ class OversizedFile:
 def test_segment_larger_than_positions_can_say():
     fs = Oversized(kafka("segments").fs, f"/data/{LOG}")
     found = [each.check for each in Checker(fs).path(f"/data/{LOG}")]
-    assert found == ["segment_size"], "what follows its valid batches is not read"
+    assert found == ["segment_size"], "the bytes after its valid batches are not read"
 
 
 def test_the_end_of_an_oversized_segment_is_unknown():
-    """What is unread may have what indexes and later segments refer to."""
+    """Unread bytes may contain the batches that indexes and later segments refer to."""
     directory = kafka("segments")
     directory.flip(LOG, 100)
     fs = Oversized(directory.fs, f"/data/{LOG}")
@@ -710,7 +710,7 @@ def test_disk_failure_is_a_finding():
 
 @pytest.mark.parametrize("case", ("segments", "transactions"))
 def test_no_file_that_cannot_be_opened_hides_another_fault(case):
-    """Each file in turn is refused by the disk, beside a damage in the last segment."""
+    """Each file in turn is refused by the disk, in addition to damage in the last segment."""
     directory = own(case)
     last = f"golden-0/{log_name(directory.bases()[-1])}"
     directory.flip(last, len(directory.read(last)) - 1)
@@ -761,7 +761,7 @@ def test_a_folder_that_is_moved_away_under_the_check_is_gone_and_no_defect():
     directory = kafka("segments")
 
     class Moved(ReadOnlyFileSystem):
-        """Whoever asks whether the folder is there comes too late."""
+        """Remove the folder just before its existence is checked."""
 
         def is_dir(self, path):
             return not path.endswith("golden-0") and super().is_dir(path)

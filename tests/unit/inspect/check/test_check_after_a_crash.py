@@ -1,4 +1,4 @@
-"""After a crash, `check` excuses what the next opening recovers, and nothing below it."""
+"""After a crash, `check` excuses damage that the next opening recovers, and none below it."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ def epoch_begins_inside_a_batch(place):
 
 @row("epoch file out of order")
 def epoch_of_no_batch(place):
-    """Every batch from there on bears another one; the first is told."""
+    """Every batch from there on has another one; only the first is reported."""
     first, second, last = epoch_rows(place)
     start = int(last.split()[1])
     write_epochs(place, first, second, f"4 {start}")

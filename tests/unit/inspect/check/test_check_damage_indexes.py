@@ -42,7 +42,7 @@ def index_entry_to_a_much_later_batch(place):
 
 @row("index unsorted")
 def index_entries_beyond_counting(place):
-    """As many entries that do not rise as are told, and seven more."""
+    """Entries that do not ascend: as many as are listed, and seven more."""
     end = len(place.read(place.index))
     slots = end // 8
     place.append(place.index, place.read(place.index)[-8:] * (LIMIT + 7))
@@ -316,7 +316,7 @@ def txn_index_is_lost(place):
 
 
 def marker_position(place):
-    """Where the first marker of the segment stands, and its offset."""
+    """Position and offset of the first marker of the segment."""
     number = next(n for n, each in enumerate(place.batches) if each.header.is_control)
     return place.position_of(number), place.batches[number].header.base_offset
 

@@ -1,4 +1,4 @@
-"""Seeded damage to batches and segments: each is found by name and place, and nothing else is.
+"""Seeded damage to batches and segments: each is found by name and location, and no other.
 
 Every row runs on a directory of Kafka's and on one of this engine's.
 """
@@ -61,7 +61,7 @@ NAMES = {
 @pytest.mark.parametrize("field", OUTSIDE_THE_CRC)
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_every_flipped_bit_outside_the_crc_is_one_finding(field, origin):
-    """What the CRC does not cover is told by the batches, segments and epochs around it."""
+    """Fields outside the CRC are checked against the adjacent batches, segments and epochs."""
     start, size = OUTSIDE_THE_CRC[field]
     place = site("segments", origin)
     for number in (0, place.number, len(place.batches) - 1):
@@ -115,12 +115,12 @@ def test_a_codec_section_that_was_damaged_before_its_crc_was_taken(codec, origin
     assert directory.found() == [Found("codec", FIRST_LOG, 0, 0)]
 
 
-# -- what the batches around a batch cannot tell ---------------------------------------------------
+# -- damage that adjacent batches do not reveal ----------------------------------------------------
 
 
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_a_last_base_offset_that_moved_up_leaves_a_gap(origin):
-    """Nothing follows the last batch, so that it can only be missed where it stood."""
+    """No batch follows the last one, so it can only be missed at its old offset."""
     place = site("segments", origin)
     last = place.last_batches[-1]
     position = len(place.read(place.last_log)) - len(last.data)
@@ -146,7 +146,7 @@ def test_a_base_offset_between_its_neighbours_is_invisible_where_offsets_are_mis
 
 
 def test_a_leader_epoch_is_invisible_where_the_checkpoint_allows_for_two():
-    """Below the log start the checkpoint tells only that epochs rise up to its first."""
+    """Below the log start the checkpoint only implies that epochs rise up to its first."""
     batches = [batch(at, leader_epoch=epoch) for at, epoch in enumerate((1, 3, 3, 7, 7))]
     directory = partition(batches)
     directory.write(EPOCHS, b"0\n1\n7 3\n")
@@ -335,7 +335,7 @@ def tail_too_short_for_a_header(place):
 
 @row("torn tail")
 def tail_cut_off(place):
-    """Nothing is said of the end of the log, since it is not known any more."""
+    """There is no finding about the log end, which is unknown now."""
     position = end_of(place, place.last_log) - len(place.last_batches[-1].data)
     place.cut(place.last_log, -5)
     return [Found("torn_tail", place.last_log, position)]
@@ -408,9 +408,9 @@ def batch_in_the_next_segment(place):
 
 @row("overlap of segments")
 def segment_that_holds_what_the_next_one_holds(place):
-    """As where a merged segment stands beside one of those that it replaced: passed over."""
+    """As if a merged segment is next to one of the segments it replaced: ignored."""
     place.append(place.log, place.read(place.next_log))
-    last = len(place.read(place.time_index))  # where the entry of what was added is missing
+    last = len(place.read(place.time_index))  # position of the missing entry of the added batch
     return [
         Found("leftover_segment", place.next_log, None, place.next_base, WARNING),
         Found("time_index_last", place.time_index, last, None, WARNING),

@@ -55,13 +55,13 @@ def temporary_checkpoint(place):
 
 @row("two segments of one base")
 def segment_and_its_successor(place):
-    """What a cleaning had written in full: the next opening puts it in place of the segment."""
+    """Complete output of a cleaning: the next opening replaces the segment by it."""
     return swap(place)
 
 
 @row("leftover `.swap`")
 def swap_in_its_middle(place):
-    """The old `.log` is away, its indexes are not yet: what the names tell, an opening mends."""
+    """The old `.log` is gone, its indexes are not: an opening completes the swap by the names."""
     found = swap(place)
     going = f"{place.log}.deleted"
     place.rename(place.log, going)
@@ -88,7 +88,7 @@ def swap_of_a_damaged_segment(place):
 
 @row("leftover `.swap`")
 def swap_that_cannot_be_finished(place):
-    """Opening refuses such a partition; what is there is verified as it stands."""
+    """Opening refuses such a partition; its files are verified as they are."""
     found = swap(place)
     place.put(f"{place.log}.swap", ">i", place.position + 8, 5)
     return [*found, Found("leftover_swap", f"{place.log}.swap", place.position)]
@@ -96,7 +96,7 @@ def swap_that_cannot_be_finished(place):
 
 @row("leftover `.swap`")
 def swap_that_is_not_complete(place):
-    """With a `.cleaned` beside it an opening drops it; the segment itself stays, and counts."""
+    """With a `.cleaned` next to it, an opening drops it; the segment itself stays and counts."""
     cleaned = f"golden-0/{place.base:020d}.log.cleaned"
     place.write(cleaned)
     place.flip(place.log, place.position + 70)

@@ -1,4 +1,4 @@
-"""Which directories and folders the verifier takes for those of a log."""
+"""The directories and folders that the verifier recognizes as a log's."""
 
 import pytest
 

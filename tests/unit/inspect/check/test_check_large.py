@@ -1,4 +1,4 @@
-"""A large batch is checked some records at a time: what is wrong with it is found all the same."""
+"""A large batch is checked some records at a time, with the same findings."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Checks at exact limits: producers in snapshots, control batches, and what is looked at."""
+"""Checks at exact limits: producers in snapshots, control batches, and the files to verify."""
 
 import pytest
 
@@ -99,7 +99,7 @@ def test_a_marker_is_sound_however_it_is_decoded(monkeypatch, is_compiled, marke
     assert list(verify_batch(RecordBatch(data), 10**6)) == [EndTxnMarker(kind, 3)]
 
 
-# -- what is looked at ---------------------------------------------------------------------------
+# -- files to verify -----------------------------------------------------------------------------
 
 
 def tree(*paths):

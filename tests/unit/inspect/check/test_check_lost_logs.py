@@ -100,7 +100,7 @@ def test_the_last_segment_is_lost_and_a_snapshot_alone_says_so(has_clean_marker)
     "recovery", (b"0\n0\n", b"0\n1\ngolden 0 5\n"), ids=("never flushed", "flushed below")
 )
 def test_a_new_partition_whose_files_a_crash_took_is_a_warning(recovery):
-    """The name of the `.log` may be lost, and that of a snapshot above the recovery point kept."""
+    """A `.log` may lose its name while a snapshot above the recovery point keeps its own."""
     directory = Directory.of(
         {
             RECOVERY: recovery,

@@ -1,4 +1,4 @@
-"""What the verifier says of moves that a crash interrupted, and of the file that notes them."""
+"""The verifier's findings about interrupted moves, and about the file that records them."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The reason of a finding: a code, and what was compared under names with units."""
+"""The reason of a finding: a code, and the compared values under names with units."""
 
 import pytest
 

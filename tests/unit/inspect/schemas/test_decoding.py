@@ -183,7 +183,7 @@ def test_json_schema_holds_values_against_it_and_fetches_nothing():
         (ProtobufSchema, b""),
     ),
 )
-def test_what_is_no_schema_is_refused(make, wrong):
+def test_invalid_schemas_are_refused(make, wrong):
     with pytest.raises(InvalidConfigurationError, match=r"not an? .*(Avro|JSON|Protobuf)"):
         make(wrong)
 
@@ -209,7 +209,7 @@ def test_a_decoder_takes_each_by_its_format():
     assert decoder.decode(None, None) == {"key": None, "value": None}
 
 
-def test_what_cannot_be_decoded_says_why_and_hides_nothing_else():
+def test_an_undecodable_record_shows_its_error_and_hides_no_other():
     decoder = Decoder(DataFormat.JSON, DataFormat.CONFLUENT)
     found = decoder.decode(b"[1]", framed(9, b""))
     assert found["key"] == [1]

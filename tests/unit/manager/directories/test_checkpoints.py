@@ -1,4 +1,4 @@
-"""What a data directory does to its checkpoints, and the log of a KRaft node in it."""
+"""The checkpoints of a data directory, and the log of a KRaft node in it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Several data directories: the lock, a disk that fails, what goes offline and what serves on."""
+"""Several data directories: the lock, a failing disk, and the directories that stay online."""
 
 import random
 import subprocess
@@ -140,7 +140,7 @@ def test_reading_needs_no_lock(home):
     manager.close()
 
 
-def test_what_cannot_be_opened_after_a_crash_stops_nothing_else(home):
+def test_a_log_that_cannot_be_opened_after_a_crash_does_not_stop_the_others(home):
     """It is refused when it is used, and the directory is not called clean for as long."""
     home.write(f"b-0/{log_name(0)}", old_message(1))
     before = home.files()[f"b-0/{log_name(0)}"]
@@ -279,11 +279,11 @@ def test_loading_after_a_crash_tells_its_progress(home):
     manager.close()
     told.clear()
     home.open(home.path + "-2", on_load=told.append).close()
-    assert told == [], "what was closed cleanly is opened when it is used"
+    assert told == [], "a cleanly closed log is opened on first use"
 
 
 def test_a_log_start_that_was_ignored_is_forgotten_before_the_log_grows_to_it(home):
-    """Else the next start, after a crash, would hide what was appended meanwhile."""
+    """Otherwise the next start, after a crash, would hide the records appended meanwhile."""
     manager = home.open()
     manager.topics.create("a", 1, {})
     fill(manager.log(A0), 3)

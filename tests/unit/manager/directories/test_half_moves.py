@@ -1,4 +1,4 @@
-"""What a start does about moves that a crash interrupted, and what a mere look shows of them."""
+"""Interrupted moves: a start completes or undoes them, and a read-only opening shows them."""
 
 import logging
 
@@ -84,7 +84,7 @@ def test_a_start_finishes_or_undoes_what_a_look_only_shows(place, operation, pat
 
 
 def test_a_partition_is_withheld_while_its_target_is_away(place):
-    """It may live there with newer records; what is left behind must not pass for all of it."""
+    """It may be there with newer records, so the remaining copy must not count as complete."""
     interrupted(place, "rename", "/here/a-0")
     before = tree(place.fs, f"{place.here}/a-0")
     place.fs.rule = lambda each, path: each == "lock" and path.startswith(place.there)

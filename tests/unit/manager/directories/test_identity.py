@@ -64,7 +64,7 @@ def test_settings_name_a_broker_whose_directories_do_not(settings):
         ([None], {"node_id": 1, "broker_id": 2}, "node.id is 1, and broker.id is 2"),
     ),
 )
-def test_what_contradicts_itself_is_refused_with_both_sides(files, settings, message):
+def test_contradictions_are_refused_with_both_sides(files, settings, message):
     with pytest.raises(InvalidConfigurationError, match=message):
         identity(*files, **settings)
 

@@ -1,4 +1,4 @@
-"""Moving partitions between data directories: what goes along, what is refused, what fails."""
+"""Moving partitions between data directories: moved state, refusals, failures."""
 
 import errno
 import os
@@ -101,7 +101,7 @@ def kill(broker):
     Home.kill(broker.manager)
 
 
-# -- what goes along -------------------------------------------------------------------------
+# -- moved state -----------------------------------------------------------------------------
 
 
 def test_s223_the_entries_of_a_partition_that_moves_go_along(place):
@@ -171,15 +171,15 @@ def test_s224_a_failed_directory_takes_its_checkpoints_out_of_view_and_stays_unc
     assert [broker.cleaner.checkpoints.of(tp) for tp in (A0, A1)] == [None, 4]
     selected = broker.cleaner.chooser.select()
     assert selected.log.topic_partition == A1
-    assert broker.cleaner.chooser.select() is None, "nobody cleans what is in the failed directory"
+    assert broker.cleaner.chooser.select() is None, "logs in the failed directory are not cleaned"
     broker.cleaner.states.done(A1)
 
 
 def test_s222_a_truncation_lowers_the_cleaner_checkpoint_that_is_above_it(place):
     """999 stays below 1000 and becomes 1 below 1.
 
-    Kafka leaves that of a log alone that is not compacted now; here it is lowered all the same, or
-    what is appended next would count as cleaned once the log is compacted again.
+    Kafka does not change the checkpoint of a log that is not compacted now. Here it is lowered, or
+    the next records would count as cleaned once the log is compacted again.
     """
     broker = place.filled()
     directory = broker.manager.registry.directory_of(A0)
@@ -253,7 +253,7 @@ def test_a_move_after_an_unclean_start_recovers_nothing_again(place):
     broker = place.open()
     (segment,) = broker.log("a").segments.view[-1:]
     file = place.fs.open(segment.log_path, write=True)
-    file.write_at([b"\xff"], segment.size_bytes - 1)  # what a recovery would cut
+    file.write_at([b"\xff"], segment.size_bytes - 1)  # a recovery would truncate it
     move(broker, place.there)
     assert broker.log("a").findings == ()
     assert broker.log("a").log_end_offset == 10
@@ -307,7 +307,7 @@ def test_an_interrupt_after_a_move_recovers_the_files_of_the_new_place(place):
 
 
 def test_who_holds_the_log_goes_on_in_the_new_place(place):
-    """Readers in the middle, writers of batches, whoever asked for the log: all but look again."""
+    """Running readers, batch writers and holders of the log only look up the files again."""
     broker = place.filled()
     log, reading, writer = broker.log("a"), broker.read("a"), broker.batch_writer("a")
     assert next(reading).offset == 0
@@ -334,7 +334,7 @@ def test_a_high_watermark_below_the_end_goes_along(place):
 
 
 def test_a_log_start_inside_a_segment_goes_along(place):
-    """In the checkpoint at once: else what was deleted would be back after a crash."""
+    """In the checkpoint at once: otherwise deleted records would reappear after a crash."""
     broker = place.filled(configs={"segment.bytes": 1_000_000})
     broker.delete_records({A0: 4})
     move(broker, place.there)
@@ -345,7 +345,7 @@ def test_a_log_start_inside_a_segment_goes_along(place):
 
 
 def test_a_log_start_in_a_hole_at_the_end_goes_along(place):
-    """What was deleted stays away: the copy is judged by its batches, which end below."""
+    """Deleted records stay deleted: the copy is judged by its batches, which end below."""
     with place.filled(5, {}) as broker:
         log = broker.log("a")
         log.writer.append_batches(data_batch(12, 12, 7), AppendOrigin.REPLICATION)
@@ -383,7 +383,7 @@ def test_each_disk_answers_for_its_own_files_after_a_move(place):
 
 
 def test_a_copy_that_cannot_be_opened_takes_its_disk_offline(place):
-    """From its rename on the copy counts; who holds the log is told what became of it."""
+    """From its rename on the copy is valid; holders of the log get an error that explains it."""
     broker = place.filled()
     log = broker.log("a")
     renamed = []
@@ -447,7 +447,7 @@ def test_a_topic_of_the_longest_name_can_be_moved(place):
     assert [record.value for record in broker.read(name)] == [b"v"]
 
 
-# -- what is refused -------------------------------------------------------------------------
+# -- refusals --------------------------------------------------------------------------------
 
 
 def test_one_refused_move_hides_no_other(place):
@@ -481,7 +481,7 @@ def test_to_where_it_is_nothing_happens(place):
     assert tree(place.fs, place.here) == before
 
 
-def test_what_was_opened_read_only_is_not_moved(place):
+def test_a_read_only_log_is_not_moved(place):
     place.filled().close()
     broker = place.open(read_only=True)
     with pytest.raises(InvalidConfigurationError, match=r"cannot move partitions.*read-only"):
@@ -521,7 +521,7 @@ def test_the_manager_names_its_refusals():
 
 
 def test_a_full_target_gets_nothing_and_the_source_goes_on(place):
-    """At whatever change of the target; what was copied until then is removed."""
+    """At any change of the target; the files copied until then are removed."""
     number = 0
     broker = place.filled(configs=COMPACT | {"segment.bytes": 100_000})
     broker.roll("a")

@@ -81,7 +81,7 @@ def test_whoever_works_meanwhile_waits_or_goes_on_and_loses_nothing(tmp_path):
         try:
             while not done.is_set():
                 step()
-        except BaseException as error:  # a thread tells nobody
+        except BaseException as error:  # a thread reports no exception
             failures.append(error)
             done.set()
 

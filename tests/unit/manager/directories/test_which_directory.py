@@ -1,4 +1,4 @@
-"""Which folders are data directories, partitions, or of a cluster, told by the names in them."""
+"""Recognizing data directories, partitions and a cluster's directory by the names in them."""
 
 import pytest
 
@@ -66,7 +66,7 @@ def test_a_data_directory_has_its_files_and_is_no_partition(files, is_one):
         ((META, f"t-0/{META}"), []),
         (("recovery-point-offset-checkpoint", f"t-0/{META}"), []),
         ((".lock", f"t-0/{META}"), ["t-0"]),
-        # The controller's file says that it is a cluster's, whatever lies in it.
+        # The controller's file marks it as a cluster's, whatever its contents.
         (
             (f"{CONTROLLER_DIR}/{CLUSTER_FILE}", "broker-0/", "broker-12/"),
             ["broker-0", "broker-12"],
@@ -108,7 +108,7 @@ def test_a_clusters_directory_is_refused_with_the_number_of_its_brokers(files, b
         (f"{CONTROLLER_DIR}/", f"t-0/{META}"),
     ),
 )
-def test_what_only_resembles_a_cluster_is_none(files):
+def test_a_directory_that_only_resembles_a_cluster_is_not_one(files):
     fs = disk(*files)
     nested = find_nested(fs, "/d")
     check_no_cluster(fs, "/d", nested)

@@ -165,7 +165,7 @@ def test_adopted_topic_that_is_stored_keeps_the_id_of_its_folders(fs, alter):
 
 
 def test_folder_of_another_topic_of_that_name_is_refused(fs):
-    """For writing; a reader sees what is there, with a warning."""
+    """For writing; a reader opens it with a warning."""
     with opened(fs) as broker:
         topic = broker.create_topic("t", partitions=2)
         broker.append("t", value=b"x", partition=1)

@@ -37,7 +37,7 @@ def check_split(world, log, bases, offsets):
 
 
 def check_stays(world, bases, offsets):
-    """Close and reopen in every way: there are no findings and no changes."""
+    """Close and reopen in every way, without findings or changes."""
     before = world.files(".log", ".txnindex")
     for clean in (True, False, True):
         log = world.log(clean=clean, **WHOLE)

@@ -287,7 +287,7 @@ def test_a_log_start_in_the_torn_batch_is_obeyed_if_the_log_reached_it(world, re
         assert (log.log_start_offset, log.log_end_offset) == (0, 19)
 
 
-def test_no_time_index_beside_a_torn_end(world):
+def test_no_time_index_next_to_a_torn_end(world):
     name, data, _ = closed(world, **INDEXED)
     world.write(name, bytes(data[:-5]))
     world.fs.remove(world.path(name.replace(".log", ".timeindex")))

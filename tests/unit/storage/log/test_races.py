@@ -238,7 +238,7 @@ def test_bytes_are_not_read_before_the_log_end_has_moved(world, isolation):
 
 
 @pytest.mark.parametrize("count", (1, 2))
-def test_who_waited_while_the_log_was_closed_writes_nothing(world, count):
+def test_a_writer_that_waited_during_the_close_writes_nothing(world, count):
     log = world.log()
     log.writer.append_records([NewRecord(b"k", b"v", 1000)] * count)
 

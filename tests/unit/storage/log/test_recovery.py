@@ -88,7 +88,7 @@ def test_recovery_cuts_batches_whose_offsets_do_not_rise(world):
         segment = world.segment(5, create=False)
         result = world.recover(segment)
         assert result.valid_bytes == len(sound)
-        assert "stands where offsets from 11 on belong" in result.reason
+        assert "is where offsets from 11 on are expected" in result.reason
     world.put({log_name(50): batch(49)})
     assert world.recover(world.segment(50, create=False)).valid_bytes == 0
 
@@ -168,7 +168,7 @@ def test_offsets_that_fall_behind_a_jump_without_contradicting_it_are_cut(world)
     world.put({log_name(0): sound + batch(TOO_FAR + 6)})
     recovery = world.recover(world.segment(0, create=False))
     assert (recovery.must_split, recovery.valid_bytes) == (True, len(sound))
-    assert "stands where offsets from" in recovery.reason
+    assert "is where offsets from" in recovery.reason
 
 
 def test_a_jump_that_is_itself_cut_needs_no_split(world):

@@ -1,4 +1,4 @@
-"""What one does on the page: as the command line does it, once, and not without a yes to a loss."""
+"""Actions of the page: as on the command line, once, and with confirmation of a loss."""
 
 import json
 import shlex
@@ -19,7 +19,7 @@ TIMES = ("index_ms", "clean_ms")
 
 
 def timeless(value):
-    """Return JSON without what a clock or chance has its part in."""
+    """Return JSON without the values that depend on a clock or on chance."""
     if isinstance(value, list):
         return [timeless(each) for each in value]
     if isinstance(value, dict):
@@ -150,7 +150,7 @@ def test_what_loses_data_is_done_after_a_yes_to_just_that(steered, action):
     assert "events-1" in told["loses"]["text"]
     assert told["command"].startswith("logstore ")
     if action == "alter-and-lose":
-        broker.retain("events")  # what goes anyway is not among it
+        broker.retain("events")  # records that expire anyway do not count
     visible = len(list(broker.read("events", 1)))
     done = steered.post(path, body | {"confirm": told["confirm"]}, method)
     assert done.status == 200
@@ -170,12 +170,12 @@ def test_a_yes_is_to_one_loss_only(steered):
     assert refused.status == 409
     whole = steered.post("/api/topics/events", {}, "DELETE").json["confirm"]
     assert steered.post("/api/topics/events", {"confirm": five}, "DELETE").status == 409
-    broker.append("events", value=b"one more", partition=1)  # it was not among what was told
+    broker.append("events", value=b"one more", partition=1)  # it was not among the reported records
     again = steered.post("/api/topics/events", {"confirm": whole}, "DELETE")
     assert again.status == 409
     assert again.json["loses"]["records"] == 13
     assert [topic.name for topic in broker.topics()] == ["-odd_name", "events", "users"]
-    # What is appended above is not lost by it.
+    # Records appended above are not lost by it.
     assert steered.post(path, {"before_offset": 5, "confirm": five}).status == 200
     assert broker.log("events", 1).log_start_offset == 5
 
@@ -276,7 +276,7 @@ def test_damage_is_lost_with_its_topic_and_told_so(tmp_path):
         assert page.post("/api/topics/events", body, "DELETE").status == 200
 
 
-# -- what is refused ---------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -344,7 +344,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize(("path", "body", "field"), HOSTILE)
-def test_what_cannot_be_obeyed_is_refused_by_name_and_changes_nothing(steered, path, body, field):
+def test_impossible_requests_are_refused_by_name_and_change_nothing(steered, path, body, field):
     before, now_ms = state(steered.context.broker), steered.context.broker.clock.now_ms()
     refused = steered.post(path, body)
     assert refused.status == 400, refused.body
@@ -376,7 +376,7 @@ def test_a_body_that_is_none_is_refused(steered, sent):
     assert state(steered.context.broker) == before
 
 
-def test_the_nearest_name_is_told(steered):
+def test_the_nearest_name_is_suggested(steered):
     body = {"topic": "users", "set": {"retention.mss": "1"}}
     assert steered.post("/api/preview", body).json["error"]["suggestion"] == "retention.ms"
     told = steered.post("/api/topics/user/configs", {"set": {}})
@@ -397,7 +397,7 @@ def test_a_action_waits_for_its_turn_and_not_for_ever(steered, monkeypatch):
     assert steered.post(f"{USERS}/roll", {}).status == 200
 
 
-# -- who may -----------------------------------------------------------------------------------
+# -- permissions -------------------------------------------------------------------------------
 
 
 SAME_AS = {
@@ -412,8 +412,8 @@ SAME_AS = {
     "retry": "CreatePartitions",
     "move-clock": "ElectLeaders",
 }
-"""Deeds, and the request over the wire that needs the same: for those that Kafka does not have, one
-that changes a topic, or the cluster, without touching its records or settings."""
+"""Actions, and the request over the wire that needs the same permission. For actions that Kafka
+lacks: one that changes a topic, or the cluster, but not its records or settings."""
 
 
 def test_every_action_needs_what_the_wire_s_request_of_its_kind_needs():
@@ -439,7 +439,7 @@ RIGHTS = {
 def test_a_action_is_done_for_whom_it_is_allowed(tmp_path, action):
     operation, kind, name = RIGHTS[action]
     method, path, body = ACTIONS[action]
-    # Who may see a topic may not do anything to it.
+    # A principal that may see a topic may not change it.
     authorizer = Authorizer([Acl("User:ann", "describe", "topic", "*")])
     with filled(tmp_path / "data") as broker, Asked(broker, authorizer, "User:ann") as page:
         refused = page.post(path, body, method)

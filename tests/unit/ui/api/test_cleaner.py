@@ -41,7 +41,7 @@ def test_an_uncleanable_partition_is_told_with_what_waits_in_it(page, broker):
     assert page.get("/api/partitions")["uncleanable"] == 1
 
 
-def test_who_may_not_know_of_a_topic_hears_nothing_of_its_cleaning(broker):
+def test_cleanings_of_a_hidden_topic_are_not_reported(broker):
     broker.cleaner.uncleanable_partitions.add(broker.partitions("users")[0], OSError("x"))
     with Asked(
         broker, Authorizer([Acl("User:ann", "describe", "topic", "events")]), "User:ann"

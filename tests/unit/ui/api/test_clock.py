@@ -1,4 +1,4 @@
-"""A clock that is moved from the page: up to a moment, by a span, to the next event."""
+"""A clock that is moved from the page: to a time, by a duration, to the next event."""
 
 import threading
 
@@ -55,7 +55,7 @@ def test_nothing_is_due_of_a_broker_without_background(page):
 
 
 def test_a_long_move_is_answered_with_how_far_it_came(living, monkeypatch):
-    """The bound is no time at all here, so that each request takes one step."""
+    """The time limit is zero here, so that each request takes one step."""
     monkeypatch.setattr(clock_api, "MOVE_MS", 0)
     to_ms = VIRTUAL_EPOCH_MS + HOUR_MS
     before, answers = VIRTUAL_EPOCH_MS, []

@@ -70,7 +70,7 @@ def test_a_row_is_measured_again_once_its_log_has_changed(page, broker):
     assert (row["cleanable_ratio"], row["deleted_bytes"]) == (0.0, 707)
 
 
-def test_the_bound_of_kip_354_is_told(page, broker):
+def test_the_bound_of_kip_354_is_reported(page, broker):
     broker.alter_configs("users", {"max.compaction.lag.ms": "1h"})
     broker.clock.advance(hours=2)
     told = page.get("/api/partitions?sort=delay&count=1")
@@ -130,7 +130,7 @@ def test_topics_that_may_not_be_seen_are_not_listed(broker):
         refused = page.ask("GET", "/api/partitions/users/0")
         assert refused.status == 403
         unknown = page.ask("GET", "/api/partitions/userz/0")
-        assert unknown.status == 403  # whether it is there is no business of theirs
+        assert unknown.status == 403  # its existence is not revealed
         near = page.ask("GET", "/api/partitions/events/9").json["error"]
         assert "users" not in near["message"]
 
@@ -155,7 +155,11 @@ def test_names_and_sizes_come_before_a_log_is_opened(tmp_path):
             order = []
             page.context.partitions._on_measured = order.append
             measure()
-            assert [tp.partition for tp in order] == [2, 0, 1]  # what was asked for comes first
+            assert [tp.partition for tp in order] == [
+                2,
+                0,
+                1,
+            ]  # the requested partition comes first
             told = page.get("/api/partitions?sort=name")
             assert (told["total"], told["measured"], beside) == (3, 3, [measure])
             assert told["partitions"][2]["cleanable_ratio"] == 1.0

@@ -1,4 +1,4 @@
-"""One partition: its shapes are the command line's; what is missing and what waits is told."""
+"""One partition: the command line's shapes, missing records, and waiting tombstones."""
 
 import json
 
@@ -30,7 +30,7 @@ def test_a_partition_is_told_as_inspect_does_with_its_decision(page, broker):
     assert told["in_progress"] is None
 
 
-def test_the_strip_tells_holes_horizons_and_files_that_wait(page, broker):
+def test_the_segment_map_shows_holes_horizons_and_deleted_files(page, broker):
     broker.clean("users", force=True)
     told = page.get(f"{AT}/segments")
     by_section = {each["section"]: each for each in told["segments"]}
@@ -94,7 +94,7 @@ def test_explain_tombstones_and_stats_are_those_of_the_broker(page, broker):
     assert page.get(f"{AT}/stats?top=1") == in_json(broker.stats("users", top=1).to_json())
 
 
-def test_tombstones_are_told_where_they_lie(page, broker):
+def test_tombstones_are_counted_by_segment(page, broker):
     told = page.get(f"{AT}/tombstones")
     assert told["tombstones"] == explained(broker)["tombstones"]
     assert [(each["base_offset"], each["unstamped"]) for each in told["segments"]] == [(0, 1)]
@@ -109,7 +109,7 @@ def test_tombstones_are_told_where_they_lie(page, broker):
 
 
 def test_a_page_without_a_record_goes_on_at_the_end(page, broker):
-    """Of a hole that ends the log, and of a key that no record has."""
+    """A hole at the end of the log, and a key without a record."""
     producer = broker.producer(transactional_id="x")
     producer.init_transactions()
     producer.begin_transaction()
@@ -196,7 +196,7 @@ def test_batches_of_a_segment_and_records_of_a_batch(page):
         (f"{AT}/batches/99/records", 404, "UnknownPlaceError"),
     ),
 )
-def test_what_is_not_there_is_said_by_name(page, target, status, kind):
+def test_missing_names_are_reported(page, target, status, kind):
     answer = page.ask("GET", target)
     assert (answer.status, answer.json["error"]["type"]) == (status, kind)
 

@@ -1,4 +1,4 @@
-"""What settings would do, over HTTP: as `Broker.preview` has it, with lines that tell the same."""
+"""Previews of settings over HTTP: the result of `Broker.preview`, with equivalent command lines."""
 
 import json
 import shlex
@@ -112,7 +112,7 @@ def test_the_lines_tell_the_same(tmp_path):
     assert retained["removed"]
 
 
-def test_what_may_not_be_seen_is_left_out(broker):
+def test_topics_without_permission_are_left_out(broker):
     broker.alter_configs("events", {}, unset=["retention.ms"])
     authorizer = Authorizer()
     with Asked(broker, authorizer, "User:ann") as page:
@@ -130,7 +130,7 @@ def test_what_may_not_be_seen_is_left_out(broker):
 
 
 @pytest.mark.parametrize("body", ({"topic": "users", "partition": 7}, {"topic": "nowhere"}))
-def test_what_is_not_there_is_not_found(page, body):
+def test_missing_names_are_not_found(page, body):
     assert page.post("/api/preview", body).status == 404
 
 

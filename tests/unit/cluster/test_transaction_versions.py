@@ -1,0 +1,143 @@
+"""Transactions of version 2 in a cluster: coordinators that fail before, at and after the end."""
+
+import pytest
+
+from logstore import Cluster, VirtualClock
+from logstore.cluster.coordination import ClusterHost
+from logstore.coordinator.groups.offsets import OffsetAndMetadata
+from logstore.coordinator.transactions.produce import append_as_client
+from logstore.coordinator.transactions.state import TransactionVersion
+from logstore.errors import LogStoreError
+from logstore.record.batch import build_batch
+from logstore.record.records import Record
+from tests.unit.cluster.test_coordinators import CONFIG, Client, T, transact, values
+
+V0, V2 = TransactionVersion.V0, TransactionVersion.V2
+
+
+class VersionedClient(Client):
+    """A client that may change its version between transactions."""
+
+    version = V2
+
+    def add(self, *partitions):
+        if self.version is V0:
+            super().add(*partitions)
+
+    def send(self, tp, value):
+        if self.version is V0:
+            super().send(tp, value)
+            return
+        batch = build_batch(
+            [Record(0, self.cluster.clock.now_ms(), b"k", value)],
+            producer_id=self.producer.producer_id,
+            producer_epoch=self.producer.producer_epoch,
+            base_sequence=self.sequences[tp],
+            is_transactional=True,
+        )
+        self.sequences[tp] += 1
+
+        def append(broker):
+            return append_as_client(
+                broker.manager, broker.coordinator, tp, batch, self.id, adds=True
+            )
+
+        self.retry(
+            lambda: self.cluster._produce(tp, append, lambda info: info.last_offset, "all", 30_000)
+        )
+
+    def send_offset(self, offset):
+        if self.version is V0:
+            super().send_offset(offset)
+            return
+        part = self.retry(lambda: self.groups.partition_for(self.group_id))
+
+        def commit():
+            with self.coordinator.verified(part, self.producer, self.id, adds=True):
+                offsets = {T[0]: OffsetAndMetadata(offset, "")}
+                self.groups.append_transactional(self.group_id, offsets, self.producer)
+
+        self.retry(commit)
+
+    def end(self, *, commit=True):
+        producer = self.retry(
+            lambda: self.coordinator.end_transaction(
+                self.id, self.producer, commit=commit, version=self.version
+            )
+        )
+        if producer != self.producer:
+            self.producer = producer
+            self.sequences = dict.fromkeys(T, 0)
+
+
+@pytest.mark.parametrize("versions", ((V2, V2, V2), (V0, V2, V0), (V2, V0, V2)))
+@pytest.mark.parametrize("commit", (True, False))
+@pytest.mark.parametrize("victim", ("transaction", "group", "data"))
+def test_a_transaction_is_whole_although_a_broker_is_killed_at_one_of_its_waits(
+    monkeypatch, victim, commit, versions
+):
+    """The client repeats its calls at the next coordinator, also an end that was decided."""
+    await_replicated = ClusterHost.await_replicated
+    waits = -1
+    for kill_at in range(40):
+        with Cluster(clock=VirtualClock(), broker_config=CONFIG, seed=kill_at) as cluster:
+            cluster.create_topic("t", 3, replication_factor=3)
+            client = VersionedClient(cluster)
+            client.init()
+            first = client.producer
+            client.version = versions[0]
+            transact(cluster, client, 1, commit=True)
+            waits = -1
+
+            def kill_and_wait(host, written, cluster=cluster, kill_at=kill_at):
+                nonlocal waits
+                waits += 1
+                if waits == kill_at:
+                    cluster.kill(
+                        {
+                            "transaction": cluster.transaction_coordinator("x"),
+                            "group": cluster.group_coordinator("g"),
+                            "data": cluster.leader("t", 2),
+                        }[victim]
+                    )
+                return await_replicated(host, written)
+
+            client.version = versions[1]
+            with monkeypatch.context() as patch:
+                patch.setattr(ClusterHost, "await_replicated", kill_and_wait)
+                transact(cluster, client, 2, commit=commit)
+            for broker in [each for each in range(3) if each not in cluster.brokers]:
+                cluster.restart(broker)
+            cluster.clock.advance(minutes=1)
+            metadata = client.retry(lambda client=client: client.coordinator.describe("x"))
+            name = "CompleteCommit" if commit else "CompleteAbort"
+            assert metadata.state.kafka_name == name, kill_at
+            expected = [b"1", b"2"] if commit else [b"1"]
+            assert [values(cluster, tp) for tp in T] == [expected] * 3, kill_at
+            assert client.committed() == (2 if commit else 1)
+            client.version = versions[2]
+            transact(cluster, client, 3, commit=True)
+            assert client.committed() == 3
+            moves = sum(version is V2 for version in versions)
+            assert client.producer == (first.producer_id, first.producer_epoch + moves)
+            if waits < kill_at:
+                break
+    assert waits >= 8
+
+
+def test_a_batch_of_the_last_transaction_opens_none_at_the_next_coordinator():
+    with Cluster(clock=VirtualClock(), broker_config=CONFIG, seed=1) as cluster:
+        cluster.create_topic("t", 3, replication_factor=3)
+        client = VersionedClient(cluster)
+        client.init()
+        former = client.producer
+        transact(cluster, client, 1, commit=True)
+        cluster.kill(cluster.transaction_coordinator("x"))
+        following, client.producer = client.producer, former
+        client.sequences = dict.fromkeys(T, 1)
+        with pytest.raises(LogStoreError) as caught:
+            client.send(T[1], b"late")
+        assert caught.value.kafka_error == "INVALID_PRODUCER_EPOCH"
+        client.producer, client.sequences = following, dict.fromkeys(T, 0)
+        transact(cluster, client, 2, commit=True)
+        assert client.committed() == 2
