@@ -16,9 +16,10 @@ import argparse
 import logging
 import random
 import sys
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from logstore import Cluster, LogStoreError, TopicPartition, VirtualClock
 from logstore.cluster.leadership import Leadership
@@ -189,18 +190,118 @@ class Known(NamedTuple):
     committed_ms: int
 
 
-class Simulation:
-    """A cluster, its acknowledgements, and the execution of steps."""
+class World(ABC):
+    """A cluster, its faults, and the execution of steps."""
+
+    clock: VirtualClock
+    cluster: Cluster[VirtualClock]
+
+    module = "tests.property.cluster_simulation"
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self.tally: Counter[str] = Counter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.cluster.close()
+
+    @staticmethod
+    @abstractmethod
+    def plan(seed: int) -> list[Step]:
+        """Return the steps of a seed."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise a `Violation` if an invariant does not hold."""
+
+    @abstractmethod
+    def finish(self) -> Counter[str]:
+        """Let the cluster settle, and check once more."""
+
+    @abstractmethod
+    def state(self) -> Iterator[str]:
+        """Describe the state after a step."""
+
+    def partitions(self) -> Sequence[TopicPartition]:
+        """Return the partitions with data that must survive."""
+        return [TP]
+
+    def take(self, step: Step) -> None:
+        """Execute one step and check all invariants."""
+        self.act(step.kind, step.numbers)
+        self.check()
+
+    def act(self, kind: str, numbers: tuple[int, ...]) -> None:
+        """Execute one action; the cluster may refuse it."""
+        action: Callable[..., None] = getattr(self, f"_{kind}")
+        self.tally[kind] += 1
+        try:
+            action(*numbers)
+        except LogStoreError as error:
+            self.tally[f"{kind}: {error.kafka_error}"] += 1
+
+    # -- faults --------------------------------------------------------------------------
+
+    def _wait(self, which: int, *_: int) -> None:
+        self.clock.advance(ms=WAITS_MS[which % len(WAITS_MS)])
+
+    def _cut(self, broker: int, other: int, *_: int) -> None:
+        broker %= BROKERS
+        others = {(broker + 1) % BROKERS, (broker + 2) % BROKERS}
+        self.cluster.disconnect({broker}, others if other % 2 else {(broker + 1) % BROKERS})
+
+    def _heal(self, *_: int) -> None:
+        self.cluster.heal()
+
+    def _slow(self, broker: int, delay: int, *_: int) -> None:
+        self.cluster.slow(broker % BROKERS, (broker + 1) % BROKERS, (1, 50, 5_000)[delay % 3])
+
+    def _kill(self, broker: int, *_: int) -> None:
+        if broker % BROKERS in self.cluster.brokers:
+            self.cluster.kill(broker % BROKERS)
+
+    def _lose_power(self, broker: int, *_: int) -> None:
+        broker %= BROKERS
+        # Data that was only on the last in-sync replica is lost with it: Kafka relies on replicas
+        # for durability.
+        in_sync = [set(self.cluster.state(tp).isr) for tp in self.partitions()]
+        if broker in self.cluster.brokers and {broker} not in in_sync:
+            self.cluster.kill(broker, power_loss=True)
+            self.tally["lost power"] += 1
+
+    def _stop(self, broker: int, *_: int) -> None:
+        if broker % BROKERS in self.cluster.brokers:
+            self.cluster.stop(broker % BROKERS)
+
+    def _restart(self, broker: int, *_: int) -> None:
+        ended = [each for each in range(BROKERS) if each not in self.cluster.brokers]
+        if ended:
+            self.cluster.restart(ended[broker % len(ended)])
+
+    def _skew(self, broker: int, ms: int, *_: int) -> None:
+        self.cluster.skew(broker % BROKERS, (-3_600_000, -1, 0, 1_000, 86_400_000)[ms % 5])
+
+    def _settle(self, *_: int) -> None:
+        self.cluster.heal()
+        self.clock.advance(seconds=1)
+
+
+class Simulation(World):
+    """A cluster, its acknowledgements, and the execution of steps."""
+
+    plan = staticmethod(plan)
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
         self.setting = setting_of(seed)
         self.clock = VirtualClock()
         self.cluster = Cluster(brokers=BROKERS, clock=self.clock, seed=seed)
         self.cluster.create_topic(
             TP.topic, replication_factor=BROKERS, configs=self.setting.configs
         )
-        self.tally: Counter[str] = Counter()
         self.committed: dict[int, Known] = {}
         self.batches: dict[int, bytes] = {}
         self.committed_end = 0
@@ -210,21 +311,12 @@ class Simulation:
         self.number = 0
         self.sequences: Counter[int] = Counter()  # the next one of each producer
 
-    def __enter__(self) -> Simulation:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.cluster.close()
-
-    def take(self, step: Step) -> None:
-        """Execute one step and check all invariants."""
-        action: Callable[..., None] = getattr(self, f"_{step.kind}")
-        self.tally[step.kind] += 1
-        try:
-            action(*step.numbers)
-        except LogStoreError as error:
-            self.tally[f"{step.kind}: {error.kafka_error}"] += 1
-        self.check()
+    def state(self) -> Iterator[str]:
+        """Describe the replicas."""
+        yield f"    {self.setting}"
+        for broker, log in self._logs().items():
+            yield f"    {broker}: {log} hw {log.high_watermark}"
+        yield f"    {self.cluster.state(TP)}"
 
     def finish(self) -> Counter[str]:
         """Let the cluster settle, and check once more."""
@@ -328,45 +420,6 @@ class Simulation:
                 at = info.first_offset + number
                 self.acknowledged[at] = record._replace(offset=at)
 
-    def _wait(self, which: int, *_: int) -> None:
-        self.clock.advance(ms=WAITS_MS[which % len(WAITS_MS)])
-
-    def _cut(self, broker: int, other: int, *_: int) -> None:
-        broker %= BROKERS
-        others = {(broker + 1) % BROKERS, (broker + 2) % BROKERS}
-        self.cluster.disconnect({broker}, others if other % 2 else {(broker + 1) % BROKERS})
-
-    def _heal(self, *_: int) -> None:
-        self.cluster.heal()
-
-    def _slow(self, broker: int, delay: int, *_: int) -> None:
-        self.cluster.slow(broker % BROKERS, (broker + 1) % BROKERS, (1, 50, 5_000)[delay % 3])
-
-    def _kill(self, broker: int, *_: int) -> None:
-        if broker % BROKERS in self.cluster.brokers:
-            self.cluster.kill(broker % BROKERS)
-
-    def _lose_power(self, broker: int, *_: int) -> None:
-        broker %= BROKERS
-        # Data that was only on the last in-sync replica is lost with it: Kafka relies on replicas
-        # for durability.
-        others = set(self.cluster.state(TP).isr) - {broker}
-        if broker in self.cluster.brokers and others:
-            self.cluster.kill(broker, power_loss=True)
-            self.tally["lost power"] += 1
-
-    def _stop(self, broker: int, *_: int) -> None:
-        if broker % BROKERS in self.cluster.brokers:
-            self.cluster.stop(broker % BROKERS)
-
-    def _restart(self, broker: int, *_: int) -> None:
-        ended = [each for each in range(BROKERS) if each not in self.cluster.brokers]
-        if ended:
-            self.cluster.restart(ended[broker % len(ended)])
-
-    def _skew(self, broker: int, ms: int, *_: int) -> None:
-        self.cluster.skew(broker % BROKERS, (-3_600_000, -1, 0, 1_000, 86_400_000)[ms % 5])
-
     def _move(self, broker: int, *_: int) -> None:
         state = self.cluster.state(TP)
         self.cluster.move_leader(TP, to=state.isr[broker % len(state.isr)])
@@ -430,10 +483,6 @@ class Simulation:
             starts = [each.log_start_offset for each in self._logs().values()]
             claim(result.low_watermark <= min(starts), "not all have deleted", result, starts)
             claim(result.low_watermark >= offset, "less was deleted than asked for", result, offset)
-
-    def _settle(self, *_: int) -> None:
-        self.cluster.heal()
-        self.clock.advance(seconds=1)
 
     # -- invariants ----------------------------------------------------------------------
 
@@ -607,19 +656,23 @@ def _opened_before(log: Log, offset: int) -> bool:
     return first is not None and first < offset
 
 
-def run(seed: int, steps: Sequence[Step] | None = None) -> Counter[str]:
+def run(
+    seed: int, steps: Sequence[Step] | None = None, world: type[World] = Simulation
+) -> Counter[str]:
     """Take the steps of a seed, or some of them."""
-    with Simulation(seed) as simulation:
-        for step in plan(seed) if steps is None else steps:
+    with world(seed) as simulation:
+        for step in world.plan(seed) if steps is None else steps:
             simulation.take(step)
         return simulation.finish()
 
 
-def failure(seed: int, numbers: Sequence[int]) -> BaseException | None:
+def failure(
+    seed: int, numbers: Sequence[int], world: type[World] = Simulation
+) -> BaseException | None:
     """Return how the steps of these numbers fail, None if they do not."""
-    steps = plan(seed)
+    steps = world.plan(seed)
     try:
-        run(seed, [steps[number] for number in numbers])
+        run(seed, [steps[number] for number in numbers], world)
     except Exception as error:
         return error
     return None
@@ -641,21 +694,21 @@ def shrunk(numbers: Sequence[int], fails: Callable[[Sequence[int]], object]) -> 
             size //= 2
 
 
-def command(seed: int, numbers: Sequence[int]) -> str:
+def command(seed: int, numbers: Sequence[int], world: type[World] = Simulation) -> str:
     """Return how to repeat some steps of a seed."""
     steps = ",".join(map(str, numbers))
-    return f"python -m tests.property.cluster_simulation {seed} --steps {steps}"
+    return f"python -m {world.module} {seed} --steps {steps}"
 
 
-def run_and_shrink(seed: int) -> Counter[str]:
+def run_and_shrink(seed: int, world: type[World] = Simulation) -> Counter[str]:
     """Run a seed; a failure names the few steps that reproduce it."""
     try:
-        return run(seed)
+        return run(seed, world=world)
     except Exception as error:
-        everything = range(len(plan(seed)))
+        everything = range(len(world.plan(seed)))
         what = _what(error)
-        few = shrunk(everything, lambda some: _what(failure(seed, some)) == what)
-        error.add_note(f"seed {seed}; to repeat it: {command(seed, few)}")
+        few = shrunk(everything, lambda some: _what(failure(seed, some, world)) == what)
+        error.add_note(f"seed {seed}; to repeat it: {command(seed, few, world)}")
         raise
 
 
@@ -664,24 +717,21 @@ def _what(error: BaseException | None) -> str | None:
     return error and f"{type(error).__name__} {str(error).partition(':')[0]}"
 
 
-def steps_of(seed: int, numbers: Sequence[int]) -> Iterator[str]:
+def steps_of(seed: int, numbers: Sequence[int], world: type[World] = Simulation) -> Iterator[str]:
     """Yield each step as it is executed; raises when one fails."""
-    steps = plan(seed)
-    with Simulation(seed) as simulation:
-        yield f"{simulation.setting}"
+    steps = world.plan(seed)
+    with world(seed) as simulation:
         for number in numbers:
             yield f"{number}: {steps[number]}"
             try:
                 simulation.take(steps[number])
             finally:
-                for broker, log in simulation._logs().items():
-                    yield f"    {broker}: {log} hw {log.high_watermark}"
-                yield f"    {simulation.cluster.state(TP)}"
+                yield from simulation.state()
         simulation.finish()
         yield f"all is well: {dict(simulation.tally)}"
 
 
-def main(arguments: Sequence[str]) -> None:
+def main(arguments: Sequence[str], world: type[World] = Simulation) -> None:
     """Print the steps of a seed, or run many seeds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("seed", type=int)
@@ -692,15 +742,15 @@ def main(arguments: Sequence[str]) -> None:
     if options.until is not None:
         tally: Counter[str] = Counter()
         for seed in range(options.seed, options.until):
-            tally += run_and_shrink(seed)
+            tally += run_and_shrink(seed, world)
         print(  # noqa: T201  # for whoever repeats a seed
             f"{options.until - options.seed} seeds: {dict(sorted(tally.items()))}"
         )
         return
-    numbers = range(len(plan(options.seed)))
+    numbers = range(len(world.plan(options.seed)))
     if options.steps is not None:
         numbers = [int(number) for number in options.steps.split(",")]
-    for line in steps_of(options.seed, numbers):
+    for line in steps_of(options.seed, numbers, world):
         print(line)  # noqa: T201  # for whoever repeats a seed
 
 
