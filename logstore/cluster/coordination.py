@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.host import Written
     from logstore.coordinator.transactions.coordinator import TransactionCoordinator
     from logstore.coordinator.transactions.producer_ids import ProducerIds
-    from logstore.runtime import Runtime
+    from logstore.runtime import Runtime, Unsubscribe
     from logstore.storage.log.log import Log
     from logstore.wire.purgatory import Purgatory
 
@@ -125,14 +125,15 @@ class ClusterHost(CoordinatorHost):
         name, number = topic_partition
         if name not in self._loaded:
             return
-        epoch = self._led_epoch(topic_partition)
+        role = self._leadership(topic_partition)
+        epoch = None if role is None else role.state.leader_epoch
         with self._lock:
             loaded = self._loaded[name]
             if loaded.get(number) == epoch:
                 return
             loaded = {each: loaded[each] for each in loaded if each != number}
-            if epoch is not None and not self._broker.manager.log(topic_partition).log_end_offset:
-                self._loaded[name] = {**loaded, number: epoch}
+            if role is not None and role.log.log_end_offset == 0:
+                self._loaded[name] = {**loaded, number: role.state.leader_epoch}
                 return  # there is nothing to load
             self._loaded[name] = loaded
             is_scheduled, self._changed[topic_partition] = bool(self._changed), epoch
@@ -141,10 +142,14 @@ class ClusterHost(CoordinatorHost):
             scheduler.start()
             scheduler.schedule(f"load-coordinator-{self._broker_id}", self._load)
 
-    def _led_epoch(self, topic_partition: TopicPartition) -> int | None:
+    def _leadership(self, topic_partition: TopicPartition) -> Leadership | None:
         replicas = self._replicas
         role = None if replicas is None or replicas.is_over else replicas.role(topic_partition)
-        return role.state.leader_epoch if isinstance(role, Leadership) else None
+        return role if isinstance(role, Leadership) else None
+
+    def _led_epoch(self, topic_partition: TopicPartition) -> int | None:
+        role = self._leadership(topic_partition)
+        return None if role is None else role.state.leader_epoch
 
     def _load(self) -> None:
         """Take over the partitions that this broker leads, and drop those that it lost.
@@ -247,7 +252,10 @@ class ClusterHost(CoordinatorHost):
         except LogStoreError as error:
             then(_refusal(error))
             return
-        _Completion(self._members.runtime, delayed, then)
+        if delayed:
+            _Completion(self._members.runtime, delayed, then)
+        else:
+            then(None)
 
     # -- all partitions --------------------------------------------------------------------
 
@@ -320,11 +328,15 @@ class _Completion:
         self._lock = runtime.lock()
         self._is_due = self._is_over = False
         self._scheduler = runtime.scheduler
-        self._unsubscribe = [each.subscribe(self._wake) for each in delayed]
         self._timer = runtime.scheduler.schedule(
             "coordinator-write-timeout", self._end, delay_ms=WRITE_TIMEOUT_MS
         )
+        self._unsubscribe: list[Unsubscribe] = []
+        for each in delayed:
+            self._unsubscribe.append(each.subscribe(self._wake))
         self._check()
+        if self._is_over:  # perhaps in another thread, while this one subscribed
+            self._leave()
 
     def _wake(self) -> None:
         if not self._is_over and not self._is_due:
@@ -342,11 +354,14 @@ class _Completion:
                 return
             self._is_over = True
         self._timer.cancel()
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
+        self._leave()
         errors = (each.error for each in self._delayed if each.error is not None)
         error = next(errors, None)
         self._then(None if error is None else _refusal(error))
+
+    def _leave(self) -> None:
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
 
 
 def _refusal(error: LogStoreError) -> LogStoreError:

@@ -164,7 +164,7 @@ def _created(name: str, session: Session) -> Topic:
     service = session.service
     if name in INTERNAL_COMPACTED_TOPICS:
         if name == GROUP_OFFSETS_TOPIC:
-            service.groups.partition_for("")
+            service.groups.ensure_stored()
         return service.nodes.topic(name)
     try:
         count = service.manager.broker_config.num_partitions

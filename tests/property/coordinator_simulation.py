@@ -382,7 +382,8 @@ class Simulation(World):
 
     def _add(self, process: Process, tp: TopicPartition) -> bool:
         producer, transaction = process.producer, process.transaction
-        assert producer is not None and transaction is not None
+        assert producer is not None
+        assert transaction is not None
 
         def call() -> bool:
             self._coordinator(process.id).add_partitions(process.id, producer, [tp])
@@ -835,9 +836,7 @@ class Simulation(World):
 
     def _check_transactions(self) -> None:
         values = self._take_in_values()
-        starts = {
-            tp: max(log.log_start_offset for log in self.logs(tp).values()) for tp in DATA
-        }
+        starts = {tp: max(log.log_start_offset for log in self.logs(tp).values()) for tp in DATA}
         visible = {value for of_tp in values.values() for value in of_tp}
         for transaction in self.transactions:
             left = [each for each in transaction.sent if each[1] >= starts[each[0]]]

@@ -381,17 +381,26 @@ class GroupCoordinator:
         """Return the partition of `__consumer_offsets` for a group."""
         return self._store.partition_of(group_id)
 
-    def partition_for(self, group_id: str) -> TopicPartition:
-        """Return the partition for a group, and create the topic if necessary.
+    def ensure_stored(self) -> None:
+        """Create the topic, or take over a copied one.
 
         Raises
         ------
         InvalidConfigurationError
             The broker was opened read-only.
+        CoordinatorNotAvailableError
+            No broker of the cluster is running.
         KafkaStorageError
         """
         with self._calls():
             self._store.ensure_stored()
+
+    def partition_for(self, group_id: str) -> TopicPartition:
+        """Return the partition for a group, and create the topic if necessary.
+
+        Raises the errors of `ensure_stored`.
+        """
+        self.ensure_stored()
         return self._store.partition_of(group_id)
 
     def logs_with_open_transactions(self) -> list[Log]:
