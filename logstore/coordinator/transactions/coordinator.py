@@ -821,7 +821,9 @@ class TransactionCoordinator:
             return metadata
         known = self._load().by_id.get(transactional_id)
         if known is not None and not known.state.is_prepared:
-            return known  # in virtual time, a task has completed it during a wait
+            # In virtual time, a task has completed it during a wait.
+            self._with_marker.pop(transactional_id, None)
+            return known
         try:
             completed = self._store(metadata.completed(), loaded_epoch)
         except LogStoreError as error:
