@@ -20,6 +20,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from logstore import Cluster, LogStoreError, TopicPartition, VirtualClock
+from logstore.coordinator.groups.coordinator import GroupCoordinator
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.coordinator.groups.requests import (
     JoinRequest,
@@ -28,6 +29,7 @@ from logstore.coordinator.groups.requests import (
     SyncRequest,
     SyncResult,
 )
+from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.errors import RETRIABLE_ERRORS
 from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -276,12 +278,12 @@ class Simulation(World):
     def _is_closed(error: LogStoreError) -> bool:
         return type(error).__name__ == "IllegalStateError"
 
-    def _coordinator(self, transactional_id: str):
+    def _coordinator(self, transactional_id: str) -> TransactionCoordinator:
         return self.cluster.brokers[
             self.cluster.transaction_coordinator(transactional_id)
         ].coordinator
 
-    def _groups(self, group_id: str):
+    def _groups(self, group_id: str) -> GroupCoordinator:
         return self.cluster.brokers[self.cluster.group_coordinator(group_id)].groups
 
     def _call(self, process: Process, call: Callable[[], T]) -> T | None:
@@ -572,7 +574,11 @@ class Simulation(World):
         return True
 
     def _member(self, which: int, action: int, *_: int) -> None:
-        """Let a member of a group take its next step, or leave."""
+        """Let a member of a group take its next steps, or leave."""
+        for number in range(4):
+            self._advance_member(which, action + number)
+
+    def _advance_member(self, which: int, action: int) -> None:
         member = self.members[which % len(self.members)]
         group_id = MEMBERS_GROUP
         try:

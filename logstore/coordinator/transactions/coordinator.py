@@ -819,12 +819,17 @@ class TransactionCoordinator:
                 with_marker.add(tp)
         if not metadata.partitions <= with_marker:
             return metadata
+        known = self._load().by_id.get(transactional_id)
+        if known is not None and not known.state.is_prepared:
+            # In virtual time, a task has completed it during a wait.
+            self._with_marker.pop(transactional_id, None)
+            return known
         try:
             completed = self._store(metadata.completed(), loaded_epoch)
         except LogStoreError as error:
             logger.warning("cannot store the completion of '%s': %s", transactional_id, error)
             return metadata
-        del self._with_marker[transactional_id]
+        self._with_marker.pop(transactional_id, None)
         return completed
 
     def _write_marker(self, tp: TopicPartition, metadata: TransactionMetadata, epoch: int) -> None:
