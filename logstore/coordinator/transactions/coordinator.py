@@ -623,8 +623,7 @@ class TransactionCoordinator:
         stored = self._stored
         if stored is None or stored.epochs is not self._log.owned:
             self._stored = stored = self._log.read(stored)
-            for lost in self._with_marker.keys() - stored.by_id.keys():
-                del self._with_marker[lost]
+            self._with_marker.clear()  # another leader may have begun other transactions
         return stored
 
     def _take_over(self) -> StoredTransactions:
@@ -829,7 +828,6 @@ class TransactionCoordinator:
         except LogStoreError as error:
             logger.warning("cannot store the completion of '%s': %s", transactional_id, error)
             return metadata
-        self._with_marker.pop(transactional_id, None)
         return completed
 
     def _write_marker(self, tp: TopicPartition, metadata: TransactionMetadata, epoch: int) -> None:
@@ -894,6 +892,8 @@ class TransactionCoordinator:
         metadata.check_follows(previous)
         log, offset = self._log.append(metadata, epoch, now_ms=now_ms, durable=durable)
         by_id[metadata.transactional_id] = metadata
+        if not metadata.state.is_prepared:
+            self._with_marker.pop(metadata.transactional_id, None)
         self._host.await_replicated({log: offset})
         return metadata
 
