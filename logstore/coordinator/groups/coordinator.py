@@ -55,7 +55,6 @@ from logstore.errors import (
     FencedInstanceIdError,
     IllegalGenerationError,
     InvalidGroupIdError,
-    KafkaStorageError,
     LogStoreError,
     NotCoordinatorError,
     UnknownMemberIdError,
@@ -290,6 +289,8 @@ class GroupCoordinator:
         OffsetMetadataTooLargeError
         InvalidRecordError
             The group id is too long, or cannot be encoded.
+        NotCoordinatorError, CoordinatorLoadInProgressError
+            Another broker coordinates the group, or its partition cannot be read, or not yet.
         """
         if not group.group_id:
             raise InvalidGroupIdError("the group id is empty")
@@ -309,7 +310,7 @@ class GroupCoordinator:
         if error == "COORDINATOR_LOAD_IN_PROGRESS":
             raise CoordinatorLoadInProgressError(f"group '{sender.group_id}' is being loaded")
         if error is not None:
-            raise KafkaStorageError(f"group '{sender.group_id}' cannot be read")
+            raise NotCoordinatorError(f"group '{sender.group_id}' cannot be read here")
         if not sender.is_member:
             return None
         if group is None:

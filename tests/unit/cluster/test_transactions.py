@@ -326,3 +326,16 @@ def test_one_of_all_nodes_lists_a_group_or_transactional_id(layout):
                 coordinators.add(coordinator_id(other, "g", 0))
         assert (ids, groups) == (["x", "y"], ["g"])
         assert len(coordinators) == 1
+
+
+@pytest.mark.parametrize("version", (3, 5))
+def test_another_broker_refuses_offsets_so_that_clients_look_up_the_coordinator(version):
+    """KAFKA_STORAGE_ERROR would make Java's producer repeat the request at the same broker."""
+    with listening("cluster of 3") as served, Client(served.coordinator_of("x")) as client:
+        _, producer = init(client, timeout_ms=TIMEOUT_MS)
+        assert add_offsets(client, producer) == "NONE"
+        for listener in served.listeners:
+            is_coordinator = listener is served.coordinator_of("g", 0)
+            with Client(listener) as other:
+                told = commit_offsets(other, producer, ("t", 0, 5, ""), version=version)
+                assert told == ["NONE" if is_coordinator else "NOT_COORDINATOR"]

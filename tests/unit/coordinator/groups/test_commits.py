@@ -6,7 +6,12 @@ from logstore.broker import Broker
 from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from logstore.coordinator.groups.records import encode_group_key, encode_key
 from logstore.coordinator.groups.requests import FetchedOffset, GroupListing, LeavingMember
-from logstore.errors import IllegalGenerationError, InvalidConfigurationError, KafkaStorageError
+from logstore.errors import (
+    IllegalGenerationError,
+    InvalidConfigurationError,
+    KafkaStorageError,
+    NotCoordinatorError,
+)
 from logstore.messages import encode_versioned
 from logstore.messages.types import OffsetCommitValue
 from logstore.names import GROUP_OFFSETS_TOPIC
@@ -222,7 +227,7 @@ def test_a_damaged_group_is_refused_and_the_others_are_served(bench):
     producer = bench.broker.producer(transactional_id="x")
     producer.init_transactions()
     producer.begin_transaction()
-    with pytest.raises(KafkaStorageError):
+    with pytest.raises(NotCoordinatorError):
         producer.send_offsets_to_transaction({T0: FIVE}, "bad")
 
 
