@@ -100,6 +100,7 @@ class CommittedOffsets:
         contents = self._groups.contents_of(group_id)
         if contents is None:
             return {tp: FetchedOffset(None) for tp in partitions or ()}
+        self._store.await_read(contents)
         stored = contents.offsets_of(group_id)
         pending = contents.pending_of(group_id) if require_stable else set()
         return {

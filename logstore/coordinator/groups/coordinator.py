@@ -356,11 +356,7 @@ class GroupCoordinator:
             The stored offsets cannot be read.
         """
         with self._calls(waits=True):
-            fetched = self._offsets.fetch(group_id, partitions, require_stable=require_stable)
-            contents = self._groups.contents_of(group_id)
-            if contents is not None:
-                self._store.await_read(contents)
-            return fetched
+            return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets, including those from committed transactions.

@@ -3,7 +3,6 @@
 import pytest
 
 from logstore import Cluster, TopicPartition, VirtualClock
-from logstore.cluster.coordination import ClusterHost
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.errors import (
     RETRIABLE_ERRORS,
@@ -68,8 +67,8 @@ class Client:
     def add(self, *partitions):
         self.retry(lambda: self.coordinator.add_partitions(self.id, self.producer, partitions))
 
-    def send(self, tp, value):
-        """Append a record; a repetition is a duplicate."""
+    def batch(self, tp, value):
+        """Return the next batch of the transaction in a partition, with one record."""
         batch = build_batch(
             [Record(0, self.cluster.clock.now_ms(), b"k", value)],
             producer_id=self.producer.producer_id,
@@ -78,6 +77,11 @@ class Client:
             is_transactional=True,
         )
         self.sequences[tp] += 1
+        return batch
+
+    def send(self, tp, value):
+        """Append a record; a repetition is a duplicate."""
+        batch = self.batch(tp, value)
         self.retry(lambda: self.cluster.append_batches(tp, batch, transactional_id=self.id))
 
     def send_offset(self, offset):
@@ -211,64 +215,3 @@ def test_one_broker_needs_no_other():
         assert [values(cluster, tp) for tp in T] == [[b"1"]] * 3
         cluster.restart(0)
         assert client.committed() == 7
-
-
-# -- a coordinator that fails at each wait of a transaction ----------------------------------------
-
-
-def transact(cluster, client, number, *, commit):
-    """Run one transaction on three partitions and a group; return whether it was acknowledged."""
-    value = b"%d" % number
-    client.add(*T)
-    for tp in T:
-        client.send(tp, value)
-    client.send_offset(number)
-    client.end(commit=commit)
-
-
-@pytest.mark.parametrize("commit", (True, False))
-@pytest.mark.parametrize("victim", ("transaction", "group", "data"))
-def test_a_transaction_is_whole_although_a_broker_is_killed_at_one_of_its_waits(
-    monkeypatch, victim, commit
-):
-    """At each wait for replicas: after `Ongoing`, the decision, each marker and the completion."""
-    await_replicated = ClusterHost.await_replicated
-    waits = -1
-    for kill_at in range(40):
-        with Cluster(clock=VirtualClock(), broker_config=CONFIG, seed=kill_at) as cluster:
-            cluster.create_topic("t", 3, replication_factor=3)
-            client = Client(cluster)
-            client.init()
-            transact(cluster, client, 1, commit=True)
-            waits = -1
-
-            def kill_and_wait(host, written, cluster=cluster, kill_at=kill_at):
-                nonlocal waits
-                waits += 1
-                if waits == kill_at:
-                    cluster.kill(
-                        {
-                            "transaction": cluster.transaction_coordinator("x"),
-                            "group": cluster.group_coordinator("g"),
-                            "data": cluster.leader("t", 2),
-                        }[victim]
-                    )
-                return await_replicated(host, written)
-
-            with monkeypatch.context() as patch:
-                patch.setattr(ClusterHost, "await_replicated", kill_and_wait)
-                transact(cluster, client, 2, commit=commit)
-            killed = [each for each in range(3) if each not in cluster.brokers]
-            for broker in killed:
-                cluster.restart(broker)
-            cluster.clock.advance(minutes=1)
-            state = client.retry(lambda client=client: client.coordinator.describe("x")).state
-            assert state.kafka_name == ("CompleteCommit" if commit else "CompleteAbort"), kill_at
-            expected = [b"1", b"2"] if commit else [b"1"]
-            assert [values(cluster, tp) for tp in T] == [expected] * 3, kill_at
-            assert client.committed() == (2 if commit else 1)
-            transact(cluster, client, 3, commit=True)
-            assert client.committed() == 3
-            if waits < kill_at:
-                break
-    assert waits >= 8

@@ -1,4 +1,4 @@
-"""Transactions of version 2 in a cluster: coordinators that fail before, at and after the end."""
+"""Transactions of both versions in a cluster: a broker fails before, at and after the end."""
 
 import pytest
 
@@ -8,9 +8,7 @@ from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.coordinator.transactions.produce import append_as_client
 from logstore.coordinator.transactions.state import TransactionVersion
 from logstore.errors import LogStoreError
-from logstore.record.batch import build_batch
-from logstore.record.records import Record
-from tests.unit.cluster.test_coordinators import CONFIG, Client, T, transact, values
+from tests.unit.cluster.test_coordinators import CONFIG, Client, T, values
 
 V0, V2 = TransactionVersion.V0, TransactionVersion.V2
 
@@ -28,14 +26,7 @@ class VersionedClient(Client):
         if self.version is V0:
             super().send(tp, value)
             return
-        batch = build_batch(
-            [Record(0, self.cluster.clock.now_ms(), b"k", value)],
-            producer_id=self.producer.producer_id,
-            producer_epoch=self.producer.producer_epoch,
-            base_sequence=self.sequences[tp],
-            is_transactional=True,
-        )
-        self.sequences[tp] += 1
+        batch = self.batch(tp, value)
 
         def append(broker):
             return append_as_client(
@@ -70,13 +61,26 @@ class VersionedClient(Client):
             self.sequences = dict.fromkeys(T, 0)
 
 
-@pytest.mark.parametrize("versions", ((V2, V2, V2), (V0, V2, V0), (V2, V0, V2)))
+def transact(cluster, client, number, *, commit):
+    """Run one transaction on three partitions and a group."""
+    value = b"%d" % number
+    client.add(*T)
+    for tp in T:
+        client.send(tp, value)
+    client.send_offset(number)
+    client.end(commit=commit)
+
+
+@pytest.mark.parametrize("versions", ((V0, V0, V0), (V2, V2, V2), (V0, V2, V0), (V2, V0, V2)))
 @pytest.mark.parametrize("commit", (True, False))
 @pytest.mark.parametrize("victim", ("transaction", "group", "data"))
 def test_a_transaction_is_whole_although_a_broker_is_killed_at_one_of_its_waits(
     monkeypatch, victim, commit, versions
 ):
-    """The client repeats its calls at the next coordinator, also an end that was decided."""
+    """At each wait for replicas: after `Ongoing`, the decision, each marker and the completion.
+
+    The client repeats its calls at the next coordinator, also an end that was decided.
+    """
     await_replicated = ClusterHost.await_replicated
     waits = -1
     for kill_at in range(40):
