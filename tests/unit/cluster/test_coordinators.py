@@ -7,6 +7,7 @@ from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.errors import (
     RETRIABLE_ERRORS,
     CoordinatorLoadInProgressError,
+    CoordinatorNotAvailableError,
     IllegalStateError,
     LogStoreError,
     NotCoordinatorError,
@@ -193,12 +194,28 @@ def test_a_write_that_is_not_replicated_is_not_acknowledged(cluster):
     assert client.groups.commit("g", {T[0]: OffsetAndMetadata(6, "")}) == {
         T[0]: "COORDINATOR_NOT_AVAILABLE"
     }
+    with pytest.raises(CoordinatorNotAvailableError):
+        client.groups.fetch("g")  # it would answer with the write
     cluster.kill(coordinator)
     cluster.heal()
     assert client.committed() == 5
     cluster.restart(coordinator)
     cluster.clock.advance(seconds=1)
     assert client.committed() == 5
+
+
+def test_contents_of_an_earlier_epoch_are_not_continued(cluster):
+    """The leadership went to another broker and returned, which may have written meanwhile."""
+    client = Client(cluster)
+    assert client.commit(5) is None
+    topic, number = client.groups._store._topic, client.groups.partition_of("g").partition
+    epoch, leader = topic.owned[number], cluster.group_coordinator("g")
+    for to in ((leader + 1) % 3, leader):
+        cluster.move_leader(topic.name, number, to=to)
+        cluster.clock.advance(seconds=1)
+    with pytest.raises(NotCoordinatorError):
+        topic.append(number, epoch, lambda writer: pytest.fail("it must not write"))
+    assert topic.owned == {number: epoch + 2}
 
 
 def test_one_broker_needs_no_other():
