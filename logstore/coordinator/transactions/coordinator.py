@@ -536,7 +536,13 @@ class TransactionCoordinator:
         metadata: TransactionMetadata,
         failure: str,
     ) -> bool:
-        """Run a background action; on error, log it and return False. It is retried later."""
+        """Run a background action; on error, log it and return False. It is retried later.
+
+        Earlier actions may have waited for replicas. If the partition had other leaders meanwhile,
+        the state is outdated, and the action must not be taken.
+        """
+        if self._load().by_id.get(metadata.transactional_id) is not metadata:
+            return False
         try:
             action(metadata)
         except LogStoreError as error:
@@ -850,6 +856,8 @@ class TransactionCoordinator:
             )
             return  # deleted with its data
         except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
+            if self._log.coordinator_epoch(metadata.transactional_id) != epoch:
+                raise NotCoordinatorError(f"another coordinator has ended it: {error}") from error
             # The log knows a newer producer or coordinator: this transaction already ended there.
             logger.error("%s: the marker of %s is outdated: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
             return
