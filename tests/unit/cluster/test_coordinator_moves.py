@@ -6,7 +6,7 @@ import pytest
 
 from logstore import Cluster, VirtualClock
 from logstore.cluster.coordination import ClusterHost
-from logstore.names import TRANSACTION_STATE_TOPIC
+from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tests.unit.cluster.test_coordinators import CONFIG, TIMEOUT_MS, Client, T, values
 
 IDS = ("a", "c")  # in the same partition
@@ -29,6 +29,17 @@ def begin(client, tp, value):
     client.init()
     client.add(tp)
     client.send(tp, value)
+
+
+def prepare(clients, coordinator, monkeypatch):
+    """Let clients commit a transaction each, of which only the decision is written."""
+    with monkeypatch.context() as patch:
+        patch.setattr(coordinator, "_complete", lambda metadata: metadata)
+        for client in clients:
+            begin(client, T[0], b"1")
+            client.end()
+    states = coordinator.transactions().values()
+    assert {each.state.kafka_name for each in states} == {"PrepareCommit"}
 
 
 def at_next_wait(monkeypatch, action, topic=TRANSACTION_STATE_TOPIC):
@@ -68,17 +79,9 @@ def test_of_two_timed_out_transactions_the_second_is_aborted_by_the_next_leader(
 
 def test_an_old_decision_does_not_end_the_next_transaction(cluster, clients, monkeypatch):
     """Two transactions are to be completed; during the first, the second is, and another begins."""
-    for client in clients:
-        begin(client, T[0], b"1")
     leader = cluster.transaction_coordinator("a")
     coordinator = cluster.brokers[leader].coordinator
-    with monkeypatch.context() as patch:
-        patch.setattr(coordinator, "_complete", lambda metadata: metadata)
-        for client in clients:
-            client.end()
-    assert {each.state.kafka_name for each in coordinator.transactions().values()} == {
-        "PrepareCommit"
-    }
+    prepare(clients, coordinator, monkeypatch)
 
     def use_another_leader():
         move(cluster, (leader + 1) % 3)
@@ -109,4 +112,15 @@ def test_a_marker_of_a_former_coordinator_is_refused_without_an_error(
     client.end()
     cluster.clock.advance(seconds=1)
     assert [values(cluster, tp) for tp in T] == [[b"1"]] * 3
+    assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+def test_a_broker_is_killed_while_it_takes_over(cluster, clients, monkeypatch, caplog):
+    leader = cluster.transaction_coordinator("a")
+    broker = cluster.brokers[leader]
+    prepare(clients, broker.coordinator, monkeypatch)
+    at_next_wait(monkeypatch, lambda: cluster.kill(leader))
+    broker._host.take_over(TRANSACTION_STATE_TOPIC, GROUP_OFFSETS_TOPIC)
+    cluster.clock.advance(seconds=1)
+    assert values(cluster, T[0]) == [b"1", b"1"]
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
