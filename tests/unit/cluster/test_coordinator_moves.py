@@ -1,4 +1,4 @@
-"""A coordinator that lost its partition during a wait for replicas does not act on old states."""
+"""Coordinators that fail, or lose their partition, while they wait for replicas."""
 
 import logging
 
@@ -6,9 +6,12 @@ import pytest
 
 from logstore import Cluster, VirtualClock
 from logstore.cluster.coordination import ClusterHost
+from logstore.coordinator.transactions.state import TransactionVersion
+from logstore.errors import CoordinatorNotAvailableError
 from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tests.unit.cluster.test_coordinators import CONFIG, TIMEOUT_MS, Client, T, values
 
+V0, V2 = TransactionVersion.V0, TransactionVersion.V2
 IDS = ("a", "c")  # in the same partition
 
 
@@ -124,3 +127,19 @@ def test_a_broker_is_killed_while_it_takes_over(cluster, clients, monkeypatch, c
     cluster.clock.advance(seconds=1)
     assert values(cluster, T[0]) == [b"1", b"1"]
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []
+
+
+@pytest.mark.parametrize("version", (V0, V2))
+def test_a_repeated_addition_of_a_partition_waits_for_the_replicas_too(cluster, clients, version):
+    client = clients[0]
+    client.init()
+    leader = cluster.transaction_coordinator("a")
+    cluster.disconnect({leader}, {each for each in range(3) if each != leader})
+    for _ in range(2):
+        with pytest.raises(CoordinatorNotAvailableError):
+            client.coordinator.add_partitions("a", client.producer, T[:1], version)
+    cluster.heal()
+    client.coordinator.add_partitions("a", client.producer, T[:1], version)
+    cluster.kill(leader)
+    cluster.clock.advance(seconds=1)
+    assert client.coordinator.describe("a").partitions == {T[0]}
