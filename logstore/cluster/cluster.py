@@ -378,6 +378,9 @@ class Cluster(Generic[ClockT]):
             for broker in order:
                 if (replicas := self._nodes[broker].replicas) is not None:
                     replicas.apply([state])
+        for node in self._nodes:
+            if node.host is not None:
+                node.host.retry_markers()
 
     # -- faults --------------------------------------------------------------------------
 

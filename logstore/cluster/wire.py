@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from logstore.cluster.coordination import as_topic
 from logstore.cluster.leadership import Leadership
-from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
+from logstore.cluster.requests import DelayedDeleteRecords
 from logstore.cluster.states import NO_LEADER, ClusterTopic
 from logstore.config.dynamic import Layer
 from logstore.errors import (
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.cluster.controller import Controller
     from logstore.cluster.replicas import Replicas
+    from logstore.cluster.requests import DelayedProduce
     from logstore.config.broker_config import BrokerConfig
     from logstore.manager.topics.store import Topic
     from logstore.storage.log.log import Log
@@ -340,11 +341,11 @@ class ClusterNode(Nodes):
 
     def check_append(self, topic_partition: TopicPartition) -> None:
         """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
-        self._replicas.leadership(topic_partition).check_enough()
+        self._replicas.check_append(topic_partition)
 
     def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
         """Return an operation that waits until all in-sync replicas have an offset."""
-        return DelayedProduce(self._replicas, topic_partition, last_offset)
+        return self._replicas.delayed_append(topic_partition, last_offset)
 
     def delete_records(
         self, topic_partition: TopicPartition, before_offset: int

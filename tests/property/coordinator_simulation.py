@@ -444,9 +444,10 @@ class Simulation(World):
             broker = self.cluster.brokers[self.cluster.group_coordinator(group_id)]
             owner = broker.coordinator.of(process.id, producer.producer_id)
             with owner.verified(partition, producer, process.id):
-                broker.groups.append_transactional(
+                wait = broker.groups.append_transactional(
                     group_id, {tp: OffsetAndMetadata(value, "")}, producer
                 )
+            wait()
             return True
 
         writes = self.writes.setdefault((group_id, tp), [])
@@ -743,11 +744,14 @@ class Simulation(World):
         leader = self.cluster.leader(tp)
         if leader < 0:
             return
-        log = self.cluster.brokers[leader].log(tp)
-        mark, end = log.high_watermark, self.ends[tp]
+        mark, end = self.cluster.brokers[leader].log(tp).high_watermark, self.ends[tp]
         if mark > end:
             known = self.records.setdefault(tp, {})
-            known.update(self._read(log, end, mark))
+            in_sync = self.cluster.state(tp).isr
+            for broker, log in self.logs(tp).items():  # the leader's may be cleaned already
+                for offset, record in self._read(log, end, mark) if broker in in_sync else ():
+                    same = known.setdefault(offset, record) == record
+                    claim(same, "replicas in sync have different records", tp, broker, record)
             self.ends[tp] = mark
 
     @staticmethod
