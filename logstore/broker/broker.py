@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.host import CoordinatorHost
     from logstore.coordinator.transactions.coordinator import TransactionCoordinator
     from logstore.faults.crash import CrashMode
+    from logstore.faults.disk import FaultyDisk
     from logstore.manager.directories.directory import ShownFolder
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogService
@@ -303,8 +304,8 @@ class Broker(Generic[ClockT]):
             The caller is a `progress` listener of this broker's `clean`, or a signal handler that
             interrupted a change of a log in this thread. Nothing was closed.
         """
-        if self._cleaner is not None and not self.manager.lifetime.is_over:
-            self._cleaner.check_not_driving()
+        self._check_can_end()
+        if not self.manager.lifetime.is_over:
             self.manager.check_not_inside()
         try:
             for listener in self._listeners:
@@ -467,15 +468,12 @@ class Broker(Generic[ClockT]):
         """
         from logstore.broker.power import lose_power
 
-        if self._disk is None:
-            self._refuse_without_disk_faults("a loss of power has no meaning")
-        if self._cleaner is not None:
-            self._cleaner.check_not_driving()
+        disk = self._check_can_lose_power()
         # Read before the end, after which only the directories' paths are available.
         rng, background = self.runtime.rng, self._pool is not None
         seed = rng.getrandbits(64) if is_repeatable(rng) else None
         paths = [directory.path for directory in self.manager.directories]
-        fs = lose_power(self._disk, mode, self.manager, self._listeners, self._clients())
+        fs = lose_power(disk, mode, self.manager, self._listeners, self._clients())
         recovered = Broker(
             paths,
             clock=self.clock,
@@ -501,8 +499,7 @@ class Broker(Generic[ClockT]):
         """
         from logstore.broker.power import end_process
 
-        if self._cleaner is not None and not self.manager.lifetime.is_over:
-            self._cleaner.check_not_driving()
+        self._check_can_end()
         end_process(self.manager, self._listeners, self._clients())
 
     def _lose_power(self) -> None:
@@ -512,11 +509,20 @@ class Broker(Generic[ClockT]):
         """
         from logstore.broker.power import lose_power
 
+        disk = self._check_can_lose_power()
+        lose_power(disk, None, self.manager, self._listeners, self._clients())
+
+    def _check_can_end(self) -> None:
+        """Raise `IllegalStateError` for a `progress` listener of this broker's `clean`."""
+        if self._cleaner is not None and not self.manager.lifetime.is_over:
+            self._cleaner.check_not_driving()
+
+    def _check_can_lose_power(self) -> FaultyDisk:
+        """Raise the errors of `crash`, and return the disk."""
         if self._disk is None:
             self._refuse_without_disk_faults("a loss of power has no meaning")
-        if self._cleaner is not None:
-            self._cleaner.check_not_driving()
-        lose_power(self._disk, None, self.manager, self._listeners, self._clients())
+        self._check_can_end()
+        return self._disk
 
     def _clients(self) -> list[Consumer | Producer]:
         return [*self._consumers, *self._producers]

@@ -9,7 +9,7 @@ Markers are sent to the leaders of the data over the network; see `markers`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -59,10 +59,26 @@ WRITE_TIMEOUT_MS = 10_000
 _NO_RESPONSE = "NETWORK_EXCEPTION"
 
 
-class Members(Protocol):
-    """The parts of a cluster that a coordinator uses; see `Cluster`."""
+class CreatesTopics(Protocol):
+    """A cluster in which topics are created; see `Cluster`."""
 
     controller: Controller
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, object] | None = None,
+        *,
+        replication_factor: int = -1,
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> ClusterTopic:
+        """Create a topic."""
+
+
+class Members(CreatesTopics, Protocol):
+    """The parts of a cluster that a coordinator uses; see `Cluster`."""
+
     network: Network
     purgatory: Purgatory
     runtime: Runtime
@@ -77,16 +93,6 @@ class Members(Protocol):
     @property
     def producer_ids(self) -> ProducerIds:
         """The generator of producer ids."""
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        configs: Mapping[str, object] | None = None,
-        *,
-        replication_factor: int = -1,
-    ) -> ClusterTopic:
-        """Create a topic."""
 
 
 class ClusterHost(CoordinatorHost):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
-from logstore.cluster.coordination import as_topic
+from logstore.cluster.coordination import CreatesTopics, as_topic
 from logstore.cluster.leadership import Leadership
 from logstore.cluster.requests import DelayedDeleteRecords
 from logstore.cluster.states import NO_LEADER, ClusterTopic
@@ -26,7 +26,6 @@ from logstore.wire.refusal import Refusal
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
-    from logstore.cluster.controller import Controller
     from logstore.cluster.replicas import Replicas
     from logstore.cluster.requests import DelayedProduce
     from logstore.config.broker_config import BrokerConfig
@@ -38,22 +37,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Administered(Protocol):
+class Administered(CreatesTopics, Protocol):
     """The admin methods of a cluster; see `Cluster`."""
 
-    controller: Controller
     broker_config: BrokerConfig
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        configs: Mapping[str, object] | None = None,
-        *,
-        replication_factor: int = -1,
-        assignment: Sequence[Sequence[int]] | None = None,
-    ) -> ClusterTopic:
-        """Create a topic."""
 
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None

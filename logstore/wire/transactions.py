@@ -86,9 +86,9 @@ def _error_of(call: Callable[[], object], session: Session, fenced_from: int) ->
         return error.kafka_error if session.version >= fenced_from else "INVALID_PRODUCER_EPOCH"
     except ConcurrentTransactionsError as error:
         return error.kafka_error
-    except (KafkaStorageError, NotEnoughReplicasError):
+    except NotEnoughReplicasError:
         return "COORDINATOR_NOT_AVAILABLE"  # the client retries
-    except NotLeaderForPartitionError:
+    except (KafkaStorageError, NotLeaderForPartitionError):
         return "NOT_COORDINATOR"
     except LogStoreError as error:
         return error.kafka_error
@@ -130,7 +130,10 @@ def _init_refusal(request: InitProducerIdRequest, session: Session) -> str | Non
 def _given(request: InitProducerIdRequest, session: Session) -> ProducerIdAndEpoch:
     coordinator = session.service.transactions
     if request.transactional_id is None:
-        return ProducerIdAndEpoch(coordinator.new_producer_id(), 0)
+        try:
+            return ProducerIdAndEpoch(coordinator.new_producer_id(), 0)
+        except KafkaStorageError as error:  # the producer has no coordinator to look for
+            raise CoordinatorLoadInProgressError(str(error)) from error
     known = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     return coordinator.init_producer_id(
         request.transactional_id,

@@ -906,7 +906,9 @@ class TransactionCoordinator:
         written = set(partitions).difference(missing)
         for tp, code in self._host.write_markers(marker, missing).items() if missing else ():
             if code in OUTDATED_ERRORS:
-                logger.error("%s: the marker of %s is outdated: %s", tp, producer, code)
+                # In a cluster, the next coordinator may have been faster.
+                level = logging.WARNING if self._host.is_replicated else logging.ERROR
+                logger.log(level, "%s: the marker of %s is outdated: %s", tp, producer, code)
             elif code is not None:
                 logger.warning(
                     "%s: no marker written for '%s': %s", tp, metadata.transactional_id, code
