@@ -39,6 +39,7 @@ from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, changes_of
 from logstore.config.overrides import ConfigValue, describe, describe_broker_values
 from logstore.errors import (
+    IllegalStateError,
     InvalidConfigurationError,
     InvalidReplicationFactorError,
     UnknownTopicOrPartitionError,
@@ -57,7 +58,7 @@ from logstore.runtime import (
     is_repeatable,
 )
 from logstore.runtime.lifetime import lasting
-from logstore.types import TopicPartition
+from logstore.types import NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -857,6 +858,11 @@ class Broker(Generic[ClockT]):
         from logstore.clients.producer import Producer
 
         self._refuse_if_read_only("produce")
+        transactional_id = configs.get("transactional_id")
+        if self._host is not None and transactional_id is not None:
+            self.coordinator.partition_for(transactional_id)  # creates the topic
+            if self.coordinator.of(transactional_id, NO_PRODUCER_ID) is not self.coordinator:
+                self._refuse_elsewhere("transaction_coordinator", transactional_id)
         closed = self._producers.remove
         configs = self._with_client_id("producer", configs)
         producer = Producer(self.runtime, self.manager, self.coordinator, configs, closed)
@@ -871,11 +877,25 @@ class Broker(Generic[ClockT]):
         """
         from logstore.clients.consumer import Consumer
 
+        group_id = configs.get("group_id")
+        is_elsewhere = (
+            self._host is not None
+            and group_id is not None
+            and self.groups.of(group_id, creates=True) is not self.groups
+        )
+        if is_elsewhere:
+            self._refuse_elsewhere("group_coordinator", group_id)
         closed = self._consumers.remove
         configs = self._with_client_id("consumer", configs)
         consumer = Consumer(self.runtime, self.manager, self.groups, topics, configs, closed)
         self._consumers.append(consumer)
         return consumer
+
+    def _refuse_elsewhere(self, method: str, coordinated_id: object) -> NoReturn:
+        raise IllegalStateError(
+            f"this broker of the cluster does not coordinate '{coordinated_id}': use the one that"
+            f" cluster.{method}({coordinated_id!r}) returns, or a client of cluster.listen()"
+        )
 
     def _with_client_id(self, kind: str, configs: dict[str, Any]) -> dict[str, Any]:
         # Per broker, not per process: ids are stored, and a seed must reproduce the same bytes.

@@ -17,7 +17,7 @@ from logstore.cluster.leadership import Leadership
 from logstore.cluster.replicas import MARKER_TIMEOUT_MS
 from logstore.cluster.requests import Completion, DelayedProduce
 from logstore.cluster.states import NO_LEADER, ClusterTopic
-from logstore.coordinator.host import C, CoordinatorHost
+from logstore.coordinator.host import C, CoordinatorHost, G
 from logstore.coordinator.records import partition_for
 from logstore.errors import (
     CoordinatorLoadInProgressError,
@@ -32,7 +32,11 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.manager.topics.store import Topic
-from logstore.names import INTERNAL_COMPACTED_TOPICS, TRANSACTION_STATE_TOPIC
+from logstore.names import (
+    GROUP_OFFSETS_TOPIC,
+    INTERNAL_COMPACTED_TOPICS,
+    TRANSACTION_STATE_TOPIC,
+)
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -385,6 +389,22 @@ class ClusterHost(CoordinatorHost):
         if self._members.network.cut_since_ms(self._broker_id, broker) is not None:
             return None
         return self._members.brokers.get(broker)
+
+    def groups_of(self, coordinator: G, group_id: str) -> G:
+        """Return the coordinator of a group, at the leader of its partition."""
+        topic = self.topic(GROUP_OFFSETS_TOPIC)
+        if topic is None:
+            return coordinator
+        number = partition_for(group_id, len(topic.partitions))
+        leader = self._controller.state(TopicPartition(GROUP_OFFSETS_TOPIC, number)).leader
+        broker = self._members.brokers.get(leader)
+        if broker is None:
+            raise CoordinatorNotAvailableError(f"group '{group_id}' has no coordinator")
+        return cast("G", broker.groups)
+
+    def all_groups(self, coordinator: G) -> list[G]:
+        """Return the group coordinators of all running brokers."""
+        return [cast("G", broker.groups) for broker in self._members.brokers.values()]
 
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
         """Return the coordinator of a transaction at the leader of its partition."""

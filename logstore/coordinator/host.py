@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 """The class of transaction coordinators, which import this module."""
 
+G = TypeVar("G")
+"""The class of group coordinators."""
+
 NO_EPOCH = -1
 """Epoch of a coordinator that is never replaced."""
 
@@ -180,6 +183,20 @@ class CoordinatorHost:
         """
         errors, _ = write_markers(marker.request(partitions), _OnlyLeader(self._manager))
         return errors[marker.producer_id]
+
+    def groups_of(self, coordinator: G, group_id: str) -> G:
+        """Return the coordinator of a group, given this broker's own.
+
+        Raises
+        ------
+        CoordinatorNotAvailableError
+            No broker coordinates the group at present.
+        """
+        return coordinator
+
+    def all_groups(self, coordinator: G) -> list[G]:
+        """Return the group coordinators of all brokers, given this broker's own."""
+        return [coordinator]
 
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
         """Return the coordinator of a transaction, given this broker's own.

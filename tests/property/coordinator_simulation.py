@@ -465,7 +465,9 @@ class Simulation(World):
                 commit = process.ended
                 self.tally["end repeated"] += self._end_once(process, producer, commit=commit)
             return
-        commit = outcome % 4 > 0 and not process.is_broken
+        # As with Kafka's producer, a commit without an answer can only be repeated.
+        is_unknown = transaction.outcome is None
+        commit = is_unknown or (outcome % 4 > 0 and not process.is_broken)
         was_broken = process.is_broken
         if commit:
             transaction.outcome = None

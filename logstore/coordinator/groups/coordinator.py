@@ -382,6 +382,27 @@ class GroupCoordinator:
         fetched = self.fetch(group_id)
         return {tp: each.committed for tp, each in fetched.items() if each.committed is not None}
 
+    def of(self, group_id: str, *, creates: bool = False) -> GroupCoordinator:
+        """Return the coordinator of a group: this one, except in a cluster.
+
+        Parameters
+        ----------
+        creates : bool
+            Whether to create the topic in a cluster first, because a write follows.
+
+        Raises
+        ------
+        CoordinatorNotAvailableError
+            No broker coordinates the group at present.
+        """
+        if creates and self._host.is_replicated:
+            self.ensure_stored()
+        return self._host.groups_of(self, group_id)
+
+    def everywhere(self) -> list[GroupCoordinator]:
+        """Return the coordinators of all brokers: this one, except in a cluster."""
+        return self._host.all_groups(self)
+
     def partition_of(self, group_id: str) -> TopicPartition:
         """Return the partition of `__consumer_offsets` for a group."""
         return self._store.partition_of(group_id)
