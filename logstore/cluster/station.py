@@ -105,6 +105,9 @@ class Station(ABC):
     def send(self, target: int, name: str, call: Callable[[Receiver], None]) -> Receiver | None:
         """Schedule a call at another broker, if it is running; see `Network.send`.
 
+        The message is lost if either broker stops before it arrives. A fetch of an earlier process
+        of a broker must not count: the broker may have lost the records by then (KIP-903).
+
         Returns the receiver, or None without one.
         """
         peer = self._peer(target)
@@ -112,7 +115,7 @@ class Station(ABC):
             return None
 
         def deliver() -> None:
-            if not peer.is_over:
+            if not (self.is_over or peer.is_over):
                 call(peer)
 
         self.network.send(self.broker_id, target, f"{name}-{self.broker_id}-{target}", deliver)

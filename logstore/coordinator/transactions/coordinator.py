@@ -276,6 +276,7 @@ class TransactionCoordinator:
             metadata = self._require_owner(transactional_id, producer)
             if metadata.state is TransactionState.ONGOING:
                 if metadata.partitions.issuperset(partitions):
+                    self._await_newest(transactional_id)  # an earlier call may have failed
                     return
                 start_ms = metadata.start_ms
             else:
@@ -863,10 +864,9 @@ class TransactionCoordinator:
         with self._lock:
             loaded_epoch = self._epoch_of(metadata)
             epoch = self._log.coordinator_epoch(transactional_id)
-            log, offset = self._log.newest_written(transactional_id)
             missing = metadata.partitions - self._with_marker.get(transactional_id, set())
         # The decision of an earlier leader may not be replicated yet.
-        self._host.await_replicated({log: offset})
+        self._await_newest(transactional_id)
         written = self._write_markers(metadata, epoch, missing)
         with self._lock:
             self._load()
@@ -964,6 +964,10 @@ class TransactionCoordinator:
                 f"the state of '{metadata.transactional_id}' was loaded in leader epoch {epoch},"
                 f" but the current one is {current}"
             )
+
+    def _await_newest(self, transactional_id: str) -> None:
+        """Wait until the replicas have the newest state of an id."""
+        self._host.await_replicated(dict([self._log.newest_written(transactional_id)]))
 
     def _epoch_of(self, metadata: TransactionMetadata) -> int:
         """Return the leader epoch in which the state of an id was loaded."""
