@@ -39,6 +39,7 @@ from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, changes_of
 from logstore.config.overrides import ConfigValue, describe, describe_broker_values
 from logstore.errors import (
+    IllegalStateError,
     InvalidConfigurationError,
     InvalidReplicationFactorError,
     UnknownTopicOrPartitionError,
@@ -57,7 +58,7 @@ from logstore.runtime import (
     is_repeatable,
 )
 from logstore.runtime.lifetime import lasting
-from logstore.types import TopicPartition
+from logstore.types import NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.host import CoordinatorHost
     from logstore.coordinator.transactions.coordinator import TransactionCoordinator
     from logstore.faults.crash import CrashMode
+    from logstore.faults.disk import FaultyDisk
     from logstore.manager.directories.directory import ShownFolder
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogService
@@ -303,8 +305,8 @@ class Broker(Generic[ClockT]):
             The caller is a `progress` listener of this broker's `clean`, or a signal handler that
             interrupted a change of a log in this thread. Nothing was closed.
         """
-        if self._cleaner is not None and not self.manager.lifetime.is_over:
-            self._cleaner.check_not_driving()
+        self._check_can_end()
+        if not self.manager.lifetime.is_over:
             self.manager.check_not_inside()
         try:
             for listener in self._listeners:
@@ -467,15 +469,12 @@ class Broker(Generic[ClockT]):
         """
         from logstore.broker.power import lose_power
 
-        if self._disk is None:
-            self._refuse_without_disk_faults("a loss of power has no meaning")
-        if self._cleaner is not None:
-            self._cleaner.check_not_driving()
+        disk = self._check_can_lose_power()
         # Read before the end, after which only the directories' paths are available.
         rng, background = self.runtime.rng, self._pool is not None
         seed = rng.getrandbits(64) if is_repeatable(rng) else None
         paths = [directory.path for directory in self.manager.directories]
-        fs = lose_power(self._disk, mode, self.manager, self._listeners, self._clients())
+        fs = lose_power(disk, mode, self.manager, self._listeners, self._clients())
         recovered = Broker(
             paths,
             clock=self.clock,
@@ -501,8 +500,7 @@ class Broker(Generic[ClockT]):
         """
         from logstore.broker.power import end_process
 
-        if self._cleaner is not None and not self.manager.lifetime.is_over:
-            self._cleaner.check_not_driving()
+        self._check_can_end()
         end_process(self.manager, self._listeners, self._clients())
 
     def _lose_power(self) -> None:
@@ -512,11 +510,20 @@ class Broker(Generic[ClockT]):
         """
         from logstore.broker.power import lose_power
 
+        disk = self._check_can_lose_power()
+        lose_power(disk, None, self.manager, self._listeners, self._clients())
+
+    def _check_can_end(self) -> None:
+        """Raise `IllegalStateError` for a `progress` listener of this broker's `clean`."""
+        if self._cleaner is not None and not self.manager.lifetime.is_over:
+            self._cleaner.check_not_driving()
+
+    def _check_can_lose_power(self) -> FaultyDisk:
+        """Raise the errors of `crash`, and return the disk."""
         if self._disk is None:
             self._refuse_without_disk_faults("a loss of power has no meaning")
-        if self._cleaner is not None:
-            self._cleaner.check_not_driving()
-        lose_power(self._disk, None, self.manager, self._listeners, self._clients())
+        self._check_can_end()
+        return self._disk
 
     def _clients(self) -> list[Consumer | Producer]:
         return [*self._consumers, *self._producers]
@@ -851,6 +858,11 @@ class Broker(Generic[ClockT]):
         from logstore.clients.producer import Producer
 
         self._refuse_if_read_only("produce")
+        transactional_id = configs.get("transactional_id")
+        if self._host is not None and transactional_id is not None:
+            self.coordinator.partition_for(transactional_id)  # creates the topic
+            if self.coordinator.of(transactional_id, NO_PRODUCER_ID) is not self.coordinator:
+                self._refuse_elsewhere("transaction_coordinator", transactional_id)
         closed = self._producers.remove
         configs = self._with_client_id("producer", configs)
         producer = Producer(self.runtime, self.manager, self.coordinator, configs, closed)
@@ -865,11 +877,25 @@ class Broker(Generic[ClockT]):
         """
         from logstore.clients.consumer import Consumer
 
+        group_id = configs.get("group_id")
+        is_elsewhere = (
+            self._host is not None
+            and group_id is not None
+            and self.groups.of(group_id, creates=True) is not self.groups
+        )
+        if is_elsewhere:
+            self._refuse_elsewhere("group_coordinator", group_id)
         closed = self._consumers.remove
         configs = self._with_client_id("consumer", configs)
         consumer = Consumer(self.runtime, self.manager, self.groups, topics, configs, closed)
         self._consumers.append(consumer)
         return consumer
+
+    def _refuse_elsewhere(self, method: str, coordinated_id: object) -> NoReturn:
+        raise IllegalStateError(
+            f"this broker of the cluster does not coordinate '{coordinated_id}': use the one that"
+            f" cluster.{method}({coordinated_id!r}) returns, or a client of cluster.listen()"
+        )
 
     def _with_client_id(self, kind: str, configs: dict[str, Any]) -> dict[str, Any]:
         # Per broker, not per process: ids are stored, and a seed must reproduce the same bytes.

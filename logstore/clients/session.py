@@ -177,7 +177,10 @@ class ProducerSession:
             partition = coordinator.groups.partition_for(group.group_id)
             self.add_partitions((partition,))
             with coordinator.verified(partition, self._producer, self._transactional_id):
-                coordinator.groups.append_transactional(group.group_id, offsets, self._producer)
+                wait = coordinator.groups.append_transactional(
+                    group.group_id, offsets, self._producer
+                )
+            wait()
         except LogStoreError as error:
             self.fail(error)
             raise

@@ -378,6 +378,9 @@ class Cluster(Generic[ClockT]):
             for broker in order:
                 if (replicas := self._nodes[broker].replicas) is not None:
                     replicas.apply([state])
+        for node in self._nodes:
+            if node.host is not None:
+                node.host.retry_markers()
 
     # -- faults --------------------------------------------------------------------------
 
@@ -389,9 +392,12 @@ class Cluster(Generic[ClockT]):
         Raises
         ------
         IllegalStateError
-            The broker is not running.
+            The broker is not running, or the caller is a `progress` listener of its `clean`.
+        InvalidConfigurationError
+            Power cannot be lost without `disk_faults`.
         """
         node, process, replicas = self._running(broker)
+        process._check_can_lose_power() if power_loss else process._check_can_end()
         replicas.stop()
         # Notify first: ending the process waits for requests at its listener, which may wait for a
         # marker to reach this replica.
@@ -406,6 +412,7 @@ class Cluster(Generic[ClockT]):
     def stop(self, broker: int) -> None:
         """Shut down a broker cleanly, after moving its leaderships; raises as `kill`."""
         node, process, replicas = self._running(broker)
+        process._check_can_end()
         self._tell(self.controller.broker_ended(broker))
         replicas.stop()
         self._end_tasks(node)

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
-from logstore.cluster.coordination import as_topic
+from logstore.cluster.coordination import CreatesTopics, as_topic
 from logstore.cluster.leadership import Leadership
-from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
+from logstore.cluster.requests import DelayedDeleteRecords
 from logstore.cluster.states import NO_LEADER, ClusterTopic
 from logstore.config.dynamic import Layer
 from logstore.errors import (
@@ -26,8 +26,8 @@ from logstore.wire.refusal import Refusal
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
-    from logstore.cluster.controller import Controller
     from logstore.cluster.replicas import Replicas
+    from logstore.cluster.requests import DelayedProduce
     from logstore.config.broker_config import BrokerConfig
     from logstore.manager.topics.store import Topic
     from logstore.storage.log.log import Log
@@ -37,22 +37,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Administered(Protocol):
+class Administered(CreatesTopics, Protocol):
     """The admin methods of a cluster; see `Cluster`."""
 
-    controller: Controller
     broker_config: BrokerConfig
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        configs: Mapping[str, object] | None = None,
-        *,
-        replication_factor: int = -1,
-        assignment: Sequence[Sequence[int]] | None = None,
-    ) -> ClusterTopic:
-        """Create a topic."""
 
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
@@ -340,11 +328,11 @@ class ClusterNode(Nodes):
 
     def check_append(self, topic_partition: TopicPartition) -> None:
         """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
-        self._replicas.leadership(topic_partition).check_enough()
+        self._replicas.check_append(topic_partition)
 
     def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
         """Return an operation that waits until all in-sync replicas have an offset."""
-        return DelayedProduce(self._replicas, topic_partition, last_offset)
+        return self._replicas.delayed_append(topic_partition, last_offset)
 
     def delete_records(
         self, topic_partition: TopicPartition, before_offset: int

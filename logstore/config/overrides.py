@@ -237,9 +237,13 @@ def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[s
     ------
     InvalidConfigurationError
         A key is unknown, or a value is not allowed.
+    TypeError
+        `overrides` is not a mapping.
     """
     if isinstance(overrides, Overrides):
         return overrides, ()
+    if not isinstance(overrides, Mapping):
+        raise TypeError(f"expected a mapping of topic configs, not {overrides!r}")
     parsed: dict[str, Value] = {}
     notes: list[str] = []
     for name, text in to_texts(overrides).items():

@@ -145,6 +145,16 @@ def test_configs_are_altered_for_good(broker):
     assert broker.topics() == []
 
 
+def test_configs_that_are_no_mapping_are_refused(broker):
+    fill(broker, [T])
+    for call in (
+        lambda: broker.alter_configs("a", 7),
+        lambda: broker.create_topic("c", 1, 7),
+    ):
+        with pytest.raises(TypeError, match="expected a mapping of topic configs, not 7"):
+            call()
+
+
 def test_a_read_only_broker_changes_nothing():
     clock = VirtualClock(T)
     fs = MemoryFileSystem(clock)

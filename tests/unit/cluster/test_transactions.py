@@ -50,7 +50,8 @@ class Member:
         part = groups.partition_for("g")
         self.coordinator.add_partitions(self.transactional_id, self.producer, (part,))
         with self.coordinator.verified(part, self.producer, self.transactional_id):
-            groups.append_transactional("g", offsets, self.producer)
+            wait = groups.append_transactional("g", offsets, self.producer)
+        wait()
 
     def end(self, *, commit=True):
         self.coordinator.end_transaction(self.transactional_id, self.producer, commit=commit)

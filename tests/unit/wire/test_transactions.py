@@ -4,6 +4,7 @@ import pytest
 
 from logstore import Broker, VirtualClock
 from logstore.coordinator.transactions.state import ProducerIdAndEpoch
+from logstore.errors import KafkaStorageError
 from logstore.messages.types import DescribeTransactionsRequest, ListTransactionsRequest
 from logstore.types import TopicPartition
 from tests.support.world.wire import Client, name_of, versions
@@ -28,6 +29,18 @@ def broker():
 
 
 # -- ids -------------------------------------------------------------------------------------
+
+
+def test_without_a_producer_id_on_disk_an_idempotent_producer_is_to_ask_again(
+    broker, client, monkeypatch
+):
+    """As in Kafka: NOT_COORDINATOR makes Java's producer look for the coordinator of no id."""
+
+    def fail():
+        raise KafkaStorageError("the disk failed")
+
+    monkeypatch.setattr(broker.coordinator, "new_producer_id", fail)
+    assert init(client, transactional_id=None) == ("COORDINATOR_LOAD_IN_PROGRESS", NOBODY)
 
 
 @versions("InitProducerId", 2, 3)
@@ -169,14 +182,14 @@ REQUESTS = {
 def test_a_client_is_to_ask_again_while_the_disk_of_the_coordinator_fails(
     broker, client, kind, request_name
 ):
-    """COORDINATOR_NOT_AVAILABLE, and not the error of the disk, which clients do not expect."""
+    """NOT_COORDINATOR, as in Kafka, and not the error of the disk, which clients do not expect."""
     _, producer = init(client)
     assert add(client, producer, ("t", 0)) == ["NONE"]
     assert produce(client, producer) == "NONE"
     ask = REQUESTS[request_name]
     with broker.fail(kind, error="EIO", topic="__transaction_state"):
-        assert ask(client, producer) == "COORDINATOR_NOT_AVAILABLE"
-    assert ask(client, producer) == "COORDINATOR_NOT_AVAILABLE", "the directory is offline"
+        assert ask(client, producer) == "NOT_COORDINATOR"
+    assert ask(client, producer) == "NOT_COORDINATOR", "the directory is offline"
     assert broker.coordinator.transactions()["x"].state.kafka_name == "Ongoing"
 
 
