@@ -82,6 +82,8 @@ class Allowed(NamedTuple):
     is_meant: Callable[[History, Call, Any, Any], bool]
 
 
+FENCED = ("PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH")
+
 EARLY = (
     "Kafka answers EndTxn before it writes the markers: a batch or an offset of version 2 with the"
     " epoch of an old transaction may precede its marker, and shares its fate"
@@ -103,6 +105,16 @@ ALLOWED = [
         "InitProducerId",
         r"\.(errorCode|producerId|producerEpoch)$",
         lambda history, call, kafka, ours: history.is_worn and kafka == -1,
+    ),
+    Allowed(
+        "Kafka asks a producer that requests its next epoch during a transaction to repeat the"
+        " request, and fences it if the coordinator has moved meanwhile",
+        "InitProducerId",
+        r"\.(errorCode|producerId|producerEpoch)$",
+        lambda history, call, kafka, ours: (
+            history.moves > history.renewed_at
+            and kafka in (-1, *(KAFKA_CODES[name] for name in FENCED))
+        ),
     ),
     Allowed(
         EARLY,

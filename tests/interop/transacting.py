@@ -136,7 +136,7 @@ class History:
         self.steps: list[str] = []
         self.events: Counter[str] = Counter()
         self.is_urgent = self.is_slow = False
-        self.moves = 0
+        self.moves = self.renewed_at = 0
         self.reuses: set[int] = set()
         self.early: set[bytes] = set()
         self.has_early_offsets = False
@@ -394,6 +394,8 @@ class History:
                 fields["producer_epoch"] = expected[1]
             return fields
 
+        if expected is not None:
+            self.renewed_at = self.moves
         route = ANY if transactional_id is None else Route("transaction", transactional_id)
         answer = yield Call("InitProducerId", version, build, route, may_repeat=False)
         if not any(errors_in(answer)):
