@@ -21,6 +21,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
+from logstore.cli.show.damage import assumed_of, note_assumed_policy
 from logstore.cli.show.output import (
     emit,
     emit_json,
@@ -155,9 +156,13 @@ def clean(
                 threads=threads,
                 progress=CleaningBars(bar) if bar.visible else None,
             )
-    _print(settings, report)
+        assumed = assumed_of(broker, chosen, cleaning=True)
+        if settings.as_table:
+            note_assumed_policy(broker, chosen)
+    _print(settings, report, assumed)
     if settings.as_table and out is not None:
-        emit(f"\nthe cleaned copy is in {out}; the original was not changed")
+        kind = "cleaned" if report.cleaned else "uncleaned"
+        emit(f"\nthe {kind} copy is in {out}. The original was not changed.")
     reasons = {obstacle.reason for obstacle in report.not_cleaned}
     return 1 if UNCLEANABLE in reasons else 0
 
@@ -254,9 +259,9 @@ class CleaningBars:
 # -- output --------------------------------------------------------------------------------
 
 
-def _print(settings: Settings, report: CleanReport) -> None:
+def _print(settings: Settings, report: CleanReport, assumed: list[str]) -> None:
     if settings.output == "json":
-        emit_json(report.to_json())
+        emit_json(report.to_json() | {"assumed": assumed})
     elif settings.as_items:
         document = report.to_json()
         emit_values(document["cleaned"] + document["not_cleaned"], output=settings.output)
@@ -280,7 +285,7 @@ def _show(report: CleanReport) -> None:
                     f"{tp} needs {count} passes: its keys do not fit in the map; showing the first"
                 )
     else:
-        emit("nothing was cleaned")
+        emit("nothing would be cleaned" if report.dry_run else "nothing was cleaned")
     if report.not_cleaned:
         emit("")
         table = Table(("not cleaned", "reason", "detail"), wrap=True)

@@ -16,7 +16,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.show.damage import MetDamages
+from logstore.cli.show.damage import MetDamages, note_assumed_policy
 from logstore.cli.show.decoded import displayed, raw_option
 from logstore.cli.show.output import (
     emit,
@@ -202,6 +202,7 @@ def _print_partitions(
     if settings.as_table:
         from logstore.cli.show.inspect import show_many, show_one
 
+        note_assumed_policy(broker, target.partitions)
         is_one = len(target.partitions) == 1 and not is_summary
         if is_one and (summary := next(found, None)) is not None:
             show_one(summary)

@@ -1,4 +1,4 @@
-"""Report the damage that a command skipped."""
+"""Report the damage that a command skipped, and the facts that it assumed."""
 
 from __future__ import annotations
 
@@ -85,19 +85,37 @@ def report_all(damages: Sequence[Damage]) -> int:
     return EXIT_DAMAGED if damages else 0
 
 
+def note_assumed_policy(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
+    """Print a note on standard error if the cleanup.policy of any topic is assumed."""
+    from logstore.analysis.assumptions import policy_assumption
+
+    topics = dict.fromkeys(tp.topic for tp in partitions)
+    assumed = [text for topic in topics if (text := policy_assumption(broker.manager, topic))]
+    if assumed:
+        others = plural(len(assumed) - 1, "other topic")
+        note(f"assumed: {assumed[0]}" + (f" (likewise for {others})" if assumed[1:] else ""))
+
+
 def found_json(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
     """Return skipped damage and assumptions for JSON, each if there is any."""
+    partitions = list(partitions)
+    damages = [damage._asdict() for damage in damages_of(broker, partitions)]
+    assumed = assumed_of(broker, partitions)
+    return {name: found for name, found in (("damages", damages), ("assumed", assumed)) if found}
+
+
+def assumed_of(
+    broker: Broker, partitions: Iterable[TopicPartition], *, cleaning: bool = False
+) -> list[str]:
+    """Return the distinct assumptions about the partitions that are open."""
     from logstore.analysis.assumptions import assumptions
     from logstore.analysis.broker_state import open_logs
 
-    partitions = list(partitions)
-    damages = [damage._asdict() for damage in damages_of(broker, partitions)]
     opened = open_logs(broker)
-    assumed = [
-        text for tp in partitions if tp in opened for text in assumptions(broker.manager, tp)
-    ]
-    return {
-        name: found
-        for name, found in (("damages", damages), ("assumed", list(dict.fromkeys(assumed))))
-        if found
-    }
+    texts = (
+        text
+        for tp in partitions
+        if tp in opened
+        for text in assumptions(broker.manager, tp, cleaning=cleaning)
+    )
+    return list(dict.fromkeys(texts))

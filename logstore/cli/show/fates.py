@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from logstore.analysis.fates import fate_json
 from logstore.analysis.view import PartitionView
 from logstore.cli.commands.clean import PHASES
-from logstore.cli.show.damage import found_json, report_damages
+from logstore.cli.show.damage import found_json, note_assumed_policy, report_damages
 from logstore.cli.show.decoded import displayed_key
 from logstore.cli.show.output import (
     emit,
@@ -78,6 +78,7 @@ def print_fates(
     failures: Failures = []
     listing_of = partial(_Listing, broker, force=force, roll=roll)
     if output == "table":
+        note_assumed_policy(broker, partitions)
         for number, tp in enumerate(partitions):
             if number:
                 emit("")
