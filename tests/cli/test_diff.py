@@ -25,7 +25,7 @@ def copies(run, data_dir, tmp_path):
     return tmp_path / "before" / "users-0", data_dir / "users-0", run(*clean).json
 
 
-def test_fates_are_those_of_the_report(run, copies):
+def test_fates_match_the_report(run, copies):
     before, after, report = copies
     found = run("diff", before, after, "--format", "json").json
     [cleaned] = report["cleaned"]

@@ -79,7 +79,7 @@ def test_the_fates_are_those_of_the_dry_run_and_of_the_cleaning(run, users):
     assert Counter(item["fate"] for item in left) == {"retained": 4, "active": 1}
 
 
-def test_forced_and_rolled_fates_are_those_of_such_a_dry_run(run, users):
+def test_forced_and_rolled_fates_match_such_a_dry_run(run, users):
     run("clean", users)
     options = ("--force", "--roll")
     [stats] = run("clean", users, *options, "--dry-run", "--format", "json").json["cleaned"]
@@ -143,7 +143,7 @@ def test_path_of_a_partition_and_config(run):
     assert {item["fate"] for item in found} == {"retained", "active"}
 
 
-def test_keys_that_are_no_text_and_null_keys(run, data_dir):
+def test_keys_that_are_not_text_and_null_keys(run, data_dir):
     from logstore import Broker
 
     with Broker(data_dir) as broker:

@@ -149,7 +149,7 @@ def test_stages_are_printed_with_their_speed(capsys):
         ),
     ),
 )
-def test_rules_nobody_can_follow_are_refused(wrong, text):
+def test_impossible_rules_are_rejected(wrong, text):
     with pytest.raises(InvalidConfigurationError, match=exactly(text)):
         Rules(**{"since_ms": NOW, "now_ms": NOW, **wrong})
 

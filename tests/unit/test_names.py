@@ -42,7 +42,7 @@ def test_a_segment_file_is_taken_apart() -> None:
         "leader-epoch-checkpoint",
     ),
 )
-def test_other_names_are_no_segment_files(name: str) -> None:
+def test_other_names_are_not_segment_files(name: str) -> None:
     assert parse_segment_file(name) is None
 
 
@@ -137,7 +137,7 @@ def test_a_partitions_folder_is_taken_apart(name, topic, partition, state) -> No
         "lost+found",
     ),
 )
-def test_other_folders_are_no_partitions(name: str) -> None:
+def test_other_folders_are_not_partitions(name: str) -> None:
     assert parse_log_dir(name) is None
 
 

@@ -358,7 +358,7 @@ class FileSystemSuite:
         with pytest.raises(IsADirectoryError):
             open_anew(place.fs, place.path("d"))
 
-    def test_directories_are_no_files(self, place):
+    def test_directories_are_not_files(self, place):
         place.fs.make_dirs(place.path("d"))
         for options in ({}, {"write": True}, {"create": True}):
             with pytest.raises(IsADirectoryError):

@@ -87,7 +87,7 @@ def broker(request, tmp_path):
         yield cluster.brokers[cluster.leader(TP)]
 
 
-def test_the_states_are_those_of_a_reader_of_committed_data(broker):
+def test_the_states_match_a_reader_of_committed_data(broker):
     log = broker.log(TP)
     committed = CommittedData(log)
     states = {

@@ -109,7 +109,7 @@ def test_keys_below_the_checkpoint_are_superseded_by_dirty_ones() -> None:
 
 
 @pytest.mark.parametrize("compression", ("none", "lz4"))
-def test_with_versions_the_winner_may_lie_below_those_that_it_supersedes(compression: str) -> None:
+def test_with_versions_the_winner_may_have_a_lower_offset(compression: str) -> None:
     """In the dirty section, and across the checkpoint; the last record stays, superseded."""
     with new_broker() as broker:
         topic(broker, compaction_strategy="timestamp")

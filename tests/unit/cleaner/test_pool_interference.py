@@ -42,7 +42,7 @@ def reopened(broker: Broker, **configs: object) -> Broker:
 # --- owners of a partition --------------------------------------------------------------------
 
 
-def test_two_who_want_a_partition_that_is_being_cleaned_both_get_it() -> None:
+def test_two_waiters_for_a_partition_being_cleaned_both_acquire_it() -> None:
     runtime = Runtime(VirtualClock())
     runtime.scheduler.start()
     states = CleaningStates(runtime)
@@ -212,7 +212,7 @@ def test_a_log_whose_start_moved_after_its_choice_is_measured_again() -> None:
     assert done.value.value is None
 
 
-def test_a_log_that_another_one_replaced_is_passed_over() -> None:
+def test_a_log_that_another_one_replaced_is_skipped() -> None:
     broker = open_broker()
     topic(broker, max_compaction_lag_ms=HOUR_MS)
     fill(broker)
@@ -274,7 +274,7 @@ def test_files_that_are_removed_in_mid_pass_are_read_to_the_end(phase: str) -> N
 # --- housekeeping among deletions -------------------------------------------------------------
 
 
-def test_retention_of_the_others_goes_on_when_a_log_is_deleted_under_its_hands() -> None:
+def test_retention_of_the_others_continues_when_a_log_is_deleted_under_its_hands() -> None:
     broker = open_broker(log_retention_check_interval_ms=2**63 - 1)
     for name in ("a", "b"):
         topic(broker, name, cleanup_policy="delete", retention_ms=1)

@@ -131,5 +131,5 @@ def test_json_has_code_values_and_text():
     ((reason_docs.PAGE, reason_docs.page), (reason_docs.SCRIPT, reason_docs.script)),
     ids=("page", "script"),
 )
-def test_what_make_docs_writes_is_current(path, text):
+def test_generated_docs_are_current(path, text):
     assert path.read_text(encoding="utf-8") == text(), "run: make docs"

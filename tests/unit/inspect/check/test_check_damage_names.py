@@ -290,7 +290,7 @@ TABLES = (
 )
 
 
-def test_every_damage_that_was_asked_for_has_a_row():
+def test_every_requested_damage_has_a_row():
     told = {damage.issue for table in TABLES for damage in table.values()} - {""}
     assert told == {words for line in ISSUE for words in line}
 
