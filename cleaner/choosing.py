@@ -231,5 +231,5 @@ class LogChooser:
 
     @property
     def ms_since_last_selection(self) -> int:
-        """Time since the last selection began; since 1970 if there was none, as in Kafka."""
+        """Time since the last selection started; since 1970 if there was none, as in Kafka."""
         return self._runtime.clock.now_ms() - self._last_selection_ms

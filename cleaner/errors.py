@@ -18,7 +18,7 @@ class CleaningError(LogStoreError):
 
 
 class CleaningAbortedError(CleaningError):
-    """The pass was aborted; its unfinished output is removed."""
+    """The pass was aborted. Its unfinished output is removed."""
 
 
 class OverflowedSegmentError(CleaningError):
@@ -30,7 +30,7 @@ class OverflowedSegmentError(CleaningError):
 
 
 class OffsetMapFullError(CleaningError):
-    """The map holds as many keys as its buffer counts."""
+    """The map contains as many keys as its buffer counts."""
 
 
 class IllegalCleaningStateError(CleaningError, IllegalStateError):

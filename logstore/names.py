@@ -49,7 +49,7 @@ METADATA_LOG = TopicPartition("__cluster_metadata", 0)
 
 RAFT_SNAPSHOT_SUFFIX = ".checkpoint"
 RAFT_BOOTSTRAP = "bootstrap.checkpoint"
-"""Snapshots of a Raft log, and the first one of a new cluster; they contain batches like a log."""
+"""Snapshots of a Raft log, and the first one of a new cluster. They contain batches like a log."""
 
 RAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 """The end offset and the epoch of a Raft log's snapshot."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from logstore import Broker, VirtualClock
 
 START_MS = 1_706_745_600_000
-"""2024-02-01T00:00Z; the story ends four weeks later, and the pages look at it on March 1."""
+"""2024-02-01T00:00Z. The story ends four weeks later, and the pages look at it on March 1."""
 
 HOUR_MS = 3_600_000
 WEEK_MS = 7 * 24 * HOUR_MS

@@ -191,7 +191,7 @@ def _copied(
     from logstore.bench.commands.short import measure_copy
     from logstore.cli.show.messages import Recovery, show_messages
 
-    show_messages(Recovery.MENDED)  # of the copy; the original is not recovered
+    show_messages(Recovery.MENDED)  # of the copy. The original is not recovered
     note(f"cleaning a temporary copy of {directory} as if every topic were compacted")
     measurement = measure_copy(
         directory,

@@ -1,4 +1,4 @@
-"""Kafka's own cleaner and offset map, on a JVM that runs during the whole benchmark.
+"""Kafka's cleaner and offset map, on a JVM that runs during the whole benchmark.
 
 `Peer.java` in this directory is compiled against the classes that `tests/interop` builds, so the
 peer needs a checkout, a JDK and Maven. If one is missing, `Unavailable` names it, and results have

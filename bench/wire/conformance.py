@@ -58,7 +58,7 @@ def check_conformance(bootstrap: str, apis: set[int], *, patience_s: float) -> d
     apis : set of int
         Keys of the APIs that it serves; checks that need another API are not run.
     patience_s : float
-        Maximum time to wait for a cleaning.
+        Maximum time to wait for a cleaning pass.
     """
     broker = _Client(bootstrap, patience_s)
     outcomes: dict[str, str] = {}

@@ -1,6 +1,6 @@
 """Fill a map from a chunk's records (docs/spec/cleaner.md §5, §13.5).
 
-A block of keys is taken from the chunk and hashed, and the slots of its keys are prefetched; then
+A block of keys is taken from the chunk and hashed, and the slots of its keys are prefetched. Then
 the block is put. So the keys of a block wait for memory together.
 """
 
@@ -58,7 +58,7 @@ from logstore.record.kernels import OK
 from logstore.record.layout import CONTROL_BIT
 
 BLOCK_KEYS = LANES
-"""Keys of a block: their cache lines stay in the L1 cache until they are put."""
+"""Keys of a block: their cache lines remain in the L1 cache until they are put."""
 
 
 class Build(NamedTuple):
@@ -71,7 +71,7 @@ class Build(NamedTuple):
 
 
 class KeyBlock(NamedTuple):
-    """Room for a block of keys; each array has `BLOCK_KEYS` elements."""
+    """Room for a block of keys. Each array has `BLOCK_KEYS` elements."""
 
     keys: Keys
     offsets: Int64s

@@ -154,7 +154,7 @@ def read_header(data: Bytes, position: int, end: int) -> tuple[int, Header]:
     Returns
     -------
     (status, Header)
-        `OK`, `DAMAGED`, or `TORN` if `data[:end]` ends inside the batch; then the header is empty.
+        `OK`, `DAMAGED`, or `TORN` if `data[:end]` ends inside the batch. Then the header is empty.
         Checks neither the CRC nor its place.
     """
     if end - position < HEADER_SIZE_UP_TO_MAGIC:
@@ -302,7 +302,7 @@ def scan_batches(
 def read_row_record(data: Bytes, row: Int64s, position: Int) -> tuple[int, RecordFields]:
     """Parse the record at `position` of a row's section, and check that its offset is in the batch.
 
-    Returns (status, RecordFields): `OK` or `DAMAGED`. The loop over a row's records begins at
+    Returns (status, RecordFields): `OK` or `DAMAGED`. The loop over a row's records starts at
     `COL_SECTION_START`, continues at the `end` of each, and must end at `COL_SECTION_END`.
     """
     status, record = read_record(data, position, row[COL_SECTION_END])
@@ -421,7 +421,7 @@ def keep_last_batches(table: Int64s, last_offsets: Int64s, producer_ids: Int64s)
     table : (n, TABLE_COLUMNS) int64
         Verdicts are written.
     last_offsets : (m,) int64
-        Rising; some may be equal.
+        Rising. Some may be equal.
     producer_ids : (m,) int64
         The producer of each offset.
     """

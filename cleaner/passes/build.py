@@ -184,8 +184,8 @@ class MapBuild:
     def _put_one_before(self) -> None:
         """Put the record before the first dirty offset, if it exists.
 
-        It may be a superseded record that was kept as the log's last. The record that supersedes it
-        must not be removed alone, even if it is an expired tombstone. Does not count
+        It may be a superseded record that was retained as the log's last. The record that
+        supersedes it must not be removed alone, even if it is an expired tombstone. Does not count
         (docs/spec/cleaner.md §13.5.1).
         """
         offset = self._start - 1
@@ -333,7 +333,7 @@ def passes_after(
         for _ in SeedPass(log, start_offset, key_map, reader, strategy).steps():
             pass
         if key_map.latest_offset < start_offset:
-            return passes + 1  # no record is left, since the log was changed meanwhile
+            return passes + 1  # no record is left, because the log was changed meanwhile
         start_offset = key_map.latest_offset + 1
         takes_one_before = start_offset < end_offset and not _is_beaten(
             log, key_map, start_offset - 1

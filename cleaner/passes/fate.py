@@ -1,7 +1,7 @@
 """The fate of each record of a log in the next pass, as decided by the pass itself.
 
-A dry run of `clean_pass` with an observer reports the cleaner's own decisions, so that each rule
-exists once. Records that the pass leaves alone are listed afterwards; the section of their segment
+A dry run of `clean_pass` with an observer reports the cleaner's decisions, so that each rule
+exists once. Records that the pass leaves alone are listed afterwards. The section of their segment
 is the reason.
 """
 
@@ -81,7 +81,7 @@ class FateChunk(NamedTuple):
     data : bytes
         Bytes that contain the keys.
     key_starts, key_sizes : (n,) int64
-        Extents in `data`; a null key has size -1.
+        Extents in `data`. A null key has size -1.
     """
 
     offsets: NDArray[np.int64]
@@ -118,7 +118,7 @@ def list_fates(
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError
-        A batch is damaged; the records before it are yielded first. Damage in the dirty section
+        A batch is damaged. The records before it are yielded first. Damage in the dirty section
         stops the pass before it yields any.
 
     Notes
@@ -179,7 +179,7 @@ def _judged(
 
 
 def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
-    """Return a chunk outside the pass; all its records have the same fate."""
+    """Return a chunk outside the pass. All its records have the same fate."""
     table = chunk.table
     table[:, COL_PARSED] = 0
     facts = np.empty((chunk.record_count, FACT_COLUMNS), np.int64)

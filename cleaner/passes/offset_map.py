@@ -100,7 +100,7 @@ class MapState:
         self.forget_counts()
 
     def forget_counts(self) -> None:
-        """Reset the counts of records; the entries stay."""
+        """Reset the counts of records. The entries remain."""
         self.messages = self.unversioned = self.malformed = 0
         self.keyless = self.tombstones = self.unordered = 0
 
@@ -122,12 +122,12 @@ class KeyMap:
         Range of offsets with a bit for surviving records; see `kernels.winners`. At most the first
         `WINNERS_MAX` of them have one. [default: none]
     rng : Random, optional
-        Source of the hash key; without one every run hashes alike.
+        Source of the hash key. Without one every run hashes alike.
 
     Raises
     ------
     InvalidConfigurationError
-        The buffer holds too few keys for any progress.
+        The buffer contains too few keys for any progress.
     """
 
     ENTRY_BYTES = OFFSET_ENTRY_BYTES

@@ -77,7 +77,7 @@ class Rules(NamedTuple):
     Attributes
     ----------
     strategy : Strategy
-        By offsets by default; then the other attributes do not count.
+        By offsets by default. Then the other attributes do not count.
     keep_offset : int
         The record that is always kept: the last of the log; -1 for none.
     safe_ms : int
@@ -188,7 +188,7 @@ class Rewriter:
 
     @property
     def messages_written(self) -> int:
-        """Records that were kept."""
+        """Records that were retained."""
         return int(self._judging.tally[TALLY_WRITTEN])
 
     def steps(self, group: Sequence[LogSegment], destination: LogSegment | None) -> Iterator[int]:

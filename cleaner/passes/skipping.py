@@ -1,4 +1,4 @@
-"""Select the batches that a rewrite must read; the others have no surviving record."""
+"""Select the batches that a rewrite must read. The others have no surviving record."""
 
 from __future__ import annotations
 

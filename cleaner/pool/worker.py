@@ -83,7 +83,7 @@ class CleanerWorker:
         """Run rounds forever; yield the ms to sleep before the next step, 0 to let others run.
 
         Holds no lock while suspended; closing it aborts a pass under way. A failure with a log
-        makes that log uncleanable (`UncleanablePartitions.leave_alone`); other failures are logged,
+        makes that log uncleanable (`UncleanablePartitions.leave_alone`). Other failures are logged,
         and the round is repeated after the back-off.
         """
         while True:

@@ -104,8 +104,8 @@ def copy_into(
 def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
     """Reserve a missing or empty directory for a copy that is valid only when this context ends.
 
-    Until then a marker file says so. After an error or an interrupt everything written is removed;
-    the next copy to this directory removes the output of a killed process.
+    Until then a marker file says so. After an error or an interrupt everything written is removed.
+    The next copy to this directory removes the output of a killed process.
 
     Raises
     ------
@@ -241,7 +241,7 @@ class _Copy:
         self._bytes_done += stat.size
 
     def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:
-        """Store the topics with their own configurations; adopted topics stay adopted."""
+        """Store the topics with their own configurations; adopted topics remain adopted."""
         store = TopicStore(self._fs, self._target)
         for name in dict.fromkeys(tp.topic for tp in partitions):
             topic = self._source.catalog.topic(name)

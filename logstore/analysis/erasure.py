@@ -401,7 +401,7 @@ class _Transactions:
     def ends(self, tp: TopicPartition) -> tuple[TransactionEnd, ...]:
         """Return how and when the open transactions of a partition end by themselves.
 
-        Transactions unknown to the coordinator are left out: they stay open.
+        Transactions unknown to the coordinator are left out: they remain open.
         """
         producers = self._broker.manager.log(tp).producer_state
         if producers.first_undecided_offset() is None:

@@ -288,9 +288,9 @@ def lost_unread(manager: LogManager, topic_partition: TopicPartition) -> Loss:
 
 
 def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool) -> Loss:
-    """Return the records that a forced cleaning removes despite `min.compaction.lag.ms`.
+    """Return the records that a forced cleaning pass removes despite `min.compaction.lag.ms`.
 
-    Runs the cleaning as a dry run, with and without the records that the lag protects.
+    Runs the cleaning pass as a dry run, with and without the records that the lag protects.
     """
     config = log.config
     if not config.compact or config.min_compaction_lag_ms == 0:

@@ -308,7 +308,7 @@ class _Keys:
         self.known: dict[bytes, _Key] = {}
 
     def add(self, columns: RecordColumns, *, is_committed: bool) -> None:
-        """Count the records of a batch; only committed ones can survive."""
+        """Count the records of a batch. Only committed ones can survive."""
         strategy, known = self._strategy, self.known
         first, end = self.first_hash, self.end_hash
         is_whole = first == 0 and end == _HASHES

@@ -33,7 +33,7 @@ class ListenerOptions(NamedTuple):
     Attributes
     ----------
     users_file : str or None
-        File with lines NAME=PASSWORD; if None, the environment variable is used.
+        File with lines NAME=PASSWORD. If None, the environment variable is used.
     mechanisms : tuple of str
         SASL mechanisms; empty means all.
     tls_cert, tls_key, tls_generate : str or None

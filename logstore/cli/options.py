@@ -76,7 +76,7 @@ def to_pairs(
 def to_address(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[str, int] | None:
-    """Parse HOST:PORT; an IPv6 address is in brackets."""
+    """Parse HOST:PORT. An IPv6 address is in brackets."""
     if value is None:
         return None
     host, colon, port = value.rpartition(":")
@@ -179,7 +179,7 @@ class Settings(NamedTuple):
         dry_run : bool
             Change nothing, and show the partitions as a writing command would see them.
         create : bool
-            Create missing directories. Off by default, so that a typo creates nothing.
+            Create missing directories. Off by default, so a typo creates nothing.
         background : bool
             Run the cleaner and retention in the background.
         in_memory : bool
@@ -496,7 +496,7 @@ def write_options(
 
 
 def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
-    """Turn a function into a command; its first argument is the `Settings`."""
+    """Turn a function into a command. Its first argument is the `Settings`."""
 
     def decorate(function: Callable[..., Any]) -> Command:
         return click.command(name, cls=Command, examples=examples)(click.pass_obj(function))

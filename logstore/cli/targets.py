@@ -51,7 +51,7 @@ class Target:
             self.file.file.close()
 
     def opened(self) -> Broker:
-        """Return the broker of the partitions; a file is opened as a log of one segment."""
+        """Return the broker of the partitions. A file is opened as a log of one segment."""
         if self.broker is None:
             assert self.open_file is not None
             self.broker = self.open_file()

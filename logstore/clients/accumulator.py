@@ -96,7 +96,7 @@ class RecordAccumulator:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock; after its release, run the callbacks of batches settled under it."""
+        """Hold the lock. After its release, run the callbacks of batches settled under it."""
         settled: Sequence[ProducerBatch] = ()
         try:
             with self.lock:
@@ -183,7 +183,7 @@ class RecordAccumulator:
         self._send(list(self._open.values()))
 
     def refuse_all(self, error: LogStoreError) -> None:
-        """Drop all lingering records; their futures fail with `error`."""
+        """Drop all lingering records. Their futures fail with `error`."""
         batches = list(self._open.values())
         self._take(batches)
         self._refuse(batches, error)

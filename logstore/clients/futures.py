@@ -120,7 +120,7 @@ class ProducerBatch(OpenBatch):
         self.lock = lock
         self._send = send
         self.sizes: list[int] = []
-        # Rows are settled in order; those below have an outcome.
+        # Rows are settled in order. Those below have an outcome.
         self.settled_rows = 0
         self._outcomes: list[_Outcome] = []
         self._key_sizes: list[int] = []
@@ -313,7 +313,7 @@ class FutureRecordMetadata:
         return self
 
     def add_both(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
-        """Add a callback for both success and failure; it gets the metadata or the exception."""
+        """Add a callback for both success and failure. It gets the metadata or the exception."""
         self.add_callback(function, *args, **kwargs)
         return self.add_errback(function, *args, **kwargs)
 

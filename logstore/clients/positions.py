@@ -117,7 +117,7 @@ class Position:
         OffsetOutOfRangeError
             The position is outside the log.
         CorruptRecordError
-            A batch is corrupt; the position stays before it.
+            A batch is corrupt. The position remains before it.
         """
         consumed: list[ConsumedRecord] = []
         while len(consumed) < limit:

@@ -50,7 +50,7 @@ class AlterReplicaLogDirsResult(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Offset and timestamp of a record; the leader epoch is -1 if its batch has none."""
+    """Offset and timestamp of a record. The leader epoch is -1 if its batch has none."""
 
     offset: int
     timestamp: int

@@ -168,7 +168,7 @@ class ProducerSession:
         Raises
         ------
         LogStoreError
-            Nothing was written; the transaction can only be aborted.
+            Nothing was written. The transaction can only be aborted.
         """
         assert self._producer is not None
         coordinator = self._coordinator
@@ -219,7 +219,7 @@ class ProducerSession:
         return True
 
     def handle_lost_response(self) -> None:
-        """Bump the epoch, so that the sequences of a possibly written batch are not reused."""
+        """Bump the epoch, so the sequences of a possibly written batch are not reused."""
         if self.is_transactional:
             self._wants_epoch = True
         elif self._producer is not None:  # None if interrupted before the first batch had an id

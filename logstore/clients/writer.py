@@ -150,7 +150,7 @@ class BatchWriter:
     def _add_pairs(self, items: Sequence[RecordLike], number: int) -> int:
         """Append the full batches of leading (key, value) pairs; return the number of pairs.
 
-        The remaining items do not fill a batch, or begin with an item that is not a plain pair.
+        The remaining items do not fill a batch, or start with an item that is not a plain pair.
         """
         from logstore.record.columns import find_bounds
         from logstore.storage.log.drafts import RecordArrays

@@ -95,13 +95,13 @@ class Cluster(Generic[ClockT]):
     Parameters
     ----------
     brokers : int
-        Number of brokers; their ids start at 0.
+        Number of brokers. Their ids start at 0.
     clock : Clock, optional
         The system clock by default. On a `VirtualClock`, everything runs in the thread that
         advances the clock, and calls that wait advance it; otherwise in threads.
     data_dir : path, optional
         Directory with a data directory for each broker (`broker-0` and so on) and the controller's
-        state; an existing cluster is reopened. None keeps everything in memory.
+        state. An existing cluster is reopened. None keeps everything in memory.
     broker_config : mapping or BrokerConfig, optional
         Settings of every broker; see `Broker`.
     seed : int, optional
@@ -382,7 +382,7 @@ class Cluster(Generic[ClockT]):
     # -- faults --------------------------------------------------------------------------
 
     def kill(self, broker: int, *, power_loss: bool = False) -> None:
-        """Kill a broker's process; with `power_loss`, unsynced data is lost too.
+        """Kill a broker's process. With `power_loss`, unsynced data is lost too.
 
         The controller notices immediately, elects other leaders and removes it from the ISRs.
 
@@ -413,7 +413,7 @@ class Cluster(Generic[ClockT]):
         self._end(node)
 
     def restart(self, broker: int) -> Broker:
-        """Start a broker on its files; a running one is stopped first."""
+        """Start a broker on its files. A running one is stopped first."""
         node = self._node(broker)
         if node.broker is not None:
             self.stop(broker)
@@ -499,7 +499,7 @@ class Cluster(Generic[ClockT]):
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
     ) -> ClusterTopic:
-        """Grow a topic to `total` partitions; existing data stays in place."""
+        """Grow a topic to `total` partitions; existing data remains in place."""
         topic = self.controller.topic(name)
         added = range(len(topic.partitions), total)
         if added:
@@ -702,7 +702,7 @@ class Cluster(Generic[ClockT]):
             "all" waits for every in-sync replica, 1 for the leader. With 0, errors are ignored and
             the returned offset is -1.
         timeout_ms : int
-            Longest wait for replicas; after a timeout the record stays appended.
+            Longest wait for replicas. After a timeout the record remains appended.
 
         Raises
         ------
@@ -796,7 +796,7 @@ class Cluster(Generic[ClockT]):
         before : mapping
             Exclusive end offsets; `latest` or -1 means the high watermark.
         timeout_ms : int
-            Longest wait for followers; after that, `error` is `REQUEST_TIMED_OUT`.
+            Longest wait for followers. After that, `error` is `REQUEST_TIMED_OUT`.
 
         Returns one result per partition, in the order given; partitions fail independently.
         """
@@ -822,7 +822,7 @@ class Cluster(Generic[ClockT]):
         Parameters
         ----------
         port : int
-            Port of broker 0; the others use the following ones. 0 picks free ports.
+            Port of broker 0. The others use the following ones. 0 picks free ports.
         **settings
             See `logstore.wire.settings.ListenerSettings`.
 

@@ -34,7 +34,7 @@ class Controller:
     Parameters
     ----------
     lock : context manager
-        Lock under which no other lock is taken, so that it may be taken under any other.
+        Lock under which no other lock is taken, so it may be taken under any other.
     is_unclean : callable
         Returns whether a topic allows unclean leaders (`unclean.leader.election.enable`).
     remembered : iterable of ClusterTopic

@@ -15,7 +15,7 @@ class FetchRequest(NamedTuple):
     replica : int
         Broker id of the follower.
     number : int
-        Increasing request number, returned in the response; only the latest one counts.
+        Increasing request number, returned in the response. Only the latest one counts.
     leader_epoch : int
         Leader epoch known to the follower.
     offset : int

@@ -94,7 +94,7 @@ class ClusterListeners(Mapping[int, "Listener"]):
     cluster : Administered
     host : str
     port : int
-        Port of broker 0; the others use the following ones. 0 picks free ports.
+        Port of broker 0. The others use the following ones. 0 picks free ports.
     settings : ListenerSettings
         Settings of all listeners.
     """
@@ -196,7 +196,7 @@ class ClusterNode(Nodes):
         replicas.progress.subscribe(self._on_progress)
 
     def _on_progress(self, topic_partition: TopicPartition) -> None:
-        """Signal a changed leader; most progress is only a follower's fetch."""
+        """Signal a changed leader. Most progress is only a follower's fetch."""
         leader = self.leader_of(topic_partition)
         if self._leaders.get(topic_partition) != leader:
             self._leaders[topic_partition] = leader
@@ -296,7 +296,7 @@ class ClusterNode(Nodes):
         try:
             state = self._controller.state(topic_partition)
         except UnknownTopicOrPartitionError:
-            return self.manager.log(topic_partition)  # raises the broker's own error
+            return self.manager.log(topic_partition)  # raises the broker's error
         if self._number not in state.replicas:
             raise NotLeaderForPartitionError(
                 f"broker {self._number} has no replica of {topic_partition}"

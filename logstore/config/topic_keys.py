@@ -1,7 +1,7 @@
 """Topic keys: type, default, range, broker synonyms, meaning.
 
 The broker synonyms set the defaults of all topics and are listed in Kafka's order of precedence.
-Ranges are data because Kafka's releases differ in them; these rows are Kafka 3.9's.
+Ranges are data because Kafka's releases differ in them. These rows are Kafka 3.9's.
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12 and §13.1.
 """
 

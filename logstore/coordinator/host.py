@@ -146,7 +146,7 @@ class CoordinatorHost:
         return self._manager.log(topic_partition)
 
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
-        """Return the coordinator of a transaction, given this broker's own.
+        """Return the coordinator of a transaction, given this broker's.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Rows of an export: a record, its position, and its fate in the next cleaning."""
+"""Rows of an export: a record, its position, and its fate in the next cleaning pass."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Fates:
     Attributes
     ----------
     failure : LogStoreError or None
-        Why the fates end before the log does; a cleaning would fail too.
+        Why the fates end before the log does. A cleaning pass would fail too.
     """
 
     def __init__(self, view: PartitionView, start: Callable[[Log], Iterable[RecordFate]]) -> None:

@@ -8,12 +8,12 @@ pending. To undo them, the layer keeps the bytes that they overwrote or cut off.
 their number, so a preallocated index costs no more than its entries.
 
 *Names.* Creating, renaming or removing a name is pending until a directory that it touches is
-synced; that sync also settles earlier changes of the same names. `File.sync` makes no name durable
+synced. That sync also settles earlier changes of the same names. `File.sync` makes no name durable
 and `sync_dir` no contents. The name of a directory itself belongs to its parent. A file that a
 rename replaced is held open until the rename is durable. Removals are durable at once, as they may
 be on any disk: the space of removed files is needed.
 
-*Failures.* After a failed sync the pending changes of the file stay visible but are lost with the
+*Failures.* After a failed sync the pending changes of the file remain visible but are lost with the
 power, whatever later syncs report. Linux marks pages clean that it could not write.
 
 `logstore.faults.faultfs` records every change, for crashes at any point and in any mode.
@@ -245,7 +245,7 @@ def dated(fs: FileSystem, path: str) -> Iterator[File]:
 
 
 class Held(NamedTuple):
-    """A file that was removed or replaced, held open so that it can be restored."""
+    """A file that was removed or replaced, held open so it can be restored."""
 
     node: FileNode
     file: File
@@ -308,7 +308,7 @@ class Pending:
         self._ghost_count = 0
 
     def copy(self) -> Pending:
-        """Return a copy whose names can be undone; the files' changes are shared."""
+        """Return a copy whose names can be undone. The files' changes are shared."""
         twin = Pending()
         twin.files = dict(self.files)
         twin.changes = [copy(change) for change in self.changes]

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class SimulatedCrash(BaseException):
-    """The machine stopped. Not an `Exception`, so that it is not handled by accident."""
+    """The machine stopped. Not an `Exception`, so it is not handled by accident."""
 
 
 class Operation(NamedTuple):
@@ -148,7 +148,7 @@ class FaultyFileSystem(FaultyDisk):
         return self.faults.add(kind, error=error, nth=nth, times=times, when=when, written=written)
 
     def crash(self, mode: CrashMode | None = None) -> MemoryFileSystem:
-        """Return the files that a crash now would leave; this file system stays as it is.
+        """Return the files that a crash now would leave. This file system remains as it is.
 
         Parameters
         ----------

@@ -1,8 +1,8 @@
 """Decoding of Kafka's internal topics: offsets, transactions, metadata, tiered logs, share groups.
 
 Field names follow Kafka's JSON. Coordinators write an int16 before each key (the record
-type) and each value (its version). Cluster metadata and tiered-log metadata records have no key;
-their values start with a frame of three varints: frame version, record type and record version.
+type) and each value (its version). Cluster metadata and tiered-log metadata records have no key.
+Their values start with a frame of three varints: frame version, record type and record version.
 Source: Kafka's `CoordinatorRecordSerde`, `AbstractApiMessageSerde`.
 """
 
@@ -43,7 +43,7 @@ _CONSUMER_PROTOCOL = "consumer"
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of a coordinator; the value is None for a tombstone.
+    """A record of a coordinator. The value is None for a tombstone.
 
     Attributes
     ----------

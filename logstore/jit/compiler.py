@@ -42,7 +42,7 @@ os.register_at_fork(after_in_child=_renew_locks)
 class KernelDispatcher(CPUDispatcher):
     """Compiles or loads a kernel for each signature that Python calls it with.
 
-    One process at a time compiles a kernel; the others wait, then load it from the cache.
+    One process at a time compiles a kernel. The others wait, then load it from the cache.
 
     numba finds the compiled function in a table in C, by the codes of the arguments' types. Two
     equal rows make each call ambiguous, and numba answers an ambiguous call by calling `compile`.
@@ -106,7 +106,7 @@ def _codes_of(signature: Iterable[Any]) -> tuple[int, ...]:
 class InnerDispatcher(CPUDispatcher):
     """Compiles a kernel for other kernels.
 
-    It is not cached, since its callers contain it, and has no entry for Python.
+    It is not cached, because its callers contain it, and has no entry for Python.
     """
 
     def __init__(self, function: FunctionType, *, inline: bool) -> None:

@@ -163,5 +163,5 @@ crc32c_register = cast(
 """For kernels: the CRC-32C register after `data[start:end]`, which has at least one byte.
 
 `beginning` is the entry of `CRC_BEGINNINGS` for the number of bytes that `end - start` lacks to
-whole blocks. The caller guarantees that the range is in the array; it is not checked.
+whole blocks. The caller guarantees that the range is in the array. It is not checked.
 """

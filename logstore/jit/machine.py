@@ -241,7 +241,7 @@ def _distance(bits: int) -> list[int]:
 def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc: Any) -> Any:
     """Return the CRC-32C register after one or more bytes (VPCLMULQDQ, AVX-512).
 
-    The bytes are read as blocks of four times 64 bytes; the first is padded in front, with a
+    The bytes are read as blocks of four times 64 bytes. The first is padded in front, with a
     matching initial register. Each 64 bytes are multiplied by the factors that shift them to the
     next block, and added to that block.
     """

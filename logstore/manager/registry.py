@@ -1,6 +1,6 @@
 """The logs of a broker and the data directory of each, opened on first use.
 
-If a directory's disk fails, the directory and its logs go offline; the others keep serving.
+If a directory's disk fails, the directory and its logs go offline. The others keep serving.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LogRegistry:
     Parameters
     ----------
     directories : sequence of LogDirectory
-        Open directories; their partitions are in `homes`.
+        Open directories. Their partitions are in `homes`.
     homes : PartitionMap[LogDirectory]
         The directory of each partition, kept current.
     catalog : TopicCatalog
@@ -110,7 +110,7 @@ class LogRegistry:
         return log
 
     def _keep(self, topic_partition: TopicPartition, log: Log) -> Log:
-        """Register a log that was opened; from now on an interrupt does not lose it."""
+        """Register a log that was opened. From now on an interrupt does not lose it."""
         self._logs[topic_partition] = log
         self._homes[topic_partition].half_opened.discard(topic_partition)
         return log
@@ -291,13 +291,13 @@ class LogRegistry:
     def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
         """Move a partition to another data directory; see `logstore.manager.directories.moving`.
 
-        The log stays the same object: appends wait meanwhile, reads continue.
+        The log remains the same object: appends wait meanwhile, reads continue.
 
         Raises
         ------
         LogDirNotFoundError, UnknownTopicOrPartitionError, KafkaStorageError
-            The partition stays where it was, unless only removing the old files or opening the new
-            ones failed.
+            The partition remains where it was, unless only removing the old files or opening the
+            new ones failed.
         """
         target = find_directory(self.directories, log_dir)
         log = self.log(topic_partition)
@@ -330,7 +330,7 @@ class LogRegistry:
 
     @one_at_a_time
     def remove_partitions(self, topic: str, delay_ms: int) -> None:
-        """Forget the partitions of a topic; their folders are removed after `delay_ms`.
+        """Forget the partitions of a topic. Their folders are removed after `delay_ms`.
 
         Partitions in offline directories are kept.
 

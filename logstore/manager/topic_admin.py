@@ -35,7 +35,7 @@ class TopicAdmin:
     Parameters
     ----------
     registry : LogRegistry
-        The logs and the directories; the topics are stored in the first directory.
+        The logs and the directories. The topics are stored in the first directory.
     catalog : TopicCatalog
     services : LogServices
         Notified about configuration changes.
@@ -66,7 +66,7 @@ class TopicAdmin:
         hosted: Iterable[int] | None = None,
         topic_id: str | None = None,
     ) -> Topic:
-        """Store a topic and create its logs; a copied partition's folder is adopted unchanged.
+        """Store a topic and create its logs. A copied partition's folder is adopted unchanged.
 
         Parameters
         ----------
@@ -132,7 +132,7 @@ class TopicAdmin:
     def alter(
         self, name: str, set_configs: Mapping[str, object], unset: Iterable[str] = ()
     ) -> tuple[Topic, tuple[str, ...]]:
-        """Change a topic's own configuration, stored and effective at once.
+        """Change a topic's configuration, stored and effective at once.
 
         An adopted topic becomes a stored one.
 
@@ -226,13 +226,13 @@ class TopicAdmin:
 
     @one_at_a_time
     def delete(self, name: str) -> None:
-        """Delete a topic; its files are removed after `file.delete.delay.ms`.
+        """Delete a topic. Its files are removed after `file.delete.delay.ms`.
 
         Raises
         ------
         UnknownTopicOrPartitionError
         KafkaStorageError
-            The disk failed, or some partitions are in an offline directory; the next start deletes
+            The disk failed, or some partitions are in an offline directory. The next start deletes
             the rest.
         IllegalStateError
             This thread is changing or cleaning one of its partitions; nothing was changed.

@@ -1,4 +1,4 @@
-"""The sentence of every reason, by its code; the page has the same table.
+"""The sentence of every reason, by its code. The page has the same table.
 
 A field in braces is a value: `{name}`, or `{name?one|other}` for a word that depends on a number.
 `make docs` writes docs/REASONS.md and the page's copy (ui/front/templates.js) from this table.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 TEMPLATES: Mapping[str, str] = {
-    # Conditions of a cleaning, by gate: the first column of `explain`.
+    # Conditions of a cleaning pass, by gate: the first column of `explain`.
     "condition.policy": "compacted",
     "condition.cleaner_disabled": "cleaner enabled",
     "condition.uncleanable": "cleanable",

@@ -145,7 +145,7 @@ def write_be(out: Bytes, position: int, value: Any, size: int) -> int:
 def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
     """Read a zigzag varint of at most `max_bytes` at `position`.
 
-    Returns (value int64, position after it int64); the position is -1 if the encoding is too
+    Returns (value int64, position after it int64). The position is -1 if the encoding is too
     long or runs past `end`. A varint of 5 bytes drops the bits above its 32nd.
     """
     if position + 1 < end:
@@ -229,7 +229,7 @@ def copy_bytes(source: Bytes, start: Int, end: Int, out: Bytes, position: int) -
 def check_headers(data: Bytes, position: int, end: int) -> Any:
     """Walk the header count and headers at `position`.
 
-    Returns (status, position after them); the status is OK or one of the `BAD_*` codes.
+    Returns (status, position after them). The status is OK or one of the `BAD_*` codes.
     """
     count, position = read_varint(data, position, end, MAX_VARINT_BYTES)
     if position < 0:
@@ -260,7 +260,7 @@ def _short_varint(word: np.uint64) -> tuple[np.int64, np.int64, np.uint64]:
     """Decode a varint of one or two bytes at the low end of a word.
 
     Returns (value, bytes, other): `other` is not 0 if the varint is longer or negative. There is no
-    branch on the length, since a misprediction costs more than decoding two bytes.
+    branch on the length, because a misprediction costs more than decoding two bytes.
     """
     more = (word >> np.uint64(7)) & np.uint64(1)
     second = (word >> np.uint64(2)) & np.uint64(0x1FC0) & (~more + np.uint64(1))
@@ -378,7 +378,7 @@ def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields
     Returns
     -------
     (status, RecordFields)
-        `OK`, or the failed check; the fields are then undefined. Key, value and headers fill the
+        `OK`, or the failed check. The fields are then undefined. Key, value and headers fill the
         record. O(bytes of headers and lengths), not of keys and values.
     """
     data = borrowed(data)
@@ -675,7 +675,7 @@ def _plan_records(
     """
     largest = base_timestamp
     for index in range(stop - start):
-        row = np.uint64(start + index)  # unsigned, so that no row counts from the end
+        row = np.uint64(start + index)  # unsigned, so no row counts from the end
         timestamp = timestamps[row]
         largest = max(largest, timestamp)
         key_size = np.int64(key_sizes[row])
@@ -809,7 +809,7 @@ def find_bounds(
     overhead : int
         Most bytes of a record besides key and value.
     room, most : int
-        Most bytes and records per batch; a larger record gets a batch of its own.
+        Most bytes and records per batch. A larger record gets a batch of its own.
     bounds : (n + 1,) int64, out
         Batch i has the rows [bounds[i], bounds[i + 1]). More rows may fit into the last one.
     """
@@ -858,7 +858,7 @@ def encode_batches(
     timestamps, key_sizes, value_sizes
         One row per record; sizes are -1 for null.
     header_data, header_starts, header_sizes
-        The header count and headers of each record, at least one byte; no rows if no record has
+        The header count and headers of each record, at least one byte. No rows if no record has
         headers.
     out
         Must have room for all batches.

@@ -1,7 +1,7 @@
 """Messages of magic 0 and 1, read only: their fields, and batches of magic 2 that hold the same.
 
 Offset  Size  Field        Type  Under the CRC
-     0     8  offset       i64   no; of a compressed set its last message's
+     0     8  offset       i64   no. Of a compressed set its last message's
      8     4  messageSize  i32   no; bytes after this field
     12     4  crc          u32   no; CRC-32 (zlib) of bytes 16 to the end
     16     1  magic        i8    yes; 0 or 1
@@ -10,7 +10,7 @@ Offset  Size  Field        Type  Under the CRC
      -     4  keyLength    i32   yes; -1 is null
      -     -  key                yes
      -     4  valueLength  i32   yes; -1 is null
-     -     -  value              yes; of a compressed set the messages in it
+     -     -  value              yes. Of a compressed set the messages in it
 
 All big-endian. In a compressed set of magic 1 the inner offsets are relative to the last one, whose
 offset is the set's. In magic 0 they are absolute. Source: KIP-31, KIP-32; Kafka's RecordsIterator.
@@ -134,7 +134,7 @@ def is_sound(data: bytes) -> bool:
 
 
 def parse_message(data: bytes) -> OldMessage:
-    """Take a whole entry apart; its CRC is not looked at.
+    """Take a whole entry apart. Its CRC is not looked at.
 
     Raises
     ------

@@ -35,7 +35,7 @@ RecordRow = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
 
 class NewRecord(NamedTuple):
-    """A record to append; a timestamp of None means the log's clock."""
+    """A record to append. A timestamp of None means the log's clock."""
 
     key: bytes | None
     value: bytes | None
@@ -282,7 +282,7 @@ def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
 
     Returns the deltas, key and value, and the position after the record; None if it is another
     kind of record, or damaged: `_decode_record` judges it then. Nothing is checked on the way:
-    every step goes forward, so that it stayed inside if it ends where the record does.
+    every step goes forward, so it remained inside if it ends where the record does.
     """
     try:
         number = data[position]

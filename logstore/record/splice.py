@@ -100,7 +100,7 @@ class SplicedFile:
         return done
 
     def _bytes(self, piece: Piece) -> bytes:
-        """Return the bytes of a converted piece; the last piece is cached."""
+        """Return the bytes of a converted piece. The last piece is cached."""
         known = self._made
         if known is None or known[0] is not piece:
             assert piece.make is not None

@@ -45,8 +45,8 @@ class Damage(NamedTuple):
     last_offset_before, first_offset_after : int or None
         Offsets of the valid batches around it, None without one.
     is_mended : bool
-        True if only fields without a CRC are wrong and the batches around determine their values;
-        the records are then readable.
+        True if only fields without a CRC are wrong and the batches around determine their values.
+        The records are then readable.
     later_records : int or None
         Records in valid batches behind it, in its file and in later ones; None if not counted.
     """

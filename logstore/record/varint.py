@@ -23,7 +23,7 @@ def wrap_int64(value: int) -> int:
 def encode_varint(value: int) -> bytes:
     """Return the zigzag encoding of `value`; the same bytes serve as varint and varlong.
 
-    `value` is within 64 bits, signed; the caller keeps a varint within 32.
+    `value` is within 64 bits, signed. The caller keeps a varint within 32.
     """
     zigzag = (value << 1) ^ (value >> 63)
     if zigzag < 0x80:

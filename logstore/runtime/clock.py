@@ -183,7 +183,7 @@ class ShiftedClock(SystemClock):
     Raises
     ------
     InvalidConfigurationError
-        The wall time would be before 1970 or above 2⁶³ − 1 ms; it is unchanged.
+        The wall time would be before 1970 or above 2⁶³ − 1 ms. It is unchanged.
 
     Notes
     -----
@@ -261,7 +261,7 @@ class VirtualClock:
     ------
     InvalidConfigurationError
         A datetime without a time zone, or a time before 1970 or above 2⁶³ − 1 ms, here or in any
-        method; the clock is unchanged.
+        method. The clock is unchanged.
 
     Notes
     -----
@@ -292,7 +292,7 @@ class VirtualClock:
         return self._wall_ns // 1_000_000
 
     def monotonic_ns(self) -> int:
-        """Return virtual time in nanoseconds; it moves forward with the wall time."""
+        """Return virtual time in nanoseconds. It moves forward with the wall time."""
         return self._monotonic_ns
 
     def monotonic_ms(self) -> int:
@@ -334,8 +334,8 @@ class VirtualClock:
         Notes
         -----
         Work of listeners may take time. Then the clock ends later than requested, and work due
-        after the requested time is left. After an error of a listener, the clock stays at the time
-        of the error.
+        after the requested time is left. After an error of a listener, the clock remains at the
+        time of the error.
         """
         total_ms = _step_ms(delta, weeks, days, hours, minutes, seconds, ms)
         _check_wall_ms(self.now_ms() + total_ms)
@@ -360,11 +360,11 @@ class VirtualClock:
     # -- for schedulers ------------------------------------------------------------------
 
     def subscribe(self, listener: TimeListener) -> None:
-        """Add a listener; the clock keeps it alive until `unsubscribe`."""
+        """Add a listener. The clock keeps it alive until `unsubscribe`."""
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: TimeListener) -> None:
-        """Remove a listener; one that is not subscribed is ignored."""
+        """Remove a listener. One that is not subscribed is ignored."""
         self._listeners = [each for each in self._listeners if each is not listener]
 
     @property
@@ -377,7 +377,7 @@ class VirtualClock:
         self._servers.add(server)
 
     def remove_server(self, server: object) -> None:
-        """Note that `server` is closed; an unknown server is ignored."""
+        """Note that `server` is closed. An unknown server is ignored."""
         self._servers.discard(server)
 
     @contextmanager
@@ -514,7 +514,7 @@ class SkewedClock(VirtualClock):
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:
-        """Set the wall time of this machine; no time passes."""
+        """Set the wall time of this machine. No time passes."""
         _check_wall_ms(wall_ms)
         self._skew_ms = wall_ms - self._base.now_ms()
 

@@ -61,7 +61,7 @@ class FileStat(NamedTuple):
 class File(Protocol):
     """One open file.
 
-    It stays readable after the file was renamed or removed.
+    It remains readable after the file was renamed or removed.
     """
 
     def size(self) -> int:
@@ -81,7 +81,7 @@ class File(Protocol):
         ...
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all `buffers` from `position` on; a gap before it reads as zeros."""
+        """Write all `buffers` from `position` on. A gap before it reads as zeros."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -174,7 +174,7 @@ class FileSystem(Protocol):
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file without waiting; see `logstore.runtime.locks`.
 
-        The file is created empty if missing, and stays. The lock follows a renamed file.
+        The file is created empty if missing, and remains. The lock follows a renamed file.
 
         Returns
         -------
@@ -511,7 +511,7 @@ class DiskFile:
             raise _named(error, self._path) from error
 
     def close(self) -> None:
-        """Close the descriptor; a second call does nothing."""
+        """Close the descriptor. A second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             close_descriptor(descriptor)
@@ -561,7 +561,7 @@ def read_input(path: str) -> bytes:
 def open_anew(fs: FileSystem, path: str) -> File:
     """Open an empty file for writing, replacing an existing file. A directory raises an error.
 
-    A symbolic link or a special file is removed first, so that it is not written through.
+    A symbolic link or a special file is removed first, so it is not written through.
     """
     if fs.kind(path) in (FileKind.LINK, FileKind.SPECIAL):
         fs.remove(path)

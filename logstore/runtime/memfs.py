@@ -1,7 +1,7 @@
-"""Files in memory: immutable blocks and one growing tail, so that views stay valid.
+"""Files in memory: immutable blocks and one growing tail, so that views remain valid.
 
 A `MemoryBytes` is the contents of one file. Full blocks of 256 KiB are sealed as `bytes` and
-shared by snapshots; only the tail is still written. Zeros behind the last write take no space, so
+shared by snapshots. Only the tail is still written. Zeros behind the last write take no space, so
 a preallocated 10 MiB index of three entries takes the space of three entries.
 """
 
@@ -228,7 +228,7 @@ class MemoryFile:
         return self._readable().read(position, size)
 
     def written(self) -> int:
-        """Return the end of the bytes that were written; all bytes behind it are zeros."""
+        """Return the end of the bytes that were written. All bytes behind it are zeros."""
         contents = self._readable()
         return contents.written if isinstance(contents, MemoryBytes) else contents.size
 
@@ -268,7 +268,7 @@ class MemoryFile:
         self._readable()
 
     def close(self) -> None:
-        """Close the handle; the contents belong to the file system."""
+        """Close the handle. The contents belong to the file system."""
         self._contents = None
 
     def _readable(self) -> Contents:
@@ -480,7 +480,7 @@ class MemoryFileSystem:
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Return the directory and the name of `path`; the directory of a bare name is empty."""
+    """Return the directory and the name of `path`. The directory of a bare name is empty."""
     parent, slash, name = path.rpartition("/")
     if slash and not parent:
         parent = "/"

@@ -9,7 +9,7 @@ from logstore.runtime.fs import File, FileKind, FileStat, FileSystem, Space
 
 
 class ReadOnlyFileSystem:
-    """Passes reads on to `base`; every change raises `PermissionError`.
+    """Passes reads on to `base`. Every change raises `PermissionError`.
 
     It guarantees that read-only commands write nothing: an overlay over this view takes the changes
     of recovery, and a bug surfaces as an error. It is not a `FileSystemLayer`, which would pass on

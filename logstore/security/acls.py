@@ -92,7 +92,7 @@ class Acl:
     operation : AclOperation
     resource_type : ResourceType
     resource_name : str
-        `*` matches all resources of the type; the cluster is named `kafka-cluster`.
+        `*` matches all resources of the type. The cluster is named `kafka-cluster`.
     pattern_type : PatternType
         LITERAL, or PREFIXED to match all names with this prefix.
     permission : AclPermission

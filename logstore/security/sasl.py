@@ -119,10 +119,10 @@ class Credentials:
         return existed
 
     def begin_scram(self, mechanism: str, first: ClientFirst) -> ScramExchange:
-        """Start a SCRAM exchange; one for an unknown user looks and takes the same."""
+        """Start a SCRAM exchange. One for an unknown user looks and takes the same."""
         nonce = b64encode(self._rng.randbytes(_NONCE_BYTES)).decode()
         # As for a known user, the salt depends only on name and mechanism. No proof matches the
-        # keys, since no password hashes to them.
+        # keys, because no password hashes to them.
         text = f"{mechanism}\0{first.name}".encode()
         salt = hmac.digest(self._secret, text, "sha256")[:SALT_BYTES]
         nobody = ScramCredential(salt, self._secret, self._secret, MIN_ITERATIONS)
@@ -179,7 +179,7 @@ class SaslServer:
         Raises
         ------
         SaslAuthenticationFailedError
-            Authentication failed; the exchange is over.
+            Authentication failed. The exchange is over.
         IllegalSaslStateError
             No mechanism was chosen, or the exchange is over.
         """

@@ -66,7 +66,7 @@ class Queue(ABC):
     bytes : Counter of int
         Bytes appended so far, by partition.
     waiting : dict of int to deque
-        Arrivals that a log refused, by partition and in order; they are retried.
+        Arrivals that a log refused, by partition and in order. They are retried.
     """
 
     def __init__(self, topic: str, partitions: int) -> None:

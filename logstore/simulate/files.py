@@ -26,7 +26,7 @@ def save(
     """Write the results of a run and return the paths of the files.
 
     Results of an earlier run are replaced only after all files are written, so an error such as a
-    full disk leaves the directory unchanged. Other files are kept.
+    full disk leaves the directory unchanged. Other files are retained.
 
     Raises
     ------

@@ -339,7 +339,7 @@ class _Fitting:
         return tree
 
     def _bound(self, values: dict[str, Any], sizes: dict[str, Any]) -> None:
-        """Limit the sizes so that no batch exceeds the topic's limits."""
+        """Limit the sizes so no batch exceeds the topic's limits."""
         config = effective_config(self.topic.configs)
         limit = min(config.segment_bytes, config.logstore_decompression_max_bytes)
         if specs.MAX_MESSAGE_BYTES in self.topic.configs:

@@ -110,7 +110,7 @@ SEGMENTS = {
 
 
 KINDS = ("clean", "dirty", "uncleanable", "active", "deleted")
-"""Kinds of bytes of a partition; each has a column."""
+"""Kinds of bytes of a partition. Each has a column."""
 
 REGULAR_EVENTS = ("regular", "start", "end")
 """Events of the rows that are evenly spaced in time."""
@@ -119,7 +119,7 @@ RATES = ("cleaner_bytes_per_second", "cleaner_load")
 """Columns that are meaningful only between two regular rows."""
 
 COUNTS = ("passes", "missed_tombstones")
-"""Costs that are counts; the others are sizes, durations and ratios."""
+"""Costs that are counts. The others are sizes, durations and ratios."""
 
 
 class Table:

@@ -111,7 +111,7 @@ class KnownPopulation:
     shares : mapping of int to float
         Shares of the records by partition; empty for equal shares.
     spec : Spec, optional
-        Workload; without it, no keys are drawn.
+        Workload. Without it, no keys are drawn.
     unknown : int64, optional
         Keys of the table that count as not written yet.
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 KEYS_MAX = 2_000_000
-"""Keys of a topic whose bytes are kept, the last written ones; the others are never written."""
+"""Keys of a topic whose bytes are kept, the last written ones. The others are never written."""
 
 ARRIVALS_MAX = 2_000_000
 """Largest number of arrivals kept per partition, the last ones."""
@@ -151,7 +151,7 @@ class KeyTable:
     count : int
         Number of keys.
     held : int
-        Number of keys whose bytes are in the table; they have the smallest numbers.
+        Number of keys whose bytes are in the table. They have the smallest numbers.
     partition : (count,) int64
     """
 
@@ -188,7 +188,7 @@ def hashes_of(partition: int, keys: Iterable[bytes]) -> Ints:
 
 
 def pieces_of(column: BytesColumn) -> list[bytes]:
-    """Return the byte strings of a column; a null is an empty string."""
+    """Return the byte strings of a column. A null is an empty string."""
     raw = column.data.tobytes()
     return [
         raw[start : start + size] if size > 0 else b""
@@ -348,7 +348,7 @@ def record(
     topics : sequence of str
         Names of the topics; empty for all.
     configs : mapping, optional
-        Configuration that overrides the topics' own.
+        Configuration that overrides the topics'.
     broker_config : BrokerConfig, optional
         Defaults of the topics' configuration.
     progress : callable, optional
@@ -474,7 +474,7 @@ class _Piece(NamedTuple):
 
     @classmethod
     def concatenate(cls, pieces: Sequence[_Piece]) -> _Piece:
-        """Concatenate pieces; without any, return an empty piece."""
+        """Concatenate pieces. Without any, return an empty piece."""
         none: Ints = np.zeros(0, np.int64)
         empty = Arrivals(none, none, none, none, none, none.astype(np.bool_))
         columns = zip(empty, *(piece.arrivals for piece in pieces), strict=True)

@@ -28,7 +28,7 @@ SECTION_STYLES = {
     "active": ("#56b4e9", "."),
     "deleted": ("#999999", "\\"),
 }
-"""Colour and pattern of each kind of bytes; the colours are safe for colour blindness."""
+"""Colour and pattern of each kind of bytes. The colours are safe for colour blindness."""
 
 HOLES_COLOUR = "#bbbbbb"
 

@@ -73,7 +73,7 @@ class Consumer:
         return begin, begin + parse_duration(self.away)
 
     def read_until(self, now_ms: int) -> int:
-        """Return the append time up to which it has read; both times in ms after the start."""
+        """Return the append time up to which it has read. Both times in ms after the start."""
         begin, end = self.away_ms
         return (begin if begin <= now_ms < end else now_ms) - self.lag_ms
 
@@ -258,7 +258,7 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
         the topic's `name`. It covers the scenario's time unless it sets its own, and may have
         `records_per_day` instead of `records`. With `records` 0 or `[[topics.messages]]` it is not
         a workload. With `continued`, it starts with the topic of that name in the directory
-        `from`; its `keys` are `KnownKeys`, and `partition_shares` spreads the records.
+        `from`. Its `keys` are `KnownKeys`, and `partition_shares` spreads the records.
         `[[consumers]]`, `[[actions]]`, `[[topics.messages]]` and `[topics.replay]` have the keys
         of `Consumer`, `Action`, `Message` and `Replay`.
     folder : Path, optional

@@ -85,7 +85,7 @@ class Survivors:
         self._aborted: list[list[Ints]] = [[] for _ in range(partitions)]
 
     def _spread(self, partitions: int) -> None:
-        """Spread the keys over a number of partitions; a key that moves gets another slot."""
+        """Spread the keys over a number of partitions. A key that moves gets another slot."""
         self.keys.spread(partitions)
         partition_of = self.keys.partitions(np.arange(self.keys.count))
         slots = np.full(self.keys.count, -1, np.int64)

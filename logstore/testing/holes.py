@@ -1,8 +1,9 @@
 """Logs with holes: every shape of a compacted log that is known to make clients hang.
 
 A client that counts records, or takes the offset of the last record for the end, waits for an
-offset that never comes. Ordinary producers, transactions and cleanings create these logs, while the
-factory advances the clock; no byte is written by hand. Kafka brokers can open the directories.
+offset that never comes. Ordinary producers, transactions and cleaning passes create these logs,
+while the factory advances the clock. No byte is written by hand. Kafka brokers can open the
+directories.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def fill(
     topic: str = "holes",
     partition: int = 0,
 ) -> HoleyLog:
-    """Append records to a partition and clean it, so that it has a shape.
+    """Append records to a partition and clean it, so it has a shape.
 
     Parameters
     ----------

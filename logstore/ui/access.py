@@ -131,7 +131,7 @@ class Access:
         """Yield the values of cookies with our name.
 
         The header also has cookies of other ports of this host, possibly malformed or with the same
-        name; these must not deny access.
+        name. These must not deny access.
         """
         for line in headers.getlist("cookie"):
             for each in line.split(";"):

@@ -34,11 +34,11 @@ def command_line(
     *words : str
         The command, such as `topic` and `create`.
     names : iterable of str
-        Arguments; they may look like options.
+        Arguments. They may look like options.
     options, flags : iterable
         Options with and without a value.
     timed : bool
-        Whether the result depends on the time; then the line has --now if the broker's clock is
+        Whether the result depends on the time. Then the line has --now if the broker's clock is
         not the system clock.
     """
     parts = ["logstore", *words]

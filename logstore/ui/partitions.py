@@ -58,7 +58,7 @@ class Row:
     lag_ms : int or None
         Age of the oldest uncleaned data, if known.
     must_clean : bool
-        Whether `max.compaction.lag.ms` is exceeded, so that the ratio does not matter.
+        Whether `max.compaction.lag.ms` is exceeded, so the ratio does not matter.
     uncleanable : UncleanablePartition or None
         Reason and time since when the cleaner skips the partition.
     error : str or None
@@ -213,7 +213,7 @@ class PartitionList:
         return sum(size for _, size in files)
 
     def _of_log(self, log: Log) -> Row:
-        """Measure a log with the cleaner's own rules."""
+        """Measure a log with the cleaner's rules."""
         tp, config = log.topic_partition, log.config
         row = Row(
             topic_partition=tp,

@@ -50,7 +50,7 @@ class Ui:
     token : str, optional
         Secret required for access. [default: random]
     authorizer : Authorizer, optional
-        Authorizes the page's operations; by default all are allowed.
+        Authorizes the page's operations. By default all are allowed.
     principal : str
         Principal of the page's operations.
 

@@ -24,7 +24,7 @@ KINDS = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
-"""Content types by suffix; other files are not served."""
+"""Content types by suffix. Other files are not served."""
 
 INDEX = "/index.html"
 

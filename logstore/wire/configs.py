@@ -264,7 +264,7 @@ def _altered(
     operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
     response: type[AlterConfigsResponse] | type[IncrementalAlterConfigsResponse],
 ) -> list[Any]:
-    """Change resources one by one; a refusal does not affect the others."""
+    """Change resources one by one. A refusal does not affect the others."""
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results = []
     for resource in request.resources:

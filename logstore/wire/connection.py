@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
         self._received = end - at
         if not ends:
             return False
-        # Decoded messages refer to these bytes; a copy keeps them from retaining a larger rest.
+        # Decoded messages refer to these bytes. A copy keeps them from retaining a larger rest.
         view = memoryview(data if end - at <= at else data[:at])
         start = 0
         for stop in ends:
@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_since(self) -> float:
-        """Time when the oldest request in memory began to arrive, or its handling began."""
+        """Time when the oldest request in memory began to arrive, or its handling started."""
         return self._answering_since if self._answering_bytes else self._frame_began_at
 
     def hold(self) -> None:

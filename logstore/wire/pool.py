@@ -48,7 +48,7 @@ class RequestPool:
     """Counts the bytes of all requests of a listener, from arrival to response.
 
     At the limit, no connection reads a new request. Partly received requests are completed, oldest
-    first, as far as they fit into an allowance above the limit; the others wait. Reading resumes
+    first, as far as they fit into an allowance above the limit. The others wait. Reading resumes
     when responses have brought the sum below the limit.
 
     Must be used in the thread of the event loop.
@@ -58,7 +58,7 @@ class RequestPool:
     limit_bytes : int
         0 or less means no limit; values below `largest_bytes` are raised to it.
     largest_bytes : int
-        Size of the largest request. The allowance is as large, so that the oldest request can
+        Size of the largest request. The allowance is as large, so the oldest request can
         always be completed.
     readers : collection of Reader
         A live view of all connections.

@@ -25,7 +25,7 @@ class DelayedOperation(Protocol):
     def is_done(self) -> bool:
         """Return whether the operation is complete, and store its result.
 
-        Called by the waiter, without a lock; it must not block.
+        Called by the waiter, without a lock. It must not block.
         """
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:

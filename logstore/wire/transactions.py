@@ -153,7 +153,7 @@ _Errors = Mapping[TopicPartition, str | None]
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, session: Session
 ) -> AddPartitionsToTxnResponse:
-    """Add partitions to a transaction; if one is refused, none is added."""
+    """Add partitions to a transaction. If one is refused, none is added."""
     if session.version >= _BATCHED_FROM:
         return _add_for_brokers(request, session)
     transactional_id = request.v3_and_below_transactional_id

@@ -1,4 +1,4 @@
-"""A workload in columns, as blocks; each block is a pure function of the spec and its number.
+"""A workload in columns, as blocks. Each block is a pure function of the spec and its number.
 
 A block holds 65,536 *events* (changes at the source, in the order in which they happen). Producers
 collect events into batches, so records *arrive* in a different order. Blocks share no state, so
@@ -74,7 +74,7 @@ class Markers(NamedTuple):
 
 
 class Population(Protocol):
-    """Keys that replace the spec's; the block's `key` column then has no bytes."""
+    """Keys that replace the spec's. The block's `key` column then has no bytes."""
 
     def numbers(self, block: int, events: Ints) -> Ints:
         """Return the key number of each event of a block; negative means no key."""
@@ -85,14 +85,14 @@ class Population(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Records in order of arrival; each column has n entries.
+    """Records in order of arrival. Each column has n entries.
 
     Attributes
     ----------
     number : int
         Number of the block.
     sequence : int64
-        Position among all records of the workload; the records of a partition are in this order.
+        Position among all records of the workload. The records of a partition are in this order.
     event : int64
         Position of the change among all events at the source.
     partition : int32
@@ -100,7 +100,7 @@ class Block:
     key_number : int64
         Number of the key, in [0, keys.count) or as the population defines it.
     key : (n, width) uint8
-        Key bytes; all keys of a workload have the same length.
+        Key bytes. All keys of a workload have the same length.
     value : Ragged
         Values, empty for tombstones.
     tombstone : bool
@@ -152,7 +152,7 @@ class Block:
 
         Notes
         -----
-        A malformed value holds the low bytes of the version, so that a reader that pads it is
+        A malformed value contains the low bytes of the version, so a reader that pads it is
         detected.
         """
         whole = np.ascontiguousarray(self.version.astype(">i8")).view(np.uint8).reshape(-1, 8)

@@ -1,7 +1,7 @@
 """Random numbers of a workload: Philox streams, distributions, murmur2. NumPy only.
 
 NumPy's generator provides only raw 64-bit words, whose sequence the algorithm defines. The
-distributions are computed here, so that no NumPy release can change a workload.
+distributions are computed here, so no NumPy release can change a workload.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Stream:
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, limit: int, count: int) -> Ints:
-        """Return integers in [0, limit); with `limit` at most 2^40, the bias is below 2^-13."""
+        """Return integers in [0, limit). With `limit` at most 2^40, the bias is below 2^-13."""
         return (self.uniform(count) * limit).astype(np.int64)
 
     def chance(self, share: float, count: int) -> Bools:
@@ -144,7 +144,7 @@ def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
     even = positions * (span / spec.records)
     if time.profile:
         even = _apply_profile(time, even / span)
-    # Slowing down time at noon puts more events there; the derivative stays positive.
+    # Slowing down time at noon puts more events there. The derivative remains positive.
     day = 2.0 * np.pi / DAY_MS
     phase = day * (time.start_ms % DAY_MS)
     swing = time.daily_swing / day

@@ -33,7 +33,7 @@ DATA, COMMIT, ABORT = range(3)
 LEADER_EPOCH = 0
 
 PARCEL_BYTES = 8 << 20
-"""Size limit of a parcel; a batch above it gets a parcel of its own."""
+"""Size limit of a parcel. A batch above it gets a parcel of its own."""
 
 ENTRY = np.dtype([("kind", "u1"), ("producer", "<i4"), ("size", "<i4"), ("at_ms", "<i8")])
 """One append: kind, producer number, bytes in `batches` (0 for a marker), time in ms since the
@@ -71,7 +71,7 @@ def build_parcels(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> 
     number : int
         Number of the block. Block 0 has a parcel for every partition, even an empty one.
     parcel_bytes : int
-        Size limit of a parcel; it does not affect the bytes of the logs.
+        Size limit of a parcel. It does not affect the bytes of the logs.
 
     Raises
     ------

@@ -35,7 +35,7 @@ class BatchPlacer:
     Parameters
     ----------
     first_id : int
-        Id of the first producer; the ids of the others follow.
+        Id of the first producer. The ids of the others follow.
     """
 
     def __init__(self, producers: Producers, first_id: int = 0) -> None:

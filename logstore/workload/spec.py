@@ -109,7 +109,7 @@ class Values:
 
     @property
     def mean_bytes(self) -> float:
-        """Expected size; an upper bound for lognormal, whose limits are applied afterwards."""
+        """Expected size. An upper bound for lognormal, whose limits are applied afterwards."""
         if self.sizes == FIXED:
             return self.bytes
         if self.sizes == UNIFORM:
@@ -163,7 +163,7 @@ class Time:
 
     @property
     def start_ms(self) -> int:
-        """Start in milliseconds since the epoch; a time without a zone is in UTC."""
+        """Start in milliseconds since the epoch. A time without a zone is in UTC."""
         start = datetime.fromisoformat(self.start)
         if start.tzinfo is None:
             start = start.replace(tzinfo=UTC)
@@ -187,7 +187,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producers:
-    """The producers; each fills one batch per partition and sends it when full.
+    """The producers. Each fills one batch per partition and sends it when full.
 
     Two updates of a key by two producers can thus be reordered (the race of KIP-280).
     """
@@ -202,7 +202,7 @@ class Producers:
 
     @property
     def with_id(self) -> int:
-        """Number of producers with an id; the ids are the producer numbers."""
+        """Number of producers with an id. The ids are the producer numbers."""
         return self.count if self.idempotent else self.transactional
 
 
@@ -380,7 +380,7 @@ class Spec:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of the workload; the last one may be shorter."""
+        """Number of blocks of the workload. The last one may be shorter."""
         return -(-self.records // BLOCK_RECORDS)
 
 
@@ -419,8 +419,8 @@ def parse(text: str) -> Spec:
     Raises
     ------
     InvalidConfigurationError
-        The text is not TOML; a key, table or preset is unknown (the message suggests the nearest
-        name); a value has the wrong type, is out of range or contradicts another one.
+        The text is not TOML. A key, table or preset is unknown (the message suggests the nearest
+        name). A value has the wrong type, is out of range or contradicts another one.
     """
     return from_mapping(read_toml(text, "workload"))
 

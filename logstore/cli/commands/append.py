@@ -95,9 +95,9 @@ def append(
 
     A record is appended to the partition that its line names, else to --partition, else to the
     partition that Kafka's default partitioner selects. A line without a timestamp gets the current
-    time. In jsonl, `value` is required (null is a tombstone); a missing `key` is null.
+    time. In jsonl, `value` is required (null is a tombstone). A missing `key` is null.
 
-    The first line that cannot be appended ends the run with an error that names it; the lines
+    The first line that cannot be appended ends the run with an error that names it. The lines
     before it are appended. --skip-invalid skips and counts such lines.
     """
     from logstore.cli.commands.append_lines import parser

@@ -111,12 +111,12 @@ def clean(
     directory, which is not changed.
 
     Without --force, partitions that are due are cleaned, the most urgent first, until none is
-    due. A cleaning never touches the active segment, nor records from the last stable offset on.
-    Partitions that were not cleaned are listed with the reason.
+    due. A cleaning pass never touches the active segment, nor records from the last stable offset
+    on. Partitions that were not cleaned are listed with the reason.
 
     With --out, the copy is a separate data directory: the partitions with their checkpoints and
     configurations. If the original was not closed cleanly, the copy is recovered, but the original
-    is not. An interrupted run removes its copy; the copy of a killed run is removed by the next run
+    is not. An interrupted run removes its copy. The copy of a killed run is removed by the next run
     with the same --out.
     """
     if partition is not None and target is None:

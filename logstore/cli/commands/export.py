@@ -125,9 +125,9 @@ def export(
     """Write the records of TOPIC_OR_PATH to a Parquet, Arrow, CSV or JSON lines file.
 
     TOPIC_OR_PATH is a topic, a partition's folder, a data directory or a .log file. [default: the
-    whole data directory] Each row has the record's location and its fate in the next cleaning, as
-    in `inspect --fate`. Transaction markers are included, with `control` set. Memory use does not
-    depend on the size of the data. Parquet and Arrow require pyarrow.
+    whole data directory] Each row has the record's location and its fate in the next cleaning pass,
+    as in `inspect --fate`. Transaction markers are included, with `control` set. Memory use does
+    not depend on the size of the data. Parquet and Arrow require pyarrow.
 
     Decoded keys and values are additional JSON columns; decode_error holds the reason if a record
     cannot be decoded. Records of Kafka's internal topics are decoded unless --raw is given.

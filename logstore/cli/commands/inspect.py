@@ -115,12 +115,12 @@ def inspect(
 
     \b
     Sections: clean        below the first dirty offset
-              dirty        compacted by the next cleaning
+              dirty        compacted by the next cleaning pass
               uncleanable  at or above the first uncleanable offset
               active       the segment that appends are written to
 
-    --fate does a dry run of the cleaner, whether or not a cleaning is due. A folder copied from a
-    broker does not contain its topic's configuration; pass it with --config.
+    --fate does a dry run of the cleaner, whether or not a cleaning pass is due. A folder copied
+    from a broker does not contain its topic's configuration; pass it with --config.
 
     \b
     Fates:    retained           kept

@@ -79,9 +79,9 @@ def retain(
     cleanup.policy includes delete. Only whole segments are deleted. If the active segment is
     deleted too, the log is rolled first.
 
-    Every segment is listed with the reason. Segments that are kept show the time at which they
-    expire by age. Under compact,delete, that time moves when a cleaning merges old records with
-    younger ones (KIP-354); the reason then says so.
+    Every segment is listed with the reason. Segments that are retained show the time at which they
+    expire by age. Under compact,delete, that time moves when a cleaning pass merges old records
+    with younger ones (KIP-354); the reason then says so.
 
     The directory of another broker does not contain the configurations of its topics. Nothing is
     deleted there until --config sets cleanup.policy, and the limits that differ from the defaults.
@@ -120,7 +120,7 @@ def _run(
 def _retain(
     broker: Broker, partitions: Sequence[TopicPartition], *, dry_run: bool
 ) -> tuple[RetainReport, Failures]:
-    """Run retention on each partition; an error in one does not affect the others.
+    """Run retention on each partition. An error in one does not affect the others.
 
     Without a dry run, an assumed cleanup.policy is such an error.
     """

@@ -148,7 +148,7 @@ def _pages(
     authorizer: Authorizer | None,
     principal: str,
 ) -> list[str]:
-    """Start the page of each broker and return their addresses; it is closed with the broker."""
+    """Start the page of each broker and return their addresses. It is closed with the broker."""
     from logstore.broker import Broker
 
     host, port = address

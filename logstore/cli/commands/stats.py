@@ -85,7 +85,7 @@ def stats(
     control records, or below the log start offset. Sizes of records are uncompressed; sizes of
     files are on disk. Nothing is changed.
 
-    Keys are counted in rounds of one million, using about 250 MB of memory; each further round
+    Keys are counted in rounds of one million, using about 250 MB of memory. Each further round
     reads the records again.
     """
     overrides = topic_overrides(configs)

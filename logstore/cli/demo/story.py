@@ -99,7 +99,7 @@ class Story:
 
     @property
     def day(self) -> float:
-        """Days since the story began."""
+        """Days since the story started."""
         return (self.clock.now_ms() - self.accounts.start_ms) / DAY_MS
 
     def inspect(self) -> PartitionSummary:
@@ -186,7 +186,7 @@ def _age(duration_ms: int) -> str:
 
 
 def topic_config(records: int) -> dict[str, str]:
-    """Return the topic's configuration; other keys have Kafka's defaults."""
+    """Return the topic's configuration. Other keys have Kafka's defaults."""
     return {
         "cleanup.policy": "compact",
         "max.compaction.lag.ms": str(MAX_LAG_DAYS * DAY_MS),

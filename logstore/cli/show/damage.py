@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 DAMAGES_SHOWN_MAX = 10
-"""Maximum number of damaged ranges to print; the rest is counted."""
+"""Maximum number of damaged ranges to print. The rest is counted."""
 
 EXIT_DAMAGED = 1
 

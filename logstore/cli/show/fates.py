@@ -1,4 +1,4 @@
-"""Output of `inspect --fate`: each record's fate in the next cleaning."""
+"""Output of `inspect --fate`: each record's fate in the next cleaning pass."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def print_fates(
     force: bool,
     roll: bool,
 ) -> int:
-    """Print the fates of partitions; with several, one that fails does not affect the others.
+    """Print the fates of partitions. With several, one that fails does not affect the others.
 
     Keys of Kafka's internal topics are decoded unless `raw`; `force` and `roll` as in `clean`.
 

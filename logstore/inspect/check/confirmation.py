@@ -15,7 +15,7 @@ from logstore.inspect.check.segment import CheckCounts
 from logstore.runtime import Clock
 
 MAX_PASSES = 5
-"""Largest number of passes; two are enough unless files change during each."""
+"""Largest number of passes. Two are enough unless files change during each."""
 
 PAUSE_SECONDS = 0.05
 """Pause between two passes; longer than the time between the steps of a swap."""

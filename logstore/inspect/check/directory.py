@@ -136,7 +136,7 @@ class Checker:
         self._topic_ids: dict[str, tuple[bytes, str]] = {}
 
     def data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
-        """Verify data directories of one broker; the first holds the topics file.
+        """Verify data directories of one broker. The first holds the topics file.
 
         Raises
         ------
@@ -336,7 +336,7 @@ class Checker:
         for name, checkpoint in data_dir.checkpoints.items():
             if (row := checkpoint.rows.get(tp)) is not None:
                 # An unclean shutdown may lose records that were not flushed. The recovery point
-                # is at least the log start; only above that does it prove flushed records.
+                # is at least the log start. Only above that does it prove flushed records.
                 is_of_flushed = name == CLEANER_OFFSETS or (
                     name == RECOVERY_POINTS and row.offset > context.log_start_offset
                 )
@@ -407,7 +407,7 @@ class Checker:
             yield unreadable(path, error)
 
     def _read_moves(self, path: str) -> tuple[Collection[TopicPartition], list[CheckFinding]]:
-        """Return the partitions moving out of a data directory; until then they are in two."""
+        """Return the partitions moving out of a data directory. Until then they are in two."""
         try:
             return read_moves(self._fs, path, self._limits.small_file_bytes).keys(), []
         except CorruptCheckpointError as error:
@@ -561,7 +561,7 @@ def _is_compacted(
 ) -> bool | None:
     """Return whether a partition's topic is compacted; None if unknown.
 
-    A broker keeps a cleaner checkpoint in each data directory; a partition without an entry was
+    A broker keeps a cleaner checkpoint in each data directory. A partition without an entry was
     never cleaned. A folder copied alone has no checkpoint.
     """
     if tp.topic in INTERNAL_COMPACTED_TOPICS:

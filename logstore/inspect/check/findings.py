@@ -17,7 +17,7 @@ SEVERITIES = (ERROR, WARNING, INFO)
 """Severities, most severe first."""
 
 LIMIT = 100
-"""Largest number of findings of one check in one file that are listed; the rest are counted."""
+"""Largest number of findings of one check in one file that are listed. The rest are counted."""
 
 _PREFIX = "check."
 

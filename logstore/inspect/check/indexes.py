@@ -50,7 +50,7 @@ class _Entry(NamedTuple):
 class _IndexCheck:
     """Check of one index, entry by entry; the caller collects findings with `take`.
 
-    An unreadable index has no entries; its segment is still checked.
+    An unreadable index has no entries. Its segment is still checked.
     """
 
     KIND: str
@@ -165,7 +165,7 @@ class _IndexCheck:
                 slot += 1
 
     def _is_padding(self, file: File, slot: int, count: int) -> bool:
-        """Return whether a slot and all later ones are zero; a single zero entry is valid."""
+        """Return whether a slot and all later ones are zero. A single zero entry is valid."""
         if slot == 0 and count == 1:
             return False
         position, end = slot * self.ENTRY.size, count * self.ENTRY.size

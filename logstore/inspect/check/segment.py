@@ -117,7 +117,7 @@ class PartitionState:
     gaps_end : int
         Cleaning explains missing offsets below this one.
     missing_end : int
-        Batches or records are missing below this offset; a cleaner may have removed those that
+        Batches or records are missing below this offset. A cleaner may have removed those that
         would explain a contradiction.
     """
 
@@ -154,9 +154,9 @@ class PartitionState:
     def explain_gaps(self, bases: Sequence[int]) -> None:
         """Set `gaps_end`; `bases` are the base offsets of the segments.
 
-        The segment in which a cleaning ended was rewritten completely. Without a checkpoint, as in
-        a folder copied alone, every segment of a compacted topic but the active one may have been
-        cleaned.
+        The segment in which a cleaning pass ended was rewritten completely. Without a checkpoint,
+        as in a folder copied alone, every segment of a compacted topic but the active one may have
+        been cleaned.
         """
         first_dirty = self.context.first_dirty_offset
         if first_dirty is not None:
@@ -312,7 +312,7 @@ class SegmentCheck:
         )
 
     def _fault_finding(self, fault: Fault) -> CheckFinding:
-        """Return the finding of a fault; a warning if a crash may have caused it."""
+        """Return the finding of a fault. A warning if a crash may have caused it."""
         is_excused = fault.is_last and self._is_open
         end, point = self._state.end_offset, self._state.context.recovery_point
         is_excused |= end is not None and point is not None and end >= point
@@ -405,7 +405,7 @@ class SegmentCheck:
         state.missing_end = base_offset
         if max(end, state.gaps_end) < base_offset and state.end_is_known:
             # An interrupted pass leaves gaps that no checkpoint explains, and followers replicate
-            # the gaps of the leader's cleaner; any other gap means lost data.
+            # the gaps of the leader's cleaner. Any other gap means lost data.
             severity = INFO if state.may_be_compacted else WARNING
             yield finding(
                 "offset_gap",

@@ -113,7 +113,7 @@ class LogDirectory:
     Parameters
     ----------
     read_only : bool
-        Take no lock and remove no marker; a missing directory is an error.
+        Take no lock and remove no marker. A missing directory is an error.
     file_delete_delay_ms : int
         How long to keep partition folders whose deletion was scheduled earlier.
     small_file_max_bytes : int
@@ -295,7 +295,7 @@ class LogDirectory:
         return self.offline_reason is None
 
     def go_offline(self, reason: str) -> None:
-        """Refuse further use; the first reason is kept."""
+        """Refuse further use. The first reason is kept."""
         if self.offline_reason is None:
             logger.error("data directory %s is offline: %s", self.path, reason)
             self.offline_reason = reason
@@ -352,7 +352,7 @@ class LogDirectory:
         return f"{self.path}/{topic_partition}"
 
     def _show(self, shown: ShownFolder) -> None:
-        """Open one partition only; if it was renamed, the checkpoints do not apply to it."""
+        """Open one partition only. If it was renamed, the checkpoints do not apply to it."""
         self.partitions.add(shown.topic_partition)
         if shown.file is not None or shown.name != str(shown.topic_partition):
             self.clean = False
@@ -410,7 +410,7 @@ class LogDirectory:
         self.half_opened.add(topic_partition)
         keep_below = 0
         if self._on_damage is OnDamage.REFUSE:
-            # All data of a closed log was durable; of a copied log it may have been.
+            # All data of a closed log was durable. Of a copied log it may have been.
             is_known = recovery_point is not None and not is_at_rest
             keep_below = recovery_point if is_known else INT64_MAX  # type: ignore[assignment]  # it is there
 
@@ -449,7 +449,7 @@ class LogDirectory:
         try:
             if topic_partition in self.partitions:
                 if keep_below and not self.read_only and self._may_be_cut(folder, is_at_rest):
-                    # Open it in memory first, so that a refusal changes no file.
+                    # Open it in memory first, so a refusal changes no file.
                     overlay = OverlayFileSystem(ReadOnlyFileSystem(self.runtime.fs))
                     load(logging.DEBUG, replace(self.runtime, fs=overlay)).close()
                 if self._views is not None and topic_partition not in self._surveyed:
@@ -680,7 +680,7 @@ class LogDirectory:
         self.disown(topic_partition)
 
     def disown(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition; the files are unchanged."""
+        """Forget a partition. The files are unchanged."""
         self._at_rest.discard(topic_partition)
         self.withheld.pop(topic_partition, None)
         self.partitions.discard(topic_partition)
@@ -759,7 +759,7 @@ class LogDirectory:
     def close(self, *, clean: bool) -> None:
         """Close the directory; `clean` writes the clean-shutdown marker.
 
-        Waits for threads that write a checkpoint or remove folders; they are refused afterwards.
+        Waits for threads that write a checkpoint or remove folders. They are refused afterwards.
         """
         if self._lifetime.is_over:
             return

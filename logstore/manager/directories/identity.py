@@ -43,7 +43,7 @@ class _Stored(NamedTuple):
 def read_identity(
     fs: FileSystem, log_dirs: Iterable[str], broker_config: BrokerConfig
 ) -> BrokerIdentity:
-    """Return the identity of a broker; the default is broker 0 of "logstore".
+    """Return the identity of a broker. The default is broker 0 of "logstore".
 
     Raises
     ------

@@ -33,7 +33,7 @@ class Move(NamedTuple):
     folder : str
         The copy's folder name there until it is complete; the last step renames it.
     undone : bool
-        The move failed, and the partition stays where it was, whatever is in the target.
+        The move failed, and the partition remains where it was, whatever is in the target.
     """
 
     target: str

@@ -2,7 +2,7 @@
 
 A data directory contains partition folders, `TOPIC-NUMBER`. A cluster's directory contains a data
 directory per broker, `broker-0`, `broker-1` and so on, and the controller's file. Their names look
-alike, since `broker-0` is also a partition of a topic named `broker`, and `data-1` one of a topic
+alike, because `broker-0` is also a partition of a topic named `broker`, and `data-1` one of a topic
 `data`. Therefore the files in a folder decide.
 """
 

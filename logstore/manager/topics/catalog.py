@@ -156,7 +156,7 @@ class TopicCatalog:
         return self._overrides.get(topic, {})
 
     def overrides(self, topic: str) -> Mapping[str, str]:
-        """Return the topic's own configs, updated with the configs of `override`."""
+        """Return the topic's configs, updated with the configs of `override`."""
         stored, laid = self.topic(topic).configs, self._overrides.get(topic)
         return stored if laid is None else parse_overrides(stored)[0] | laid
 

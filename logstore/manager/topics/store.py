@@ -26,7 +26,7 @@ TOPICS_FILE = "logstore-topics.json"
 _VERSION = 2
 _SETTINGS_VERSION = 3
 _VERSIONS = (1, _VERSION, _SETTINGS_VERSION)
-"""Versions that are read. Version 1 has no ids; the next start for writing adds them. Version 3 has
+"""Versions that are read. Version 1 has no ids. The next start for writing adds them. Version 3 has
 broker settings, and is written only if there are any."""
 
 
@@ -37,13 +37,13 @@ class Topic:
     Attributes
     ----------
     partitions : tuple of int
-        Partition numbers, ascending; a copied topic may lack some.
+        Partition numbers, ascending. A copied topic may lack some.
     configs : mapping of str to str
         Overrides by Kafka's keys.
     adopted : bool
         Derived from folders only; has no background work.
     deleting : bool
-        Its deletion was requested; the next start finishes it if necessary.
+        Its deletion was requested. The next start finishes it if necessary.
     id : str or None
         22 characters (`logstore.manager.topics.ids`). None for an adopted topic without an id in
         its folders, and for a topic stored by an older version until the next start for writing.
@@ -69,7 +69,7 @@ class Topic:
 
 
 class TopicStore:
-    """The file `logstore-topics.json`; if `is_tolerant`, a damaged file counts as empty."""
+    """The file `logstore-topics.json`. If `is_tolerant`, a damaged file counts as empty."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class TopicStore:
         """Store topics, replacing topics with the same names; durable on return.
 
         Atomic: a reader, or the next start after a crash, sees all of them or none. On failure the
-        previous topics stay effective.
+        previous topics remain effective.
         """
         previous = self._topics
         changed = {topic.name: topic for topic in topics}

@@ -1,4 +1,4 @@
-"""The whole pipeline: generate a workload, clean a copy of it, verify the cleaning."""
+"""The whole pipeline: generate a workload, clean a copy of it, verify the cleaning pass."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Run:
     generated : Generated
         The topic in `DIR/before`, with its rows in `DIR/before.parquet/TOPIC`.
     cleaned : CleanReport
-        Report on the cleaning of the copy in `DIR/after`.
+        Report on the cleaning pass of the copy in `DIR/after`.
     verdict : Verdict
-        Verdict of the oracle on the cleaning.
+        Verdict of the oracle on the cleaning pass.
     seconds : dict
         Duration of each stage, in order.
     """
@@ -66,7 +66,7 @@ def run_pipeline(
     strategy: str | None = None,
     threads: int | None = None,
 ) -> Run:
-    """Generate a workload, clean a copy of it and verify the cleaning.
+    """Generate a workload, clean a copy of it and verify the cleaning pass.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def run_pipeline(
     Raises
     ------
     LogStoreError
-        A stage failed; the output of the previous ones is kept.
+        A stage failed. The output of the previous ones is kept.
 
     Notes
     -----

@@ -56,7 +56,7 @@ def run(
     master: str | None,
     driver_memory: str,
 ) -> int:
-    """Generate the workload SPEC, clean a copy of it, and verify the cleaning.
+    """Generate the workload SPEC, clean a copy of it, and verify the cleaning pass.
 
     SPEC is a TOML file or the name of a preset. The exit code is 1 if there are violations.
     """

@@ -1,4 +1,4 @@
-"""`logstore workload verify`: verify a cleaning independently of the cleaner."""
+"""`logstore workload verify`: verify a cleaning pass independently of the cleaner."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def verify(
 
     The oracle consists of DataFrame operations and shares only the reader with the engine. It
     checks that the cleaned range holds exactly the surviving records, byte for byte and in offset
-    order; that tombstones, lags and retention follow the rules; and that everything else is
+    order. That tombstones, lags and retention follow the rules; and that everything else is
     unchanged. The end of each partition's cleaned range comes from the cleaner checkpoint in
     --after, and the other rules from the topic configurations.
 

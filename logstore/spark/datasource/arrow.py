@@ -218,7 +218,7 @@ def _of_batches(rows: _Rows, values: Sequence[object], kind: pa.DataType) -> pa.
 
 
 def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
-    """Decode all headers; a record without headers has null, as in Spark's Kafka source.
+    """Decode all headers. A record without headers has null, as in Spark's Kafka source.
 
     The headers were validated when the records were decoded, so bounds are not checked.
     """

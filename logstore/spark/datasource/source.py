@@ -250,7 +250,7 @@ class LogstoreReader(DataSourceReader):
         OffsetOutOfRangeError
             Retention removed records after planning.
         CorruptRecordError
-            A batch is damaged; the message has its file and position.
+            A batch is damaged. The message has its file and position.
         """
         assert isinstance(partition, Task)
         for split in partition.splits:

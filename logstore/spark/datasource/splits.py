@@ -241,7 +241,7 @@ def stored_batches(
     OffsetOutOfRangeError
         Retention removed records after planning.
     CorruptRecordError
-        A batch is damaged; the message has its file and position.
+        A batch is damaged. The message has its file and position.
     """
     fates = _Fates(split.uncommitted)
     lowest, beyond = split.start_offset, split.end_offset

@@ -90,7 +90,7 @@ def scan_folded(
     Parameters
     ----------
     options : mapping
-        Options of the data source; the columns must include topic, partition, offset, timestamp,
+        Options of the data source. The columns must include topic, partition, offset, timestamp,
         key and aborted.
     ranges : mapping
         Offsets [start, end) in which records compete by offset, by (topic, partition). All other

@@ -33,7 +33,7 @@ _BROKEN = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 class SparkDiedError(LogStoreError):
-    """The JVM died; the message has its exit code and last output."""
+    """The JVM died. The message has its exit code and last output."""
 
     exit_code = 3
 

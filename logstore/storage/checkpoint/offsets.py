@@ -60,7 +60,7 @@ class OffsetCheckpoint:
         self._parsed: tuple[bytes, dict[TopicPartition, int]] = (b"", {})
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return the offsets; an empty dict if the file is missing or empty.
+        """Return the offsets. An empty dict if the file is missing or empty.
 
         The file is read on each call, and parsed if it has changed. The last of several entries
         for a partition counts.

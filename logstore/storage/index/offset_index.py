@@ -132,7 +132,7 @@ class OffsetIndex(SparseIndex):
         Parameters
         ----------
         start : OffsetPosition
-            Where the read starts; only the position counts.
+            Where the read starts. Only the position counts.
         size : int
             Bytes read.
 

@@ -127,7 +127,7 @@ class LogLoader:
             end_offset if self.clean and not wiped else min(self.recovery_point, end_offset)
         )
         self.epochs.truncate_from_end(end_offset, flush=True)
-        # At the checkpointed start, as in Kafka: an epoch may begin below the first segment.
+        # At the checkpointed start, as in Kafka: an epoch may start below the first segment.
         self.epochs.truncate_from_start(self.log_start_offset, flush=True)
         self._rebuild_producer_state(log_start, end_offset)
         surveyed = self._surveyed
@@ -151,7 +151,7 @@ class LogLoader:
         )
 
     def _refuse_old_formats(self) -> None:
-        """Raise `UnsupportedFormatError` if a `.log` begins with an old format.
+        """Raise `UnsupportedFormatError` if a `.log` starts with an old format.
 
         Nothing is changed before. Recovery refuses batches of old formats elsewhere in a file.
         """
@@ -416,7 +416,7 @@ class LogLoader:
     def _judge_cut(
         self, segment: LogSegment, drop: Callable[[], None] | None, recovery: SegmentRecovery
     ) -> None:
-        """Allow or refuse a cut by the valid batches after it; if allowed, call `drop`.
+        """Allow or refuse a cut by the valid batches after it. If allowed, call `drop`.
 
         Raises
         ------
@@ -485,7 +485,7 @@ class LogLoader:
 
         After a clean stop Kafka does not look for them, and splits them at the next recovery or
         cleaning. Here the file names rule out all segments but those far below the next base or the
-        log end; the batches after their last index entry are read.
+        log end. The batches after their last index entry are read.
         """
         view = self.segments.view
         for segment, following in zip_longest(view, view[1:]):
@@ -544,7 +544,7 @@ class LogLoader:
                 f" the log starts at {self.segments.first.base_offset}",
             )
         elif has_lost:
-            # Nothing else may prove it after a crash; the next start must accept the log start.
+            # Nothing else may prove it after a crash. The next start must accept the log start.
             self._keep_reached(start)
 
     def _keep_reached(self, offset: int) -> None:
@@ -554,7 +554,7 @@ class LogLoader:
             self._reached_offset = offset
 
     def _recover_segments(self) -> None:
-        """Verify everything from the recovery point on; after a cut, remove later segments."""
+        """Verify everything from the recovery point on. After a cut, remove later segments."""
         pending = deque(self.segments.from_offset(self.recovery_point))
         logger.info(
             "%s: not closed cleanly; recovering %d segments from offset %d on",
@@ -716,7 +716,7 @@ def open_log(runtime: Runtime, request: LoadRequest) -> Log:
     Raises
     ------
     UnsupportedFormatError
-        A batch has magic 0 or 1; its file was not changed.
+        A batch has magic 0 or 1. Its file was not changed.
     SegmentOverflowError
         Offsets in a segment to be recovered exceed its range and reach into the next one or fall
         back: a base offset must be damaged. The file was not changed.

@@ -2,7 +2,7 @@
 
 A draft is one or several batches that are encoded already. Under the lock the draft is sealed: the
 topic's rules are applied, and offsets and leader epoch are set. One record alone takes a shorter
-way, `RecordSealer`; it runs once per append, so it creates its result with `tuple.__new__`, which
+way, `RecordSealer`. It runs once per append, so it creates its result with `tuple.__new__`, which
 takes a quarter of the time of a named tuple's constructor.
 """
 
@@ -203,7 +203,7 @@ class RecordSealer:
         Returns
         -------
         SealedBatch or None
-            None if the topic compresses its batches or a rule is broken; a `BatchDraft` of the
+            None if the topic compresses its batches or a rule is broken. A `BatchDraft` of the
             same record then compresses the batch or raises the error.
         """
         key, value, timestamp, headers = record
@@ -532,8 +532,8 @@ class BatchesDraft:
         Returns
         -------
         list of BatchExtent or None
-            None, without any change, if the topic's rules require other batches or refuse one;
-            the drafts of `split`, appended one by one, apply these rules.
+            None, without any change, if the topic's rules require other batches or refuse one.
+            The drafts of `split`, appended one by one, apply these rules.
         """
         config, base, leader_epoch, now_ms, _ = place
         data, timestamp, bounds = self.data, self.timestamp, self._bounds

@@ -6,7 +6,7 @@ them: retention, delete-records, truncation, moves, swaps and the close.
 
 One lock guards every change of the log. Readers take an immutable view of the segments and the
 published end offset, and hold no lock while they read. The log starts no thread and never calls
-the cleaner; the cleaner asks for segments and passes new ones to `replace_segments`.
+the cleaner. The cleaner asks for segments and passes new ones to `replace_segments`.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class Log(LocalLog):
         listener : callable
             Called in the thread that changes the log, usually with the log's lock held. It may read
             offsets and should wake another task for all else. Changing the log here raises
-            `IllegalStateError`. Its errors are logged; they neither undo the change nor keep other
+            `IllegalStateError`. Its errors are logged. They neither undo the change nor keep other
             listeners from being called.
 
         Returns
@@ -256,7 +256,7 @@ class Log(LocalLog):
 
         Notes
         -----
-        Segments entirely below the offset are removed at once. Other records below it stay in the
+        Segments entirely below the offset are removed at once. Other records below it remain in the
         first segment's file, invisible, until it is removed.
         """
         with self.lock:
@@ -329,7 +329,7 @@ class Log(LocalLog):
         """
         first = self.segments.first
         if not self.config.delete or not self.size_bytes:
-            return None  # an empty segment is kept
+            return None  # an empty segment is retained
         from logstore.storage.log.retention import expires_at_ms  # see `retention_decision`
 
         return expires_at_ms(first, self.config)
@@ -504,7 +504,7 @@ class Log(LocalLog):
         Raises
         ------
         SegmentOverflowError, CorruptRecordError, CorruptIndexError, UnsupportedFormatError
-            The segment cannot be split; the log is unchanged
+            The segment cannot be split. The log is unchanged
             (`logstore.storage.log.split.split_segment`).
         """
         return self.change(self._split_segment, segment)

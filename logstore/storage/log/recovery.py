@@ -116,7 +116,7 @@ def recover_segment(
     segment : LogSegment
         Changed in place: all three indexes, the end of the `.log`, the largest timestamp.
     producer_state : ProducerStateManager
-        The state at the segment's base offset; every batch is applied to it.
+        The state at the segment's base offset. Every batch is applied to it.
     epochs : LeaderEpochCache
         Newer leader epochs are added to it.
     before_cut : callable, optional
@@ -130,7 +130,7 @@ def recover_segment(
     Raises
     ------
     UnsupportedFormatError
-        A valid entry has magic 0 or 1; no file was changed.
+        A valid entry has magic 0 or 1. No file was changed.
     SegmentOverflowError
         A batch overflows the segment, and valid batches with lower offsets follow: its base offset
         is damaged, and a split would keep it. No file was changed.
@@ -186,7 +186,7 @@ class _Scan:
         self._epoch = -1 if latest is None else latest.epoch
         self._last_index_position = 0
         self._last_offset = segment.base_offset - 1
-        # The range of offsets of one segment; a batch beyond it must start another segment.
+        # The range of offsets of one segment. A batch beyond it must start another segment.
         self._span_start = segment.base_offset
         self.valid_bytes = 0
         self.reason: str | None = None

@@ -64,7 +64,7 @@ def split_segment(
     -------
     list of LogSegment
         The new segments, lowest base first, open and durable. The old files are renamed to
-        `.deleted`; the caller removes them, and the producer snapshot of the old base if no new
+        `.deleted`. The caller removes them, and the producer snapshot of the old base if no new
         segment has that base.
 
     Raises

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NULL_KEY = "Compacted topic cannot accept message without key"
 
 RECORD_ERRORS_MAX = 1000
-"""Most records of one batch that an error names; a batch may have a million wrong ones."""
+"""Most records of one batch that an error names. A batch may have a million wrong ones."""
 
 
 def target_codec(config: LogConfig, source: Codec) -> Codec:
@@ -81,7 +81,7 @@ def check_timestamps(
 ) -> None:
     """Refuse create times outside [now - before.max, now + after.max]; -1 passes.
 
-    A LogAppendTime topic has no such bounds. A timestamp below -1 is always refused, since no
+    A LogAppendTime topic has no such bounds. A timestamp below -1 is always refused, because no
     batch header can hold it. This check precedes `check_keys`: if a batch breaks both rules, the
     error is about timestamps.
 
@@ -172,7 +172,7 @@ def check_last_offset(first_offset: int, last_offset: int) -> None:
 
 
 def whole_batches(data: bytes) -> list[RecordBatch]:
-    """Split a request's bytes into batches; a torn tail is dropped, a damaged batch refused."""
+    """Split a request's bytes into batches. A torn tail is dropped, a damaged batch refused."""
     batches = list(walk_buffer(data))
     for batch in batches:
         batch.ensure_valid()
@@ -187,11 +187,11 @@ def prepare_leader_batch(
     Raises
     ------
     InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError, CorruptRecordError
-        The batch breaks a rule of storage-format §12; the log is unchanged.
+        The batch breaks a rule of storage-format §12. The log is unchanged.
 
     Notes
     -----
-    Runs without the log's lock, since time and memory grow with the decompressed size. Records
+    Runs without the log's lock, because time and memory grow with the decompressed size. Records
     are decoded in windows; memory is at most some tens of bytes per record.
     """
     if len(batches) != 1:
@@ -373,7 +373,7 @@ def _check_client_header(batch: RecordBatch) -> None:
 class ProducerCheck(NamedTuple):
     """Result of `check_producers`.
 
-    `markers` holds the marker of each batch, None for a data batch; it is empty if no batch has a
+    `markers` holds the marker of each batch, None for a data batch. It is empty if no batch has a
     producer. `duplicate` is the earlier append of the same batch, if there was one.
     """
 

@@ -49,7 +49,7 @@ class BatchMetadata(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """The last record of a producer; the offset is -1 if no data batch is known."""
+    """The last record of a producer. The offset is -1 if no data batch is known."""
 
     producer_epoch: int
     last_data_offset: int

@@ -1,6 +1,6 @@
 """Rules for the next batch of a producer, given its state (storage-format §9.1).
 
-Pure functions of a producer's state and a batch's header; the result is an error, a duplicate or
+Pure functions of a producer's state and a batch's header. The result is an error, a duplicate or
 None. The leader has checked the batches of a follower, so the rules of epochs and sequences apply
 only to clients and coordinators.
 """

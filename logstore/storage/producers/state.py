@@ -119,7 +119,7 @@ class ProducerStateManager:
 
         A range selects the producers whose last data offset is in [start, end) or unknown.
         """
-        # Without the entry's property: a cleaning reads thousands of them per segment.
+        # Without the entry's property: a cleaning pass reads thousands of them per segment.
         found = {}
         for producer_id, entry in self._producers.items():
             last = batches[-1].last_offset if (batches := entry.batches) else NO_OFFSET
@@ -160,7 +160,7 @@ class ProducerStateManager:
         Parameters
         ----------
         high_watermark : int
-            Exclusive; a transaction is decided for readers once its marker is below.
+            Exclusive. A transaction is decided for readers once its marker is below.
 
         Returns
         -------
@@ -255,7 +255,7 @@ class ProducerStateManager:
         Raises
         ------
         InvalidTxnStateError
-            See `validate`; the state is unchanged.
+            See `validate`. The state is unchanged.
         """
         if not header.has_producer_id:
             return None
@@ -292,7 +292,7 @@ class ProducerStateManager:
             del self._unreplicated[marker_offset]
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """Follow a raised log start offset; producers without records stay known."""
+        """Follow a raised log start offset; producers without records remain known."""
         self.on_high_watermark_updated(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
@@ -363,7 +363,7 @@ class ProducerStateManager:
         Parameters
         ----------
         sync : bool
-            Make the file durable now; after a roll, the next flush does so. A torn file is
+            Make the file durable now. After a roll, the next flush does so. A torn file is
             harmless: its CRC is wrong, and an older snapshot is used.
 
         Returns
@@ -451,7 +451,7 @@ class ProducerStateManager:
             )
         entry.enter_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
-        # A marker batch holds one record, so the batch's largest timestamp is the marker's.
+        # A marker batch contains one record, so the batch's largest timestamp is the marker's.
         entry.last_timestamp = header.max_timestamp
         first_offset, entry.current_txn_first_offset = entry.current_txn_first_offset, None
         if first_offset is None:

@@ -23,7 +23,7 @@ class LogSegments:
         All segments in order, as of the last change.
     active : LogSegment
         The segment with the highest base offset, the only one that is appended to. An attribute,
-        since each append reads it; it is missing until the first segment is added.
+        because each append reads it. It is missing until the first segment is added.
     """
 
     active: LogSegment
