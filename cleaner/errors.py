@@ -22,7 +22,7 @@ class CleaningAbortedError(CleaningError):
 
 
 class OverflowedSegmentError(CleaningError):
-    """The segment at `base_offset` holds offsets more than 31 bits above its base."""
+    """The segment at `base_offset` contains offsets more than 31 bits above its base."""
 
     def __init__(self, message: str, *, base_offset: int) -> None:
         super().__init__(message)

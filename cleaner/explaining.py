@@ -348,7 +348,7 @@ def _shorter_max_lag(log: Log) -> Reason:
 
 
 def bytes_to_exceed(dirty: int, total: int, ratio: float) -> int | None:
-    """Return how many more dirty bytes make the dirty part exceed a ratio; None if none do.
+    """Return how many more dirty bytes make the dirty part exceed a ratio, or None if none do.
 
     The least number for which (dirty + n) / (total + n) > ratio.
     """

@@ -311,7 +311,7 @@ class LogCleanerManager:
         if any(manager is self for manager in _active.get()):
             raise IllegalStateError(
                 f"{what} by a listener of its own cleaning, or by a signal handler in the same"
-                " thread, which would wait for itself: raise an exception to end the cleaning"
+                " thread, which would wait for itself: raise an exception to end the cleaning pass"
             )
 
     def _check_wanted(self, topic_partition: TopicPartition) -> None:
@@ -371,7 +371,7 @@ class LogCleanerManager:
         )
 
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Let a partition be cleaned again; return whether it was uncleanable.
+        """Let a partition be cleaned again, and return whether it was uncleanable.
 
         Kafka does so only when it starts again.
         """

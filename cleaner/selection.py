@@ -129,7 +129,7 @@ class CleanableState(NamedTuple):
     clean_bytes, cleanable_bytes : int
         Sizes of the sections. The segment of the first dirty offset counts in both, as in Kafka.
     max_compaction_delay_ms : int
-        Time by which the oldest dirty data exceed `max.compaction.lag.ms`; 0 if they do not.
+        Time by which the oldest dirty data exceed `max.compaction.lag.ms`, or 0 if they do not.
     must_clean_bytes : int
         Size of the cleanable segments whose first batch is older than that lag.
     generation : int
@@ -168,7 +168,7 @@ class CleaningDecision(NamedTuple):
     """The decision whether to clean a log, with all gates.
 
     With `foresee`, `opens_at_ms` is the first time at which the log will be cleaned, and
-    `opens_below_offset` the end of the cleaned offsets then; None if only an append or a command
+    `opens_below_offset` the end of the cleaned offsets then, or None if only an append or a command
     can open the gates.
     """
 

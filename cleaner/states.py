@@ -69,7 +69,7 @@ class CleaningStates:
         return self._states.get(topic_partition) == IN_PROGRESS
 
     def is_claimed(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a cleaning pass or retention run holds a partition, aborted or not."""
+        """Return whether a cleaning pass or retention run uses a partition, aborted or not."""
         return self._states.get(topic_partition) in (IN_PROGRESS, ABORTED)
 
     def begin(self, topic_partition: TopicPartition) -> bool:

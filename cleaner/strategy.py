@@ -115,7 +115,7 @@ class Contest:
         self._winners: dict[bytes, Order] = {}
 
     def enter(self, key: bytes, offset: int, timestamp: int, headers: Iterable[Header]) -> bool:
-        """Enter a record; return whether it supersedes the earlier records of its key."""
+        """Enter a record, and return whether it supersedes the earlier records of its key."""
         if not self._strategy.has_versions:
             return True  # the later offset survives, without any state
         order = self._strategy.order_of(offset, timestamp, headers)

@@ -149,7 +149,7 @@ class InvalidConfigurationError(LogStoreError, ValueError):
     Attributes
     ----------
     key : str or None
-        The invalid key, as given; None if the error is not about a key.
+        The invalid key, as given, or None if the error is not about a key.
     nearest : str or None
         The closest known key, if the key is unknown.
     """
@@ -195,7 +195,7 @@ class MessageError(RequestError):
         The dotted path to the field; empty after the last field. Adjacent numbers that are encoded
         together are all named.
     position : int or None
-        The position of the field in the bytes; None if a message was being encoded.
+        The position of the field in the bytes, or None if a message was being encoded.
     """
 
     def __init__(

@@ -43,16 +43,19 @@ PATTERNS = {
     "nothing is": r"\b(nothing|nobody|somebody) (is|of|has|does|else)\b",
     # Marked by readers who compared pages of this project with kafka-python's.
     "go, stay": r"\b([Gg]oes|gone|[Ss]tays?|stayed)\b",
-    "hold for contain": r"\b[Hh](olds?|eld)\b(?! (back|up|by|under)\b)"
+    "hold for contain": r"\b(may|can|cannot|that|which|it|file|batch|segment|record|index|map|log"
+    r"|directory|folder|topic|checkpoint|buffer|entry|snapshot)s? holds?\b(?! (back|up|by|under)\b)"
     r"(?!( [\w'`]+){0,5},? (locks?|descriptors?|exclusive\w*|it|them)\b)",
     "is kept": r"\b(is|are|was|were|be|been) kept\b",
-    "chain of of": r"\bof (the |a |an |its |each |all |every )?[\w`'-]+ of (the|a|an|its|each|all)\b",
+    "chain of of": r"(?<!umber )(?<!ount )\bof (the |a |an |its |each |all |every )?[\w`'-]+ of"
+    r" (the|a|an|its|each|all)\b",
     "the offset of the end": r"\bthe (offset|time|timestamp|size|name|number) of the"
     r" (end|start|name|size|offset|time)\b",
     "a cleaning": r"\b([Aa]|[Tt]he|[Ee]ach|[Ee]very|[Nn]o|[Oo]ne|[Aa]ny|next|first|last|later"
     r"|forced|same|previous|another) cleaning\b(?! (pass|thread|rule|round|run|up))|\bcleanings\b",
     "'s own": r"\b\w+('s|s') own\b",
-    "clause without a verb": r"; (?!see\b)((?!(is|are|was|were|has|have|had|does|do|can|may|must|will)\b"
+    "clause without a verb": r"; (?!see\b)((?!"
+    r"(is|are|was|were|has|have|had|does|do|can|may|must|will|use|abort|clean|retry|skip|never)\b"
     r"|\w+(s|ed)\b)[\w`'-]+ ){0,4}(?!\w+(s|ed)\b)[\w`'-]+\.(?=\s|$)",
     # The same faults in another dress.
     "that which": r"\b([Tt]hat|[Tt]hose) which\b",

@@ -1,6 +1,6 @@
 """The folders that the pages of docs/questions look at: copied from a broker, and the same damaged.
 
-`kafka-logs` holds a month of a small shop: `users` is compacted, was cleaned once and has a
+`kafka-logs` contains a month of a small shop: `users` is compacted, was cleaned once and has a
 tombstone; `orders` is compacted and never was; `clicks` is deleted after a week. As in a copy, no
 topic's configuration is there. In `damaged-logs` a byte in the middle of `users-0` is wrong, and
 the copy of `orders-0` broke off; neither a checkpoint nor the mark of a clean stop was copied.

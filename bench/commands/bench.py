@@ -81,14 +81,14 @@ def _log_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     type=click.IntRange(1, 99),
     default=12,
     metavar="PERCENT",
-    help="Percentage of records that survive the cleaning.  [default: 12]",
+    help="Percentage of records that survive the cleaning pass.  [default: 12]",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="Number of partitions of the generated log.  [default: 1]",
+    help="Number of partitions in the generated log.  [default: 1]",
 )
 @click.option(
     "--threads",

@@ -72,7 +72,7 @@ def clean_line(
     part : int
         Divisor of the log's size, for logs that are slow to generate.
     total_bytes : int
-        Size of the log; the setting's by default.
+        Size of the log (default: the setting's).
 
     Raises
     ------

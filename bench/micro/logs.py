@@ -116,12 +116,12 @@ class LogShape:
 
     @property
     def records(self) -> int:
-        """Number of records of a partition."""
+        """Number of records in a partition."""
         return max(8, self.total_bytes // self.record_bytes)
 
     @property
     def clean_records(self) -> int:
-        """Number of records of the clean section."""
+        """Number of records in the clean section."""
         return self.records * self.clean_tail // (self.clean_tail + 1)
 
 
@@ -310,7 +310,7 @@ def pieces_of(shape: LogShape, number: int) -> Iterator[tuple[int, bytes]]:
 
 
 def make_log(shape: LogShape, data_dir: Path) -> int:
-    """Write a log to a new data directory and close it cleanly; return its size.
+    """Write a log to a new data directory and close it cleanly, and return its size.
 
     The active segment of each partition contains one record.
     """

@@ -62,7 +62,7 @@ def as_installed(setting: Setting) -> Iterator[dict[str, str]]:
 
 
 def worker(*arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Run a task of `worker` in a separate process; return its JSON answer."""
+    """Run a task of `worker` in a separate process, and return its JSON answer."""
     done = subprocess.run(
         [*WORKER, *arguments],
         env={**os.environ, **(environment or {})},

@@ -45,7 +45,7 @@ class Shape(NamedTuple):
 
 
 def wait_for_apis(bootstrap: str) -> set[int]:
-    """Wait until a broker answers; return the keys of the APIs that it serves."""
+    """Wait until a broker answers, and return the keys of the APIs that it serves."""
     host, _, port = bootstrap.rpartition(":")
     deadline = time.monotonic() + WITHIN_S
     while True:

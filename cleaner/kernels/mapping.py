@@ -103,7 +103,7 @@ def borrowed_block(block: KeyBlock) -> KeyBlock:
 
 @inline_kernel
 def put_offsets(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -> int:
-    """Put the first `count` keys of a block under strategy `offset`; return how many fit."""
+    """Put the first `count` keys of a block under strategy `offset`, and return how many fit."""
     state = key_map.state
     fitting = count
     for number in range(count):
@@ -122,7 +122,7 @@ def put_offsets(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -
 
 @inline_kernel
 def put_orders(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -> int:
-    """Put the first `count` keys of a block by their versions; return how many fit."""
+    """Put the first `count` keys of a block by their versions, and return how many fit."""
     state = key_map.state
     for index in range(count):
         fits = not build.insert or state[STATE_ENTRIES] < state[STATE_LIMIT]

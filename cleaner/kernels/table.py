@@ -139,7 +139,7 @@ class Scan(NamedTuple):
     producers: int  # batches of producers with an id
     records: int
     largest: int  # most records of a batch
-    unfit: int  # first row with more records than its bytes can hold, -1 for none
+    unfit: int  # first row with more records than fit its bytes, -1 for none
     passed_over: int  # records of batches without a row, all superseded
 
 
@@ -208,7 +208,7 @@ def fill_row(row: Int64s, data: Bytes, position: int, header: Header) -> None:
 
 @inline_kernel
 def is_unfit(header: Header) -> bool:
-    """Return whether an uncompressed batch counts more records than its bytes can hold."""
+    """Return whether an uncompressed batch counts more records than fit its bytes."""
     return (  # type: ignore[no-any-return]
         header.attributes & CODEC_MASK == 0
         and header.record_count * MIN_RECORD_SIZE > header.size - HEADER_SIZE

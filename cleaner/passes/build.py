@@ -64,7 +64,7 @@ def _mapping(key_map: KeyMap, build: Build) -> jit.Bound[tuple[int, int]]:
 
 
 def _map_chunk(chunk: Chunk, mapping: jit.Bound[tuple[int, int]]) -> bool:
-    """Map the records of a chunk; False if the map was full before the chunk ended.
+    """Map the records of a chunk; return False if the map was full before the chunk ended.
 
     Raises
     ------
@@ -140,7 +140,7 @@ class MapBuild:
         return self._map.state.malformed
 
     def steps(self) -> Iterator[int]:
-        """Run the build; yield the bytes of each chunk before it is mapped.
+        """Run the build, and yield the bytes of each chunk before it is mapped.
 
         Afterwards the map's `latest_offset` is the last offset that it covers: the end of the
         range, or the last record put before the map was full.
@@ -268,7 +268,7 @@ class SeedPass:
         return largest < 0 or largest > self._map.state.min_version
 
     def steps(self) -> Iterator[int]:
-        """Run the pass; yield the bytes of each chunk before its records are compared.
+        """Run the pass, and yield the bytes of each chunk before its records are compared.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The fate of each record of a log in the next pass, as decided by the pass itself.
+"""The fate of each record in a log in the next pass, as decided by the pass itself.
 
 A dry run of `clean_pass` with an observer reports the cleaner's decisions, so that each rule
 exists once. Records that the pass leaves alone are listed afterwards. The section of their segment
@@ -100,7 +100,7 @@ def list_fates(
     *,
     progress: Callable[[PassProgress], None] | None = None,
 ) -> Generator[FateChunk, None, CleanerStats | None]:
-    """Yield the fate of every record of a log in the next pass, from the first segment on.
+    """Yield the fate of every record in a log in the next pass, from the first segment on.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def list_fates(
     Returns
     -------
     CleanerStats or None
-        The statistics of the pass; None without one.
+        The statistics of the pass, or None if there is none.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """The map from key to latest offset, in a fixed buffer.
 
-A buffer of B bytes holds as many keys as Kafka's map (24 bytes each), so that both stop at the same
-record. The slots themselves take 16 bytes; the rest lowers the load. Keys are identified by 88 bits
-of a keyed hash. Source: docs/spec/cleaner.md §4.
+A buffer of B bytes contains as many keys as Kafka's map (24 bytes each), so that both stop at the
+same record. The slots themselves take 16 bytes; the rest lowers the load. Keys are identified by 88
+bits of a keyed hash. Source: docs/spec/cleaner.md §4.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MapState:
     entries : int
         Keys in the map.
     latest_offset : int
-        The last offset that the map covers; -1 for an empty map.
+        The last offset that the map covers, or -1 for an empty map.
     messages : int
         Records mapped or skipped.
     unversioned, malformed : int

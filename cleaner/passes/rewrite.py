@@ -79,7 +79,7 @@ class Rules(NamedTuple):
     strategy : Strategy
         By offsets by default. Then the other attributes do not count.
     keep_offset : int
-        The record that is always kept: the last of the log; -1 for none.
+        The record that is always kept: the last of the log, or -1 for none.
     safe_ms : int
         Latest delete horizon before which every append is compared by this pass.
     """
@@ -192,7 +192,7 @@ class Rewriter:
         return int(self._judging.tally[TALLY_WRITTEN])
 
     def steps(self, group: Sequence[LogSegment], destination: LogSegment | None) -> Iterator[int]:
-        """Rewrite a group; yield the bytes of each chunk before it is filtered.
+        """Rewrite a group, and yield the bytes of each chunk before it is filtered.
 
         Without a destination, writes nothing.
 
@@ -273,7 +273,7 @@ class Rewriter:
         return jit.Bound(classify_batches, self._map.arrays, self._rules, self._judging)
 
     def _assemble(self, chunk: Chunk, destination: LogSegment | None) -> int:
-        """Add the chunk's survivors to the output buffer; return their bytes."""
+        """Add the chunk's survivors to the output buffer, and return their bytes."""
         table = chunk.table
         bound = int(self._judging.tally[TALLY_BOUND])
         if self._filled + bound > len(self._out):

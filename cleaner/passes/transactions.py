@@ -138,7 +138,7 @@ class TransactionState:
                 self.discarded = None
 
     def _meet_marker(self, producer_id: int, control: int) -> bool:
-        """Record a control batch; return whether it is not needed any more."""
+        """Record a control batch, and return whether it is not needed any more."""
         if control == CONTROL_ABORT:
             transaction = self._aborted.pop(producer_id, None)
             if transaction is None or producer_id not in self._seen:

@@ -110,7 +110,7 @@ def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
     Raises
     ------
     InvalidConfigurationError
-        The target is a file, or holds something other than an unfinished copy.
+        The target is a file, or contains something other than an unfinished copy.
     KafkaStorageError
         A file operation failed.
     """
@@ -130,7 +130,7 @@ def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
 
 
 def _take_target(fs: FileSystem, target: str) -> bool:
-    """Make sure that a directory exists and is empty; return whether it was created."""
+    """Make sure that a directory exists and is empty, and return whether it was created."""
     if not fs.exists(target):
         with StorageGuard(None, target, "cannot create it"):
             make_dirs_durably(fs, target)

@@ -127,7 +127,7 @@ class ErasurePlace(NamedTuple):
     position : int
         Position of the batch, or of the bytes themselves outside a valid batch.
     offset : int or None
-        Offset of the record; None outside a valid batch.
+        Offset of the record, or None outside a valid batch.
     state : str
         One of `STATES`.
     earliest_ms : int or None
@@ -312,7 +312,7 @@ def _raw_bytes(
 
 
 class _Folder(NamedTuple):
-    """A folder that may hold records of a partition."""
+    """A folder that may contain records of a partition."""
 
     path: str
     topic_partition: TopicPartition
@@ -330,7 +330,7 @@ def _folders(broker: Erasable, fs: FileSystem, partition: TopicPartition) -> Ite
 
 
 def _log_files(fs: FileSystem, folder: str) -> Iterator[tuple[str, int, str]]:
-    """Yield path, base offset and suffix of every file that may hold records."""
+    """Yield path, base offset and suffix of every file that may contain records."""
     for name, kind in fs.kinds(folder).items():
         parts = parse_segment_file(name)
         is_log = parts is not None and parts.kind == LOG_SUFFIX

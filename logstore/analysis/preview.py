@@ -133,7 +133,7 @@ class Outlook:
         If none is due now: the statistics of the next cleaning pass, as if the active segment was
         rolled, and dirty ratio and lags did not count.
     later_passes_needed : int
-        Passes of that cleaning; 0 without its statistics.
+        Passes of that cleaning, or 0 without its statistics.
     retention : RetentionDecision
         The removals of a retention run now.
     next_expiry_ms : int or None
@@ -179,7 +179,7 @@ class PartitionPreview:
     before, after : Outlook
         `before` has no statistics of a cleaning pass.
     unread : str or None
-        Why the records were not read; None if they were, or no cleaning pass would read them.
+        Why the records were not read, or None if they were, or no cleaning pass would read them.
     """
 
     topic: str
@@ -253,7 +253,7 @@ class Budget:
         self._left = bytes_max
 
     def take(self, size_bytes: int) -> bool:
-        """Take so many bytes if they are left; return whether they were."""
+        """Take so many bytes if they are left, and return whether they were."""
         if self._left is None:
             return True
         if size_bytes > self._left:

@@ -164,7 +164,7 @@ class Rehearsal:
     # -- without appends -------------------------------------------------------------------
 
     def run_without_appends(self, *, late: bool) -> Iterator[Removal]:
-        """Advance the clock without appends; yield after each removal.
+        """Advance the clock without appends, and yield after each removal.
 
         Parameters
         ----------
@@ -221,7 +221,7 @@ class Rehearsal:
         return trial.is_due or trial.is_idle or bool(trial.retention().removed)
 
     def _run_due(self, cause: Cause) -> bool:
-        """Do the work that is due; return whether anything changed."""
+        """Do the work that is due, and return whether anything changed."""
         trial, log = self._trial, self.log
         if cause is Cause.RETENTION:
             first_dirty_offset = trial.first_dirty_offset
@@ -289,7 +289,7 @@ class Rehearsal:
             log.writer.roll()
 
     def _run_pass(self, wanted: Collection[Held], passes: int) -> bool:
-        """Run a pass if one can be due and changes something; return whether it ran.
+        """Run a pass if one can be due and changes something, and return whether it ran.
 
         `passes` counts the passes at this time: under versions an expired survivor may remain for
         one more, and a tombstone that expires at once is removed by the second.

@@ -78,7 +78,7 @@ class PartitionExplanation:
     binding : str or None
         The first gate that prevents the cleaning pass.
     opens_at_ms : int or None
-        First Unix ms at which it will be cleaned; None if that requires an append or a command.
+        First Unix ms at which it will be cleaned, or None if that requires an append or a command.
     gates : tuple of Gate
         All gates; closed ones give the time at which they open by themselves.
     passes_needed : int

@@ -220,7 +220,7 @@ class _Salvage:
             entries[tp] = max(min(cleaned, partition.last_base), partition.first_base)
 
     def _derive(self, tp: TopicPartition, log: Log, folder: str, log_start_offset: int) -> int:
-        """Build the files derived from the batches; return the log end offset."""
+        """Build the files derived from the batches, and return the log end offset."""
         opened = open_log(
             self._runtime,
             LoadRequest(

@@ -42,7 +42,7 @@ class SegmentMapItem:
     holes : int
         Offsets without a record, up to the next segment or the end of the last one.
     delete_horizon_ms : int or None
-        First time at which its tombstones or markers may be removed; None before a cleaning pass
+        First time at which its tombstones or markers may be removed, or None before a cleaning pass
         has set any.
     deleted : bool
         Whether its file awaits removal.

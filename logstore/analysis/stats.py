@@ -298,7 +298,7 @@ class _Key:
 
 
 class _Keys:
-    """The keys in a range of hashes, which shrinks if it holds too many."""
+    """The keys in a range of hashes, which shrinks if it contains too many."""
 
     def __init__(self, strategy: Strategy, first_hash: int, keys_max: int) -> None:
         self._strategy = strategy
@@ -456,7 +456,7 @@ class _Contents:
             self.add_live(int(columns.offsets[0]), count, int(sizes[keyless].sum()))
 
     def add_survivors(self, keys: Iterable[_Key]) -> int:
-        """Count the surviving records of keys; return the number with a value."""
+        """Count the surviving records of keys, and return the number with a value."""
         live = 0
         for key in keys:
             if key.order is None:

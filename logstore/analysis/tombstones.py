@@ -26,7 +26,7 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
     Parameters
     ----------
     config : LogConfig, optional
-        Configuration whose compaction strategy decides; by default the log's.
+        Configuration whose compaction strategy decides (default: the log's).
 
     Notes
     -----

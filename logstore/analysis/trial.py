@@ -84,7 +84,7 @@ class Trial(NamedTuple):
         Parameters
         ----------
         fs : FileSystem
-            Only read. All changes are kept in memory.
+            Only read. All changes are held in memory.
         configs : mapping of str to str
             Override the topic's settings.
 
@@ -135,7 +135,7 @@ class Trial(NamedTuple):
     def next_due_ms(self) -> int | None:
         """Return the first time after now at which retention or a cleaning pass may become due.
 
-        Without appends; None if nothing ever does.
+        Without appends, or None if nothing ever does.
         """
         times = [self.log.next_expiry_ms()]
         if self.is_cleaned:

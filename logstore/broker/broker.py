@@ -630,7 +630,7 @@ class Broker(Generic[ClockT]):
         """Return what `alter_configs` or `alter_broker_configs` would do, and change nothing.
 
         For each partition: the cleaning pass decision before and after, and the removals by the
-        next cleaning and by retention, with their times.
+        next cleaning pass and by retention, with their times.
 
         Parameters
         ----------
@@ -942,7 +942,7 @@ class Broker(Generic[ClockT]):
         Parameters
         ----------
         nodes : Nodes, optional
-            The cluster; by default it consists of this broker.
+            The cluster (default: it consists of this broker).
         """
         from logstore.record.preload import load_in_background
         from logstore.wire.listener import Listener
@@ -1272,7 +1272,7 @@ class Broker(Generic[ClockT]):
         force: bool = False,
         roll: bool = False,
     ) -> PartitionFates:
-        """Return the fate of each record in the next cleaning; `force` and `roll` as in `clean`."""
+        """Return each record's fate in the next cleaning pass; `force` and `roll` as in `clean`."""
         from logstore.analysis.fates import PartitionFates
 
         return PartitionFates(self.cleaner, self.log(topic, partition), force=force, roll=roll)
@@ -1313,7 +1313,7 @@ class Broker(Generic[ClockT]):
         configs : mapping
             Broker keys and values; None removes a value that was set this way.
         cluster_wide : bool
-            Set the default of all brokers of the cluster, which a broker's value overrides.
+            Set the cluster-wide default, which a broker's value overrides.
 
         Returns
         -------

@@ -94,7 +94,7 @@ class Settings(NamedTuple):
     Attributes
     ----------
     data_dirs : tuple of str
-        From the command line or the environment; empty if neither is set.
+        From the command line or the environment, or empty if neither is set.
     config_file : str or None
         Path of a Kafka `server.properties`.
     now_ms : int or None
@@ -383,7 +383,7 @@ def _shared_options() -> list[click.Parameter]:
             ["--data-dir", "data_dirs"],
             multiple=True,
             metavar="DIR",
-            help="Kafka log directory; repeatable. [default: "
+            help="Kafka log directory. Can be repeated. [default: "
             f"${DATA_DIR_VARIABLE}, log.dirs of the config file, or ./{DEFAULT_DATA_DIR}]",
         ),
         SharedOption(
@@ -559,7 +559,7 @@ def key_options(function: _F) -> _F:
 
 
 def key_of(key: str | None, key_base64: str | None) -> bytes | None:
-    """Return the key of `--key` or `--key-base64`; None if neither is given.
+    """Return the key of `--key` or `--key-base64`, or None if neither is given.
 
     Raises
     ------

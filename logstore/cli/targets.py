@@ -108,7 +108,7 @@ def open_target(
     Parameters
     ----------
     as_recovered : bool
-        Show only data that a broker's recovery would keep; by default every valid batch.
+        Show only data that a broker's recovery would keep (default: every valid batch).
     metadata_log : bool
         Include the log of a KRaft node, `__cluster_metadata-0`.
     dry_run : bool

@@ -57,7 +57,7 @@ class RecordAccumulator:
     manager : LogManager
     config : ProducerConfig
     session : ProducerSession or None
-        Source of the batches' producer fields; None if the producer is not idempotent.
+        Source of the batches' producer fields, or None if the producer is not idempotent.
     metrics : ProducerMetrics
 
     Notes

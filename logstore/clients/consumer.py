@@ -78,9 +78,9 @@ class CommitFuture:
     Attributes
     ----------
     value : dict or None
-        The committed offsets; None if the commit failed.
+        The committed offsets, or None if the commit failed.
     exception : Exception or None
-        The error; None if the offsets were committed.
+        The error, or None if the offsets were committed.
     is_done : bool
         Always True.
     """

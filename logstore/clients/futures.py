@@ -28,14 +28,14 @@ class ProducedMetadata(NamedTuple):
     Attributes
     ----------
     offset : int
-        Offset of the record; -1 with `acks=0`.
+        Offset of the record, or -1 with `acks=0`.
     timestamp : int
         Timestamp in Unix ms: the record's own, or the append time if the topic's
         `message.timestamp.type` is LogAppendTime.
     checksum : None
         Always None: since message format v2, only batches have a checksum.
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        Sizes in bytes; -1 for null or without headers.
+        Sizes in bytes, or -1 for null or without headers.
     """
 
     topic: str
@@ -56,11 +56,11 @@ class _Outcome(NamedTuple):
     ----------
     first_row : int
     offset : int
-        Offset of the first record; -1 if unknown, as with `acks=0`.
+        Offset of the first record, or -1 if unknown, as with `acks=0`.
     log_append_time : int
         Append time set by the log, else -1.
     errors : sequence of LogStoreError
-        Error of each record; empty if they were stored.
+        Error of each record, or empty if they were stored.
     """
 
     first_row: int
@@ -73,7 +73,7 @@ class ProducerBatch(OpenBatch):
     """Records of one partition that are sent together, and their outcomes.
 
     Futures look up their outcome here: setting each future would take as long as storing its
-    record. Once a batch is settled, only the records' sizes and timestamps are kept.
+    record. Once a batch is settled, only the records' sizes and timestamps are retained.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class ProducerBatch(OpenBatch):
         return outcomes[bisect_right(outcomes, row, key=_first_row) - 1]
 
     def listen(self, row: int, function: Callable[..., object], *, to_errors: bool) -> bool:
-        """Register a callback for one kind of outcome; return False if the outcome is known."""
+        """Register a callback for one kind of outcome, and return False if the outcome is known."""
         with self.lock:
             if row < self.settled_rows:
                 return False

@@ -183,7 +183,7 @@ class Membership:
         self._topics = topics
 
     def advance(self) -> bool:
-        """Go as far as possible without waiting; return True after a new assignment.
+        """Go as far as possible without waiting, and return True after a new assignment.
 
         Raises
         ------

@@ -80,7 +80,7 @@ class ProducerConfig:
     max_request_size : int
         Size of the largest record in bytes.
     retries : float
-        Maximum number of retries of a batch after retriable errors.
+        Maximum number of retries per batch after retriable errors.
     retry_backoff_ms : float
         Time between retries.
     delivery_timeout_ms : float

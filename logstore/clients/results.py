@@ -14,7 +14,7 @@ class DeleteRecordsResult(NamedTuple):
     Attributes
     ----------
     low_watermark : int
-        The new log start offset; -1 with an error.
+        The new log start offset, or -1 with an error.
     error : str or None
         Kafka's error name.
     message : str or None

@@ -212,7 +212,7 @@ class ProducerSession:
         self._sequences[topic_partition] = (sequence + records) & INT32_MAX
 
     def recovers_from(self, error: LogStoreError) -> bool:
-        """Take a new epoch or producer id if the error requires it; return whether to retry."""
+        """Take a new epoch or producer id if the error requires it, and return whether to retry."""
         if self.is_transactional or not isinstance(error, EPOCH_ERRORS):
             return False
         self._bump(new_id=isinstance(error, InvalidProducerEpochError))

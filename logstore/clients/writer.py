@@ -148,7 +148,7 @@ class BatchWriter:
         return partition if partition in self.partitions else None
 
     def _add_pairs(self, items: Sequence[RecordLike], number: int) -> int:
-        """Append the full batches of leading (key, value) pairs; return the number of pairs.
+        """Append the full batches of leading (key, value) pairs, and return the number of pairs.
 
         The remaining items do not fill a batch, or start with an item that is not a plain pair.
         """

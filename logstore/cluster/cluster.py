@@ -362,7 +362,7 @@ class Cluster(Generic[ClockT]):
         self._tell(self.controller.broker_ended(node.id))
 
     def _end_tasks(self, node: _Node) -> None:
-        """Cancel the tasks of a broker before its files are closed; wait for a running one."""
+        """Cancel the tasks of a broker before its files are closed, and wait for a running one."""
         with node.lock:
             for task in node.tasks:
                 task.cancel()
@@ -655,7 +655,7 @@ class Cluster(Generic[ClockT]):
     def low_watermark(self, topic: str | TopicPartition, partition: int | None = None) -> int:
         """Return the lowest log start offset of the live replicas (KIP-107).
 
-        As known to the leader; -1 without a leader.
+        As known to the leader, or -1 without a leader.
         """
         tp = self.state(topic, partition).topic_partition
         try:
@@ -768,7 +768,7 @@ class Cluster(Generic[ClockT]):
         acks: Acks,
         timeout_ms: int,
     ) -> T | None:
-        """Append at the leader and wait as `acks` requires; return None with acks=0."""
+        """Append at the leader and wait as `acks` requires, and return None with acks=0."""
         if acks not in (0, 1, -1, "all"):
             raise InvalidConfigurationError(f"acks must be 0, 1 or 'all', not {acks!r}")
         if acks == 0:
@@ -854,14 +854,14 @@ class Cluster(Generic[ClockT]):
     # -- coordinators --------------------------------------------------------------------
 
     def group_coordinator(self, group_id: str) -> int:
-        """Return the broker id of a group's coordinator; -1 without one.
+        """Return the broker id of a group's coordinator, or -1 if there is none.
 
         It is the leader of a partition of `__consumer_offsets`, which is created if necessary.
         """
         return self._leader_for(lambda broker: broker.groups.partition_for(group_id))
 
     def transaction_coordinator(self, transactional_id: str) -> int:
-        """Return the broker id of a transactional id's coordinator; -1 without one.
+        """Return the broker id of a transactional id's coordinator, or -1 if there is none.
 
         It is the leader of a partition of `__transaction_state`, which is created if necessary.
         """

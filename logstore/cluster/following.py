@@ -148,7 +148,7 @@ class Following:
 
     @contextmanager
     def _cutting(self, number: int) -> Iterator[bool]:
-        """Pin the role during a truncation; yield False if the response is outdated.
+        """Pin the role during a truncation, and yield False if the response is outdated.
 
         A truncation may wait for a cleaner without the log's lock, and must not truncate a log that
         has become a leader's in the meantime.

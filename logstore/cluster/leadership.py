@@ -37,7 +37,7 @@ class FollowerState:
     Attributes
     ----------
     log_end_offset, log_start_offset : int
-        As of its last fetch in this epoch; -1 before.
+        As of its last fetch in this epoch, or -1 before.
     behind_since_ms : int or None
         Last time, on the monotonic clock, at which it had caught up; None while it has.
     """

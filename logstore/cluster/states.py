@@ -22,7 +22,7 @@ class PartitionState:
     replicas : tuple of int
         Broker ids, the preferred leader first.
     leader : int
-        Broker id; -1 without a leader.
+        Broker id, or -1 without a leader.
     leader_epoch : int
         Increases when a leader is elected or lost.
     isr : tuple of int

@@ -318,7 +318,7 @@ class ClusterNode(Nodes):
         return (NO_LEADER, -1) if role is None else (role.state.leader, role.state.leader_epoch)
 
     def elect(self, topic_partition: TopicPartition, *, unclean: bool) -> bool:
-        """Elect the preferred or, if unclean, any live replica; return whether it changed."""
+        """Elect the preferred or, if unclean, any live replica, and return whether it changed."""
         state = self._controller.state(topic_partition)
         alive = self._controller.alive
         if unclean:

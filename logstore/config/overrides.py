@@ -102,7 +102,7 @@ def layers_of_broker_key(row: ConfigKey, config: BrokerConfig) -> list[LayeredVa
 
 
 class BrokerSetting(NamedTuple):
-    """A broker key with its effective value; None for an unset synonym without a default.
+    """A broker key with its effective value, or None for an unset synonym without a default.
 
     Attributes
     ----------

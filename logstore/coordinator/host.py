@@ -91,7 +91,7 @@ class CoordinatorHost:
         """
 
     def log(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition of an internal topic.
+        """Return the log of an internal topic's partition.
 
         Raises
         ------

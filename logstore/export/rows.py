@@ -30,9 +30,9 @@ class Row(NamedTuple):
     topic, partition : str or None, int or None
         None if the names of file and folder do not give them.
     control : str or None
-        `abort`, `commit` or `other` for a control record; None for data.
+        `abort`, `commit` or `other` for a control record, or None for data.
     fate, superseded_by : str or None, int or None
-        As in `inspect --fate`; None if not requested or unknown because of damage.
+        As in `inspect --fate`, or None if not requested or unknown because of damage.
     decoded : dict or None
         `key` and `value` as JSON values, and `error` if decoding failed; for Kafka's internal
         topics also `type` and `version`. None if not requested.

@@ -4,8 +4,8 @@ All changes are written to the files below at once. The layer can undo those tha
 So it costs little while no power is lost, and works on memory and on a real disk. The model:
 
 *Contents.* `File.sync` makes the contents of a file durable. Writes and truncations since then are
-pending. To undo them, the layer keeps the bytes that they overwrote or cut off. Zeros are kept as
-their number, so a preallocated index costs no more than its entries.
+pending. To undo them, the layer keeps the bytes that they overwrote or cut off. Zeros are retained
+as their number, so a preallocated index costs no more than its entries.
 
 *Names.* Creating, renaming or removing a name is pending until a directory that it touches is
 synced. That sync also settles earlier changes of the same names. `File.sync` makes no name durable
@@ -113,7 +113,7 @@ class Change:
     size_before : int
         Size of the file that an undo restores.
     end : int
-        End of the range, from `position` on, whose previous bytes are kept.
+        End of the range, from `position` on, whose previous bytes are retained.
     kept : list of (int, bytes)
         The previous bytes in this range. All others were zero.
     fate : Fate
@@ -168,9 +168,9 @@ class FileNode:
     path : str
         Its current path, or the last one.
     durable_size : int or None
-        Size as of the last sync; None without changes since then.
+        Size as of the last sync, or None without changes since then.
     kept_from : int
-        All bytes between here and the durable size are kept already.
+        All bytes between here and the durable size are retained already.
     changes : list of Change
         Oldest first. Unless all changes are recorded, appends are left out.
     is_lossy : bool
@@ -220,7 +220,7 @@ class FileNode:
             self.changes.clear()
 
     def lose(self) -> bool:
-        """Note that a sync failed; return whether it lost recorded changes."""
+        """Note that a sync failed, and return whether it lost recorded changes."""
         self.is_lossy |= self.durable_size is not None
         return self._mark_pending(Fate.LOST)
 
@@ -420,7 +420,7 @@ class FaultyDisk(FileSystemLayer):
     faults : Faults
         The rules; also an attribute.
     forgets : bool
-        Whether changes are kept for `lose_power`. Not needed on a base that can crash itself.
+        Whether changes are retained for `lose_power`. Not needed on a base that can crash itself.
 
     Attributes
     ----------
@@ -639,7 +639,7 @@ class FaultyFile:
         return self._base.size()
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.READ, self._node.path)
         return self._base.read_into(view, position)
@@ -651,7 +651,7 @@ class FaultyFile:
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end; return the position of the first byte."""
+        """Write all `buffers` at the end, and return the position of the first byte."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.WRITE, self._node.path)
         if self._tracks and self._node.durable_size is None:

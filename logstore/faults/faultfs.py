@@ -58,9 +58,9 @@ class FaultyFileSystem(FaultyDisk):
     Parameters
     ----------
     clock : Clock, optional
-        Dates the files; the system clock by default.
+        Dates the files (default: the system clock).
     image : MemoryFileSystem, optional
-        The initial files, all durable; none by default. They are copied.
+        The initial files, all durable (default: none). They are copied.
 
     Attributes
     ----------
@@ -286,7 +286,7 @@ class _RecordedFile(FaultyFile):
         return self._base.size()
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         self._fs.begin_read(Kind.READ, self._node)
         return self._base.read_into(view, position)
 
@@ -296,7 +296,7 @@ class _RecordedFile(FaultyFile):
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end; return the position of the first byte."""
+        """Write all `buffers` at the end, and return the position of the first byte."""
         position = self.size()
         self.write_at(buffers, position)
         return position

@@ -130,7 +130,7 @@ class FaultRule:
     ----------
     kind : str
     error : str or None
-        The name of a Kafka error or an `errno`; None if calls are only delayed.
+        The name of a Kafka error or an `errno`, or None if calls are only delayed.
     delay_ms : int
     nth : int
         First matching call that the rule applies to, counted from 1.

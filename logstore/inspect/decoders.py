@@ -241,7 +241,7 @@ RAFT_CONTROLS: Mapping[ControlType, tuple[str, type[Message]]] = {
 
 
 def raft_control_text(control_type: ControlType, value: bytes) -> str | None:
-    """Return a control record of a Raft log as the tool prints it; None for other types.
+    """Return a control record of a Raft log as the tool prints it, or None for other types.
 
     Raises
     ------

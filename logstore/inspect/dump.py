@@ -99,7 +99,7 @@ class DumpOptions:
         Show keys and values as records of this internal topic of Kafka
         (`logstore.inspect.decoders.DECODERS`).
     decoder_classes : (DecoderClass, DecoderClass), optional
-        Decoders of keys and of values; UTF-8 by default. `decoder` takes precedence.
+        Decoders of keys and of values (default: UTF-8). `decoder` takes precedence.
     verify_index_only : bool
         Verify indexes without showing their entries.
     index_sanity_check : bool

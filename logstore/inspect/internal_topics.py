@@ -50,7 +50,7 @@ class CoordinatorRecord(NamedTuple):
     kind : str
         Common prefix of the key's and value's schema names, such as `OffsetCommit`.
     key_version, value_version : int
-        The int16 before each; -1 without a value.
+        The int16 before each, or -1 if there is none.
     """
 
     kind: str
@@ -215,7 +215,7 @@ def framed_kinds(topic: str) -> Mapping[int, str]:
 def decode_internal_record(
     topic: str, key: bytes | None, value: bytes | None
 ) -> dict[str, Any] | None:
-    """Return a record of an internal topic as JSON; None for any other topic.
+    """Return a record of an internal topic as JSON, or None for any other topic.
 
     Returns
     -------

@@ -35,7 +35,7 @@ def decoded_member(topic: str | None, record: KeyAndValue) -> dict[str, Any]:
 def decoded_key_member(topic: str, key: bytes | None) -> dict[str, Any]:
     """Return the `decoded` member for JSON that shows only a record's key.
 
-    It holds `type` and `key`. Empty unless the topic is internal and the key can be decoded.
+    It contains `type` and `key`. Empty unless the topic is internal and the key can be decoded.
     """
     if key is None or not topic.startswith("__"):
         return {}

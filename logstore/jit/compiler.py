@@ -25,7 +25,7 @@ compiling = threading.RLock()
 """Held by the thread that compiles or loads a kernel: one at a time in this process.
 
 The lock on the file (`KernelFiles.locked`) excludes other processes only: it belongs to the
-process, and closing any descriptor of that file releases it. numba's own lock is taken inside.
+process, and closing any descriptor of that file releases it. numba's lock is taken inside.
 """
 
 
@@ -52,7 +52,7 @@ class KernelDispatcher(CPUDispatcher):
     def __init__(self, function: FunctionType, files: KernelFiles) -> None:
         super().__init__(function, targetoptions=_options(no_cfunc_wrapper=True))
         self._files = files
-        # Signatures are kept because a type that is collected and recreated gets another code.
+        # Signatures are retained because a type that is collected and recreated gets another code.
         self._inserted: dict[tuple[int, ...], tuple[Any, Any]] = {}
         if cache_dir() is not None:
             self._cache = _KernelCache(function, files)

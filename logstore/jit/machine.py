@@ -1,6 +1,7 @@
 """Compiled forms of instructions for this processor, as numba intrinsics.
 
-Each has the name of its instruction in `logstore.jit.instructions`; None if the processor lacks it.
+Each has the name of its instruction in `logstore.jit.instructions`, or None if the processor lacks
+it.
 """
 
 from __future__ import annotations
@@ -339,7 +340,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
 
 @contextmanager
 def _repeated(builder: Any, at: Any, end: Any) -> Iterator[None]:
-    """Emit the body of the `with` statement as a loop while `at` holds less than `end`."""
+    """Emit the body of the `with` statement as a loop while `at` is less than `end`."""
     test, body, after = (builder.append_basic_block(name) for name in ("test", "body", "after"))
     builder.branch(test)
     builder.position_at_end(test)

@@ -101,7 +101,7 @@ class Group:
         return True
 
     def load_by(self, load: Callable[[], object]) -> bool:
-        """Set `load`; return False if the kernels already run compiled or it was set before."""
+        """Set `load`, and return False if the kernels already run compiled or it was set before."""
         with _deciding:
             if self.is_compiled or self.load is not None:
                 return False

@@ -50,7 +50,7 @@ class LogManager:
     runtime : Runtime
         If `read_only`, its files are an overlay over a read-only view.
     log_dirs : sequence of str
-        Data directories, created if missing unless `read_only`. The first holds
+        Data directories, created if missing unless `read_only`. The first contains
         `logstore-topics.json`.
     broker_config : BrokerConfig
         Defaults for topics without an override.

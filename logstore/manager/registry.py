@@ -124,7 +124,7 @@ class LogRegistry:
         yield from (log for tp, log in list(self._logs.items()) if tp.topic == topic)
 
     def reopen(self, topic_partition: TopicPartition, attempt: int, error: Exception) -> Log | None:
-        """Reopen a log that could not be read; None if that would not help.
+        """Reopen a log that could not be read; return None if that would not help.
 
         See `LogDirectory.may_reopen` and `pass_over`.
         """
@@ -236,7 +236,7 @@ class LogRegistry:
     def checked_topic_id(
         self, topic_partition: TopicPartition, expected: str | None, directory: LogDirectory
     ) -> str | None:
-        """Return the topic id in a partition's folder; None if there is none, or no folder.
+        """Return the topic id in a partition's folder, or None if there is none, or no folder.
 
         Raises
         ------
@@ -332,7 +332,7 @@ class LogRegistry:
     def remove_partitions(self, topic: str, delay_ms: int) -> None:
         """Forget the partitions of a topic. Their folders are removed after `delay_ms`.
 
-        Partitions in offline directories are kept.
+        Partitions in offline directories are retained.
 
         Raises
         ------

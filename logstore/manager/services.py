@@ -70,7 +70,7 @@ class PartitionHolder(Protocol):
         """Raise `IllegalStateError` if `pause` would wait for the calling thread."""
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Do not use a partition until `resume`; return False, at once, if it is in use."""
+        """Do not use a partition until `resume`, and return False, at once, if it is in use."""
 
     def resume(self, topic_partition: TopicPartition) -> None:
         """Undo one `pause`; not called for a deleted partition."""

@@ -215,7 +215,7 @@ class TopicAdmin:
     def _config_changed(self, topic: str, before: LogConfig | None = None) -> None:
         config = self._catalog.config(topic)
         if before is not None and before.winner_keys != config.winner_keys:
-            # A superseded record at the log end may have been kept; clean it again.
+            # A superseded record at the log end may have been retained; clean it again.
             partitions = self._registry.partitions_of(topic)
             for directory in {self._registry.directory_of(tp) for tp in partitions}:
                 with directory.guard("cannot write the cleaner checkpoint"):

@@ -385,7 +385,7 @@ def _decode_nullable_struct(source: _Source, target: str, field: Field, path: st
 
 
 def _decode_length(source: _Source, run: _Run, field: Field, path: str, code: str) -> str:
-    """Emit code that reads a length, -1 for null; return the variable's name."""
+    """Emit code that reads a length, -1 for null, and return the variable's name."""
     number = source.name("n")
     if source.is_flexible(field):
         run.flush()
@@ -558,7 +558,7 @@ def size_of(blob: Buffer | list[Buffer]) -> int:
 
 
 def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> bytearray:
-    """Append the written bytes and a blob to `out`; return a new buffer to write to."""
+    """Append the written bytes and a blob to `out`, and return a new buffer to write to."""
     out.append(w)
     if isinstance(blob, list):
         out.extend(blob)

@@ -317,8 +317,8 @@ class RecordBatch:
     def with_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> RecordBatch:
         """Return the batch with another timestamp type and maxTimestamp, and a new CRC.
 
-        Returns the same batch if both are unchanged. Base timestamp and deltas are kept; undefined
-        attribute bits are cleared, as in Kafka (storage-format §1, "in-place edits").
+        Returns the same batch if both are unchanged. Base timestamp and deltas are retained;
+        undefined attribute bits are cleared, as in Kafka (storage-format §1, "in-place edits").
         """
         header = self.header
         if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
@@ -530,7 +530,7 @@ def build_batch(
     records : sequence of Record
         At least one.
     base_offset, last_offset : int, optional
-        The header's span; by default the first and last record's offsets.
+        The header's span (default: the first and last record's offsets).
     timestamp_type, append_time : TimestampType, int
         With `LOG_APPEND_TIME` the header's maxTimestamp is `append_time`, in ms. The deltas
         keep the records' timestamps.

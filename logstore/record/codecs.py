@@ -346,7 +346,7 @@ def _decompress_gzip(data: memoryview, limit: int) -> bytes:
 def _inflate(
     member: zlib._Decompress, chunk: bytes | memoryview, output: _Output, start: int, limit: int
 ) -> None:
-    """Decompress all that a chunk of a gzip member holds, in bounded steps."""
+    """Decompress all that a chunk of a gzip member contains, in bounded steps."""
     import zlib
 
     while True:
@@ -551,7 +551,10 @@ def _compress_zstd(data: memoryview, level: int | None) -> bytes:
 
 
 def _zstd_compressor(level: int | None) -> zstandard.ZstdCompressor:
-    """Return a compressor of this thread. Only the default level's is kept, as others are large."""
+    """Return a compressor of this thread.
+
+    Only the default level's is retained, as others are large.
+    """
     import zstandard
 
     if level not in (None, ZSTD_DEFAULT_LEVEL):
@@ -603,7 +606,7 @@ def _decompress_zstd(data: memoryview, limit: int) -> bytes:
 
 
 def _zstd_decompressor(window_size: int) -> zstandard.ZstdDecompressor:
-    """Return a decompressor of this thread; none that has held a large window is kept."""
+    """Return a decompressor of this thread; none that has held a large window is retained."""
     import zstandard
 
     if window_size > ZSTD_WINDOW_SIZE_KEPT:

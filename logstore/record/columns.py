@@ -1,7 +1,7 @@
 """Records as columns: arrays of offsets, timestamps and extents over one arena of bytes.
 
-Modules exchange many records in this form only. A `BytesColumn` holds keys or values of n records
-without n objects; `RecordColumns` is a decoded section.
+Modules exchange many records in this form only. A `BytesColumn` contains keys or values of n
+records without n objects; `RecordColumns` is a decoded section.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class RecordColumns:
     Parameters
     ----------
     raw : bytes
-        The bytes that hold the decompressed records section.
+        The bytes that contain the decompressed records section.
     count : int
         n.
     table : (DECODED_COLUMNS * n,) int64
@@ -159,7 +159,7 @@ class RecordColumns:
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The bytes that hold keys, values and headers, read-only."""
+        """The bytes that contain keys, values and headers, read-only."""
         return np.frombuffer(self._raw, np.uint8)
 
     @property

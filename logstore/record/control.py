@@ -26,7 +26,7 @@ CURRENT_VERSION = 0
 _KEY = struct.Struct(">hh")
 _END_TXN_VALUE = struct.Struct(">hi")
 CONTROL_SECTION_MAX = 1 << 20
-"""Bytes that a compressed control batch may unfold to. It holds one small record."""
+"""Bytes that a compressed control batch may unfold to. It contains one small record."""
 
 CONTROL_KEY_SIZE = _KEY.size
 END_TXN_VALUE_SIZE = _END_TXN_VALUE.size

@@ -133,7 +133,7 @@ def read_i64(data: Bytes, position: int) -> Any:
 
 @kernel
 def write_be(out: Bytes, position: int, value: Any, size: int) -> int:
-    """Write the low `size` bytes of `value`, big-endian; return the position after them."""
+    """Write the low `size` bytes of `value`, big-endian, and return the position after them."""
     word = np.uint64(value)
     for index in range(size):
         shift = np.uint64(8 * (size - 1 - index))
@@ -192,7 +192,7 @@ def varint_size(value: Int) -> int:
 
 @kernel
 def write_varint(out: Bytes, position: int, value: Int) -> int:
-    """Write the zigzag encoding of `value` at `position`; return the position after it."""
+    """Write the zigzag encoding of `value` at `position`, and return the position after it."""
     signed = np.int64(value)
     zigzag = np.uint64(signed << np.int64(1)) ^ np.uint64(signed >> np.int64(63))
     if zigzag < np.uint64(0x80):
@@ -573,7 +573,7 @@ def _put_record(
     header_start: Int,
     header_size: Int,
 ) -> int:
-    """Write one record at `position`; return the position after it. See `encode_batches`."""
+    """Write one record at `position`, and return the position after it. See `encode_batches`."""
     body = (
         1
         + varint_size(timestamp_delta)
@@ -712,7 +712,7 @@ def _plan_records(
 
 @inline_kernel
 def _put_bytes(source: Bytes, start: Int, size: Int, out: Bytes, position: int) -> int:
-    """Copy bytes, overwriting up to a block behind them; return the position after them."""
+    """Copy bytes, overwriting up to a block behind them, and return the position after them."""
     if size > 2 * COPY_BLOCK or start + size + COPY_BLOCK > len(source):
         return copy_bytes(source, start, start + size, out, position)
     _ = source[start], out[position + size]  # so that NUMBA_BOUNDSCHECK=1 sees it
@@ -800,7 +800,7 @@ def _put_header(
 def find_bounds(
     key_sizes: Int32s, value_sizes: Int32s, overhead: int, room: int, most: int, bounds: Int64s
 ) -> int:
-    """Divide records into batches; return the number of batches.
+    """Divide records into batches, and return the number of batches.
 
     Parameters
     ----------

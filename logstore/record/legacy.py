@@ -1,4 +1,4 @@
-"""Messages of magic 0 and 1, read only: their fields, and batches of magic 2 that hold the same.
+"""Messages of magic 0 and 1, read only: their fields, and batches of magic 2 that contain the same.
 
 Offset  Size  Field        Type  Under the CRC
      0     8  offset       i64   no. Of a compressed set its last message's
@@ -44,7 +44,7 @@ class OldMessage(NamedTuple):
     Attributes
     ----------
     timestamp : int
-        In ms; -1 in magic 0.
+        In ms, or -1 in magic 0.
     timestamp_type : TimestampType or None
         None in magic 0, which has none.
     """
@@ -74,7 +74,7 @@ class OldMessage(NamedTuple):
         Raises
         ------
         InvalidRecordError, CorruptRecordError
-            The set is empty, holds another one, or cannot be taken apart.
+            The set is empty, contains another one, or cannot be taken apart.
         """
         if not self.codec_id:
             return [(self, Record(self.offset, self.timestamp, self.key, self.value))]
@@ -106,7 +106,7 @@ class OldMessage(NamedTuple):
     def batch(
         self, limit: int, path: str | None = None, position: int | None = None
     ) -> RecordBatch:
-        """Return a batch of magic 2, uncompressed, that holds the same records.
+        """Return a batch of magic 2, uncompressed, that contains the same records.
 
         Raises
         ------

@@ -149,7 +149,7 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
 def decode_headers(
     section: bytes | memoryview, position: int, end: int
 ) -> tuple[tuple[Header, ...], int]:
-    """Read header count and headers at `position`; return them and the position after."""
+    """Read header count and headers at `position`, and return them and the position after."""
     count, position = decode_varint(section, position, end)
     if count < 0:
         raise InvalidRecordError(f"negative header count {count}")
@@ -246,7 +246,7 @@ def _decode_rows(
     base_timestamp: int,
     append_time: int | None,
 ) -> tuple[list[Record], int]:
-    """Decode records of a section from a position on; return them and the position after."""
+    """Decode records of a section from a position on, and return them and the position after."""
     records: list[Record] = []
     end = len(data)
     for row in rows:

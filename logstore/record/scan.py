@@ -93,7 +93,7 @@ class SegmentScan:
     limit : int
         Largest decompressed size of a message of magic 0 or 1, in bytes.
     end : int, optional
-        Where to stop, exclusive; the file's size by default.
+        Where to stop, exclusive (default: the file's size).
 
     Attributes
     ----------

@@ -48,7 +48,7 @@ class Damage(NamedTuple):
         True if only fields without a CRC are wrong and the batches around determine their values.
         The records are then readable.
     later_records : int or None
-        Records in valid batches behind it, in its file and in later ones; None if not counted.
+        Records in valid batches behind it, in its file and in later ones, or None if not counted.
     """
 
     path: str
@@ -87,7 +87,7 @@ class SegmentBounds(NamedTuple):
         Lowest offset that belongs to this segment: `base_offset`, unless the segment below
         overlaps this one.
     following : int or None
-        Base offset of the next segment; None for the last one.
+        Base offset of the next segment, or None for the last one.
     """
 
     path: str
@@ -97,7 +97,7 @@ class SegmentBounds(NamedTuple):
 
     @property
     def is_partly_superseded(self) -> bool:
-        """Whether a segment below, after a completed swap, holds the first offsets."""
+        """Whether a segment below, after a completed swap, contains the first offsets."""
         return self.first_offset > self.base_offset
 
 
@@ -131,7 +131,7 @@ def survey(
     limit : int
         Largest decompressed size of a batch, in bytes.
     end : int, optional
-        Where to stop, exclusive; the file's size by default.
+        Where to stop, exclusive (default: the file's size).
 
     Notes
     -----

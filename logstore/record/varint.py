@@ -1,6 +1,6 @@
 """Zigzag varints in plain Python: the oracle of the kernels, and the path of small batches.
 
-A varint holds 32 bits in at most 5 bytes, a varlong 64 bits in at most 10; seven bits a byte,
+A varint contains 32 bits in at most 5 bytes, a varlong 64 bits in at most 10; seven bits a byte,
 least significant group first. Longer encodings are refused, non-minimal ones within the limit
 are read. Source: docs/spec/storage-format.md §2.
 """

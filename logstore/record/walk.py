@@ -328,7 +328,7 @@ def _judge_odd_header(
 ) -> BatchHeader | None:
     """Return the header of a batch smaller than 61 bytes, None at a torn tail; or raise.
 
-    `head` holds at least 18 bytes from `position` on.
+    `head` contains at least 18 bytes from `position` on.
     """
     size = _entry_size(head, 0, path, position)
     if size > end - position:

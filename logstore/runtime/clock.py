@@ -219,7 +219,7 @@ class ShiftedClock(SystemClock):
         seconds: float = 0,
         ms: float = 0,
     ) -> int:
-        """Move wall time forward by the sum of the arguments; return the new one in Unix ms."""
+        """Move wall time forward by the sum of the arguments, and return the new one in Unix ms."""
         step_ms = _step_ms(delta, weeks, days, hours, minutes, seconds, ms)
         with self._lock:
             _check_wall_ms(self.now_ms() + step_ms)
@@ -245,7 +245,7 @@ class TimeListener(Protocol):
         ...
 
     def run_due(self, due_ns: int) -> int:
-        """Run all work due at `due_ns` or before; return the number of runs."""
+        """Run all work due at `due_ns` or before, and return the number of runs."""
         ...
 
 
@@ -501,7 +501,7 @@ class SkewedClock(VirtualClock):
         seconds: float = 0,
         ms: float = 0,
     ) -> int:
-        """Move the time of all machines forward; return the wall time of this one."""
+        """Move the time of all machines forward, and return the wall time of this one."""
         self._base.advance(
             delta,
             weeks=weeks,

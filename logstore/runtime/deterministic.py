@@ -96,7 +96,7 @@ class DeterministicScheduler(QueueScheduler):
         Parameters
         ----------
         due_ns : int, optional
-            Latest due time (monotonic, inclusive); the current time by default.
+            Latest due time (monotonic, inclusive) (default: the current time).
 
         Returns
         -------

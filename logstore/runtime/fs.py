@@ -69,7 +69,7 @@ class File(Protocol):
         ...
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         ...
 
     def read(self, position: int, size: int) -> bytes:
@@ -77,7 +77,7 @@ class File(Protocol):
         ...
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end, in order; return the position of the first."""
+        """Write all `buffers` at the end, in order, and return the position of the first."""
         ...
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
@@ -168,7 +168,7 @@ class FileSystem(Protocol):
         ...
 
     def space(self, path: str) -> Space | None:
-        """Return the space of the volume of a directory; None if it is unlimited."""
+        """Return the space on a directory's volume; None if it is unlimited."""
         ...
 
     def lock(self, path: str) -> FileLock | None:
@@ -274,7 +274,7 @@ class DiskFileSystem:
         return file
 
     def _part(self, path: str) -> None:
-        """Replace a file that has other names by its own copy; durable on return."""
+        """Replace a file that has other names by its own copy. The change is durable on return."""
         import shutil  # slow to import, and rarely needed
 
         temporary = path + PARTING_SUFFIX
@@ -297,7 +297,7 @@ class DiskFileSystem:
         self.sync_dir(directory_of(path))
 
     def link(self, source: str, target: str) -> bool:
-        """Create a hard link to a file; return False if the file system refuses it.
+        """Create a hard link to a file, and return False if the file system refuses it.
 
         Handles that are already open for writing would write under both names.
         """
@@ -394,7 +394,7 @@ class DiskFileSystem:
             os.close(descriptor)
 
     def space(self, path: str) -> Space:
-        """Return the space of the volume of a directory."""
+        """Return the space on a directory's volume."""
         try:
             found = os.statvfs(path or ".")
         except OSError as error:
@@ -439,7 +439,7 @@ class DiskFile:
             raise _named(error, self._path) from error
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         size, done = len(view), 0
         while done < size:
             rest = view[done:] if done else view
@@ -471,7 +471,7 @@ class DiskFile:
             raise _named(error, self._path) from error
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end; return the position of the first byte."""
+        """Write all `buffers` at the end, and return the position of the first byte."""
         position = self.size()
         self.write_at(buffers, position)
         return position
@@ -532,7 +532,7 @@ class DiskFile:
 
 
 def make_dirs_durably(fs: FileSystem, path: str) -> None:
-    """Create a directory and the missing ones above it; durable on return.
+    """Create a directory and the missing ones above it. The change is durable on return.
 
     Files in a directory are durable only if its own name is, so each new name needs a sync of the
     directory above. If that sync fails, the directory is removed again. Otherwise the next attempt

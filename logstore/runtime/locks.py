@@ -204,7 +204,7 @@ def close_descriptor(descriptor: int) -> None:
 
 
 def _try_lock(descriptor: int, path: str) -> bool:
-    """Lock an open file; close it and return False if another process holds it."""
+    """Lock an open file, and close it and return False if another process holds it."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

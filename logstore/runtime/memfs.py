@@ -36,7 +36,7 @@ class Contents(Protocol):
         ...
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read."""
+        """Fill `view` from `position` on, and return the bytes read."""
         ...
 
     def write_at(self, data: bytes | memoryview, position: int) -> None:
@@ -90,7 +90,7 @@ class MemoryBytes:
                 return data
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read."""
+        """Fill `view` from `position` on, and return the bytes read."""
         while True:
             truncations = self._truncations
             count = self._read_into(view, position)
@@ -220,7 +220,7 @@ class MemoryFile:
         return self._readable().size
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         return self._readable().read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
@@ -233,7 +233,7 @@ class MemoryFile:
         return contents.written if isinstance(contents, MemoryBytes) else contents.size
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end; return the position of the first byte."""
+        """Write all `buffers` at the end, and return the position of the first byte."""
         position = self._readable().size
         self.write_at(buffers, position)
         return position
@@ -288,7 +288,7 @@ class MemoryFileSystem:
     Parameters
     ----------
     clock : Clock, optional
-        Dates the files; the system clock by default.
+        Dates the files (default: the system clock).
 
     Notes
     -----

@@ -37,7 +37,7 @@ class OverlayBytes:
     Parameters
     ----------
     open_base : callable, optional
-        Opens the base file for reading; None for a file that only the overlay has.
+        Opens the base file for reading, or None for a file that only the overlay has.
     prefix : int
         Number of bytes read from the start of the base file.
     mtime_ms : int
@@ -105,7 +105,7 @@ class OverlayBytes:
         return bytes(memoryview(data)[:count])
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read."""
+        """Fill `view` from `position` on, and return the bytes read."""
         prefix, tail = self._prefix_and_tail
         done = 0
         if self._base is not None and position < prefix:
@@ -172,7 +172,7 @@ class OverlayFileSystem:
         The files to read. A file keeps the length that it had when it was opened here while a
         handle on it is open, and for good once it was changed.
     clock : Clock, optional
-        Dates the overlay's files; the system clock by default.
+        Dates the overlay's files (default: the system clock).
 
     Notes
     -----

@@ -59,7 +59,7 @@ class ReadOnlyFileSystem:
     set_mtime = remove = make_dirs = remove_dir = sync_dir = lock = _refuse_change
 
     def space(self, path: str) -> Space | None:
-        """Return the space of the volume of a directory."""
+        """Return the space on a directory's volume."""
         return self._base.space(path)
 
     def lock_holder(self, path: str) -> int | None:

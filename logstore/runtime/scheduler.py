@@ -250,7 +250,7 @@ class Scheduler(Protocol):
         predicate : callable
             Called repeatedly without a lock. It must not wait.
         timeout_ms : int, optional
-            Milliseconds of monotonic time; no timeout by default.
+            Milliseconds of monotonic time (default: no timeout).
 
         Returns
         -------
@@ -493,7 +493,7 @@ def is_contained(error: BaseException) -> bool:
 
 
 def outcome(task: Callable[[], T]) -> T | BaseException:
-    """Run a job; return its result, or its error if that remains with the job."""
+    """Run a job, and return its result, or its error if that remains with the job."""
     try:
         return task()
     except BaseException as error:

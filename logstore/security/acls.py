@@ -225,7 +225,7 @@ def _words(
 
 
 def word_of(kind: type[_Word], word: object) -> _Word:
-    """Return the member for one of Kafka's names or codes; UNKNOWN for an unknown code.
+    """Return the member for one of Kafka's names or codes, or UNKNOWN for an unknown code.
 
     Raises
     ------

@@ -223,11 +223,11 @@ class Authorizer:
     # -- the ACLs themselves -------------------------------------------------------------
 
     def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
-        """Return the ACLs selected by a filter, sorted; all by default."""
+        """Return the ACLs selected by a filter, sorted (default: all)."""
         return sorted(self._acls if wanted is None else filter(wanted.matches, self._acls))
 
     def add(self, *acls: Acl) -> None:
-        """Add ACLs; existing ones are kept."""
+        """Add ACLs; existing ones are retained."""
         self._hold(self._acls.union(acls))
 
     def remove(self, wanted: AclFilter) -> list[Acl]:

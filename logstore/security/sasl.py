@@ -40,7 +40,7 @@ class Credentials:
     passwords : mapping of str to str
         Passwords by user name.
     mechanisms : iterable of str
-        Mechanisms that clients may use; all by default.
+        Mechanisms that clients may use (default: all).
     rng : Random, optional
         Source of salts and nonces, by default the operating system. Tests pass a seeded one.
 
@@ -112,7 +112,7 @@ class Credentials:
         self._scram[mechanism, user] = credential
 
     def delete_scram(self, mechanism: str, user: str) -> bool:
-        """Delete a SCRAM credential; return whether it existed."""
+        """Delete a SCRAM credential, and return whether it existed."""
         existed = self.scram(mechanism, user) is not None
         if existed:
             self._scram[mechanism, user] = None
@@ -144,7 +144,7 @@ class SaslServer:
     mechanism : str or None
         The chosen mechanism.
     principal : str or None
-        The authenticated principal, such as `User:ann`; None before.
+        The authenticated principal, such as `User:ann`, or None before.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ def run(
     Parameters
     ----------
     data_dir : path, optional
-        Directory for the logs, new or empty; in memory by default. The series and the bytes are
+        Directory for the logs, new or empty (default: in memory). The series and the bytes are
         the same.
     samples : int
         Largest number of regular rows per partition. Rolls, cleaning passes and retention add more.

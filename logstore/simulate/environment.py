@@ -42,7 +42,7 @@ class Environment:
     Parameters
     ----------
     data_dir : path, optional
-        Directory for the logs; in memory by default.
+        Directory for the logs (default: in memory).
     clock : VirtualClock
         The simulated time. The broker's clock differs by `clock.skew_ms`.
 

@@ -200,7 +200,7 @@ class Feed(Queue):
         self._block = None
 
     def _start_block(self, block: Block) -> Iterator[Arrival]:
-        """Register a block's records as expected; yield its arrivals."""
+        """Register a block's records as expected, and yield its arrivals."""
         self._block = block
         self._survivors.expect(block)
         yield from self._arrivals_of(block)

@@ -63,7 +63,7 @@ _NAMES = (
 
 
 def _write_all(run: Run, sweep: Sweep | None, directory: Path) -> Iterator[Path]:
-    """Write each series that has rows; yield the paths."""
+    """Write each series that has rows, and yield the paths."""
     for name in _SERIES:
         table: Table = getattr(run, name)
         if len(table):

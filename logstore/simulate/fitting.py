@@ -121,11 +121,11 @@ def fit(
         A data directory, a directory of data directories, or a partition directory. It is not
         changed.
     topics : sequence of str
-        Names of the topics; empty for all.
+        Names of the topics, or empty for all.
     days : float
         Length of the scenario.
     now_ms : int, optional
-        Start of the scenario; by default the newest timestamp.
+        Start of the scenario (default: the newest timestamp).
     progress : callable, optional
         See `recording.record`.
 
@@ -574,7 +574,7 @@ def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
 
 
 def _records_between(rates: Rates, edges: Ints) -> NDArray[np.float64]:
-    """Return the number of records in each interval; gaps left by cleanings are interpolated."""
+    """Return the number of records in each interval; gaps left by the cleaner are interpolated."""
     total = np.zeros(len(edges))
     for partition in np.unique(rates.partition).tolist():
         here = rates.partition == partition

@@ -40,7 +40,7 @@ PARTITIONS = {
     "deleted_bytes": "Bytes of files that wait for removal (`.deleted`).",
     "records": "Data records in the segments.",
     "live_records": "Records that no other record supersedes, without tombstones.",
-    "dead_records": "Records that a cleaning can remove sooner or later, without tombstones.",
+    "dead_records": "Records that the cleaner can remove sooner or later, without tombstones.",
     "tombstones": "Tombstones that no other record supersedes.",
     "keys": "Keys that have a record.",
     "hole_offsets": "Offsets between log start and log end without a data record.",

@@ -107,9 +107,9 @@ class KnownPopulation:
     Parameters
     ----------
     words : KnownKeys or None
-        Distribution of the keys; None for the distribution of the spec over the ranks.
+        Distribution of the keys, or None for the distribution of the spec over the ranks.
     shares : mapping of int to float
-        Shares of the records by partition; empty for equal shares.
+        Shares of the records by partition, or empty for equal shares.
     spec : Spec, optional
         Workload. Without it, no keys are drawn.
     unknown : int64, optional
@@ -171,7 +171,7 @@ class KnownPopulation:
     # -- drawing keys ----------------------------------------------------------------------
 
     def numbers(self, block: int, events: Ints) -> Ints:
-        """Return the key number of each event of a block; see `workload.blocks.Population`."""
+        """Return the key number of each event in a block; see `workload.blocks.Population`."""
         assert self._spec is not None
         words, seed, count = self._words, self._spec.seed, len(events)
         if words is None:

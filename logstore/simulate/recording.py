@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 KEYS_MAX = 2_000_000
-"""Keys of a topic whose bytes are kept, the last written ones. The others are never written."""
+"""Keys of a topic whose bytes are retained, the last written ones. The others are never written."""
 
 ARRIVALS_MAX = 2_000_000
 """Largest number of arrivals kept per partition, the last ones."""
@@ -115,12 +115,12 @@ class Arrivals(NamedTuple):
     time_ms : int64
         Largest timestamp up to this record in the partition.
     late_ms : int64
-        Difference between `time_ms` and the record's timestamp; -1 without a timestamp.
+        Difference between `time_ms` and the record's timestamp, or -1 without a timestamp.
     partition : int64
     key : int64
         Number in the key table, or -1 - partition for a null key.
     value_bytes : int64
-        Size of the value; -1 for null.
+        Size of the value, or -1 for null.
     is_first : bool
         Whether the log has no earlier record of the key.
     """
@@ -207,7 +207,7 @@ class TopicRecording:
     configs : mapping of str to str
         Configuration of the topic, including its cleanup policy in any case.
     newest_ms : int or None
-        Largest timestamp; None if no record has one.
+        Largest timestamp, or None if no record has one.
     rates, batches, arrivals, keys
         See `Rates`, `Batches`, `Arrivals` and `KeyTable`.
     newest_version : int or None
@@ -346,7 +346,7 @@ def record(
     path : str
         A data directory, a directory of data directories, or a partition directory.
     topics : sequence of str
-        Names of the topics; empty for all.
+        Names of the topics, or empty for all.
     configs : mapping, optional
         Configuration that overrides the topics'.
     broker_config : BrokerConfig, optional

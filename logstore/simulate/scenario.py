@@ -142,9 +142,9 @@ class Topic:
     continued : bool
         Whether the topic starts with the records and keys in the scenario's directory.
     known : KnownKeys or None
-        Distribution of those keys; None for the distribution of the workload over their ranks.
+        Distribution of those keys, or None for the distribution of the workload over their ranks.
     shares : mapping of int to float
-        Shares of the records by partition; empty for equal shares.
+        Shares of the records by partition, or empty for equal shares.
     """
 
     name: str
@@ -165,7 +165,7 @@ class Scenario:
     Attributes
     ----------
     origin : str
-        The directory that continued topics start from; empty without one.
+        The directory that continued topics start from, or empty if there is none.
     broker : mapping
         Kafka's broker properties.
     actions : tuple of Action
@@ -193,7 +193,7 @@ class Scenario:
         return round(self.days * DAY_MS)
 
     def partitions_of(self, topic: str) -> int:
-        """Return the number of partitions of a topic at the end."""
+        """Return the number of partitions in a topic at the end."""
         counts = [each.partitions for each in self.topics if each.name == topic]
         added = [each.partitions for each in self.actions if each.topic == topic]
         return max(counts + added)
@@ -262,7 +262,7 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
         `[[consumers]]`, `[[actions]]`, `[[topics.messages]]` and `[topics.replay]` have the keys
         of `Consumer`, `Action`, `Message` and `Replay`.
     folder : Path, optional
-        Base of relative paths in the scenario; the current directory by default.
+        Base of relative paths in the scenario (default: the current directory).
 
     Raises
     ------

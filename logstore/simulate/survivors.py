@@ -41,7 +41,7 @@ class _Rows(NamedTuple):
 
 
 class Survivors:
-    """The surviving record of every key of a topic, by its compaction strategy.
+    """The surviving record of every key in a topic, by its compaction strategy.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Survivors:
     strategy : Strategy
         Compaction strategy of the topic.
     offset : (slots,) int64
-        Offset of the survivor; -1 if the key has no record.
+        Offset of the survivor, or -1 if the key has no record.
     tombstone : (slots,) bool
         Whether the survivor is a tombstone.
     partition : (slots,) int32

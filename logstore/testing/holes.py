@@ -298,7 +298,10 @@ def _bare_end(log: _Filling) -> None:
 
 
 _SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
-    "trailing_hole": ("the last records were removed, the log end offset stays", _trailing_hole),
+    "trailing_hole": (
+        "the last records were removed, the log end offset does not change",
+        _trailing_hole,
+    ),
     "last_offset_gone": (
         "the last record of a batch was removed, but not the batch",
         _last_offset_gone,
@@ -320,7 +323,7 @@ _SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
         _aborted_end,
     ),
     "bare_end": ("no batch before the log end offset, as Kafka 4 may leave it", _bare_end),
-    "nothing_left": ("all records were removed, the log end offset stays", _nothing_left),
+    "nothing_left": ("all records were removed, the log end offset does not change", _nothing_left),
 }
 
 SHAPES: Mapping[str, str] = MappingProxyType({name: each[0] for name, each in _SHAPES.items()})

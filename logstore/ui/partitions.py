@@ -48,11 +48,11 @@ class Row:
     Attributes
     ----------
     path : str or None
-        The partition's folder; None if it is not created yet.
+        The partition's folder, or None if it is not created yet.
     measured : bool
         Whether the log was measured, not only its folder.
     cleanable_ratio, dirty_bytes : float or None, int or None
-        As computed by the cleaner; None if the topic is not compacted.
+        As computed by the cleaner, or None if the topic is not compacted.
     max_compaction_delay_ms : int or None
         Time by which the oldest dirty data exceeds `max.compaction.lag.ms`.
     lag_ms : int or None

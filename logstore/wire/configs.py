@@ -139,7 +139,7 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
 
 
 def _check_broker(kind: int, name: str, session: Session) -> bool:
-    """Refuse other brokers; return whether the request is for the cluster-wide defaults."""
+    """Refuse other brokers, and return whether the request is for the cluster-wide defaults."""
     if name == "" and kind == ResourceType.BROKER:
         return True
     node_id = session.service.node_id

@@ -2,7 +2,7 @@
 
 One coroutine handles the requests one after another, and waits until the client has read the
 previous response. Reading the socket pauses while too many requests of this connection are queued,
-or while the requests of all connections hold too many bytes (`RequestPool`).
+or while the requests of all connections use too many bytes (`RequestPool`).
 """
 
 from __future__ import annotations
@@ -383,7 +383,7 @@ class Connection(asyncio.Protocol):
             self._send(response_frame(head, response))
 
     async def _decode_large(self, head: Head, frame: Buffer) -> tuple[Message, int]:
-        """Decode a large request in a worker; return it and its number of array elements."""
+        """Decode a large request in a worker, and return it and its number of array elements."""
         service = self._session.service
         limit = service.limits.entries
         try:

@@ -407,7 +407,7 @@ class _FetchedOne(NamedTuple):
 
 @handles("Fetch")
 async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
-    """Read raw batches; wait up to max_wait_ms until min_bytes are available."""
+    """Read raw batches, and wait up to max_wait_ms until min_bytes are available."""
     service = session.service
     if request.session_id:
         # Every response has session id 0, so no session exists (KIP-227).

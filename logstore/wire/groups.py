@@ -86,7 +86,7 @@ _BATCHED_FROM = 4
 
 @handles("FindCoordinator")
 def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindCoordinatorResponse:
-    """Return the address of the leader of the key's partition in the coordinators' topic."""
+    """Return the address of the key's coordinator."""
     if session.version < _BATCHED_FROM:
         error, node_id, host, port = _coordinator(request.key, request.key_type, session)
         return FindCoordinatorResponse(

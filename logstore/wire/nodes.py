@@ -40,7 +40,7 @@ class PartitionView(NamedTuple):
     Attributes
     ----------
     leader : int
-        Broker id; -1 without a leader.
+        Broker id, or -1 without a leader.
     offline : sequence of int
         Replicas that are offline.
     error : LogStoreError or None

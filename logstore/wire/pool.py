@@ -16,7 +16,7 @@ _CHUNK_BYTES = 1 << 20
 """More than one socket read returns, so bounds what arrives before reading pauses."""
 
 _HARMLESS_BYTES = 64 << 10
-"""Memory that a request may hold for as long as it waits, without being closed as stalled."""
+"""Memory that a request may use for as long as it waits, without being closed as stalled."""
 
 
 class Reader(Protocol):
@@ -93,7 +93,7 @@ class RequestPool:
             return
         self._is_reported = True
         logger.warning(
-            "requests hold %d bytes (queued.max.request.bytes = %d): no new requests are read until"
+            "requests use %d bytes (queued.max.request.bytes = %d): no new requests are read until"
             " responses have been sent",
             self.used_bytes,
             self._limit_bytes,
@@ -141,7 +141,7 @@ class RequestPool:
     def close_stalled(self, before: float) -> None:
         """If the pool is full, close connections that have held memory since before a time.
 
-        Candidates have a partly received request, or requests that hold much memory while they
+        Candidates have a partly received request, or requests that use much memory while they
         wait, even for other clients. The oldest are closed first, until the pool is no longer full.
         """
         if not self.is_full:

@@ -139,7 +139,7 @@ class _Event:
             self._sleeper.set_result(is_set)
 
     async def until(self, deadline: float) -> bool:
-        """Wait until the event is set, and clear it; return False after the deadline."""
+        """Wait until the event is set, and clear it, and return False after the deadline."""
         loop = self._loops.loop
         if loop.time() >= deadline:
             return False

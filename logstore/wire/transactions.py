@@ -275,7 +275,7 @@ def _in_transaction(
     session: Session,
     version: TransactionVersion = TransactionVersion.V0,
 ) -> str | None:
-    """Add partitions to a transaction; return the name of an error, or None."""
+    """Add partitions to a transaction, and return the name of an error, or None."""
     if not transactional_id:
         return "INVALID_REQUEST"
     coordinator = session.service.transactions
@@ -472,7 +472,7 @@ async def _write_markers(request: WriteTxnMarkersRequest, session: Session) -> _
 def _write_marker(
     tp: TopicPartition, marker: WriteTxnMarkersRequest.WritableTxnMarker, session: Session
 ) -> DelayedAppend | None:
-    """Write a durable marker; return the operation that waits for the in-sync replicas."""
+    """Write a durable marker, and return the operation that waits for the in-sync replicas."""
     nodes = session.service.nodes
     log = nodes.log(tp)
     nodes.check_append(tp)

@@ -80,7 +80,7 @@ def zipf_table(count: int, exponent: float) -> Floats:
 
 
 def key_numbers(spec: specs.Spec, block: int, events: Ints) -> Ints:
-    """Return the key number of each event of a block, in [0, keys.count)."""
+    """Return the key number of each event in a block, in [0, keys.count)."""
     keys, count = spec.keys, len(events)
     stream = Stream(spec.seed, block, KEYS)
     if keys.distribution == specs.UNIFORM:
@@ -136,7 +136,7 @@ def _dictionary() -> Bytes:
 
 
 def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
-    """Return the arrival time of each event of a block, in ms since the epoch; never decreases."""
+    """Return the arrival time of each event in a block, in ms since the epoch, never decreases."""
     time, span = spec.time, spec.time.days * DAY_MS
     positions: Floats = events.astype(np.float64)
     if time.arrival == specs.POISSON:

@@ -95,9 +95,7 @@ class Values:
     bytes: int = setting(100, "fixed: size; lognormal: median size.", 0, 1 << 20)
     min_bytes: int = setting(0, "uniform, lognormal: smallest size.", 0, 1 << 20)
     max_bytes: int = setting(1_000, "uniform, lognormal: largest size, inclusive.", 0, 1 << 20)
-    sigma: float = setting(
-        1.0, "lognormal: standard deviation of the logarithm of the size.", 0.0, 4.0
-    )
+    sigma: float = setting(1.0, "lognormal: standard deviation of the size's logarithm.", 0.0, 4.0)
     content: str = setting(
         WORDS, "Compressible text, or incompressible bytes.", choice=(WORDS, RANDOM)
     )

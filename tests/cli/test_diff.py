@@ -15,7 +15,7 @@ JAN_1 = 1_704_067_200_000
 
 @pytest.fixture
 def copies(run, data_dir, tmp_path):
-    """A partition before and after a cleaning, and the cleaning's report."""
+    """A partition before and after a cleaning pass, and the cleaning pass's report."""
     run("topic", "create", "users", "--config", "cleanup.policy=compact", "--now", JAN_1)
     records = [{"key": f"k{number % 3}", "value": f"v{number}"} for number in range(10)]
     many = "".join(map(lines, records))

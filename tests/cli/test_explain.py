@@ -97,7 +97,7 @@ def test_a_closed_gate_has_a_cause_and_a_cure(run, users):
     assert young["cures"][0]["values"] == {"at_ms": JAN_1 + HOUR_MS}
     assert young["cure"].startswith("wait until 2024-01-01 01:00:00.000Z; or lower")
     text = " ".join(run("explain", users, "--now", JAN_1).stdout.split())
-    assert "or force a cleaning (logstore clean --force)" in text
+    assert "or force a cleaning pass (logstore clean --force)" in text
 
 
 def test_an_open_segment_lists_the_conditions_that_close_it(run, data_dir):

@@ -42,7 +42,7 @@ NEEDED = {
     },
 }
 """The modules that a command or option needs: batches of damaged files are listed one by one, and
-retention includes a cleaning."""
+retention includes a cleaning pass."""
 
 
 def call(*arguments, data_dir, **options):

@@ -92,7 +92,7 @@ def test_kept_segments_are_listed_with_the_reason(run, events):
     first, second, third = report["kept"]
     assert (first["base_offset"], first["expires_at_ms"]) == (0, JAN_1 + 8 * DAY_MS + 1)
     assert "within retention.ms" in first["reason"]
-    assert second["reason"] == third["reason"] == "the older segment 0 stays"
+    assert second["reason"] == third["reason"] == "the older segment 0 is retained"
     assert {each["delayed_by_merging"] for each in report["kept"]} == {False}
 
 
@@ -109,7 +109,7 @@ def test_table_of_a_dry_run(run, events):
         "its newest record (2024-01-04 00:00:00.000Z) is 6d 6h old, within retention.ms 7d;"
         " expires at 2024-01-11 00:00:00.001Z, in 18h 1ms"
     )
-    assert third.endswith("the older segment 2 stays")
+    assert third.endswith("the older segment 2 is retained")
     assert blank == ""
     assert total == "1 segment would be deleted, 220 B freed; 2 left, 440 B (nothing was changed)"
 

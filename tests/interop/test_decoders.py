@@ -1,4 +1,4 @@
-"""The decoders of `dump` against Kafka's own tool: random records of its internal topics."""
+"""The decoders of `dump` against Kafka's tool: random records of its internal topics."""
 
 import os
 import subprocess

@@ -178,10 +178,12 @@ def test_times_and_what_is_judged_by_them(asked, pair):
     assert rules.since_ms is None
     assert started <= rules.now_ms <= SystemClock().now_ms()
     assert (rules.min_compaction_lag_ms, rules.max_compaction_lag_ms) == (0, None)
-    assert ["the time of the cleaning is unknown" in note for note in verdict.notes] == [True]
+    assert ["the time of the cleaning pass is unknown" in note for note in verdict.notes] == [True]
     with pytest.raises(
         InvalidConfigurationError,
-        match=exactly("the first cleaning (1800000000001) is later than the last (1800000000000)"),
+        match=exactly(
+            "the first cleaning pass (1800000000001) is later than the last (1800000000000)"
+        ),
     ):
         verify_directories(None, *dirs, since_ms=NOW + 1, now_ms=NOW)
 

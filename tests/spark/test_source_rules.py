@@ -337,7 +337,7 @@ def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
             InvalidConfigurationError,
             match=exactly(
                 "the data source 'logstore' does not support streaming: use "
-                "spark.read.format('logstore'), or 'logstore serve' and Spark's own format "
+                "spark.read.format('logstore'), or 'logstore serve' and Spark's format "
                 "'kafka'"
             ),
         ):
@@ -346,7 +346,7 @@ def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
         InvalidConfigurationError,
         match=exactly(
             "the data source 'logstore' does not support streaming: use "
-            "DataFrame.write.format('logstore'), or 'logstore serve' and Spark's own "
+            "DataFrame.write.format('logstore'), or 'logstore serve' and Spark's "
             "format 'kafka'"
         ),
     ):

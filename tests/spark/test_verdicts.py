@@ -145,7 +145,7 @@ def test_stages_are_printed_with_their_speed(capsys):
         ),
         (
             {"since_ms": NOW + 1},
-            ("the first cleaning (1700000000001) is later than the last (1700000000000)"),
+            ("the first cleaning pass (1700000000001) is later than the last (1700000000000)"),
         ),
     ),
 )

@@ -131,7 +131,7 @@ def test_a_partitions_folder_is_taken_apart(name, topic, partition, state) -> No
         "..-0",
         f"{'t' * 250}-0",
         f"a b-0.{HEX}-delete",
-        # Kafka's own folders next to the partitions.
+        # Kafka's folders next to the partitions.
         "remote-log-index-cache",
         "__cluster_metadata-0",
         "lost+found",

@@ -92,7 +92,7 @@ UNCLEANABLE = "uncleanable"
     help="Copy the partitions to DIR, a new or empty directory, and clean the copy, without "
     "changing the original.",
 )
-@config_option("Topic configuration for this run; repeatable.")
+@config_option("Topic configuration for this run. Can be repeated.")
 @accept_data_loss_option
 def clean(
     settings: Settings,

@@ -44,7 +44,7 @@ _NUMBERS = ("offset", "superseded by")
 @click.argument("after", metavar="AFTER")
 @click.option("--all", "show_all", is_flag=True, help="Also list retained records.")
 @click.option("--summary", is_flag=True, help="Show only the number of records of each fate.")
-@config_option("Topic configuration to assume, such as compaction.strategy; repeatable.")
+@config_option("Topic configuration to assume, such as compaction.strategy. Can be repeated.")
 @as_recovered_option
 def diff(
     settings: Settings,

@@ -48,7 +48,7 @@ _COLOURS = {"live": "bold red", "tombstone": "yellow", "unreadable": "bold red"}
 @click.argument("target", metavar="TOPIC_OR_PATH")
 @key_options
 @partition_option("Search only this partition. [default: all of the topic]")
-@config_option("Topic configuration to assume; repeatable.")
+@config_option("Topic configuration to assume. Can be repeated.")
 def erasure(
     settings: Settings,
     target: str,

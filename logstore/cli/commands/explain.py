@@ -65,7 +65,7 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
 )
 @click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
 @partition_option("Partition of the topic. [default: all]")
-@config_option("Topic configuration to assume; repeatable.")
+@config_option("Topic configuration to assume. Can be repeated.")
 @click.option(
     "--quick",
     is_flag=True,

@@ -81,7 +81,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
 @click.option(
     "--fate",
     is_flag=True,
-    help="List each record's fate in the next cleaning, and the record that supersedes it.",
+    help="List each record's fate in the next cleaning pass, and the record that supersedes it.",
 )
 @click.option("--force", is_flag=True, help="With --fate: as clean --force would clean.")
 @click.option(
@@ -89,7 +89,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
 )
 @raw_option
 @as_recovered_option
-@config_option("Topic configuration to assume; repeatable.")
+@config_option("Topic configuration to assume. Can be repeated.")
 def inspect(
     settings: Settings,
     target: str | None,

@@ -60,7 +60,7 @@ Failures = list[tuple["TopicPartition", "LogStoreError"]]
     help="Show which segments would be deleted and why, without changing anything.",
 )
 @config_option(
-    "Topic configuration for this run; repeatable. Units such as 7d, 12h or 1GiB are accepted."
+    "Topic configuration for this run. Can be repeated. Units such as 7d, 12h or 1GiB are accepted."
 )
 @accept_data_loss_option
 def retain(

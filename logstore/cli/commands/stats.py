@@ -67,7 +67,7 @@ _ROWS_MAX = 20
     metavar="N",
     help="Number of top keys to list, by records and by bytes.",
 )
-@config_option("Topic configuration to assume, such as compaction.strategy; repeatable.")
+@config_option("Topic configuration to assume, such as compaction.strategy. Can be repeated.")
 @as_recovered_option
 def stats(
     settings: Settings,

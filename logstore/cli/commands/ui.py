@@ -32,7 +32,7 @@ DEFAULT_ADDRESS = "127.0.0.1:0"
 @listen_option(DEFAULT_ADDRESS)
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @as_recovered_option
-@config_option("Topic configuration to assume; repeatable.")
+@config_option("Topic configuration to assume. Can be repeated.")
 def ui(
     settings: Settings,
     directory: str | None,

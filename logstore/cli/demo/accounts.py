@@ -151,7 +151,7 @@ class Accounts:
 
     @property
     def traces(self) -> re.Pattern[bytes]:
-        """A pattern for a key or an e-mail address. A group holds the account's number."""
+        """A pattern for a key or an e-mail address. A group contains the account's number."""
         number = rb"(\d{%d})" % self.digits
         return re.compile(rb"user-" + number + rb"|\." + number + rb"@example\.org")
 

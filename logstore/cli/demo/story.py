@@ -127,7 +127,7 @@ class Story:
         return Written(chapter.records, size, batches, seconds)
 
     def clean_when_due(self, progress: Progress = _ignore_progress) -> list[CleanerRun]:
-        """Run the cleaner once a day until it cleans the topic; return all its runs.
+        """Run the cleaner once a day until it cleans the topic, and return all its runs.
 
         Raises
         ------
@@ -197,7 +197,7 @@ def topic_config(records: int) -> dict[str, str]:
 
 
 def compile_kernels() -> float:
-    """Compile the kernels by running a small story in memory; return the seconds it took."""
+    """Compile the kernels by running a small story in memory, and return the seconds it took."""
     before = time.perf_counter()
     jit.compile_always()
     accounts = Accounts(10_000, 0, DAY_MS)

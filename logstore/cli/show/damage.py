@@ -48,7 +48,7 @@ class MetDamages:
         return [damage for damage in found if damage not in ends], ends
 
     def report(self) -> int:
-        """Print the damage on standard error; return the exit code."""
+        """Print the damage on standard error, and return the exit code."""
         damages, ends = self._split()
         for end in ends:
             size = plural(end.size_bytes, "byte")
@@ -72,12 +72,12 @@ def damages_of(broker: Broker, partitions: Iterable[TopicPartition]) -> list[Dam
 
 
 def report_damages(broker: Broker, partitions: Iterable[TopicPartition]) -> int:
-    """Print the damage met so far on standard error; return the exit code."""
+    """Print the damage met so far on standard error, and return the exit code."""
     return report_all(damages_of(broker, partitions))
 
 
 def report_all(damages: Sequence[Damage]) -> int:
-    """Print damage on standard error; return the exit code."""
+    """Print damage on standard error, and return the exit code."""
     for damage in damages[:DAMAGES_SHOWN_MAX]:
         print_stderr(f"damage: {damage}")
     if len(damages) > DAMAGES_SHOWN_MAX:

@@ -207,7 +207,7 @@ def _show_heading(topic_partition: TopicPartition, fates: PartitionFates) -> Non
     if not fates.is_compacted:
         what = _never(fates)
     elif first_dirty < upper_bound:
-        what = f"the next cleaning compacts offsets {first_dirty}..{upper_bound}"
+        what = f"the next cleaning pass compacts offsets {first_dirty}..{upper_bound}"
     else:
         what = f"no cleanable dirty records from offset {first_dirty} on"
     emit(f"{paint(str(topic_partition), 'bold')}  {what}")

@@ -45,7 +45,7 @@ class _Records(NamedTuple):
 def verify_batch(
     batch: RecordBatch, decompression_limit: int, *, is_metadata: bool = False
 ) -> Iterator[CheckFinding | EndTxnMarker]:
-    """Yield the findings of a batch, and its transaction marker if it holds one.
+    """Yield the findings of a batch, and its transaction marker if it contains one.
 
     Parameters
     ----------

@@ -37,7 +37,7 @@ def confirm_findings(
     run_pass : callable
         Runs one pass from the start.
     counts : CheckCounts
-        Incremented by `run_pass`; holds the numbers of the last pass in the end.
+        Incremented by `run_pass`; contains the numbers of the last pass in the end.
     is_written : callable
         Returns whether another process has a directory open for writing.
     """

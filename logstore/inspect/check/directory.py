@@ -93,8 +93,8 @@ class _DataDir(NamedTuple):
     is_clean : bool
         Whether the directory was closed cleanly.
     is_crashed : bool
-        Whether the next opening recovers it: a broker used it, did not close it and does not hold
-        its lock.
+        Whether the next opening recovers it: a broker used it, did not close it and does not
+        hold its lock.
     """
 
     path: str
@@ -136,12 +136,12 @@ class Checker:
         self._topic_ids: dict[str, tuple[bytes, str]] = {}
 
     def data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
-        """Verify data directories of one broker. The first holds the topics file.
+        """Verify data directories of one broker. The first contains the topics file.
 
         Raises
         ------
         InvalidConfigurationError
-            A path is a cluster's directory, which holds data directories.
+            A path is a cluster's directory, which contains data directories.
         """
         paths = [_trimmed(path) for path in paths]
         for path in paths:
@@ -152,7 +152,7 @@ class Checker:
         """Verify a data directory, a partition's directory or a single file.
 
         A directory with segments but without partitions is treated as a partition with a wrong
-        name. A partition is checked against the data directory that holds it.
+        name. A partition is checked against the data directory that contains it.
 
         A path that no longer exists, because another process moved it, is a finding.
 
@@ -161,7 +161,7 @@ class Checker:
         ValueError
             `path` is a file of an unknown type.
         InvalidConfigurationError
-            `path` is a cluster's directory, which holds data directories.
+            `path` is a cluster's directory, which contains data directories.
         """
         path = _trimmed(path)
         if not self._fs.is_dir(path):
@@ -207,7 +207,7 @@ class Checker:
         return total
 
     def has_anything(self, path: str) -> bool:
-        """Return whether a directory is a partition's, or holds partitions or files of a log.
+        """Return whether a directory is a partition's, or contains partitions or files of a log.
 
         Folders of segments count whatever their name, which the check reports. So do unreadable
         directories.
@@ -387,7 +387,7 @@ class Checker:
         return self._describe(path, checkpoints)
 
     def _one_partition(self, path: str, tp: TopicPartition | None) -> Iterator[CheckFinding]:
-        """Verify one partition against the data directory that holds it."""
+        """Verify one partition against the data directory that contains it."""
         data_dir, slash, name = path.rpartition("/")
         data_dir = data_dir or slash or "."
         if _is_suffixed(name):
@@ -559,7 +559,7 @@ def _check_offset(
 def _is_compacted(
     tp: TopicPartition, topics: Mapping[str, Topic], *, is_checkpointed: bool
 ) -> bool | None:
-    """Return whether a partition's topic is compacted; None if unknown.
+    """Return whether a partition's topic is compacted, or None if unknown.
 
     A broker keeps a cleaner checkpoint in each data directory. A partition without an entry was
     never cleaned. A folder copied alone has no checkpoint.

@@ -27,7 +27,7 @@ class IndexedSegment(NamedTuple):
     log_size : int
         Size of the `.log` in bytes.
     end_offset : int or None
-        Base offset of the next segment; None for the last segment.
+        Base offset of the next segment, or None for the last segment.
     may_be_padded : bool
         Whether zeros after the last entry are valid: in the active segment after an unclean
         shutdown.
@@ -283,7 +283,7 @@ class OffsetIndexCheck(_IndexCheck):
         """Check the last loose entry, now that the next entry is known.
 
         Where Kafka wrote one entry per chunk of batches, the entry covers all batches up to the
-        next entry and holds the last offset of the chunk.
+        next entry and contains the last offset of the chunk.
         """
         loose = self._loose
         if loose is None:
@@ -433,7 +433,7 @@ class TxnIndexCheck:
         self._aborts[offset] = producer_id
 
     def expect(self, txn: AbortedTxn) -> None:
-        """Record the entry that the index should hold for an abort marker."""
+        """Record the entry that the index should contain for an abort marker."""
         self._expected[txn.last_offset] = txn
 
     def finish(

@@ -45,7 +45,7 @@ class LeaderEpochs:
         return [row.start_offset for row in self._rows]
 
     def read(self, fs: FileSystem, max_bytes: int) -> Iterator[CheckFinding]:
-        """Read the checkpoint, up to `max_bytes`; yield its faults."""
+        """Read the checkpoint, up to `max_bytes`, and yield its faults."""
         for row in read_epochs(fs, self._path, max_bytes):
             if isinstance(row, EpochRow):
                 self._rows.append(row)

@@ -225,7 +225,7 @@ class PartitionCheck:
     def _leftover_segments(self) -> Iterator[CheckFinding]:
         """Skip segments whose records a finished swap moved into another segment.
 
-        A copy taken while the cleaner runs can hold both; commands that write remove them.
+        A copy taken while the cleaner runs can contain both; commands that write remove them.
         """
         paths = {base: self._path(name) for base, name in self._listing.logs.items()}
         try:

@@ -42,12 +42,12 @@ class PartitionContext(NamedTuple):
     is_clean : bool
         Whether the directory was closed cleanly.
     first_dirty_offset : int or None
-        Offset in the cleaner checkpoint; None without an entry for the partition.
+        Offset in the cleaner checkpoint, or None without an entry for the partition.
     is_compacted : bool or None
         Whether the topic's policy includes compact; None if unknown, as for a folder copied
         without its cleaner checkpoint.
     log_start_offset : int
-        Offset in the log start checkpoint; 0 without an entry for the partition.
+        Offset in the log start checkpoint, or 0 without an entry for the partition.
     is_log_start_known : bool
         Whether that is the exact log start: the checkpoint exists and is up to date.
     is_metadata : bool
@@ -87,7 +87,7 @@ class CheckCounts:
     progress: Callable[[str, int], None] | None = None
 
     def total(self, severity: str) -> int:
-        """Return the number of findings of a severity."""
+        """Return the number of findings with a severity."""
         return sum(count for (each, _), count in self.findings.items() if each == severity)
 
     def restart(self) -> None:
@@ -109,7 +109,7 @@ class PartitionState:
     Attributes
     ----------
     end_offset : int or None
-        First offset after the batches read; None before the first segment.
+        First offset after the batches read, or None before the first segment.
     end_is_known : bool
         Whether the end of the last segment read is not hidden by damage.
     has_holes : bool

@@ -149,7 +149,7 @@ class LogDirectory:
     checkpoint_writes : int
         Number of checkpoint writes.
     offline_reason : str or None
-        Why the directory is offline; None if it is online.
+        Why the directory is offline, or None if it is online.
     went_offline : Signal of str
         Emitted with the reason when it goes offline, under the locks of the thread that met the
         failure.
@@ -295,7 +295,7 @@ class LogDirectory:
         return self.offline_reason is None
 
     def go_offline(self, reason: str) -> None:
-        """Refuse further use. The first reason is kept."""
+        """Refuse further use. The first reason is retained."""
         if self.offline_reason is None:
             logger.error("data directory %s is offline: %s", self.path, reason)
             self.offline_reason = reason
@@ -553,7 +553,7 @@ class LogDirectory:
     def write_recovery_points(
         self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
     ) -> bool:
-        """Checkpoint the recovery points; entries of other logs are kept, here and below.
+        """Checkpoint the recovery points; entries of other logs are retained, here and below.
 
         `since`, here and below, is the `checkpoint_writes` from before the logs were measured. If
         another thread wrote since then, this writes nothing and returns False: the other values may
@@ -579,7 +579,7 @@ class LogDirectory:
         return self._update(LOG_START_OFFSETS, starts, since, replaced=logs.keys())
 
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Return the stored first dirty offset of a partition; None if there is none.
+        """Return the stored first dirty offset of a partition, or None if there is none.
 
         Always None in an offline directory, whose partitions are not cleaned.
         """
@@ -740,7 +740,7 @@ class LogDirectory:
                     self._rewrite(name, {})
 
     def delete_retired_folders(self, *, force: bool = False) -> int:
-        """Remove the folders whose delay is over, or all of them; return how many."""
+        """Remove the folders whose delay is over, or all of them, and return how many."""
         with self._removing:
             now_ms = self.runtime.clock.monotonic_ms()
             due = [

@@ -114,7 +114,8 @@ def check_data_directory(fs: FileSystem, path: str) -> None:
     check_no_cluster(fs, path, nested)
     if nested:
         raise InvalidConfigurationError(
-            f"{path} is not a data directory: it holds data directories ({', '.join(nested)}). Use"
+            f"{path} is not a data directory but contains data directories"
+            f" ({', '.join(nested)}). Use"
             f" one of them, or all that belong to the same broker: --data-dir {path}/{nested[0]}"
         )
 

@@ -34,7 +34,7 @@ def random_topic_id(rng: Random) -> str:
 
 
 def read_topic_id(fs: FileSystem, folder: str) -> str | None:
-    """Return the topic id in a partition's folder; None if there is none.
+    """Return the topic id in a partition's folder, or None if there is none.
 
     A file that is damaged or cannot be read counts as missing, with a warning. Kafka takes the
     whole data directory offline instead.

@@ -109,7 +109,7 @@ class TopicStore:
         configs: Mapping[str, str],
         topic_id: str | None = None,
     ) -> Topic:
-        """Store a new topic; durable on return.
+        """Store a new topic. The change is durable on return.
 
         Raises
         ------
@@ -121,24 +121,24 @@ class TopicStore:
         return self._put(Topic(name, tuple(sorted(partitions)), configs, id=topic_id))
 
     def set_partitions(self, name: str, partitions: Iterable[int]) -> Topic:
-        """Replace the partition numbers of a stored topic; durable on return."""
+        """Replace the partition numbers of a stored topic. The change is durable on return."""
         return self._put(replace(self._topics[name], partitions=tuple(sorted(partitions))))
 
     def set_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
-        """Replace the overrides of a stored topic; durable on return."""
+        """Replace the overrides of a stored topic. The change is durable on return."""
         return self._put(replace(self._topics[name], configs=configs))
 
     def mark_deleting(self, name: str) -> Topic:
-        """Mark a stored topic for deletion; durable on return."""
+        """Mark a stored topic for deletion. The change is durable on return."""
         return self._put(replace(self._topics[name], deleting=True))
 
     def remove(self, name: str) -> None:
-        """Forget a stored topic; durable on return."""
+        """Forget a stored topic. The change is durable on return."""
         del self._topics[name]
         self._write()
 
     def put(self, topics: Iterable[Topic]) -> None:
-        """Store topics, replacing topics with the same names; durable on return.
+        """Store topics, replacing topics with the same names. The change is durable on return.
 
         Atomic: a reader, or the next start after a crash, sees all of them or none. On failure the
         previous topics remain effective.

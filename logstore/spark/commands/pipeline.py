@@ -73,14 +73,14 @@ def run_pipeline(
     directory : str
         Directory for `before`, `before.parquet` and `after`, none of which may exist.
     strategy : str, optional
-        Compaction strategy to clean and verify with; the workload's own by default.
+        Compaction strategy to clean and verify with (default: the workload's).
     threads : int, optional
-        Partitions cleaned concurrently; the number of cores by default.
+        Partitions cleaned concurrently (default: the number of cores).
 
     Raises
     ------
     LogStoreError
-        A stage failed. The output of the previous ones is kept.
+        A stage failed. The output of the previous ones is retained.
 
     Notes
     -----

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGIES),
-    help="Compaction strategy of the topic. [default: the workload's own]",
+    help="Compaction strategy of the topic. [default: the workload's]",
 )
 @click.option(
     "--threads",

@@ -53,7 +53,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
         ),
         "verify": (
             "logstore.spark.commands.verify:verify",
-            "Verify that a cleaning was correct, and list violations.",
+            "Verify that a cleaning pass was correct, and list violations.",
         ),
         "run": (
             "logstore.spark.commands.run:run",
@@ -80,7 +80,7 @@ class SparkOptions(NamedTuple):
     Attributes
     ----------
     master : str or None
-        Master URL; None for the master of `spark-submit`, or else all cores of this machine.
+        Master URL, or None for the master of `spark-submit`, or else all cores of this machine.
     driver_memory : str
         Heap of the JVM, such as `2g`.
     """

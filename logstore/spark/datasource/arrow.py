@@ -254,7 +254,7 @@ def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
 def _varints(
     data: NDArray[np.uint8], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Read the zigzag varint at each position; return the values and the end positions."""
+    """Read the zigzag varint at each position, and return the values and the end positions."""
     positions = positions.copy()
     raw = np.zeros(len(positions), np.int64)
     open_rows = np.arange(len(positions))

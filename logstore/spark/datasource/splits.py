@@ -1,6 +1,6 @@
 """Splits of a partition, planned so that tasks need not open the log.
 
-The planner opens a log once and computes its recovery. A split holds, for each segment, the file
+The planner opens a log once and computes its recovery. A split contains, for each segment, the file
 and the range of valid bytes, and the task reads only those. If cleaning, retention or a deletion
 replaces a file in the meantime, its inode or size changes. The task then opens the log itself and
 continues from the offset that it had reached.
@@ -71,7 +71,7 @@ class SegmentSplit:
     Attributes
     ----------
     files : tuple of SegmentFile
-        Files with the offsets; empty if the log must be opened to find them.
+        Files with the offsets, or empty if the log must be opened to find them.
     uncommitted : tuple of Transaction
         Uncommitted transactions that overlap the split, if requested.
     lowest, beyond : int

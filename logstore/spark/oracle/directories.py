@@ -140,11 +140,11 @@ def verify_directories(
         Compaction strategy and version header. By default, each topic's configuration in `after`,
         or in `before` if it is only configured there.
     topic, partition : str, int, optional
-        Topic and partition to verify; all by default.
+        Topic and partition to verify (default: all).
     since_ms, now_ms : int, optional
         Start times of the first and last cleaning pass, in Unix ms. With `now_ms` only, there was
-        one cleaning. With neither, tombstones without a delete horizon are accepted either way,
-        tombstones with one must be there until the system clock reaches it, and lags are not
+        one pass. With neither, tombstones without a delete horizon are accepted either
+        way, tombstones with one must be there until the system clock reaches it, and lags are not
         checked.
     forced : bool
         Whether the cleaning pass ignored compaction lags. They are then not checked.
@@ -384,7 +384,7 @@ def _notes(
         yield f"never cleaned, expected to be unchanged: {_listed(never_cleaned)}"
     if request.now_ms is None:
         yield (
-            "the time of the cleaning is unknown: tombstones without a delete horizon are accepted"
+            "the time of the pass is unknown: tombstones without a delete horizon are accepted"
             " either way, and lags are not checked"
         )
     if shortened := _shortened(old, new):

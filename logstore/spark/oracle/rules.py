@@ -29,7 +29,7 @@ class Rules:
     min_compaction_lag_ms : int
         Minimum age of a record that may be removed.
     max_compaction_lag_ms : int or None
-        Maximum age of an uncleaned record; None if not checked.
+        Maximum age of an uncleaned record, or None if not checked.
     """
 
     strategy: str = OFFSET
@@ -54,7 +54,7 @@ class Rules:
             )
         if self.since_ms is not None and self.since_ms > self.now_ms:
             raise InvalidConfigurationError(
-                f"the first cleaning ({self.since_ms}) is later than the last ({self.now_ms})"
+                f"the first cleaning pass ({self.since_ms}) is later than the last ({self.now_ms})"
             )
 
     @property

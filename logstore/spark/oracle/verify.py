@@ -180,7 +180,7 @@ def verify(
     -----
     Tombstones whose horizon cannot have passed are required. Under the offset strategy, tombstones
     with a horizon at or before `since_ms` are forbidden. All others are optional, including expired
-    ones under a version strategy, which may be kept for other reasons. Records of aborted
+    ones under a version strategy, which may be retained for other reasons. Records of aborted
     transactions beyond the cleaned range are optional if their segment was rewritten.
     """
     begun = begun or {}
@@ -250,7 +250,7 @@ def _within(frame: DataFrame, partitions: DataFrame) -> DataFrame:
 def _compare_records(
     old: DataFrame, new: DataFrame, partitions: DataFrame, orders: Orders, examples: int
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Compare the records of partitions; return counts and examples of violations."""
+    """Compare the records of partitions, and return counts and examples of violations."""
     before = _within(old, partitions)
     by_content = Window.partitionBy(*RECORD_ID).orderBy(
         "value_digest", "headers_digest", "micros", "key"
@@ -287,7 +287,7 @@ def _winners(old: DataFrame, orders: Orders) -> DataFrame:
 
 
 def _mark_uncertain(old: DataFrame, winners: DataFrame) -> DataFrame:
-    """Mark records whose winner was removed from the log start, perhaps before the cleaning."""
+    """Mark records whose winner was removed from the log start, perhaps before the pass."""
     gone = winners.where(F.col("versioned") & (F.col("offset") < F.col("start"))).select(
         "topic", "partition", F.col("winning_key").alias("key"), F.lit(True).alias("is_gone")
     )

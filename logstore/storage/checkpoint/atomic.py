@@ -87,7 +87,7 @@ def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def remove_temporary(fs: FileSystem, directory: str, names: Iterable[str]) -> int:
-    """Remove the temporary files of interrupted `write_atomically` calls; return their number.
+    """Remove the temporary files of interrupted `write_atomically` calls, and return their number.
 
     Only regular files are removed. Others are not the engine's.
     """

@@ -97,7 +97,7 @@ class OffsetCheckpoint:
         return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace all entries, sorted by topic and partition; durable on return."""
+        """Replace all entries, sorted by topic and partition. The change is durable on return."""
         for topic, _ in offsets:
             assert _is_topic(topic), f"{topic!r} would break its line"
         rows = [(tp.topic, tp.partition, offsets[tp]) for tp in sorted(offsets)]

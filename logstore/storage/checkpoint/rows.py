@@ -47,7 +47,7 @@ def read_rows(
     Returns
     -------
     list of Row
-        In file order; empty if the file is missing, is empty, or ends after the version.
+        In file order, or empty if the file is missing, is empty, or ends after the version.
 
     Raises
     ------

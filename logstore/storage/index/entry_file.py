@@ -145,7 +145,7 @@ class EntryFile:
             self._writable = False
 
     def delete_if_exists(self) -> bool:
-        """Close for good and remove the file; return whether there was one."""
+        """Close for good, remove the file, and return whether there was one."""
         self.close_handler()
         if not self.exists_on_disk:
             return False

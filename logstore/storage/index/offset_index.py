@@ -121,7 +121,7 @@ class OffsetIndex(SparseIndex):
 
         Notes
         -----
-        O(log entries); safe against one concurrent writer.
+        O(log entries). Safe against one concurrent writer.
         """
         _, row, _ = self._search(self.OFFSET, target_offset - self._base_offset + 1)
         return OffsetPosition(self._base_offset, 0) if row is None else self._entry(row)
@@ -139,11 +139,11 @@ class OffsetIndex(SparseIndex):
         Returns
         -------
         OffsetPosition or None
-            Its offset is an upper bound of the offsets read; None without such an entry.
+            Its offset is an upper bound of the offsets read, or None without such an entry.
 
         Notes
         -----
-        O(log entries); safe against one concurrent writer.
+        O(log entries). Safe against one concurrent writer.
         """
         _, _, row = self._search(self.POSITION, start.position + size)
         return None if row is None else self._entry(row)

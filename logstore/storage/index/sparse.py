@@ -27,7 +27,7 @@ class SparseIndex(EntryFile):
     path : str
         Name of the file; touched at the first use, not before.
     base_offset : int
-        The segment's base offset; entries hold offsets relative to it.
+        The segment's base offset; entries contain offsets relative to it.
     max_index_bytes : int
         `segment.index.bytes`; rounded down to whole entries.
     writable : bool

@@ -142,7 +142,7 @@ class TimeIndex(SparseIndex):
 
         Notes
         -----
-        O(log entries); safe against one concurrent writer.
+        O(log entries). Safe against one concurrent writer.
         """
         _, row, _ = self._search(self.TIMESTAMP, timestamp + 1)
         if row is None:

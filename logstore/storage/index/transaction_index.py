@@ -36,7 +36,7 @@ class TransactionIndex(EntryFile):
     base_offset : int
         The segment's base offset, a lower bound of the markers in the file.
     writable : bool, optional
-        Whether the file may be created and changed; True by default.
+        Whether the file may be created and changed (default: True).
     """
 
     ENTRY = struct.Struct(">hqqqq")

@@ -254,7 +254,7 @@ class LogLoader:
         """Truncate the end of the active segment if it is a torn batch, and only then.
 
         Records appended after it could not be read. The same is true of a damaged end, which is
-        kept because it may hold records; appends then go to a new segment.
+        kept because it may contain records; appends then go to a new segment.
 
         Raises
         ------
@@ -310,7 +310,7 @@ class LogLoader:
                     self._useless.add(parts.base_offset)
 
     def _index_damage(self, segment: LogSegment, kinds: set[str]) -> str | None:
-        """Return the reason why a segment's indexes must be rebuilt; None if they are sound.
+        """Return the reason why a segment's indexes must be rebuilt, or None if they are sound.
 
         `kinds` are the suffixes of the segment's files.
         """
@@ -329,7 +329,7 @@ class LogLoader:
         return None
 
     def _txn_index_damage(self, segment: LogSegment) -> str | None:
-        """Return the reason why a transaction index must be rebuilt; None if it looks sound.
+        """Return the reason why a transaction index must be rebuilt, or None if it looks sound.
 
         A file that lacks only some entries is not detected: that needs a walk over the whole
         segment (`logstore.inspect.check` does it).
@@ -706,7 +706,7 @@ def _overlap(segment: LogSegment, end_offset: int, following: LogSegment) -> Cor
 
 
 def _fits(segment: LogSegment, end_offset: int) -> bool:
-    """Return whether a segment can hold all offsets below `end_offset`."""
+    """Return whether a segment can contain all offsets below `end_offset`."""
     return end_offset - segment.base_offset <= INT32_MAX + 1
 
 

@@ -203,7 +203,7 @@ def _show_misnamed(files: PartitionFiles) -> dict[str, str]:
 def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict[int, Leftover]:
     """Find the segments that another segment superseded in a finished swap.
 
-    A copy taken during a cleaning pass can hold the new segment and some of the old ones. Every
+    A copy taken during a cleaning pass can contain the new segment and some of the old ones. Every
     record of the new segment in the range of the old ones is in them, too.
 
     Parameters

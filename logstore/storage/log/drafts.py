@@ -140,7 +140,7 @@ class Stamp(NamedTuple):
 class Placement(NamedTuple):
     """What sealing a draft needs from the log, read under the log's lock.
 
-    `stamp` holds the producer fields of the batch, None for a batch without a producer.
+    `stamp` contains the producer fields of the batch, None for a batch without a producer.
     """
 
     config: LogConfig
@@ -339,9 +339,9 @@ class RecordArrays:
     keys, values : BytesColumn
         n rows each; size -1 is null.
     timestamps : (n,) int64, optional
-        In ms; the log's clock by default.
+        In ms (default: the log's clock).
     headers : BytesColumn, optional
-        Encoded headers, as `logstore.record.columns.headers_column` returns them; None if no
+        Encoded headers, as `logstore.record.columns.headers_column` returns them, or None if no
         record has headers.
 
     Raises

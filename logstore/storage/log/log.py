@@ -182,7 +182,7 @@ class Log(LocalLog):
         Returns
         -------
         CheckpointOffsets or None
-            The final offsets; None if the log is offline, or was closed before.
+            The final offsets, or None if the log is offline, or was closed before.
         """
         with self.lock:
             return None if self.lifetime.is_over else self.change(self._close)
@@ -323,7 +323,7 @@ class Log(LocalLog):
             )
 
     def next_expiry_ms(self) -> int | None:
-        """Return when a segment can expire by time alone, in Unix ms; None if never.
+        """Return when a segment can expire by time alone, in Unix ms, or None if never.
 
         The time may be in the past if something else keeps the segment.
         """
@@ -335,7 +335,7 @@ class Log(LocalLog):
         return expires_at_ms(first, self.config)
 
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
-        """Run retention once; return the decision that was applied."""
+        """Run retention once, and return the decision that was applied."""
         return self.change(self._delete_old_segments, first_dirty_offset)
 
     def _delete_old_segments(self, first_dirty_offset: int) -> RetentionDecision:

@@ -47,7 +47,7 @@ class SegmentRecovery(NamedTuple):
         Offset after the last valid batch; the base offset without one.
     must_split : bool
         The segment has offset overflow. No file was changed: `logstore.storage.log.split` moves
-        the valid bytes into segments that can hold the offsets.
+        the valid bytes into segments that can contain the offsets.
     aborted : tuple of AbortedTxn
         The aborted transactions whose markers are in the valid bytes.
     """
@@ -307,7 +307,7 @@ class _Scan:
 
 
 def _span_end(start: int) -> int:
-    """Return the last offset that a segment with base `start` may hold."""
+    """Return the last offset that a segment with base `start` may contain."""
     return min(start + INT32_MAX, INT64_MAX - 1)
 
 

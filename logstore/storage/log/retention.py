@@ -39,7 +39,7 @@ class SegmentVerdict(NamedTuple):
     base_offset, end_offset : int
         Inclusive and exclusive. The end is the next segment's base or the log end.
     rule : RetentionRule or None
-        The rule that removes it; None if it is retained.
+        The rule that removes it, or None if it is retained.
     reasons : tuple of Reason
         The reason to remove it, or all reasons to keep it.
     expires_at_ms : int or None
@@ -150,7 +150,7 @@ def decide_retention(
     segments : sequence of LogSegment
         All segments of the log, oldest first, at least one.
     bounds : LogBounds
-        Offsets of the log. A segment that reaches beyond the high watermark is kept.
+        Offsets of the log. A segment that reaches beyond the high watermark is retained.
     now_ms : int
         Wall time.
     rules : sequence of RetentionRule
@@ -278,7 +278,7 @@ def _size_rule(total_bytes: int, retention_bytes: int) -> Predicate:
 
 
 def expires_at_ms(segment: LogSegment, config: LogConfig) -> int | None:
-    """Return the first time past `retention.ms` for a segment, Unix ms; None if unlimited.
+    """Return the first time past `retention.ms` for a segment, Unix ms, or None if unlimited.
 
     Later times are clamped to 2⁶³ − 1, the end of Kafka's timestamps.
     """

@@ -82,7 +82,7 @@ def check_timestamps(
     """Refuse create times outside [now - before.max, now + after.max]; -1 passes.
 
     A LogAppendTime topic has no such bounds. A timestamp below -1 is always refused, because no
-    batch header can hold it. This check precedes `check_keys`: if a batch breaks both rules, the
+    batch header can contain it. This check precedes `check_keys`: if a batch breaks both rules, the
     error is about timestamps.
 
     Parameters
@@ -130,7 +130,7 @@ def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
 
 
 def check_batch_size(size_bytes: int, config: LogConfig) -> None:
-    """Refuse a batch above `max.message.bytes`, or one that no segment can hold."""
+    """Refuse a batch above `max.message.bytes`, or one that no segment can contain."""
     if size_bytes > config.max_message_bytes:
         raise MessageSizeTooLargeError(
             f"a batch of {size_bytes} bytes exceeds max.message.bytes {config.max_message_bytes}"
@@ -152,7 +152,7 @@ def check_record_count(count: int, config: LogConfig) -> None:
 
 
 def check_set_size(size_bytes: int, config: LogConfig) -> None:
-    """Refuse a set of batches that no segment can hold."""
+    """Refuse a set of batches that no segment can contain."""
     if size_bytes > config.segment_bytes:
         raise RecordListTooLargeError(
             f"a set of {size_bytes} bytes exceeds segment.bytes {config.segment_bytes}"
@@ -373,8 +373,8 @@ def _check_client_header(batch: RecordBatch) -> None:
 class ProducerCheck(NamedTuple):
     """Result of `check_producers`.
 
-    `markers` holds the marker of each batch, None for a data batch. It is empty if no batch has a
-    producer. `duplicate` is the earlier append of the same batch, if there was one.
+    `markers` contains the marker of each batch, None for a data batch. It is empty if no batch has
+    a producer. `duplicate` is the earlier append of the same batch, if there was one.
     """
 
     markers: Sequence[EndTxnMarker | None]

@@ -247,7 +247,7 @@ class LogWriter:
             one, whose offsets, leader epoch and perhaps timestamps are set here. A follower
             appends any number, and keeps their bytes.
         leader_epoch : int, optional
-            Leader epoch set on a leader's batch; the newest known one by default.
+            Leader epoch set on a leader's batch (default: the newest known one).
 
         Raises
         ------
@@ -295,7 +295,7 @@ class LogWriter:
         leader_epoch: int | None,
         now_ms: int,
     ) -> AppendInfo | None:
-        """Append a batch validated under `config`; return None if the log's has changed."""
+        """Append a batch validated under `config`, and return None if the log's has changed."""
         base, epoch = self._begin()
         if self._local.config is not config:
             return None

@@ -76,7 +76,7 @@ class ProducerEntry:
     Attributes
     ----------
     last_timestamp : int
-        Unix ms of the last batch or marker, by its largest timestamp; -1 if it had none.
+        Unix ms of the last batch or marker, by its largest timestamp, or -1 if it had none.
     current_txn_first_offset : int or None
         First data offset of the open transaction, None outside one.
     batches : deque of BatchMetadata
@@ -111,7 +111,7 @@ class ProducerEntry:
             self.batches.clear()
 
     def to_snapshot(self) -> SnapshotEntry:
-        """Return the snapshot entry, which holds only the last batch."""
+        """Return the snapshot entry, which contains only the last batch."""
         txn_first_offset = self.current_txn_first_offset
         return SnapshotEntry(
             producer_id=self.producer_id,

@@ -37,7 +37,7 @@ def check_data(
     where : TopicPartition
         For messages.
     entry : ProducerEntry or None
-        The state of the producer; None if it is not known.
+        The state of the producer, or None if it is not known.
 
     Returns
     -------

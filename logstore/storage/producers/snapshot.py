@@ -201,7 +201,7 @@ class SnapshotFiles:
         return decode_snapshot(data, path, offset)
 
     def write(self, offset: int, entries: Iterable[SnapshotEntry], *, sync: bool) -> str:
-        """Write a snapshot, over one of the same offset; return its path.
+        """Write a snapshot, over one of the same offset, and return its path.
 
         Not atomic: a torn file fails its CRC and is passed over.
         """

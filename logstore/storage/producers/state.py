@@ -1,6 +1,6 @@
 """Producer state of a partition: sequences, epochs and transactions.
 
-For each producer id the state holds the epochs of producer and coordinator, the time of the last
+For each producer id the state contains the epochs of producer and coordinator, the time of the last
 activity, the start of the open transaction and the last five batches. It serves duplicate
 detection, the first unstable offset, the transaction index and the cleaner's choice of empty
 batches. State is derived from the log; snapshots shorten the replay after a restart.
@@ -166,7 +166,7 @@ class ProducerStateManager:
         -------
         int or None
             First offset of the oldest transaction that is open or whose marker is at or above
-            the high watermark; None without such a transaction.
+            the high watermark, or None without such a transaction.
 
         Notes
         -----
@@ -299,7 +299,7 @@ class ProducerStateManager:
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget idle producers without an open transaction; return how many."""
+        """Forget idle producers without an open transaction, and return how many."""
         expired = [
             entry.producer_id
             for entry in self._producers.values()
@@ -369,7 +369,7 @@ class ProducerStateManager:
         Returns
         -------
         str or None
-            The file; None if the newest snapshot already holds the state.
+            The file, or None if the newest snapshot already contains the state.
         """
         if self.map_end_offset <= self._last_snapshot_offset:
             return None
@@ -404,13 +404,13 @@ class ProducerStateManager:
         self._snapshots.delete(offset)
 
     def mark_snapshot_deleted(self, offset: int) -> str | None:
-        """Rename the snapshot of `offset` for removal later; return its new path, if any."""
+        """Rename the snapshot of `offset` for removal later, and return its new path, if any."""
         return self._snapshots.mark_deleted(offset)
 
     def remove_straggler_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Delete the snapshots without a segment, after reading the directory again.
 
-        The newest of them is kept if it is above every segment: a clean shutdown took it.
+        The newest of them is retained if it is above every segment: a clean shutdown took it.
         """
         self._snapshots.reload()
         bases = set(segment_base_offsets)

@@ -615,7 +615,7 @@ class LogSegment(SegmentFiles):
     def _mended(self, lie: OffsetPosition) -> OffsetIndex:
         """Rebuild the offset index from the `.log` in memory, after a wrong entry was found.
 
-        Valid entries behind a damaged batch, where the `.log` cannot be walked, are kept.
+        Valid entries behind a damaged batch, where the `.log` cannot be walked, are retained.
         """
         index = self.offset_index
         with self._mending:
@@ -669,14 +669,14 @@ class LogSegment(SegmentFiles):
         max_position: int | None = None,
         min_one_message: bool = False,
     ) -> SegmentRead | None:
-        """Read batches, the last perhaps torn, starting with the one that holds `start_offset`.
+        """Read batches, the last perhaps torn, starting with the one that contains `start_offset`.
 
         Parameters
         ----------
         max_size : int
             Most bytes to return, except that `min_one_message` always returns the first batch.
         max_position : int, optional
-            End of the read, exclusive; the segment's size by default. `UNKNOWN_POSITION` reads
+            End of the read, exclusive (default: the segment's size). `UNKNOWN_POSITION` reads
             no bytes and returns only the batch's position.
 
         Returns
@@ -741,7 +741,7 @@ class LogSegment(SegmentFiles):
         Returns
         -------
         int
-            Bytes removed; 0 if no batch reaches `offset`.
+            Bytes removed, or 0 if no batch reaches `offset`.
 
         Raises
         ------
@@ -756,7 +756,7 @@ class LogSegment(SegmentFiles):
         return self.truncate_at(position, offset)
 
     def truncate_at(self, position: int, offset: int) -> int:
-        """Truncate the `.log` at a position and the indexes at an offset; return bytes removed.
+        """Truncate the `.log` at a position and the indexes at an offset, and return bytes removed.
 
         The caller guarantees that the batches below the position end below the offset.
         """

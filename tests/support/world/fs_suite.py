@@ -22,7 +22,7 @@ BLOCK = 256 * 1024
 class Place(NamedTuple):
     """A file system, an existing empty directory in it, and a function to add a file there.
 
-    `add` may write through another file system beneath; no handle of it stays open.
+    `add` may write through another file system beneath; no handle of it remains open.
     """
 
     fs: FileSystem

@@ -48,7 +48,7 @@ def test_a_quick_one_reads_no_record(broker):
     assert told.after.explanation.first_pass is told.after.explanation.tombstones is None
     assert "quick" in told.unread
     told = broker.preview("t", 0, set={"cleanup.policy": "delete"}, quick=True).partitions[0]
-    assert told.unread is None  # no cleaning would read anything
+    assert told.unread is None  # no cleaning pass would read anything
 
 
 def test_data_above_the_read_limit_is_omitted_and_reported(broker):

@@ -376,11 +376,11 @@ def test_a_progress_listener_that_closes_its_broker_gets_an_error(virtual, threa
             match=exactly(
                 "the broker cannot be closed by a listener of its own cleaning, or by a "
                 "signal handler in the same thread, which would wait for itself: raise an "
-                "exception to end the cleaning"
+                "exception to end the cleaning pass"
             ),
         ):
             broker.clean("a", force=True, threads=threads, progress=close)
-        assert len(refusals) == 1, "its exception ended the cleaning"
+        assert len(refusals) == 1, "its exception ended the cleaning pass"
         assert len(broker.clean("a", force=True).cleaned) == 1
     with opened(world) as broker:
         assert broker.manager.directories[0].clean, "the close after it was a proper one"

@@ -1,4 +1,4 @@
-"""The fate of each record in the next cleaning, computed in advance."""
+"""The fate of each record in the next cleaning pass, computed in advance."""
 
 from __future__ import annotations
 
@@ -415,7 +415,7 @@ def test_a_cleaning_matches_the_listed_fates() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_listed_fates_match_kafkas_cleaning(case: str, tmp_path) -> None:
-    """Directories before and after a pass of Kafka's own cleaner."""
+    """Directories before and after a pass of Kafka's cleaner."""
     expected = manifest(case)
     with open_broker(case, copy_of(case, tmp_path)) as broker:
         log = broker.log("golden")

@@ -1,4 +1,4 @@
-"""Interference with a cleaning at any time: truncations, deletions, failing disks."""
+"""Interference with a cleaning pass at any time: truncations, deletions, failing disks."""
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ def test_a_truncation_lowers_the_checkpoint_also_of_a_topic_that_is_not_compacte
 
 @pytest.mark.parametrize("phase", ("map", "rewrite"))
 def test_files_that_are_removed_in_mid_pass_are_read_to_the_end(phase: str) -> None:
-    """Deleting records does not stop a cleaning, and after a start no file is open."""
+    """Deleting records does not stop a cleaning pass, and after a start no file is open."""
     broker = open_broker()
     topic(broker, cleanup_policy="compact,delete", segment_bytes=400)
     fill(broker, count=40)

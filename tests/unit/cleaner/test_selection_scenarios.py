@@ -36,7 +36,7 @@ def checkpoint(broker: Broker):
 
 
 def chosen(broker: Broker) -> list[str]:
-    """Return the topics that a cleaning selects, in order."""
+    """Return the topics that a cleaning pass selects, in order."""
     return [stats.topic_partition.topic for stats in broker.clean().cleaned]
 
 

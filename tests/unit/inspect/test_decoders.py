@@ -1,4 +1,4 @@
-"""Records of Kafka's own topics, as Kafka's dump tool prints them, and as JSON."""
+"""Records of Kafka's topics, as Kafka's dump tool prints them, and as JSON."""
 
 import json
 from random import Random

@@ -1,4 +1,4 @@
-"""The text of kafka-dump-log: scenarios of group U, and what Kafka's own tool printed."""
+"""The text of kafka-dump-log: scenarios of group U, and what Kafka's tool printed."""
 
 import struct
 
@@ -71,7 +71,7 @@ def write_log(world, *batches, base_offset=0):
     return log_name(base_offset)
 
 
-# -- Kafka's own tool ----------------------------------------------------------------------------
+# -- Kafka's tool ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", dump_tool.cases())

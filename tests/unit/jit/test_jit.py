@@ -560,7 +560,7 @@ def test_arrays_of_another_type_never_use_code_compiled_for_the_first(room, othe
 
 @WITHOUT_COMPILER
 def test_a_kernel_counts_no_references_to_its_arrays(room, monkeypatch):
-    """numba's own way: an object for each array and call, which is then taken apart."""
+    """numba's way: an object for each array and call, which is then taken apart."""
     kernel = room(least_of)
     jit.compile_always()
     array = np.array([7, 5], np.int64)

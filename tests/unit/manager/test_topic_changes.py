@@ -114,7 +114,7 @@ def test_a_log_start_is_checkpointed_again_for_a_topic_of_the_same_name(home):
 
 
 def test_no_roll_happens_between_checking_and_truncating_the_active_segment(home, monkeypatch):
-    """Otherwise a cleaning, which is not stopped for the active one, might read removed bytes."""
+    """Otherwise a pass, which is not stopped for the active one, might read removed bytes."""
     manager = home.open()
     manager.topics.create("a", 1, {})
     log = manager.log(A0)
@@ -233,7 +233,7 @@ def test_a_topic_that_is_deleted_meanwhile_keeps_no_command_from_the_others(
 
 
 def cleaned(report):
-    """The topics that a cleaning says anything of."""
+    """The topics that a cleaning pass says anything of."""
     json = report.to_json()
     return {each["topic"] for part in ("cleaned", "not_cleaned") for each in json[part]}
 

@@ -204,7 +204,7 @@ def test_a_clock_that_jumps_ages_what_is_there():
 
 
 def test_partitions_that_are_added_take_their_keys_from_then_on(tmp_path):
-    """The last word of a key that moved stays where it was: no cleaning meets the newer one."""
+    """The last word of a key that moved stays where it was: no pass meets the newer one."""
     transactions = """
     [topics.producers]
     count = 2

@@ -153,7 +153,7 @@ def test_tombstone_gone(broker):
     assert message_of(assert_tombstone_gone, broker, "users", b"1")[:3] == [
         "key b'1' is still there",
         "  users-0 offset 0: key b'1', value b'ann':"
-        " superseded by offset 2; the next cleaning removes it",
+        " superseded by offset 2; the next pass removes it",
         "  users-0 offset 2: key b'1', value b'anna':"
         " the latest record of the key; no tombstone follows",
     ]
@@ -169,7 +169,7 @@ def test_tombstone_gone(broker):
     )
     broker.clock.advance(days=2)
     assert message_of(assert_tombstone_gone, broker, "users", b"1")[1] == (
-        "  users-0 offset 3: key b'1', a tombstone: the next cleaning removes it (delete"
+        "  users-0 offset 3: key b'1', a tombstone: the next pass removes it (delete"
         " horizon 2024-01-02T00:00:00.000Z (1704153600000 ms))"
     )
     clean(broker)

@@ -197,7 +197,7 @@ def test_a_full_pool_is_reported_once_between_two_looks_for_stalled_requests(cap
         if number == 1:
             pool.close_stalled(before=0.0)
     assert [each.getMessage() for each in caplog.records] == [
-        "requests hold 1500 bytes (queued.max.request.bytes = 1000): no new requests are read until"
+        "requests use 1500 bytes (queued.max.request.bytes = 1000): no new requests are read until"
         " responses have been sent"
     ] * 2
 

@@ -1,4 +1,4 @@
-"""The kernels of a cleaning over segments in memory."""
+"""The kernels of a cleaning pass over segments in memory."""
 
 import numpy as np
 

@@ -378,7 +378,7 @@ def test_entry_of_an_aborted_transaction_whose_data_were_cleaned_away():
 @pytest.mark.parametrize(
     ("start", "removed", "severity"),
     (
-        (4, (), None),  # the transaction ended below the start: the cleaning dropped its entry
+        (4, (), None),  # the transaction ended below the start: the cleaning pass dropped its entry
         (4, ("log-start-offset-checkpoint",), WARNING),
         (2, (), None),  # the marker is above the start: the entry was kept
     ),

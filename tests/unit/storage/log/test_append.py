@@ -518,7 +518,7 @@ def test_a_closed_log_takes_nothing(world):
         log.flush()
 
 
-# -- Kafka's own logs, replicated ------------------------------------------------------------
+# -- Kafka's logs, replicated ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", READ_CASES)

@@ -98,7 +98,7 @@ def test_s094_readers_that_hold_a_segment_continue(world):
 
 
 def test_s094_descriptors_close_with_the_last_reader(tmp_path):
-    """S-094: none stays open for a removed segment, and none is closed too early."""
+    """S-094: none remains open for a removed segment, and none is closed too early."""
     world = disk_world(tmp_path)
     log = in_segments(world.log(file_delete_delay_ms=1000), 300, 100, LARGE)
     log.close()

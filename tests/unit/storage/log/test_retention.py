@@ -233,7 +233,7 @@ def test_a_future_record_keeps_its_segment_and_all_after_it(world):
     reason = Reason.of("retention.record_in_future", newest_at_ms=future, span_ms=5 * DAY)
     assert reason in kept[0].reasons
     assert kept[0].expires_at_ms == future + 7 * DAY + 1
-    assert kept[1].reason == "the older segment 2 stays"
+    assert kept[1].reason == "the older segment 2 is retained"
     assert kept[1].expires_at_ms is None
 
 

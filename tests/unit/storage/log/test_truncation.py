@@ -155,7 +155,7 @@ def test_s103_the_high_watermark_and_the_log_start_follow(world):
 
 
 def test_s104_open_transactions(world):
-    """S-104: one that began above the new end is forgotten, one below it stays open."""
+    """S-104: one that began above the new end is forgotten, one below it remains open."""
     log = world.log()
     fill(log, 3)
     replicate(log, data_batch(3, 3, 7), data_batch(4, 5, 7, sequence=1))

@@ -135,7 +135,7 @@ def test_missing_names_are_not_found(page, body):
 
 
 def test_previews_at_once_meet_no_obstacle_in_each_other(page, monkeypatch):
-    """Each runs the cleaning, for which it has the partition to itself."""
+    """Each runs the cleaning pass, for which it has the partition to itself."""
     monkeypatch.setattr(locks, "WAIT_S", 100_000.0)  # however slow the machine is
     given = {"topic": "users", "set": {"min.cleanable.dirty.ratio": "0.1"}}
     told = []
