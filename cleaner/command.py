@@ -44,7 +44,7 @@ class CleanCommand:
     Raises
     ------
     InvalidConfigurationError
-        The share of memory of a thread would be too small.
+        The memory per thread would be too small.
     """
 
     def __init__(

@@ -200,7 +200,7 @@ def pass_due(decision: CleaningDecision) -> Reason:
 
 
 def _pass_end(decision: CleaningDecision) -> int | None:
-    """Return where the pass ends that is due now, or by itself later; None if there is none."""
+    """Return where the pass ends that is due now, or by itself later, or None if there is none."""
     if decision.will_clean:
         return decision.state.upper_bound_offset
     return decision.opens_below_offset

@@ -455,7 +455,7 @@ class LogCleanerManager:
         self.changed.emit()
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Keep a partition from being cleaned; False if it is in use."""
+        """Keep a partition from being cleaned; return False if it is in use."""
         return bool(self.states.pause_idle([topic_partition]))
 
     def _reconfigure(self, config: BrokerConfig) -> None:

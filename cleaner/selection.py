@@ -155,7 +155,7 @@ class CleanableState(NamedTuple):
 
     @property
     def cleanable_ratio(self) -> float:
-        """Cleanable bytes over clean and cleanable bytes; 0 for an empty log."""
+        """Cleanable bytes over clean and cleanable bytes, or 0 for an empty log."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property

@@ -61,7 +61,7 @@ class CleaningStates:
         self._stopped = False
 
     def of(self, topic_partition: TopicPartition) -> CleaningState | None:
-        """Return a partition's state; None if it is not in use."""
+        """Return a partition's state, or None if it is not in use."""
         return self._states.get(topic_partition)
 
     def is_in_progress(self, topic_partition: TopicPartition) -> bool:

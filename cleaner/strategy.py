@@ -95,7 +95,7 @@ class Strategy:
         return Order(version is not None, version or 0, offset)
 
     def version_in(self, headers: Iterable[Header]) -> int | None:
-        """Return the version in the last header of the name; None without a valid one."""
+        """Return the version in the last header of the name, or None without a valid one."""
         value: bytes | None = None
         for key, candidate in headers:
             if key == self.header:

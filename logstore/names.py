@@ -42,7 +42,7 @@ CONTROLLER_DIR = "controller"
 """The folder of the controller in a cluster's directory."""
 
 METADATA_LOG_DIR = "__cluster_metadata-0"
-"""The folder of a KRaft node's metadata log; not a partition's."""
+"""The folder of a KRaft node's metadata log, which is not a partition."""
 
 METADATA_LOG = TopicPartition("__cluster_metadata", 0)
 """The name of the metadata log in commands that read."""
@@ -102,7 +102,7 @@ def file_name(base_offset: int, kind: str) -> str:
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Parse a segment's or snapshot's file name; None if it is not one."""
+    """Parse a segment's or snapshot's file name; return None if it is not one."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None:
         return None

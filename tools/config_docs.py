@@ -191,7 +191,7 @@ def entry(row: ConfigKey) -> str:
 
 
 def allowed(row: ConfigKey) -> str:
-    """Return the limits of a key's values beyond its type; empty if there are none."""
+    """Return the limits of a key's values beyond its type, or empty if there are none."""
     if row.form is not None:
         return row.form.words
     return ", ".join(f"`{value}`" for value in row.values) or in_range(row.ranges)

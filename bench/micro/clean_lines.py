@@ -41,7 +41,7 @@ WARM_UP_S = 8.0
 
 
 def warm_kafka(setting: Setting) -> KafkaPeer | None:
-    """Return Kafka's classes, warmed up at the first call; None if they cannot run."""
+    """Return Kafka's classes, warmed up at the first call, or None if they cannot run."""
     kafka = setting.kafka()
     if kafka is None or kafka.is_warm:
         return kafka

@@ -51,7 +51,7 @@ class SeenRecord(NamedTuple):
 
 
 def check_conformance(bootstrap: str, apis: set[int], *, patience_s: float) -> dict[str, str]:
-    """Return the outcome of each check of a broker.
+    """Return the outcome of each check against a broker.
 
     Parameters
     ----------

@@ -165,7 +165,7 @@ def find_slot(
 
 @kernel
 def open_slot(slots: UInt64s, slot: np.uint64, last: int) -> bool:
-    """Shift the entries from a slot on up to the next free one; False if none is free."""
+    """Shift the entries from a slot on up to the next free one; return False if none is free."""
     offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
     one, end = np.uint64(1), np.uint64(len(slots))
     free = slot

@@ -154,7 +154,8 @@ class Chunk:
     def end_before(self, row: int) -> None:
         """Leave a damaged batch and all after it to the next chunk, where it raises.
 
-        So the batches before the damage are returned first. A damaged first batch raises at once.
+        The batches before the damage are returned first. A damaged first batch raises
+        immediately.
         """
         if row == 0:
             self.refuse(row)
@@ -244,7 +245,7 @@ class ChunkReader:
         skipping: Skipping,
         survivors: Survivors | None,
     ) -> Chunk | None:
-        """Read the selected parts; None if one is not as expected, or does not fit."""
+        """Read the selected parts; return None if one is not as expected, or does not fit."""
         ranges = skipping.next_ranges(self._io_buffer_bytes)
         if ranges is None:
             return None

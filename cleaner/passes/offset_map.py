@@ -170,7 +170,7 @@ class KeyMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset that the map covers; -1 for an empty map."""
+        """The last offset that the map covers, or -1 for an empty map."""
         return self.state.latest_offset
 
     @latest_offset.setter

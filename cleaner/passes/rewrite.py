@@ -227,7 +227,7 @@ class Rewriter:
         self._flush(destination)
 
     def _skipping(self, segment: LogSegment) -> Skipping | None:
-        """Return the selection of the parts of a segment to read; None for all."""
+        """Return the parts of a segment to read, or None for all."""
         if self._locations is None or not self._rules.by_winners:
             return None
         locations = self._locations.of(segment)

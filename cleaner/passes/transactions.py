@@ -60,7 +60,7 @@ class TransactionState:
     Attributes
     ----------
     discarded : set of int, optional
-        Last offsets of the batches discarded with their aborted transaction; None if there are
+        Last offsets of the batches discarded with their aborted transaction, or None if there are
         more than `DISCARDED_MAX`.
     kept_aborts : list of AbortedTxn
         Aborted transactions with kept markers, because this walk has met their data. They belong in
@@ -91,8 +91,8 @@ class TransactionState:
     def judge(self, chunk: Chunk) -> None:
         """Mark the batches in a chunk's table that can be discarded.
 
-        Data of aborted transactions are discarded at once. A marker after its delete horizon, once
-        none of its transaction's data is left.
+        Data of aborted transactions are discarded immediately. A marker after its delete horizon,
+        once none of its transaction's data is left.
         """
         if not chunk.may_have(TRANSACTIONAL_BIT | CONTROL_BIT):
             return

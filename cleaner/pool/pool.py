@@ -106,7 +106,7 @@ class CleanerPool:
         )
 
     def start(self) -> None:
-        """Start the workers. The first round starts at once."""
+        """Start the workers. The first round starts immediately."""
         if not self._config.log_cleaner_enable:
             return
         for number in range(self._config.log_cleaner_threads):

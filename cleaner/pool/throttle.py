@@ -74,7 +74,7 @@ class Throttles:
         self.configure(config)
 
     def configure(self, config: BrokerConfig) -> None:
-        """Apply a broker's limits at once."""
+        """Apply a broker's limits immediately."""
         self.both.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
         self.reads.bytes_per_second = config.logstore_cleaner_max_read_bytes_per_second
         self.writes.bytes_per_second = config.logstore_cleaner_max_write_bytes_per_second

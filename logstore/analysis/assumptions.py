@@ -40,7 +40,7 @@ def clock_assumption(now_text: str) -> str:
 
 
 def policy_assumption(manager: LogManager, topic: str) -> str | None:
-    """Return the assumption about a topic's cleanup.policy; None if the policy is known."""
+    """Return the assumption about a topic's cleanup.policy, or None if the policy is known."""
     laid = manager.catalog.temporary_overrides(topic)
     if not manager.catalog.topic(topic).adopted or "cleanup.policy" in laid:
         return None

@@ -64,7 +64,7 @@ def topic_config(broker: HasLogs, topic: str) -> LogConfig:
 
 
 def partition_folder(broker: HasLogs, topic_partition: TopicPartition) -> str | None:
-    """Return the folder of a partition; None if it has not been created yet."""
+    """Return the folder of a partition, or None if it has not been created yet."""
     try:
         directory = broker.manager.registry.directory_of(topic_partition)
     except UnknownTopicOrPartitionError:

@@ -238,7 +238,7 @@ def scan_file(
 
 
 def _valid_batch(file: File, path: str, position: int, size: int) -> RecordBatch | None:
-    """Return the batch at a position; None without a valid CRC."""
+    """Return the batch at a position, or None without a valid CRC."""
     head = file.read(position, layout.HEADER_SIZE)
     if len(head) < layout.HEADER_SIZE:
         return None
@@ -392,7 +392,7 @@ def erasure(
 
 
 class _Transactions:
-    """The stored state of the transaction coordinator of a broker's directories; read on demand."""
+    """The transaction coordinator's stored state in a broker's directories, read on demand."""
 
     def __init__(self, broker: Erasable) -> None:
         self._broker = broker

@@ -303,7 +303,7 @@ def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool)
     removals = []
     for bound in (state.upper_bound_offset, max(allowed, state.first_dirty_offset)):
         stats = cleaner.clean(log, state._replace(upper_bound_offset=bound), dry_run=True)
-        if not isinstance(stats, CleanerStats):  # damaged or in use; the cleaner will report it
+        if not isinstance(stats, CleanerStats):  # damaged or in use. The cleaner will report it
             return NOTHING_LOST
         removals.append(
             (stats.fates_total - stats.fates["retained"], stats.bytes_read - stats.bytes_written)

@@ -247,7 +247,7 @@ class Preview:
 
 
 class Budget:
-    """The bytes that may still be read; None for no limit."""
+    """The bytes that may still be read, or None for no limit."""
 
     def __init__(self, bytes_max: int | None) -> None:
         self._left = bytes_max

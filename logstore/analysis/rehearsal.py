@@ -171,7 +171,7 @@ class Rehearsal:
         late : bool
             Act as late as the broker's intervals allow: retention of topics with policy `delete` by
             `log.retention.check.interval.ms`, everything else by `log.cleaner.backoff.ms`.
-            Otherwise act at once.
+            Otherwise act immediately.
         """
         check_ms = self._check_interval_ms() if late else 0
         end_ms = self._broker_config.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -340,7 +340,7 @@ def _is_expired(held: Held, now_ms: int) -> bool:
 
 
 class Watch(NamedTuple):
-    """The removal of each watched record, by offset; None if it remains."""
+    """The removal of each watched record, by offset, or None if it remains."""
 
     removals: Mapping[int, Removal | None]
     failure: str | None

@@ -387,7 +387,7 @@ class _Partition:
             self._file = None
 
     def _wrong(self, stored: StoredBatch) -> str | None:
-        """Return the first check of severity `error` that a batch fails; None if it passes."""
+        """Return the first check of severity `error` that a batch fails, or None if it passes."""
         if stored.magic != layout.MAGIC:
             return None
         for row in verify_batch(stored.batch, self._limit, is_metadata=self._is_metadata):

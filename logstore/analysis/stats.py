@@ -559,7 +559,7 @@ def partition_stats(
 
 
 class _Rank(NamedTuple):
-    """Sort key of a key; ties are ordered by the offset of one of its records."""
+    """Sort key of a record key; ties are ordered by the offset of one record."""
 
     first: int
     second: int

@@ -447,7 +447,7 @@ class Broker(Generic[ClockT]):
 
         This broker and every object obtained from it refuse further use. The new broker has the
         same clock, the directories and settings of the start, and recovers as Kafka does. Fault
-        rules and temporary overrides are gone. Without replicas, `acks` does not make a record
+        rules and temporary overrides are discarded. Without replicas, `acks` does not make a record
         durable: set `flush.messages` or close the broker to keep records. To simulate the end
         of a process, which keeps everything that was written, use `fork`.
 
@@ -593,7 +593,7 @@ class Broker(Generic[ClockT]):
     def alter_configs(
         self, topic: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Change a topic's configuration, stored and effective at once.
+        """Change a topic's configuration, stored and effective immediately.
 
         Parameters
         ----------
@@ -937,7 +937,7 @@ class Broker(Generic[ClockT]):
         *,
         nodes: Nodes | None = None,
     ) -> Listener:
-        """Serve at an address as one of the nodes of a cluster; see `listen`.
+        """Serve at an address as one node of a cluster; see `listen`.
 
         Parameters
         ----------
@@ -1019,7 +1019,7 @@ class Broker(Generic[ClockT]):
         return self._groups
 
     def _start_in_cluster(self, coordinator: LogService) -> None:
-        """Start the periodic tasks of a coordinator of a cluster, with or without `background`."""
+        """Start the periodic tasks of a cluster's coordinator, with or without `background`."""
         if self._host is not None:
             self.runtime.scheduler.start()
             self.manager.services.add(coordinator)
@@ -1090,7 +1090,7 @@ class Broker(Generic[ClockT]):
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Find the first record at or after a time in each partition; None if there is none."""
+        """Find the first record at or after a time in each partition, or None."""
         from logstore.clients import partition_requests
 
         return partition_requests.offsets_for_times(self.manager, times)
@@ -1279,7 +1279,7 @@ class Broker(Generic[ClockT]):
 
     @property
     def pool(self) -> CleanerPool | None:
-        """The cleaner threads; None without `background=True`."""
+        """The cleaner threads, or None without `background=True`."""
         return self._pool
 
     def metrics(self) -> CleanerMetrics:

@@ -183,7 +183,7 @@ class Settings(NamedTuple):
         background : bool
             Run the cleaner and retention in the background.
         in_memory : bool
-            Open no directory; keep everything in memory.
+            Open no directory and keep everything in memory.
         shown : ShownFolder, optional
             The only folder of the directory to load.
         metadata_log : bool
@@ -309,7 +309,7 @@ def note_writers(directories: Iterable[str]) -> None:
 
 
 def writers_of(directories: Iterable[str]) -> dict[str, int]:
-    """Return the other processes that have data directories locked; 0 if the id is unknown."""
+    """Return the other processes that have data directories locked, or 0 if the id is unknown."""
     from logstore.names import LOCK_FILE
     from logstore.runtime import DiskFileSystem
 
@@ -466,7 +466,7 @@ class Command(click.Command):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write examples, the command's own options and the shared options."""
+        """Write examples, the command's options and the shared options."""
         write_examples(formatter, self.examples)
         write_options(self, ctx, formatter)
 
@@ -482,7 +482,7 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
 def write_options(
     command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """Write the sections with the command's own and the shared options."""
+    """Write the sections with the command's options and the shared options."""
     specific: list[tuple[str, str]] = []
     shared: list[tuple[str, str]] = []
     for param in command.get_params(ctx):

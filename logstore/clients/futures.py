@@ -30,7 +30,7 @@ class ProducedMetadata(NamedTuple):
     offset : int
         Offset of the record, or -1 with `acks=0`.
     timestamp : int
-        Timestamp in Unix ms: the record's own, or the append time if the topic's
+        Timestamp in Unix ms: the record's timestamp, or the append time if the topic's
         `message.timestamp.type` is LogAppendTime.
     checksum : None
         Always None: since message format v2, only batches have a checksum.
@@ -165,7 +165,7 @@ class ProducerBatch(OpenBatch):
             self.keys, self.values, self.headers, self.sizes = [], [], {}, []
 
     def metadata(self, row: int) -> ProducedMetadata | None:
-        """Return a record's metadata; None if it was rejected, or has no outcome yet."""
+        """Return a record's metadata, or None if it was rejected, or has no outcome yet."""
         outcome = self._outcome(row)
         if outcome is None or outcome.errors:
             return None
@@ -186,7 +186,7 @@ class ProducerBatch(OpenBatch):
         )
 
     def error(self, row: int) -> LogStoreError | None:
-        """Return a record's error; None if it was stored, or has no outcome yet."""
+        """Return a record's error, or None if it was stored, or has no outcome yet."""
         outcome = self._outcome(row)
         return outcome.errors[row - outcome.first_row] if outcome and outcome.errors else None
 
@@ -197,7 +197,7 @@ class ProducerBatch(OpenBatch):
         return outcomes[bisect_right(outcomes, row, key=_first_row) - 1]
 
     def listen(self, row: int, function: Callable[..., object], *, to_errors: bool) -> bool:
-        """Register a callback for one kind of outcome, and return False if the outcome is known."""
+        """Register a callback for one kind of outcome; return False if the outcome is known."""
         with self.lock:
             if row < self.settled_rows:
                 return False
@@ -244,12 +244,12 @@ class FutureRecordMetadata:
 
     @property
     def value(self) -> ProducedMetadata | None:
-        """The record's metadata; None if it was rejected, or has no outcome yet."""
+        """The record's metadata, or None if it was rejected, or has no outcome yet."""
         return self._batch.metadata(self._row)
 
     @property
     def exception(self) -> LogStoreError | None:
-        """The record's error; None if it was stored, or has no outcome yet."""
+        """The record's error, or None if it was stored, or has no outcome yet."""
         return self._batch.error(self._row)
 
     def succeeded(self) -> bool:

@@ -99,7 +99,7 @@ class ProducerSession:
 
     @property
     def producer(self) -> ProducerIdAndEpoch | None:
-        """Producer id and epoch; None before the first use."""
+        """Producer id and epoch, or None before the first use."""
         return self._producer
 
     @property

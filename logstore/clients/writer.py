@@ -142,7 +142,7 @@ class BatchWriter:
             self.add(to_new_record(item), partition)
 
     def _only_partition(self, partition: int | None) -> int | None:
-        """Return the partition of all records; None if it depends on keys, or does not exist."""
+        """Return the partition of all records, or None if it depends on keys, or does not exist."""
         if partition is None:
             return self.partitions[0] if len(self.partitions) == 1 else None
         return partition if partition in self.partitions else None

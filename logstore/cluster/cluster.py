@@ -618,7 +618,7 @@ class Cluster(Generic[ClockT]):
     # -- partitions ----------------------------------------------------------------------
 
     def leader(self, topic: str | TopicPartition, partition: int | None = None) -> int:
-        """Return the broker id of a partition's leader; -1 without a leader."""
+        """Return the broker id of a partition's leader, or -1 without a leader."""
         return self.state(topic, partition).leader
 
     def state(self, topic: str | TopicPartition, partition: int | None = None) -> PartitionState:
@@ -902,7 +902,7 @@ class Cluster(Generic[ClockT]):
 def _checked(
     assignment: Sequence[Sequence[int]] | None, count: int, alive: Sequence[int]
 ) -> list[tuple[int, ...]] | None:
-    """Validate a replica assignment; None if there is none."""
+    """Validate a replica assignment, or None if there is none."""
     if assignment is None:
         return None
     chosen = [tuple(replicas) for replicas in assignment]

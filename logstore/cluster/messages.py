@@ -61,7 +61,7 @@ class EpochRequest(NamedTuple):
 
 
 class EpochResponse(NamedTuple):
-    """The leader's largest epoch up to the requested one, and its end offset; -1 if none."""
+    """The leader's largest epoch up to the requested one, and its end offset, or -1 if none."""
 
     number: int
     leader_epoch: int

@@ -195,7 +195,7 @@ class ConfigKey(NamedTuple):
 
 
 def render(value: Value) -> str:
-    """Return the text of a parsed value, as in a configuration file; inverse of `parse`."""
+    """Return the text of a parsed value, as in a configuration file. Inverse of `parse`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

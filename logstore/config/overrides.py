@@ -89,7 +89,7 @@ def _own_default(row: ConfigKey) -> tuple[str, str] | None:
 
 
 def layers_of_broker_key(row: ConfigKey, config: BrokerConfig) -> list[LayeredValue]:
-    """Return the values of a key that is not a topic synonym; empty if it has no value."""
+    """Return the values of a key that is not a topic synonym, or empty if it has no value."""
     static = config if config.dynamic is None else config.dynamic.static
     value = getattr(static, row.attribute, None)
     if value is None:
@@ -310,7 +310,7 @@ def alter_overrides(
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown, a key is both set and unset, a value is not allowed, or effective
+        A key is unknown, a key is both set and unset, a value is not allowed, effective
         values contradict each other.
     """
     changes, notes = parse_overrides(set)

@@ -42,7 +42,7 @@ class CoordinatorHost:
     """Whether other brokers may coordinate some partitions."""
 
     take_producer_id: Callable[[], int] | None = None
-    """Returns a new producer id; None if the coordinator reserves its own."""
+    """Returns a new producer id, or None if the coordinator reserves its own."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager

@@ -55,7 +55,7 @@ RESTARTS_MAX = 64
 
 
 class Fates:
-    """The fates of the records of a partition, in offset order.
+    """The fates of the records in a partition, in offset order.
 
     Damaged batches are skipped, as readers do: the log is reopened and the fates restart.
 

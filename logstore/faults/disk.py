@@ -1,7 +1,8 @@
 """A disk that fails by rule and loses unsynced changes with its power: a layer over any files.
 
-All changes are written to the files below at once. The layer can undo those that are not durable.
-So it costs little while no power is lost, and works on memory and on a real disk. The model:
+All changes are written to the files below at once. The layer can undo those that are not
+durable. So it costs little while no power is lost, and works on memory and on a real disk. The
+model:
 
 *Contents.* `File.sync` makes the contents of a file durable. Writes and truncations since then are
 pending. To undo them, the layer keeps the bytes that they overwrote or cut off. Zeros are retained
@@ -418,7 +419,7 @@ class FaultyDisk(FileSystemLayer):
     ----------
     base : FileSystem
     faults : Faults
-        The rules; also an attribute.
+        The rules, also an attribute.
     forgets : bool
         Whether changes are retained for `lose_power`. Not needed on a base that can crash itself.
 

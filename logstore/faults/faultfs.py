@@ -6,7 +6,7 @@ of names are. `logstore.faults.crash` describes the modes of a crash.
 An operation at which the crash comes has begun: its change is pending, never durable. A failing
 operation raises an `OSError` and changes nothing, except that a write may first put some bytes in
 place. Taking a lock is not a change: it is not recorded, no crash comes at it, and its file is
-durable at once. A crash releases all locks.
+durable immediately. A crash releases all locks.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def decoded_key_member(topic: str, key: bytes | None) -> dict[str, Any]:
 
 
 def decodable_topic(topic_partition: TopicPartition | None, batch: RecordBatch) -> str | None:
-    """Return the topic for decoding a batch's records; None for control records."""
+    """Return the topic for decoding a batch's records, or None for control records."""
     if topic_partition is None or batch.header.is_control:
         return None
     return topic_partition.topic

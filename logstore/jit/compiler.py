@@ -67,7 +67,7 @@ class KernelDispatcher(CPUDispatcher):
             return super().typeof_pyval(value)
 
     def entry_for(self, *args: Any) -> Any:
-        """Return the compiled function for arguments of these types; None if there is none."""
+        """Return the compiled function for arguments of these types, or None if there is none."""
         found = self._inserted.get(_codes_of(map(self.typeof_pyval, args)))
         return None if found is None else found[1]
 

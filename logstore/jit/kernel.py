@@ -183,7 +183,7 @@ class Bound(Generic[R]):
 class Direct(Generic[R]):
     """A kernel whose only caller always passes arguments of the same types.
 
-    numba checks the type of each argument of each call, which takes as long as a small kernel runs.
+    numba checks the type of each argument at each call, which takes as long as a small kernel runs.
     A caller that uses `entry` avoids this.
 
     Parameters

@@ -33,7 +33,7 @@ _config: Any = numba.config  # its attributes are set from the environment at ru
 
 
 def type_of(name: str) -> Any:
-    """Return numba's type of an instruction; None if this processor lacks it."""
+    """Return numba's type of an instruction, or None if this processor lacks it."""
     instruction = globals()[name]
     if instruction is None:
         return None
@@ -102,7 +102,7 @@ def popcount(typing_context: Any, word: Any) -> Any:
 
 @intrinsic
 def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
-    """Request the cache line of a row of a C-contiguous array without waiting."""
+    """Request the cache line of a row in a C-contiguous array without waiting."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         struct = context.make_array(sig.args[0])(context, builder, arguments[0])

@@ -217,7 +217,7 @@ class Housekeeping:
     def _ms_until_next(
         self, logs: Iterable[Log], time_of: Callable[[Log], int | None]
     ) -> int | None:
-        """Return the ms until the earliest future time of any log; None if there is none."""
+        """Return the ms until the earliest future time of any log, or None if there is none."""
         now_ms = self._manager.runtime.clock.now_ms()
         times = []
         for log in logs:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class TopicAdmin:
-    """Changes of the topics of a broker, one at a time.
+    """Changes to a broker's topics, one at a time.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class TopicAdmin:
     def alter(
         self, name: str, set_configs: Mapping[str, object], unset: Iterable[str] = ()
     ) -> tuple[Topic, tuple[str, ...]]:
-        """Change a topic's configuration, stored and effective at once.
+        """Change a topic's configuration, stored and effective immediately.
 
         An adopted topic becomes a stored one.
 

@@ -156,7 +156,7 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 
 def version_of(data: Buffer) -> int:
-    """Return the version that precedes a message; -1 if `data` is too short for one."""
+    """Return the version that precedes a message, or -1 if `data` is too short for one."""
     if len(data) < _VERSION.size:
         return -1
     (version,) = _VERSION.unpack_from(data)

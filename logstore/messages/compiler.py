@@ -69,7 +69,7 @@ _classes: dict[str, Mapping[str, type[Message]]] = {}
 
 
 def classes(name: str) -> Mapping[str, type[Message]]:
-    """Return the classes of a message by structure name, the message's own class first.
+    """Return the classes of a message by structure name, the message's class first.
 
     The other classes are also attributes of it.
 

@@ -333,7 +333,7 @@ class RecordBatch:
 
     @property
     def _append_time(self) -> int | None:
-        """The timestamp of every record of a LogAppendTime batch, else None."""
+        """The timestamp of every record in a LogAppendTime batch, else None."""
         if self.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             return self.header.max_timestamp
         return None

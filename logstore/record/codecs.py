@@ -318,7 +318,7 @@ class _Output:
 def _compress_gzip(data: memoryview, level: int | None) -> bytes:
     import zlib
 
-    # zlib's own header would say OS 03 and note the level, so only the deflate stream is its work.
+    # zlib's header would say OS 03 and note the level, so only the deflate stream is its work.
     deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data)
     checksum = zlib.crc32(data).to_bytes(4, "little")

@@ -89,7 +89,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of this batch may go, in Unix ms; None if unset."""
+        """When tombstones and markers of this batch may go, in Unix ms, or None if unset."""
         return self.base_timestamp if self.has_delete_horizon else None
 
     @property

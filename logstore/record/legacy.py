@@ -13,7 +13,8 @@ Offset  Size  Field        Type  Under the CRC
      -     -  value              yes. Of a compressed set the messages in it
 
 All big-endian. In a compressed set of magic 1 the inner offsets are relative to the last one, whose
-offset is the set's. In magic 0 they are absolute. Source: KIP-31, KIP-32; Kafka's RecordsIterator.
+offset is the set's. In magic 0 they are absolute. Source: KIP-31, KIP-32, and Kafka's
+RecordsIterator.
 """
 
 from __future__ import annotations

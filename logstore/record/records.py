@@ -282,7 +282,7 @@ def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
 
     Returns the deltas, key and value, and the position after the record; None if it is another
     kind of record, or damaged: `_decode_record` judges it then. Nothing is checked on the way:
-    every step goes forward, so it remained inside if it ends where the record does.
+    every step moves forward, so it remained inside if it ends where the record does.
     """
     try:
         number = data[position]

@@ -236,7 +236,7 @@ def _placed(
 
 
 def _undecodable(batch: RecordBatch, limit: int) -> str | None:
-    """Return the check that the records of a batch fail; None if they can be read."""
+    """Return the check that the records of a batch fail, or None if they can be read."""
     header = batch.header
     try:
         if header.is_control:
@@ -310,7 +310,7 @@ class SpliceBuilder:
             self._put(valid.position, size, size, None)
 
     def finish(self, file_size: int) -> Splice | None:
-        """Return the splice; None if the file needs none."""
+        """Return the splice, or None if the file needs none."""
         self._end_run()
         pieces = self._pieces
         if not pieces and not file_size:

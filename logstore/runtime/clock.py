@@ -36,7 +36,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ns(self) -> int:
-        """Return a time in nanoseconds that never goes back, from an arbitrary origin."""
+        """Return a time in nanoseconds that never decreases, from an arbitrary origin."""
         ...
 
     def monotonic_ms(self) -> int:
@@ -241,7 +241,7 @@ class TimeListener(Protocol):
         ...
 
     def next_due_name(self) -> str | None:
-        """Return the name of the work that is due next; None without work."""
+        """Return the name of the work that is due next, or None if there is none."""
         ...
 
     def run_due(self, due_ns: int) -> int:
@@ -265,7 +265,7 @@ class VirtualClock:
 
     Notes
     -----
-    `sleep` advances the clock and returns at once. Stepping wall time back does not change
+    `sleep` advances the clock and returns immediately. Stepping wall time back does not change
     monotonic time. Not synchronized: one thread owns the clock.
 
     Time moves from one due time to the next, and listeners run their due work at each of them. Such
@@ -390,14 +390,14 @@ class VirtualClock:
             self._holds -= 1
 
     def next_event_ms(self) -> int | None:
-        """Return the wall time in Unix ms to which `step` would move; None without due work."""
+        """Return the wall time in Unix ms to which `step` would move, or None if there is none."""
         due_ns = self._next_due_ns()
         if due_ns is None:
             return None
         return (self._wall_ns + max(0, due_ns - self._monotonic_ns)) // 1_000_000
 
     def next_event_name(self) -> str | None:
-        """Return the name of the first work that `step` would run; None without due work."""
+        """Return the name of the first work that `step` would run, or None if there is none."""
         due_ns = self._next_due_ns()
         firsts = (each for each in self._listeners if each.next_due_ns() == due_ns)
         return None if due_ns is None else next(firsts).next_due_name()
@@ -559,7 +559,7 @@ class SkewedClock(VirtualClock):
         return None if moment is None else moment + self._skew_ms
 
     def next_event_name(self) -> str | None:
-        """Return the name of the work that is due next; None without work."""
+        """Return the name of the work that is due next, or None if there is none."""
         return self._base.next_event_name()
 
     def step(self, until_ns: int | None = None) -> bool:

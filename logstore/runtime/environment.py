@@ -45,7 +45,7 @@ class Runtime:
     fs : FileSystem
         Files; paths are plain `/`-separated strings.
     rng : random.Random
-        Source of the roll jitter, of directory names and of the key of the cleaner's hash. File
+        Source of the roll jitter, directory names and the cleaner's hash key. File
         contents do not depend on the hash. A seed makes the jitter and the names repeatable.
     scheduler : Scheduler
         Background work. By default a `DeterministicScheduler` on the clock, which the owner of the

@@ -128,7 +128,7 @@ class FileSystem(Protocol):
         ...
 
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of a name, links not followed; None if it does not exist."""
+        """Return the kind of a name, links not followed, or None if it does not exist."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
@@ -168,7 +168,7 @@ class FileSystem(Protocol):
         ...
 
     def space(self, path: str) -> Space | None:
-        """Return the space on a directory's volume; None if it is unlimited."""
+        """Return the space on a directory's volume, or None if it is unlimited."""
         ...
 
     def lock(self, path: str) -> FileLock | None:
@@ -297,7 +297,7 @@ class DiskFileSystem:
         self.sync_dir(directory_of(path))
 
     def link(self, source: str, target: str) -> bool:
-        """Create a hard link to a file, and return False if the file system refuses it.
+        """Create a hard link to a file; return False if the file system refuses it.
 
         Handles that are already open for writing would write under both names.
         """
@@ -604,6 +604,6 @@ def clear_folder(fs: FileSystem, path: str) -> None:
 
 
 def directory_of(path: str) -> str:
-    """Return the directory of `path`; empty for a bare name."""
+    """Return the directory of `path`, or empty for a bare name."""
     directory, slash, _ = path.rpartition("/")
     return directory or slash

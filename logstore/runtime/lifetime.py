@@ -7,7 +7,7 @@ can forget a check, and methods cost nothing extra before the end. A running met
 when it calls another method, takes a lock of the lifetime (`Lifetime.lock`) or calls `check`.
 Attributes remain readable, and so do `lasting` properties.
 
-In a forked child all lifetimes end at once. The child has the memory of the parent, but not its
+In a forked child all lifetimes end immediately. The child has the memory of the parent, but not its
 threads and file locks: it would write into files that the parent still writes, and a lock held by
 another thread at the fork would never be released. So no lock is taken at this end. The members
 refuse use, and their `close` leaves the files of the parent alone.

@@ -150,7 +150,7 @@ class ThreadScheduler(QueueScheduler):
                 self._changed.wait(seconds)
 
     def notify(self) -> None:
-        """Make waiting threads evaluate their predicates at once."""
+        """Make waiting threads evaluate their predicates immediately."""
         with self._changed:
             self._changes += 1
             self._changed.notify_all()
@@ -198,7 +198,7 @@ class ThreadScheduler(QueueScheduler):
         return True
 
     def _take(self) -> ScheduledTask | None:
-        """Wait for a due task, and return None if the thread is no longer needed."""
+        """Wait for a due task; return None if the thread is no longer needed."""
         with self._lock:
             while self._started:
                 now_ns = self._clock.monotonic_ns()

@@ -91,7 +91,7 @@ class Credentials:
     # -- SCRAM ---------------------------------------------------------------------------
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return the SCRAM credential of a user; None if there is none."""
+        """Return the SCRAM credential of a user, or None if there is none."""
         if (mechanism, user) not in self._scram and user in self._passwords:
             salt = self._rng.randbytes(SALT_BYTES)
             credential = ScramCredential.of_password(mechanism, self._passwords[user], salt)

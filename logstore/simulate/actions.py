@@ -141,7 +141,7 @@ class Action:
         return " ".join(filter(None, words))
 
     def inverse(self) -> Action | None:
-        """Return the action that reverts this one; None without `lasts`."""
+        """Return the action that reverts this one, or None without `lasts`."""
         if self.lasts == "0":
             return None
         inverse = ACTION_KINDS[self.do].inverse

@@ -145,7 +145,7 @@ class Environment:
     # -- time ----------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
-        """Return the time of the broker's next scheduled task; None without one."""
+        """Return the time of the broker's next scheduled task, or None if there is none."""
         if self.running_broker is None:
             return None
         scheduler = self.running_broker.runtime.scheduler

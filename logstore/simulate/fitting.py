@@ -550,7 +550,7 @@ def _mean(values: Mapping[str, Any]) -> float:
 
 
 def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
-    """Return the keys of a weekly or daily profile by hours; empty if none is significant."""
+    """Return the keys of a weekly or daily profile by hours, or empty if none is significant."""
     days = (until_ms - begin_ms) / DAY_MS
     length = next((length for needed, length in _PROFILES if days >= needed), None)
     if length is None:

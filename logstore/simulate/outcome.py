@@ -110,7 +110,7 @@ SEGMENTS = {
 
 
 KINDS = ("clean", "dirty", "uncleanable", "active", "deleted")
-"""Kinds of bytes of a partition. Each has a column."""
+"""Kinds of bytes in a partition. Each has a column."""
 
 REGULAR_EVENTS = ("regular", "start", "end")
 """Events of the rows that are evenly spaced in time."""
@@ -288,6 +288,6 @@ def _rows_by_partition(series: Mapping[str, Column]) -> Iterator[Column]:
 
 
 def _latest(time_ms: Column, rows: Column, times: Column) -> Column:
-    """Return the number of the last row at or before each time; -1 without one."""
+    """Return the number of the last row at or before each time, or -1 if there is none."""
     indices = np.searchsorted(time_ms[rows], times, side="right") - 1
     return np.where(indices >= 0, rows[indices], -1) if len(rows) else np.full(len(times), -1)

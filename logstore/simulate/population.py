@@ -49,7 +49,7 @@ class Keys(Protocol):
         """Return the numbers of keys from a partition's log."""
 
     def column(self, block: Block) -> BytesColumn | None:
-        """Return the keys of a block; None if the block contains them."""
+        """Return the keys of a block, or None if the block contains them."""
 
 
 class SpecKeys:

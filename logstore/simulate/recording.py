@@ -168,7 +168,7 @@ class KeyTable:
         self.data = np.frombuffer(b"".join(held), np.uint8)
 
     def find(self, hashes: Ints) -> Ints:
-        """Return the numbers of keys by their hashes; -1 for unknown keys."""
+        """Return the numbers of keys by their hashes, or -1 for unknown keys."""
         if not self.count:
             return np.full(len(hashes), -1)
         indices = np.minimum(np.searchsorted(self._hashes, hashes), self.count - 1)
@@ -252,7 +252,7 @@ class Recording:
     damages : tuple of Damage
         Damage that was skipped.
     left_out : tuple of str
-        A sentence with the reason for each topic that is left out of a recording of all topics.
+        A sentence with the reason for each topic that is omitted from a recording of all topics.
     """
 
     path: str
@@ -485,7 +485,7 @@ class _Piece(NamedTuple):
 class _Window:
     """The last arrivals of a partition, in pieces; pieces beyond the limit are removed.
 
-    The last cleaned piece is kept separately: it shows the sizes of records, not their
+    The last cleaned piece is stored separately: it shows the sizes of records, not their
     frequencies.
     """
 

@@ -52,7 +52,7 @@ class Consumer:
     """A consumer that reads a topic with a lag.
 
     It reads each record `lag` after the append. From `away_from` after the start it reads nothing
-    for `away`; then it catches up at once.
+    for `away`; then it catches up immediately.
     """
 
     name: str = setting("consumer", "Name in the series.")
@@ -68,7 +68,7 @@ class Consumer:
 
     @property
     def away_ms(self) -> tuple[int, int]:
-        """Start and end of the pause in ms after the start; equal without a pause."""
+        """Start and end of the pause in ms after the start, equal without a pause."""
         begin = parse_duration(self.away_from)
         return begin, begin + parse_duration(self.away)
 
@@ -97,7 +97,7 @@ class Message:
 
     @property
     def timestamp_ms(self) -> int:
-        """Timestamp in ms after the start; negative if before the start."""
+        """Timestamp in ms after the start, negative if before the start."""
         return self.at_ms - parse_duration(self.late) + parse_duration(self.early)
 
 

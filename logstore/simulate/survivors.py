@@ -249,7 +249,7 @@ class Survivors:
 
 
 def _slots_of(slots: Ints, numbers: Ints) -> Ints:
-    """Return the slots of keys; -1 for a null or unknown key."""
+    """Return the slots of keys, or -1 for a null or unknown key."""
     known = (numbers >= 0) & (numbers < len(slots))
     slots_of_keys = np.full(len(numbers), -1, np.int64)
     slots_of_keys[known] = slots[numbers[known]]

@@ -249,7 +249,7 @@ def _control_batches(log: _Filling) -> None:
     with log.transactions() as transaction:
         transaction(0, 1, commit=False)
         transaction(2, commit=False)
-    # The last data batch of a producer is kept empty until the producer id expires.
+    # The last data batch of a producer remains as an empty batch until the producer id expires.
     log.broker.clock.advance(ms=log.broker.broker_config.producer_id_expiration_ms + 1)
     log.log.producer_state.remove_expired(log.broker.clock.now_ms())
     log.clean()

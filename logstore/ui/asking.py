@@ -189,7 +189,7 @@ class Ask:
     # -- members of the body ---------------------------------------------------------------
 
     def member(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:  # noqa: ANN401  # of that kind
-        """Return a member of the body of a type; required if it has no default."""
+        """Return a body member of a type; required if it has no default."""
         if name not in self.body:
             if default is ...:
                 raise InvalidRequestError(f"the request lacks {name!r}", field=name)

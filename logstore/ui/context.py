@@ -1,4 +1,4 @@
-"""The shared state of all requests of a page."""
+"""The state shared by all requests to a page."""
 
 from __future__ import annotations
 

@@ -129,13 +129,13 @@ SORTS: dict[str, Callable[[Row], Any]] = {
 
 
 class PartitionList:
-    """The rows of all partitions of a broker, cached between requests. Thread-safe.
+    """The rows for all partitions of a broker, cached between requests. Thread-safe.
 
     Parameters
     ----------
     broker : Broker
     run_in_background : callable
-        Runs a function in another thread and returns at once.
+        Runs a function in another thread and returns immediately.
     on_measured : callable
         Called in that thread for each partition measured in the background.
     """
@@ -163,7 +163,7 @@ class PartitionList:
     # -- rows ----------------------------------------------------------------------------
 
     def rows(self, topics: Iterable[Topic]) -> list[Row]:
-        """Return the rows of all partitions of the topics, in order."""
+        """Return the rows for all partitions of the topics, in order."""
         logs = open_logs(self._broker)
         return [
             self._row(tp, logs.get(tp), config)

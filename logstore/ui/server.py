@@ -151,7 +151,7 @@ class Ui:
         return self._is_closed
 
     def close(self) -> None:
-        """Complete pending responses, end event streams and stop; idempotent."""
+        """Complete pending responses, end event streams and stop. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -47,7 +47,7 @@ class Front:
         return sorted(self._files)
 
     async def answer(self, request: Request) -> Response | None:
-        """Respond with a file, or 304 if the client has it; None if the file does not exist."""
+        """Respond with a file, or 304 if the client has it, or None if the file does not exist."""
         file = self._files.get(request.url.path)
         if file is None:
             return None

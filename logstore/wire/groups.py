@@ -58,7 +58,7 @@ NOT_ALLOWED = "GROUP_AUTHORIZATION_FAILED"
 
 
 def code_of(error: str | None) -> int:
-    """Return the code of an error name; 0 for None."""
+    """Return the code of an error name, or 0 for None."""
     return KAFKA_CODES["NONE" if error is None else error]
 
 

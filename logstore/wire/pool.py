@@ -45,7 +45,7 @@ class Reader(Protocol):
 
 
 class RequestPool:
-    """Counts the bytes of all requests of a listener, from arrival to response.
+    """Counts the bytes of all requests to a listener, from arrival to response.
 
     At the limit, no connection reads a new request. Partly received requests are completed, oldest
     first, as far as they fit into an allowance above the limit. The others wait. Reading resumes

@@ -67,7 +67,7 @@ class ListenerSettings:
 
 
 def settings_of_several(settings: Mapping[str, Any]) -> ListenerSettings:
-    """Return the common settings of all listeners of a cluster.
+    """Return the common settings of a cluster's listeners.
 
     Raises
     ------

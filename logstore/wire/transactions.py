@@ -71,7 +71,7 @@ NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def _error_of(call: Callable[[], object], session: Session, fenced_from: int) -> str | None:
-    """Call the coordinator; return the name of its error, or None.
+    """Call the coordinator, and return the name of its error, or None.
 
     Parameters
     ----------

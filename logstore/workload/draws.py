@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
 # Each feature draws from its own stream, so enabling one does not change the others.
-# The numbers are part of the meaning of a seed.
+# The numbers define the meaning of a seed.
 KEYS, SIZES, CONTENT, DELETES, LATENESS, VERSIONS, PRODUCERS, TRANSACTIONS, BATCHES = range(1, 10)
 VERSION_FORMS, HOT, ARRIVALS = 10, 11, 12
 

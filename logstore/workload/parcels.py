@@ -141,7 +141,7 @@ class _Draft:
 def _arrivals(
     spec: Spec, block: Block, keys: BytesColumn | None
 ) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """Yield partition, kind, producer, time and batch of each append of a block, in order."""
+    """Yield partition, kind, producer, time and batch of each append in a block, in order."""
     markers = zip(*(column.tolist() for column in block.markers), strict=True)
     marker = next(markers, None)
     for first, partition, producer, at_ms, batch in _sealed_batches(spec, block, keys):
@@ -163,7 +163,7 @@ def _end(marker: tuple[int, int, int, int, bool, int]) -> tuple[int, int, int, i
 def _sealed_batches(
     spec: Spec, block: Block, keys: BytesColumn | None
 ) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """Yield first sequence, partition, producer, time and bytes of each batch of a block."""
+    """Yield first sequence, partition, producer, time and bytes of each batch in a block."""
     config, codec = effective_config(spec.topic_configs), Codec.from_name(spec.batches.codec)
     keys = _keys(block) if keys is None else keys
     values, headers = _values(block), version_headers(spec.versions.header, block)

@@ -95,7 +95,7 @@ def fit_segment(log: Log, batches: Sequence[bytes], at_ms: int) -> bool:
     Parameters
     ----------
     at_ms : int
-        Time of arrival of the last batch.
+        Arrival time of the last batch.
     """
     segment = log.active_segment
     if not segment.size_bytes:

@@ -39,7 +39,7 @@ class Recorded:
         return rows
 
     def arrivals(self, events: Ints) -> Ints:
-        """Return the arrival time of each event of a workload, in ms after the start."""
+        """Return the arrival time of each event in a workload, in ms after the start."""
         cycles: Ints = events // len(self.at_ms) * self.period_ms
         return self.at_ms[self.rows(events)] + cycles
 

@@ -30,7 +30,7 @@ from logstore.workload.tables import (
 )
 
 BLOCK_RECORDS = 65_536
-"""Records of a block, the unit of generation; part of the meaning of a seed."""
+"""Records of a block, the unit of generation; part of a seed's meaning."""
 
 ZIPF_KEYS_MAX = 50_000_000
 """Limit for the table of a Zipf distribution, which takes 8 bytes a key."""

@@ -68,7 +68,7 @@ def verify_records(
 
 
 def offsets_left(broker: Broker, topic: str) -> NDArray[np.int64]:
-    """Return the offsets of all records of a topic's partition 0."""
+    """Return the offsets of all records in a topic's partition 0."""
     log = broker.log(topic)
     batches = log.reader.batches(log.log_start_offset)
     return np.concatenate([batch.columns().offsets for batch in batches])

@@ -116,7 +116,7 @@ def _structure(batch: RecordBatch, section: bytes, error: InvalidRecordError) ->
 
 
 def _count(section: bytes) -> int | None:
-    """Count the records by their lengths alone; None if the lengths do not add up."""
+    """Count the records by their lengths alone; return None if the lengths do not add up."""
     position, end, count = 0, len(section), 0
     while position < end:
         try:

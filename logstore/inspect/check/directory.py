@@ -120,7 +120,7 @@ class Checker:
 
     Notes
     -----
-    Each method yields findings as it goes and never stops at the first. Memory: one batch, and
+    Each method yields findings as it runs and never stops at the first. Memory: one batch, and
     the state of producers and transactions, whatever the size of the log.
     """
 
@@ -501,7 +501,7 @@ class Checker:
         raise ValueError(f"{path} is not a log file that can be verified")
 
     def _segment_file(self, directory: str, path: str, base_offset: int) -> Iterator[CheckFinding]:
-        """Verify a segment and yield the findings of one of its files."""
+        """Verify a segment and yield the findings for one of its files."""
         data_dir, slash, name = directory.rpartition("/")
         data_dir = data_dir or slash or "."
         tp = parse_partition_dir(name) or TopicPartition(name, -1)

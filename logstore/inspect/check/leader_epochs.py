@@ -116,7 +116,7 @@ class LeaderEpochs:
                 )
 
     def _expected(self, header: BatchHeader, following: BatchHeader | None) -> int | None:
-        """Return the epoch that a batch should have; None if its own may be right."""
+        """Return the epoch that a batch should have, or None if its own may be right."""
         start = self._log_start_offset
         # The first entry starts at the log start, even inside a batch.
         is_cut = header.base_offset < start <= header.last_offset

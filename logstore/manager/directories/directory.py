@@ -90,7 +90,7 @@ class _FolderDeletion(NamedTuple):
 
 
 class ShownFolder(NamedTuple):
-    """The one folder of a directory to open, under any name; or one file in it.
+    """The one folder of a directory to open, under any name, or one file in it.
 
     Attributes
     ----------
@@ -135,7 +135,7 @@ class LogDirectory:
     partitions : set of TopicPartition
         The partitions in it.
     high_watermarks : dict of TopicPartition to int
-        As found when opened; evidence only.
+        The state found at opening, as evidence only.
     half_opened : set of TopicPartition
         Partitions that are being opened, or whose opening was ended by a disk failure or an
         interrupt. Their files may be half changed, so the next attempt, or the next start, must

@@ -82,7 +82,7 @@ class TopicCatalog:
         return Topic(name, numbers, configs, adopted=True, id=self.folder_id(name))
 
     def folder_id(self, name: str) -> str | None:
-        """Return the first topic id in a topic's folders; read once."""
+        """Return the first topic id in a topic's folders. Read once."""
         if name not in self._folder_ids:
             self._folder_ids[name] = next(iter(self.folder_ids(name)), None)
         return self._folder_ids[name]

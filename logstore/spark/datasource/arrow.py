@@ -340,7 +340,7 @@ def encoded_headers(array: pa.Array) -> BytesColumn:
 
 
 def _sizes(strings: pa.Array) -> pa.Array:
-    """Return the encoded length of each string; -1 for null."""
+    """Return the encoded length of each string, or -1 for null."""
     return _as_varints(np.asarray(pc.fill_null(pc.binary_length(strings), -1)).astype(np.int64))
 
 

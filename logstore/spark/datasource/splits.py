@@ -92,13 +92,13 @@ class SegmentSplit:
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes to read; None if the log must be opened to find them."""
+        """Bytes to read, or None if the log must be opened to find them."""
         return sum(file.end - file.position for file in self.files) if self.files else None
 
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """Splits that one task reads in order; empty if there is nothing to read."""
+    """Splits that one task reads in order, or empty if there is nothing to read."""
 
     splits: tuple[SegmentSplit, ...]
 
@@ -312,7 +312,7 @@ class _Fates:
 
 
 class _FileReader:
-    """Reader of the files of a split, in order.
+    """Reader for the files of a split, in order.
 
     Attributes
     ----------

@@ -123,7 +123,7 @@ def small_table(
 
 
 def _limit(now_ms: int, age_ms: int | None) -> int | None:
-    """Return the timestamp, in microseconds, of a record of the given age."""
+    """Return the timestamp, in microseconds, of a record with the given age."""
     return None if age_ms is None else _within_int64((now_ms - age_ms) * 1000)
 
 
@@ -237,7 +237,7 @@ def order_column(orders: Orders) -> Column:
 
 
 def fixed_expectation(prefix: str = "") -> Column:
-    """Return required, optional or forbidden; null if that depends on the winner of the key."""
+    """Return required, optional or forbidden, or null if that depends on the winner of the key."""
 
     def col(name: str) -> Column:
         return F.col(prefix + name)

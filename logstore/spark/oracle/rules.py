@@ -22,7 +22,7 @@ class Rules:
     encoding : str
         Encoding of the version header: `long` (8 bytes, big-endian) or `varlong`.
     since_ms, now_ms : int
-        Start times of the first and last cleaning pass; equal for a single pass. Without
+        Start times of the first and last cleaning pass, equal for a single pass. Without
         `since_ms`, a tombstone without a horizon may have got one that has passed.
     delete_retention_ms : int
         Time for which a tombstone is retained after its first cleaning pass.

@@ -30,7 +30,7 @@ STRETCH_BYTES = 64 << 20
 """Rows, or bytes of columns, that a worker reduces together."""
 
 FOLDED_SPLIT_BYTES = 128 << 20
-"""Bytes of the files of a reducing task; longer splits have more superseded records."""
+"""File bytes per reducing task; longer splits have more superseded records."""
 
 FOLDED = (StructField("superseded", LongType()), StructField("supersededNewest", LongType()))
 """Number of records omitted in favor of this one, and their latest timestamp in microseconds."""

@@ -1,7 +1,7 @@
 """The JVM that this process starts for Spark, and the diagnosis of its death.
 
 PySpark has one JVM per process and does not notice its death: every later call fails with its own
-stack trace. The JVM's standard error is forwarded to the process's own. Its last output is
+stack trace. The JVM's standard error is forwarded to the process's. Its last output is
 retained, so that an error can include the reason for the death.
 """
 

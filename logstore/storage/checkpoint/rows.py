@@ -3,7 +3,7 @@
 Line 1 is the version `0`, line 2 the number of entries. Each further line is an entry with fields
 separated by one space. The file is always replaced as a whole, so a reader sees the old or the new
 one. It may be out of date.
-Source: docs/spec/storage-format.md §10; Kafka's CheckpointFile.
+Source: docs/spec/storage-format.md §10, and Kafka's CheckpointFile.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class EntryFile:
     Notes
     -----
     Once closed or deleted an index remains so, and use raises `ValueError`: a late reader must
-    not create the file of a segment that is gone.
+    not create the file of a removed segment.
     """
 
     ENTRY: ClassVar[struct.Struct]

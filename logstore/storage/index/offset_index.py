@@ -41,7 +41,7 @@ class OffsetIndex(SparseIndex):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry; the base offset without entries."""
+        """Offset of the last entry, or the base offset without entries."""
         self._ready()
         last = self._last
         return self._base_offset if last is None else self._base_offset + last[0]

@@ -72,7 +72,7 @@ class SparseIndex(EntryFile):
     @property
     @abstractmethod
     def last_offset(self) -> int:
-        """Offset of the last entry; the base offset without entries."""
+        """Offset of the last entry, or the base offset without entries."""
 
     def can_append_offset(self, offset: int) -> bool:
         """Return whether `offset` is within 2^31-1 above the base offset."""

@@ -42,7 +42,7 @@ class TimeIndex(SparseIndex):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry; the base offset without entries."""
+        """Offset of the last entry, or the base offset without entries."""
         return self.last_entry.offset
 
     @property

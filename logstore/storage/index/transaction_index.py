@@ -57,7 +57,7 @@ class TransactionIndex(EntryFile):
 
     @property
     def last_txn(self) -> AbortedTxn | None:
-        """The last entry; None without entries."""
+        """The last entry, or None without entries."""
         self._ready()
         return None if self._last is None else self._txn(self._entries - 1, self._last)
 

@@ -49,7 +49,7 @@ def pause_after(attempt: int, clock: Clock) -> None:
 
 
 class Views:
-    """Views of the partitions of a data directory that another process may write.
+    """Views of the partitions in a data directory that another process may write.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 The cache is a list of `(epoch, start_offset)`, strictly increasing in both, stored in the
 partition's `leader-epoch-checkpoint`. An assigned epoch is durable when the call returns;
 truncations may remain in memory, because loading repeats them from the bounds of the log (S-108).
-Source: docs/spec/storage-format.md §15; Kafka's LeaderEpochFileCache.
+Source: docs/spec/storage-format.md §15, and Kafka's LeaderEpochFileCache.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """An epoch and the offset after its last record; both -1 if unknown."""
+    """An epoch and the offset after its last record, or both -1 if unknown."""
 
     epoch: int
     end_offset: int

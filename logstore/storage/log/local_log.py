@@ -1,6 +1,6 @@
 """The files of a partition's log: segments, their removal and replacement, and durability.
 
-Leader epochs and producer snapshots are in the same folder, and are kept in step with the segments.
+Leader epochs and producer snapshots are in the same folder, and are updated with the segments.
 The offsets that readers may see are in `logstore.storage.log.offsets`.
 """
 
@@ -465,7 +465,7 @@ class LocalLog:
             scheduler.schedule("delete-file", self._delete_due_files, delay_ms=delay_ms)
 
     def deletion_due_ms(self, path: str) -> int | None:
-        """Return when a renamed file will be removed, in monotonic ms; None if unknown."""
+        """Return when a renamed file will be removed, in monotonic ms, or None if unknown."""
         with self.lock:
             for deletion in self._deletions:
                 segment = getattr(deletion.remove, "__self__", None)

@@ -131,7 +131,7 @@ class Log(LocalLog):
 
     @property
     def log_end_offset(self) -> int:
-        """Next offset to assign; exclusive end of the log."""
+        """Next offset to assign, and exclusive end of the log."""
         return self.log_end.offset
 
     @property
@@ -256,8 +256,8 @@ class Log(LocalLog):
 
         Notes
         -----
-        Segments entirely below the offset are removed at once. Other records below it remain in the
-        first segment's file, invisible, until it is removed.
+        Segments entirely below the offset are removed immediately. Other records below it remain in
+        the first segment's file, invisible, until it is removed.
         """
         with self.lock:
             self.raise_log_start(self.deletion_end(before_offset))

@@ -292,7 +292,7 @@ class LogReader:
         Parameters
         ----------
         start_offset : int
-            Inclusive; within the log.
+            Inclusive, and within the log.
         end_offset : int, optional
             Exclusive. [default: the end that `isolation` allows]
 

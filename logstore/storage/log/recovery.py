@@ -44,7 +44,7 @@ class SegmentRecovery(NamedTuple):
     reason : str or None
         Reason why the walk stopped, if anything was truncated.
     next_offset : int
-        Offset after the last valid batch; the base offset without one.
+        Offset after the last valid batch, or the base offset if there is none.
     must_split : bool
         The segment has offset overflow. No file was changed: `logstore.storage.log.split` moves
         the valid bytes into segments that can contain the offsets.

@@ -35,7 +35,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of the batch's first record; -1 if it has no sequences."""
+        """Sequence of the batch's first record, or -1 if it has no sequences."""
         if self.last_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         if self.last_sequence >= self.offset_delta:

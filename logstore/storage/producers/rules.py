@@ -120,7 +120,7 @@ def check_bumped_epoch(
 
 
 def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata | None:
-    """Return the remembered batch of the same epoch and sequences; None if there is none."""
+    """Return the remembered batch of the same epoch and sequences, or None if there is none."""
     if header.producer_epoch != entry.producer_epoch:
         return None
     wanted = (header.base_sequence, header.last_sequence)

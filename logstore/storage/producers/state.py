@@ -4,7 +4,7 @@ For each producer id the state contains the epochs of producer and coordinator, 
 activity, the start of the open transaction and the last five batches. It serves duplicate
 detection, the first unstable offset, the transaction index and the cleaner's choice of empty
 batches. State is derived from the log; snapshots shorten the replay after a restart.
-Source: docs/spec/storage-format.md §9; Kafka's ProducerStateManager and ProducerAppendInfo.
+Source: docs/spec/storage-format.md §9, and Kafka's ProducerStateManager and ProducerAppendInfo.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ProducerStateManager:
     damaged_snapshots : list of CorruptSnapshotError
         Errors of the snapshots that `load_snapshot` deleted.
     map_end_offset : int
-        Offset up to which the log is applied, exclusive; set by the caller.
+        Offset up to which the log is applied, exclusive. Set by the caller.
     may_lack_batches : bool
         True if damaged batches of the log were not applied. A batch that contradicts an open
         transaction then means that the transaction's marker was among them.

@@ -701,7 +701,7 @@ class LogSegment(SegmentFiles):
         return SegmentRead(data, found.position, found.size_bytes)
 
     def read_next_offset(self) -> int:
-        """Return the offset after the last batch; the base offset without batches."""
+        """Return the offset after the last batch, or the base offset without batches."""
         previous = self.base_offset - 1
         for at in self.batches(self.indexed_position(INT64_MAX)):
             check_place(at.header, previous, self.log_path, at.position)
@@ -709,7 +709,7 @@ class LogSegment(SegmentFiles):
         return previous + 1
 
     def last_batch(self) -> BatchAt | None:
-        """Return position and header of the last batch; None without batches."""
+        """Return position and header of the last batch, or None without batches."""
         last = None
         for at in self.batches(self.indexed_position(INT64_MAX)):
             last = at
