@@ -41,6 +41,9 @@ CLUSTER_FILE = "logstore-cluster.json"
 CONTROLLER_DIR = "controller"
 """The folder of the controller in a cluster's directory."""
 
+FORMER_COORDINATOR_DIR = "coordinator"
+"""The folder of groups and transactions that earlier versions had in a cluster's directory."""
+
 METADATA_LOG_DIR = "__cluster_metadata-0"
 """The folder of a KRaft node's metadata log, which is not a partition."""
 

@@ -19,7 +19,6 @@ from logstore.manager.topics.ids import random_topic_id
 from logstore.manager.topics.store import Topic
 from logstore.names import validate_topic_name
 from logstore.runtime import one_at_a_time
-from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
@@ -98,7 +97,7 @@ class TopicAdmin:
             topic_id = topic_id or self._new_id()
             topic = self._store.create(name, numbers, overrides, topic_id)
         self._config_changed(name)
-        self._open_logs(name, numbers)
+        self._registry.create_logs(name, numbers)
         return topic
 
     @one_at_a_time
@@ -121,12 +120,8 @@ class TopicAdmin:
         numbers = sorted({*stored.partitions, *here})
         with self._storing():
             topic = self._store.set_partitions(name, numbers)
-        self._open_logs(name, numbers)
+        self._registry.create_logs(name, numbers)
         return topic
-
-    def _open_logs(self, name: str, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self._registry.log(TopicPartition(name, number))
 
     @one_at_a_time
     def alter(

@@ -38,7 +38,7 @@ def test_exceptions_are_still_used():
         ("An entry stands there.", "stand, lie"),
         ("As that of a broker.", "that of"),
         ("It is no file.", "is no"),
-        ("Of a key the latest stays.", "fronted Of"),
+        ("Of a key the latest survives.", "fronted Of"),
         ("It runs beside the work.", "beside"),
         ("Here nothing is read.", "nothing is"),
         ("The record goes with its segment.", "go, stay"),

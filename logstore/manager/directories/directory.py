@@ -192,6 +192,7 @@ class LogDirectory:
         self.moves: dict[TopicPartition, Move] = {}
         self.futures: set[str] = set()
         self.withheld: dict[TopicPartition, str] = {}
+        self._new: set[TopicPartition] = set()  # whose folders were created durably
         self._at_rest: set[TopicPartition] = set()
         self._damaged: set[str] = set()  # checkpoints to ignore until they are written
         self.offline_reason: str | None = None
@@ -381,6 +382,13 @@ class LogDirectory:
                 fs.remove(f"{folder}/{other}")
         fs.show(f"{folder}/{file_name(base_offset, LOG_SUFFIX)}", partial(fs.base.open, path))
 
+    def make_folders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Create the folders of new partitions durably, with one sync for all of them."""
+        for tp in partitions:
+            self.runtime.fs.make_dirs(self.partition_path(tp))
+        self.runtime.fs.sync_dir(self.path)
+        self._new.update(partitions)
+
     def load(
         self,
         topic_partition: TopicPartition,
@@ -414,8 +422,12 @@ class LogDirectory:
             is_known = recovery_point is not None and not is_at_rest
             keep_below = recovery_point if is_known else INT64_MAX  # type: ignore[assignment]  # it is there
 
+        is_new = topic_partition in self._new
+        self._new.discard(topic_partition)
+
         def load(finding_level: int, runtime: Runtime = self.runtime) -> Log:
-            runtime.fs.make_dirs(folder)
+            if not is_new:
+                runtime.fs.make_dirs(folder)
             self._hide_others(folder)
             return open_log(
                 runtime,
@@ -435,6 +447,7 @@ class LogDirectory:
                     on_damage=self._on_damage,
                     keep_below=keep_below,
                     surveys=topic_partition in self._surveyed,
+                    is_named=is_new,
                 ),
             )
 

@@ -108,8 +108,9 @@ class LogLoader:
             finish_swaps(self.files)
         self._load_segment_files()
         if not len(self.segments):
-            # Make the name of a new directory durable before its contents.
-            self.fs.sync_dir(directory_of(self.directory))
+            if not self.request.is_named:
+                # Make the name of a new directory durable before its contents.
+                self.fs.sync_dir(directory_of(self.directory))
             self._create_segment(self.log_start_offset)
         is_deleted = self.directory.endswith(DELETE_DIR_SUFFIX)
         self._judge_log_start()

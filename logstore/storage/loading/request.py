@@ -51,6 +51,8 @@ class LoadRequest:
         the log again after `PASS_OVER` refused the first attempt.
     keeps_cleaned : bool
         Leave `.cleaned` files alone: the cleaner is rewriting the log.
+    is_named : bool
+        Whether the folder's name is known to be durable.
     """
 
     directory: str
@@ -69,3 +71,4 @@ class LoadRequest:
     keep_below: int = 0
     surveys: bool = False
     keeps_cleaned: bool = False
+    is_named: bool = False
