@@ -100,7 +100,7 @@ def list_fates(
     *,
     progress: Callable[[PassProgress], None] | None = None,
 ) -> Generator[FateChunk, None, CleanerStats | None]:
-    """Yield the fate of every record in a log in the next pass, from the first segment on.
+    """Yield the records of a log with their fates in the next pass, in chunks in offset order.
 
     Parameters
     ----------

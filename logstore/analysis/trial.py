@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _SteppedBack(CleanerCheckpoints):
-    """The checkpoints after a change of the settings that decide which record of a key survives."""
+    """Checkpoints that the cleaner would use if the compaction strategy had changed."""
 
     def of(self, topic_partition: TopicPartition) -> int | None:
         stored = super().of(topic_partition)

@@ -1,7 +1,7 @@
 """Scenarios: TOML files with topics and their workloads, consumers and timed actions.
 
-Topics use the keys of `logstore.workload.spec`; configurations use Kafka's keys. A scenario is
-checked completely before it runs.
+`logstore.workload.spec` defines the keys of a topic. Configurations have Kafka's names. A scenario
+is validated as a whole before it runs.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Message:
 class KnownKeys:
     """The `keys` table of a `continued` topic.
 
-    The uncleaned records of the directory show how keys were written recently. An update takes the
-    key of one of these records, so each key keeps its share of the writes.
+    Keys are sampled from the records above the directory's first dirty offsets, so each key gets
+    the same share of writes as before.
     """
 
     distribution: str = setting(RECORDED, "Distribution of the writes: as recorded.", None, None,

@@ -1,7 +1,8 @@
 """A limit on the memory held by all requests of a listener.
 
-Kafka reserves the announced size of a request in a pool (KIP-72, `queued.max.request.bytes`). Here
-bytes count as they arrive, so a client that announces 100 MiB and sends nothing reserves nothing.
+Kafka reserves the whole size of a request when its header arrives (KIP-72,
+`queued.max.request.bytes`). This pool counts bytes when they are received, so a client cannot
+reserve 100 MiB by sending only a size.
 """
 
 from __future__ import annotations

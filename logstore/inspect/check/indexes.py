@@ -210,7 +210,7 @@ class _IndexCheck:
 
 
 class _Loose(NamedTuple):
-    """An entry with an offset above the last offset of the batch at its position."""
+    """An index entry whose offset exceeds the last offset of the batch that it points to."""
 
     entry: _Entry
     offset: int
