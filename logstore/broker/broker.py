@@ -449,7 +449,7 @@ class Broker(Generic[ClockT]):
 
         This broker and every object obtained from it refuse further use. The new broker has the
         same clock, the directories and settings of the start, and recovers as Kafka does. Fault
-        rules and temporary overrides are gone. Without replicas, `acks` does not make a record
+        rules and temporary overrides are discarded. Without replicas, `acks` does not make a record
         durable: set `flush.messages` or close the broker to keep records. To simulate the end
         of a process, which keeps everything that was written, use `fork`.
 
@@ -504,7 +504,7 @@ class Broker(Generic[ClockT]):
         end_process(self.manager, self._listeners, self._clients())
 
     def _lose_power(self) -> None:
-        """End like `crash` without opening another broker; the files are left as last synced.
+        """End like `crash` without opening another broker. The files are left as last synced.
 
         Raises as `crash` does.
         """
@@ -542,7 +542,7 @@ class Broker(Generic[ClockT]):
         *,
         replication_factor: int = 1,
     ) -> Topic:
-        """Create a topic; a folder of that name copied from a broker is adopted unchanged.
+        """Create a topic. A folder of that name copied from a broker is adopted unchanged.
 
         Parameters
         ----------
@@ -566,7 +566,7 @@ class Broker(Generic[ClockT]):
         return self.manager.topics.create(name, partitions, configs or {})
 
     def create_partitions(self, topic: str, total: int) -> Topic:
-        """Create the partitions up to `total` that a topic lacks; no data moves.
+        """Create the partitions up to `total` that a topic lacks. No data moves.
 
         Raises
         ------
@@ -600,7 +600,7 @@ class Broker(Generic[ClockT]):
     def alter_configs(
         self, topic: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Change a topic's own configuration, stored and effective at once.
+        """Change a topic's configuration, stored and effective immediately.
 
         Parameters
         ----------
@@ -636,8 +636,8 @@ class Broker(Generic[ClockT]):
     ) -> Preview:
         """Return what `alter_configs` or `alter_broker_configs` would do, and change nothing.
 
-        For each partition: the cleaning decision before and after, and the removals by the next
-        cleaning and by retention, with their times.
+        For each partition: the cleaning pass decision before and after, and the removals by the
+        next cleaning pass and by retention, with their times.
 
         Parameters
         ----------
@@ -647,12 +647,12 @@ class Broker(Generic[ClockT]):
         set, unset
             As in `alter_configs`. Without both, the present state is returned.
         quick : bool
-            Read batch headers only, and run no cleaning.
+            Read batch headers only, and run no cleaning pass.
         read_bytes_max : int, optional
             Bytes to read for dry runs. A partition that needs more has no dry run
             (`PartitionPreview.unread`). Unlimited by default.
         partitions_max : int, optional
-            How many partitions to examine; the others are counted.
+            How many partitions to examine. The others are counted.
         cluster_wide : bool
             See `alter_broker_configs`.
 
@@ -681,7 +681,7 @@ class Broker(Generic[ClockT]):
         )
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic; its files are removed after `file.delete.delay.ms`, or at the close.
+        """Delete a topic. Its files are removed after `file.delete.delay.ms`, or at the close.
 
         Raises
         ------
@@ -728,9 +728,9 @@ class Broker(Generic[ClockT]):
         partition : int, optional
             Chosen by Kafka's default partitioner if not given.
         timestamp : int, optional
-            Unix ms; the default is the clock's time.
+            Unix ms. The default is the clock's time.
         headers : iterable of pairs, or mapping
-            Names and values in order; a value may be None.
+            Names and values in order. A value may be None.
 
         Raises
         ------
@@ -777,9 +777,9 @@ class Broker(Generic[ClockT]):
         ----------
         records : iterable
             `(key, value[, timestamp[, headers]])` tuples, mappings with those names, `NewRecord`s
-            or `ConsumerRecord`s. Read once; each partition has one open batch.
+            or `ConsumerRecord`s. Read once. Each partition has one open batch.
         batch_records : int, optional
-            Records per batch; by default a batch closes at about 16 KiB, as a producer's does.
+            Records per batch. By default a batch closes at about 16 KiB, as a producer's does.
 
         Returns
         -------
@@ -789,7 +789,7 @@ class Broker(Generic[ClockT]):
         Raises
         ------
         RequestError
-            A batch was refused; the batches before it are kept.
+            A batch was refused. The batches before it are retained.
         """
         name, number = topic_and_partition(topic, partition)
         self._refuse_if_read_only("append")
@@ -815,7 +815,7 @@ class Broker(Generic[ClockT]):
         data : bytes
             One batch of magic 2, with base offset 0.
         transactional_id : str, optional
-            The producer's; by default the one that the batch's producer id belongs to.
+            The producer's. By default the one that the batch's producer id belongs to.
 
         Raises
         ------
@@ -963,12 +963,12 @@ class Broker(Generic[ClockT]):
         *,
         nodes: Nodes | None = None,
     ) -> Listener:
-        """Serve at an address as one of the nodes of a cluster; see `listen`.
+        """Serve at an address as one node of a cluster; see `listen`.
 
         Parameters
         ----------
         nodes : Nodes, optional
-            The cluster; by default it consists of this broker.
+            The cluster (default: it consists of this broker).
         """
         from logstore.record.preload import load_in_background
         from logstore.wire.listener import Listener
@@ -1045,7 +1045,7 @@ class Broker(Generic[ClockT]):
         return self._groups
 
     def _start_in_cluster(self, coordinator: LogService) -> None:
-        """Start the periodic tasks of a coordinator of a cluster, with or without `background`."""
+        """Start the periodic tasks of a cluster's coordinator, with or without `background`."""
         if self._host is not None:
             self.runtime.scheduler.start()
             self.manager.services.add(coordinator)
@@ -1116,7 +1116,7 @@ class Broker(Generic[ClockT]):
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Find the first record at or after a time in each partition; None if there is none."""
+        """Find the first record at or after a time in each partition, or None."""
         from logstore.clients import partition_requests
 
         return partition_requests.offsets_for_times(self.manager, times)
@@ -1165,7 +1165,7 @@ class Broker(Generic[ClockT]):
         dry_run : bool
             Only decide.
 
-        Returns for each segment the rule that removes it, or the reason why it is kept.
+        Returns for each segment the rule that removes it, or the reason why it is retained.
         """
         from logstore.broker.retaining import retain
 
@@ -1203,7 +1203,7 @@ class Broker(Generic[ClockT]):
         threads: int | None = None,
         progress: ProgressListener | None = None,
     ) -> CleanReport:
-        """Compact the partitions that are due until none is; with `force`, all that can be cleaned.
+        """Compact the partitions that are due until none is. With `force`, all that can be cleaned.
 
         Parameters
         ----------
@@ -1219,7 +1219,7 @@ class Broker(Generic[ClockT]):
             Change nothing: decide the first pass over each partition record by record, and count
             the further passes.
         threads : int, optional
-            Number of cleaners that run concurrently and share the memory; in virtual time they take
+            Number of cleaners that run concurrently and share the memory. In virtual time they take
             turns.
 
         Returns
@@ -1247,7 +1247,7 @@ class Broker(Generic[ClockT]):
         quick: bool = False,
         key: bytes | None = None,
     ) -> ExplainReport:
-        """Return the gates that each partition's next cleaning waits for, and until when.
+        """Return the gates that each partition's next cleaning pass waits for, and until when.
 
         Parameters
         ----------
@@ -1256,7 +1256,7 @@ class Broker(Generic[ClockT]):
         quick : bool
             Read batch headers only. Otherwise the records of compacted partitions are read:
             tombstones are counted, and partitions that are due are cleaned in a dry run, which
-            finds damage that would stop the cleaning.
+            finds damage that would stop the cleaning pass.
         """
         from logstore.analysis.explaining import explain
 
@@ -1298,18 +1298,18 @@ class Broker(Generic[ClockT]):
         force: bool = False,
         roll: bool = False,
     ) -> PartitionFates:
-        """Return the fate of each record in the next cleaning; `force` and `roll` as in `clean`."""
+        """Return each record's fate in the next cleaning pass; `force` and `roll` as in `clean`."""
         from logstore.analysis.fates import PartitionFates
 
         return PartitionFates(self.cleaner, self.log(topic, partition), force=force, roll=roll)
 
     @property
     def pool(self) -> CleanerPool | None:
-        """The cleaner threads; None without `background=True`."""
+        """The cleaner threads, or None without `background=True`."""
         return self._pool
 
     def metrics(self) -> CleanerMetrics:
-        """Return the gauges of Kafka's cleaner; without cleaner threads, their gauges are 0."""
+        """Return the gauges of Kafka's cleaner. Without cleaner threads, their gauges are 0."""
         from logstore.cleaner.pool.metrics import metrics_of
 
         return self._pool.metrics() if self._pool is not None else metrics_of(self.cleaner)
@@ -1339,7 +1339,7 @@ class Broker(Generic[ClockT]):
         configs : mapping
             Broker keys and values; None removes a value that was set this way.
         cluster_wide : bool
-            Set the default of all brokers of the cluster, which a broker's own value overrides.
+            Set the cluster-wide default, which a broker's value overrides.
 
         Returns
         -------

@@ -57,7 +57,7 @@ class RecordAccumulator:
     manager : LogManager
     config : ProducerConfig
     session : ProducerSession or None
-        Source of the batches' producer fields; None if the producer is not idempotent.
+        Source of the batches' producer fields, or None if the producer is not idempotent.
     metrics : ProducerMetrics
 
     Notes
@@ -99,7 +99,7 @@ class RecordAccumulator:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock; after its release, run the callbacks of batches settled under it."""
+        """Hold the lock. After its release, run the callbacks of batches settled under it."""
         settled: Sequence[ProducerBatch] = ()
         try:
             with self.lock:
@@ -186,7 +186,7 @@ class RecordAccumulator:
         self._send(list(self._open.values()))
 
     def refuse_all(self, error: LogStoreError) -> None:
-        """Drop all lingering records; their futures fail with `error`."""
+        """Drop all lingering records. Their futures fail with `error`."""
         batches = list(self._open.values())
         self._take(batches)
         self._refuse(batches, error)

@@ -157,7 +157,7 @@ class AdminClient:
         return f"AdminClient({', '.join(each.path for each in self._manager.directories)})"
 
     def close(self) -> None:
-        """Close the client. The broker stays open."""
+        """Close the client. The broker remains open."""
         self._closed = True
 
     # -- topics --------------------------------------------------------------------------------
@@ -405,7 +405,7 @@ class AdminClient:
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """Return the committed offsets of one or several groups.
 
-        A mapping of groups to partitions selects these partitions; without a committed offset they
+        A mapping of groups to partitions selects these partitions. Without a committed offset they
         have offset -1.
         """
         self._check_open()

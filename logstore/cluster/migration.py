@@ -46,7 +46,7 @@ def migrate(
     Raises
     ------
     LogStoreError
-        The topics cannot be read or written; they stay in the folder.
+        The topics cannot be read or written. They remain in the folder.
     """
     folder = f"{data_dir}/{FORMER_COORDINATOR_DIR}"
     logger.info("%s: moving groups and transactions to the brokers", folder)

@@ -105,8 +105,9 @@ class Station(ABC):
     def send(self, target: int, name: str, call: Callable[[Receiver], None]) -> Receiver | None:
         """Schedule a call at another broker, if it is running; see `Network.send`.
 
-        The message is lost if either broker stops before it arrives. A fetch of an earlier process
-        of a broker must not count: the broker may have lost the records by then (KIP-903).
+        The message is lost if either broker stops before it arrives. A leader must not count the
+        fetch of a follower that has restarted since: the follower may have lost the records that
+        the fetch acknowledged (KIP-903).
 
         Returns the receiver, or None without one.
         """

@@ -82,7 +82,7 @@ class ClusterListeners(Mapping[int, "Listener"]):
     cluster : Administered
     host : str
     port : int
-        Port of broker 0; the others use the following ones. 0 picks free ports.
+        Port of broker 0. The others use the following ones. 0 picks free ports.
     settings : ListenerSettings
         Settings of all listeners.
     """
@@ -184,7 +184,7 @@ class ClusterNode(Nodes):
         replicas.progress.subscribe(self._on_progress)
 
     def _on_progress(self, topic_partition: TopicPartition) -> None:
-        """Signal a changed leader; most progress is only a follower's fetch."""
+        """Signal a changed leader. Most progress is only a follower's fetch."""
         leader = self.leader_of(topic_partition)
         if self._leaders.get(topic_partition) != leader:
             self._leaders[topic_partition] = leader
@@ -284,7 +284,7 @@ class ClusterNode(Nodes):
         try:
             state = self._controller.state(topic_partition)
         except UnknownTopicOrPartitionError:
-            return self.manager.log(topic_partition)  # raises the broker's own error
+            return self.manager.log(topic_partition)  # raises the broker's error
         if self._number not in state.replicas:
             raise NotLeaderForPartitionError(
                 f"broker {self._number} has no replica of {topic_partition}"
@@ -306,7 +306,7 @@ class ClusterNode(Nodes):
         return (NO_LEADER, -1) if role is None else (role.state.leader, role.state.leader_epoch)
 
     def elect(self, topic_partition: TopicPartition, *, unclean: bool) -> bool:
-        """Elect the preferred or, if unclean, any live replica; return whether it changed."""
+        """Elect the preferred or, if unclean, any live replica, and return whether it changed."""
         state = self._controller.state(topic_partition)
         alive = self._controller.alive
         if unclean:

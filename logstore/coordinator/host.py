@@ -47,7 +47,7 @@ class CoordinatorHost:
     """Whether other brokers may coordinate some partitions."""
 
     take_producer_id: Callable[[], int] | None = None
-    """Returns a new producer id; None if the coordinator reserves its own."""
+    """Returns a new producer id, or None if the coordinator reserves its own."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
@@ -96,7 +96,7 @@ class CoordinatorHost:
         """
 
     def log(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition of an internal topic.
+        """Return the log of an internal topic's partition.
 
         Raises
         ------
@@ -199,7 +199,7 @@ class CoordinatorHost:
         return [coordinator]
 
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
-        """Return the coordinator of a transaction, given this broker's own.
+        """Return the coordinator of a transaction, given this broker's.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 """The logs of a broker and the data directory of each, opened on first use.
 
-If a directory's disk fails, the directory and its logs go offline; the others keep serving.
+If a directory's disk fails, the directory and its logs go offline. The others keep serving.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class LogRegistry:
     Parameters
     ----------
     directories : sequence of LogDirectory
-        Open directories; their partitions are in `homes`.
+        Open directories. Their partitions are in `homes`.
     homes : PartitionMap[LogDirectory]
         The directory of each partition, kept current.
     catalog : TopicCatalog
@@ -173,7 +173,7 @@ class LogRegistry:
         yield from (log for tp, log in list(self._logs.items()) if tp.topic == topic)
 
     def reopen(self, topic_partition: TopicPartition, attempt: int, error: Exception) -> Log | None:
-        """Reopen a log that could not be read; None if that would not help.
+        """Reopen a log that could not be read; return None if that would not help.
 
         See `LogDirectory.may_reopen` and `pass_over`.
         """
@@ -277,7 +277,7 @@ class LogRegistry:
     def checked_topic_id(
         self, topic_partition: TopicPartition, expected: str | None, directory: LogDirectory
     ) -> str | None:
-        """Return the topic id in a partition's folder; None if there is none, or no folder.
+        """Return the topic id in a partition's folder, or None if there is none, or no folder.
 
         Raises
         ------
@@ -332,13 +332,13 @@ class LogRegistry:
     def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
         """Move a partition to another data directory; see `logstore.manager.directories.moving`.
 
-        The log stays the same object: appends wait meanwhile, reads continue.
+        The log remains the same object: appends wait meanwhile, reads continue.
 
         Raises
         ------
         LogDirNotFoundError, UnknownTopicOrPartitionError, KafkaStorageError
-            The partition stays where it was, unless only removing the old files or opening the new
-            ones failed.
+            The partition remains where it was, unless only removing the old files or opening the
+            new ones failed.
         """
         target = find_directory(self.directories, log_dir)
         log = self.log(topic_partition)
@@ -373,9 +373,9 @@ class LogRegistry:
 
     @one_at_a_time
     def remove_partitions(self, topic: str, delay_ms: int) -> None:
-        """Forget the partitions of a topic; their folders are removed after `delay_ms`.
+        """Forget the partitions of a topic. Their folders are removed after `delay_ms`.
 
-        Partitions in offline directories are kept.
+        Partitions in offline directories are retained.
 
         Raises
         ------

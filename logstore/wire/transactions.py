@@ -73,7 +73,7 @@ NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def _error_of(call: Callable[[], object], session: Session, fenced_from: int) -> str | None:
-    """Call the coordinator; return the name of its error, or None.
+    """Call the coordinator, and return the name of its error, or None.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ _Errors = Mapping[TopicPartition, str | None]
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, session: Session
 ) -> AddPartitionsToTxnResponse:
-    """Add partitions to a transaction; if one is refused, none is added."""
+    """Add partitions to a transaction. If one is refused, none is added."""
     if session.version >= _BATCHED_FROM:
         return _add_for_brokers(request, session)
     transactional_id = request.v3_and_below_transactional_id
@@ -280,7 +280,7 @@ def _in_transaction(
     session: Session,
     version: TransactionVersion = TransactionVersion.V0,
 ) -> str | None:
-    """Add partitions to a transaction; return the name of an error, or None."""
+    """Add partitions to a transaction, and return the name of an error, or None."""
     if not transactional_id:
         return "INVALID_REQUEST"
     coordinator = session.service.transactions

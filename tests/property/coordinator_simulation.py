@@ -805,7 +805,7 @@ class Simulation(World):
             log._check()
             claim(log.log_end_offset == end, "the ends differ", *logs)
             claim(log.high_watermark == end, "a high watermark lags", *logs)
-            claim(log.last_stable_offset == end, "a transaction stays open", tp, log)
+            claim(log.last_stable_offset == end, "a transaction remains open", tp, log)
             known = self.records.get(tp, {})
             for offset, record in self._read(log, 0, end):
                 claim(known.get(offset) == record, "a replica has another record", log, record)

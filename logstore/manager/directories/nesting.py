@@ -2,7 +2,7 @@
 
 A data directory contains partition folders, `TOPIC-NUMBER`. A cluster's directory contains a data
 directory per broker, `broker-0`, `broker-1` and so on, and the controller's file. Their names look
-alike, since `broker-0` is also a partition of a topic named `broker`, and `data-1` one of a topic
+alike, because `broker-0` is also a partition of a topic named `broker`, and `data-1` one of a topic
 `data`. Therefore the files in a folder decide.
 """
 
@@ -122,7 +122,8 @@ def check_data_directory(fs: FileSystem, path: str) -> None:
     check_no_cluster(fs, path, nested)
     if nested:
         raise InvalidConfigurationError(
-            f"{path} is not a data directory: it holds data directories ({', '.join(nested)}). Use"
+            f"{path} is not a data directory but contains data directories"
+            f" ({', '.join(nested)}). Use"
             f" one of them, or all that belong to the same broker: --data-dir {path}/{nested[0]}"
         )
 

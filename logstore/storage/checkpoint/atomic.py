@@ -119,9 +119,9 @@ def _write_temporary(fs: FileSystem, path: str, data: bytes) -> None:
 
 
 def remove_temporary(fs: FileSystem, directory: str, names: Iterable[str]) -> int:
-    """Remove the temporary files of interrupted `write_atomically` calls; return their number.
+    """Remove the temporary files of interrupted `write_atomically` calls, and return their number.
 
-    Only regular files are removed; others are not the engine's.
+    Only regular files are removed. Others are not the engine's.
     """
     paths = [f"{directory}/{name}{TMP_SUFFIX}" for name in names]
     left = [path for path in paths if fs.kind(path) is FileKind.FILE]

@@ -1,4 +1,4 @@
-"""`partition.metadata`, which holds the id of a partition's topic (KIP-516)."""
+"""`partition.metadata`, which contains the id of a partition's topic (KIP-516)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_partition_metadata(
     Returns
     -------
     bytes or None
-        16 bytes, never all zero; None if the partition has no `partition.metadata`.
+        16 bytes, never all zero, or None if the partition has no `partition.metadata`.
 
     Raises
     ------

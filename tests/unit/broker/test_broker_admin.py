@@ -31,7 +31,7 @@ def fill(broker, timestamps, topic="a", **configs):
         broker.append(topic, value=b"v", key=b"k", timestamp=timestamp)
 
 
-def test_one_bad_partition_of_a_delete_request_hides_no_other(broker):
+def test_one_bad_partition_of_a_delete_request_does_not_hide_others(broker):
     fill(broker, range(T, T + 10))
     fill(broker, [T], "compacted", cleanup_policy="compact")
     fill(broker, [T], "both", cleanup_policy=["compact", "delete"])
@@ -106,7 +106,7 @@ def test_offsets_for_times_and_bounds(broker):
         broker.offsets_for_times({TopicPartition("c", 0): 1})
 
 
-def test_a_dry_retention_says_what_the_real_one_then_does(broker):
+def test_dry_run_of_retention_predicts_the_real_run(broker):
     fill(broker, range(T, T + 10), retention_ms=1000)
     fill(broker, range(T, T + 3), "b", retention_bytes=0)
     broker.clock.advance(ms=1006)

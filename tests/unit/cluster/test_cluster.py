@@ -83,7 +83,7 @@ def test_without_a_leader_there_is_no_append(cluster):
     assert cluster.append("users", value=b"x", acks=0).offset == -1
 
 
-def test_deleted_records_are_gone_on_every_replica(cluster):
+def test_deleted_records_are_removed_on_every_replica(cluster):
     for number in range(4):
         cluster.append("users", value=b"%d" % number)
     results = cluster.delete_records({USERS: 3}, timeout_ms=5000)

@@ -127,7 +127,7 @@ def test_offsets_take_effect_when_their_transaction_is_committed(data_dir, broke
             assert committed(cluster) == {0: 5}
 
 
-def test_after_an_idle_hour_a_transaction_that_nobody_ends_is_aborted():
+def test_an_abandoned_transaction_is_aborted_after_an_idle_hour():
     with opened(None) as cluster:
         cluster.create_topic("t", replication_factor=3)
         member = Member(cluster)

@@ -77,7 +77,7 @@ def test_only_the_newest_producer_gets_another_epoch(client):
         ({"known": ProducerIdAndEpoch(-1, 1)}, "INVALID_REQUEST"),
     ),
 )
-def test_what_makes_no_sense_gets_no_id(client, fields, error):
+def test_invalid_requests_get_no_producer_id(client, fields, error):
     assert init(client, 4, **fields) == (error, NOBODY)
 
 
@@ -134,7 +134,7 @@ def test_internal_topics_are_in_no_transaction(client):
 @pytest.mark.parametrize(
     ("version", "error"), ((1, "INVALID_PRODUCER_EPOCH"), (2, "PRODUCER_FENCED"))
 )
-def test_an_old_producer_hears_in_its_version_that_it_is_fenced(client, version, error):
+def test_an_old_producer_is_fenced_with_the_error_of_its_version(client, version, error):
     (_, old), (_, new) = init(client), init(client)
     assert add(client, old, ("t", 0), version=version) == [error]
     assert end(client, old, version=version) == error
@@ -143,7 +143,7 @@ def test_an_old_producer_hears_in_its_version_that_it_is_fenced(client, version,
 
 
 @pytest.mark.parametrize("transactional_id", ("y", ""))
-def test_a_transactional_id_that_nobody_has(client, transactional_id):
+def test_an_unknown_transactional_id(client, transactional_id):
     _, producer = init(client)
     error = "INVALID_REQUEST" if not transactional_id else "INVALID_PRODUCER_ID_MAPPING"
     assert add(client, producer, ("t", 0), transactional_id=transactional_id) == [error]
@@ -227,7 +227,7 @@ def test_offsets_of_a_transaction_are_refused_one_by_one(broker, client):
         ({"member_id": "nobody"}, "ILLEGAL_GENERATION"),
     ),
 )
-def test_offsets_of_who_is_no_member_are_refused(client, fields, error):
+def test_offsets_of_who_is_not_a_member_are_refused(client, fields, error):
     _, producer = init(client)
     add_offsets(client, producer)
     assert (
