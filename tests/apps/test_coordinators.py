@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -33,7 +34,16 @@ COUNT = int(os.environ.get("LOGSTORE_APPS_KILLS", "2"))
 
 pytestmark = [pytest.mark.apps, pytest.mark.timeout(600 + 150 * COUNT)]
 
+LONG_TRANSACTIONS = {"producer.transaction.timeout.ms": "60000"}
+"""Streams ends with an error if it commits a transaction that was aborted after its timeout."""
+
 IDLE_STATES = {"Empty", "CompleteCommit", "CompleteAbort"}
+
+
+def say(line: str) -> None:
+    """Print a line, for `pytest -s`."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
 def kill_in_each_state(
@@ -41,18 +51,23 @@ def kill_in_each_state(
 ) -> None:
     """Kill and restart coordinators, `COUNT` times in each state, and note the counts."""
     counts: Counter[str] = Counter()
-    details: Counter[str] = Counter()
+    longest = 0.0
     for _ in range(COUNT):
         for state in STATES:
-            killed, detail = brokers.kill_coordinator(state, group)
+            killed, details = brokers.kill_coordinator(state, group)
             counts[state] += 1
-            details[f"{state}: {detail}"] += 1
+            since = time.monotonic()
             if state != LOADING:  # with one of three brokers, nothing can be committed
                 go_on()
+            after = [round(time.monotonic() - since, 1)]
             brokers.restart(killed)
+            after.append(round(time.monotonic() - since, 1))
             go_on()
+            after.append(round(time.monotonic() - since, 1))
+            longest = max(longest, after[0], after[2] - after[1])
+            say(f"{state}: {details}; brokers {killed}; output, restarted, output: {after} s")
     row.note = ", ".join(f"{state} {counts[state]}" for state in STATES)
-    sys.stdout.writelines(f"{detail} {count}\n" for detail, count in sorted(details.items()))
+    row.note += f"; output after {longest:.0f} s at most"
     assert counts == dict.fromkeys(STATES, COUNT)
 
 
@@ -76,8 +91,8 @@ def test_streams(apps, classes, figures, tmp_path):
         with (
             Load(bootstrap, "orders", streams.message, per_second=60) as load,
             Reader(bootstrap, ["totals", "counts"]) as reader,
-            streams.Instance(classes, tmp_path, "one", bootstrap) as one,
-            streams.Instance(classes, tmp_path, "two", bootstrap) as two,
+            streams.Instance(classes, tmp_path, "one", bootstrap, LONG_TRANSACTIONS) as one,
+            streams.Instance(classes, tmp_path, "two", bootstrap, LONG_TRANSACTIONS) as two,
         ):
 
             def await_output(count: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
@@ -54,9 +54,17 @@ SETTINGS = {
 class Instance(JavaProgram):
     """An instance of the application, with local state that outlives it."""
 
-    def __init__(self, class_path: str, home: Path, name: str, bootstrap: str) -> None:
+    def __init__(
+        self,
+        class_path: str,
+        home: Path,
+        name: str,
+        bootstrap: str,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         self._state = home / f"{name}-state"
-        settings = {**SETTINGS, "bootstrap.servers": bootstrap, "state.dir": str(self._state)}
+        own = {"bootstrap.servers": bootstrap, "state.dir": str(self._state)}
+        settings = {**SETTINGS, **own, **(more or {})}
         super().__init__(class_path, "apps.StreamsApp", home, name, settings)
 
     def start(self) -> None:

@@ -10,6 +10,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from logstore import Cluster, TopicPartition
@@ -215,6 +216,8 @@ class Traps:
             number = log.partition_of(metadata.transactional_id)
             partition = TopicPartition(TRANSACTION_STATE_TOPIC, number)
             traps._before_state(partition, epoch, metadata)
+            if metadata.state.is_prepared:  # without an epoch bump, all its markers are alike
+                traps._markers[*metadata.producer, epoch] = 0
             done = append(log, metadata, epoch, **options)
             traps._newest[metadata.transactional_id] = metadata
             return done
@@ -240,8 +243,9 @@ class Traps:
             broker = int(name.rpartition("-")[2])
 
             def load() -> None:
-                traps._before_load(broker)
-                action()
+                with suppress(NotCoordinatorError):
+                    traps._before_load(broker)
+                    action()
 
             return schedule(scheduler, name, load, **options)
 
