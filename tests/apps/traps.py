@@ -109,9 +109,12 @@ class Traps:
         state = self._cluster.state(partition)
         self._loading = partition, state.leader_epoch
         self._set(LOADING)
-        self._cluster.kill(state.leader)
+        # It may wait for a request to the next coordinator, which waits for the load.
+        first = threading.Thread(target=self._cluster.kill, args=(state.leader,))
+        first.start()
         caught = self._await(LOADING)
         self._cluster.kill(caught.broker)
+        first.join()
         return [state.leader, caught.broker], caught.details
 
     def _partition_of(self, topic: str, text: str) -> TopicPartition:
