@@ -179,10 +179,10 @@ class OneByOne:
             yield f"{broker} in sync"
 
     def kill_coordinator(self, state: str, group: str) -> tuple[list[str], str]:
-        """Kill a coordinator in a state (`traps.STATES`); return the killed brokers and details."""
+        """Kill a coordinator in a state (`traps.STATES`); return the broker and details."""
         details, *brokers = self._ask(f"trap {state} {group}").split()
         assert brokers, self.describe()
-        self.kills += len(brokers)
+        self.kills += len(brokers) + details.endswith("after-kill")
         return brokers, details
 
     def restart(self, brokers: Sequence[str]) -> None:

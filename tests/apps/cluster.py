@@ -5,18 +5,17 @@ It prints the bootstrap address, reads commands from lines, and prints a line af
 - `kill N`, `stop N`, `restart N …`: `done`. A restart is done once every replica of every partition
   is in sync.
 - `trap STATE GROUP`: kills a coordinator in a state (see `traps.Traps.kill`), and prints details
-  and the killed brokers.
+  and the brokers that are down.
 - `transactions`: prints the states of all transactional ids.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
 
 from logstore import Cluster
 from tests.apps.brokers import CLUSTER_SETTINGS, CLUSTER_SIZE
-from tests.apps.traps import Traps
+from tests.apps.traps import Traps, await_all_in_sync
 
 
 def main(data_dir: str, port: str) -> None:
@@ -66,17 +65,6 @@ def states_of(cluster: Cluster) -> set[str]:
         for broker in cluster.brokers.values()
         for metadata in broker.coordinator.transactions().values()
     }
-
-
-def await_all_in_sync(cluster: Cluster) -> None:
-    """Wait until no partition of the cluster lacks a replica."""
-    pause = threading.Event()
-    while any(
-        len(partition.isr) < len(partition.replicas)
-        for topic in cluster.topics()
-        for partition in topic.partitions
-    ):
-        pause.wait(0.05)
 
 
 if __name__ == "__main__":

@@ -141,6 +141,9 @@ class Load(threading.Thread):
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
+                # With more, an error of one partition bumps the producer epoch. Records of other
+                # partitions, if their response was lost, are then appended twice.
+                "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 5,
                 "message.timeout.ms": TIMEOUT_S * 1000,
                 "reconnect.backoff.max.ms": 500,

@@ -84,12 +84,13 @@ class Traps:
     # -- kills ---------------------------------------------------------------------------
 
     def kill(self, state: str, group: str) -> tuple[list[int], str]:
-        """Kill a coordinator in a state; return the killed brokers and details.
+        """Kill a coordinator in a state; return the brokers that are down, and details.
 
         Parameters
         ----------
         state : str
-            `LOADING` kills two brokers: a coordinator, and the next one while it loads.
+            For `LOADING`, another broker becomes the coordinator: after a kill of the present one,
+            which is started again, or because the leader is moved. It is killed while it loads.
         group : str
             Group whose coordinator is killed in half of the `LOADING` cases.
         """
@@ -109,13 +110,16 @@ class Traps:
         state = self._cluster.state(partition)
         self._loading = partition, state.leader_epoch
         self._set(LOADING)
-        # It may wait for a request to the next coordinator, which waits for the load.
-        first = threading.Thread(target=self._cluster.kill, args=(state.leader,))
-        first.start()
-        caught = self._await(LOADING)
+        if self._is_early:
+            self._cluster.kill(state.leader)
+            caught = self._await(LOADING)
+            self._cluster.restart(state.leader)
+            await_all_in_sync(self._cluster)
+        else:
+            self._cluster.move_leader(partition, to=next(iter({*state.isr} - {state.leader})))
+            caught = self._await(LOADING)
         self._cluster.kill(caught.broker)
-        first.join()
-        return [state.leader, caught.broker], caught.details
+        return [caught.broker], caught.details
 
     def _partition_of(self, topic: str, text: str) -> TopicPartition:
         count = len(self._cluster.controller.topic(topic).partitions)
@@ -171,7 +175,7 @@ class Traps:
             partition, previous = self._loading
             state = self._cluster.state(partition)
             if state.leader == broker and state.leader_epoch > previous:
-                self._leave(LOADING, partition, state.leader_epoch, f"{partition.topic}-early")
+                self._leave(LOADING, partition, state.leader_epoch, f"{partition.topic}-after-kill")
 
     def _before_record(self, topic: str, text: str) -> None:
         if self._is_early or self._loading is None or self._loading[0].topic != topic:
@@ -179,7 +183,7 @@ class Traps:
         partition, previous = self._loading
         state = self._cluster.state(partition)
         if self._partition_of(topic, text) == partition and state.leader_epoch > previous:
-            self._leave(LOADING, partition, state.leader_epoch, topic)
+            self._leave(LOADING, partition, state.leader_epoch, f"{topic}-after-move")
 
     def _leave(self, state: str, partition: TopicPartition, epoch: int, details: str) -> None:
         """Catch the coordinator if this state is chosen; let a caught one wait, and then fail."""
@@ -271,3 +275,14 @@ class Traps:
         TransactionLog.append = append_state
         LogWriter.append_end_txn_marker = append_marker
         ThreadScheduler.schedule = schedule_load
+
+
+def await_all_in_sync(cluster: Cluster) -> None:
+    """Wait until no partition of the cluster lacks a replica."""
+    pause = threading.Event()
+    while any(
+        len(partition.isr) < len(partition.replicas)
+        for topic in cluster.topics()
+        for partition in topic.partitions
+    ):
+        pause.wait(0.05)
