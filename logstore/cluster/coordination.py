@@ -161,15 +161,18 @@ class ClusterHost(CoordinatorHost):
             for (name, number), epoch in changed.items():
                 if epoch is not None and self._led_epoch(TopicPartition(name, number)) == epoch:
                     self._loaded[name] = {**self._loaded[name], number: epoch}
-        self.take_over(*{tp.topic for tp in changed})
+        # Not a set, whose order differs between processes.
+        self.take_over(*dict.fromkeys(tp.topic for tp in changed))
 
     def take_over(self, *names: str) -> None:
         """Let the coordinators of some or all internal topics read the loaded partitions."""
         broker = self._broker
         for name in names or self._loaded:
-            coordinator = broker.coordinator if name == TRANSACTION_STATE_TOPIC else broker.groups
             try:
-                coordinator.take_over()
+                if name == TRANSACTION_STATE_TOPIC:
+                    broker.coordinator.take_over()
+                else:
+                    broker.groups.take_over()
             except LogStoreError as error:
                 if not broker.manager.lifetime.is_over:
                     logger.warning("%s cannot be taken over: %s", name, error)

@@ -95,13 +95,17 @@ class Station(ABC):
         return self._clock.monotonic_ms()
 
     def send(self, target: int, name: str, call: Callable[[Receiver], None]) -> None:
-        """Schedule a call at another broker, if it is running; see `Network.send`."""
+        """Schedule a call at another broker, if it is running; see `Network.send`.
+
+        The message is lost if either broker stops before it arrives. A fetch of an earlier process
+        of a broker must not count: the broker may have lost the records by then (KIP-903).
+        """
         peer = self._peer(target)
         if peer is None or self.is_over:
             return
 
         def deliver() -> None:
-            if not peer.is_over:
+            if not (self.is_over or peer.is_over):
                 call(peer)
 
         self.network.send(self.broker_id, target, f"{name}-{self.broker_id}-{target}", deliver)

@@ -168,6 +168,8 @@ class DeterministicScheduler(QueueScheduler):
         # On other clocks no run would notice a change at the due times left out.
         if self._virtual_clock is None or task._idle_ms is None or task._was_woken:
             return 0
+        if task.cancelled:  # during its run; `idle_ms` may use a closed broker
+            return 0
         idle_ms = task._idle_ms()
         return None if idle_ms is None else max(0, idle_ms) * 1_000_000
 

@@ -264,6 +264,7 @@ class TransactionCoordinator:
             metadata = self._require_idle_owner(transactional_id, producer)
             if metadata.state is TransactionState.ONGOING:
                 if metadata.partitions.issuperset(partitions):
+                    self._await_newest(transactional_id)  # an earlier call may have failed
                     return
                 start_ms = metadata.start_ms
             else:
@@ -536,7 +537,13 @@ class TransactionCoordinator:
         metadata: TransactionMetadata,
         failure: str,
     ) -> bool:
-        """Run a background action; on error, log it and return False. It is retried later."""
+        """Run a background action; on error, log it and return False. It is retried later.
+
+        Earlier actions may have waited for replicas. If the partition had other leaders meanwhile,
+        the state is outdated, and the action must not be taken.
+        """
+        if self._load().by_id.get(metadata.transactional_id) is not metadata:
+            return False
         try:
             action(metadata)
         except LogStoreError as error:
@@ -807,7 +814,7 @@ class TransactionCoordinator:
         loaded_epoch = self._epoch_of(metadata)
         epoch = self._log.coordinator_epoch(transactional_id)
         # The decision of an earlier call or leader may not be replicated yet.
-        self._host.await_replicated(dict([self._log.newest_written(transactional_id)]))
+        self._await_newest(transactional_id)
         with_marker = self._with_marker.setdefault(transactional_id, set())
         for tp in sorted(metadata.partitions - with_marker):
             try:
@@ -850,6 +857,8 @@ class TransactionCoordinator:
             )
             return  # deleted with its data
         except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
+            if self._log.coordinator_epoch(metadata.transactional_id) != epoch:
+                raise NotCoordinatorError(f"another coordinator has ended it: {error}") from error
             # The log knows a newer producer or coordinator: this transaction already ended there.
             logger.error("%s: the marker of %s is outdated: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
             return
@@ -896,6 +905,10 @@ class TransactionCoordinator:
             self._with_marker.pop(metadata.transactional_id, None)
         self._host.await_replicated({log: offset})
         return metadata
+
+    def _await_newest(self, transactional_id: str) -> None:
+        """Wait until the replicas have the newest state of an id."""
+        self._host.await_replicated(dict([self._log.newest_written(transactional_id)]))
 
     def _epoch_of(self, metadata: TransactionMetadata) -> int:
         """Return the leader epoch in which the state of an id was loaded."""

@@ -611,3 +611,17 @@ def test_replication_in_threads():
                 lambda broker=broker: values(cluster, broker) == wanted, timeout=600_000
             )
         assert_alike(cluster)
+
+
+def test_a_fetch_from_before_a_loss_of_power_does_not_put_the_replica_in_sync(cluster):
+    create(cluster)
+    cluster.slow(0, 1, 50)
+    cluster.append(TP, value=b"1", acks=1)
+    assert cluster.run_until(lambda: cluster.brokers[1].log(TP).log_end_offset == 1, timeout=1000)
+    # Its next fetch, which shows that it has the record, is under way.
+    cluster.kill(1, power_loss=True)
+    cluster.restart(1)
+    assert cluster.brokers[1].log(TP).log_end_offset == 0
+    while 1 not in cluster.state(TP).isr:
+        cluster.clock.advance(ms=1)
+    assert cluster.brokers[1].log(TP).log_end_offset == 1

@@ -574,6 +574,15 @@ def test_a_run_that_fails_is_tried_again(clock, scheduler, caplog):
     assert "not now" in caplog.text
 
 
+def test_the_idle_time_of_a_task_cancelled_during_its_run_is_not_evaluated(clock, scheduler):
+    def idle_ms():
+        raise ValueError("closed")
+
+    task = scheduler.schedule("sleeper", lambda: task.cancel(), period_ms=10, idle_ms=idle_ms)
+    clock.advance(ms=100)
+    assert task.runs == 1
+
+
 def test_what_sleeps_is_cancelled_by_a_shutdown_and_ends_no_wait(clock, scheduler):
     task = scheduler.schedule("sleeper", lambda: None, period_ms=10, idle_ms=lambda: None)
     clock.advance(ms=10)
