@@ -898,6 +898,9 @@ class TransactionCoordinator:
             last_update_ms=now_ms,
             previous_producer_id=(previous or metadata).producer_id,
         )
+        self._log.check_owned(
+            metadata.transactional_id
+        )  # without the partition, all ids are unknown
         metadata.check_follows(previous)
         log, offset = self._log.append(metadata, epoch, now_ms=now_ms, durable=durable)
         by_id[metadata.transactional_id] = metadata
