@@ -34,9 +34,6 @@ COUNT = int(os.environ.get("LOGSTORE_APPS_KILLS", "2"))
 
 pytestmark = [pytest.mark.apps, pytest.mark.timeout(600 + 150 * COUNT)]
 
-LONG_TRANSACTIONS = {"producer.transaction.timeout.ms": "60000"}
-"""Streams ends with an error if it commits a transaction that was aborted after its timeout."""
-
 IDLE_STATES = {"Empty", "CompleteCommit", "CompleteAbort"}
 
 
@@ -90,8 +87,8 @@ def test_streams(apps, classes, figures, tmp_path):
         with (
             Load(bootstrap, "orders", streams.message, per_second=60) as load,
             Reader(bootstrap, ["totals", "counts"]) as reader,
-            streams.Instance(classes, tmp_path, "one", bootstrap, LONG_TRANSACTIONS) as one,
-            streams.Instance(classes, tmp_path, "two", bootstrap, LONG_TRANSACTIONS) as two,
+            streams.Instance(classes, tmp_path, "one", bootstrap) as one,
+            streams.Instance(classes, tmp_path, "two", bootstrap) as two,
         ):
 
             def await_output(count: int) -> None:

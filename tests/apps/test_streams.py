@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -42,6 +42,9 @@ SETTINGS = {
     "consumer.session.timeout.ms": "6000",
     "consumer.heartbeat.interval.ms": "1000",
     "reconnect.backoff.max.ms": "500",
+    # Streams ends with INVALID_TXN_STATE if it commits a transaction that has timed out. Its
+    # default of 10 s is too short for a broker that fails while the machine is busy.
+    "producer.transaction.timeout.ms": "30000",
     # Every update is written, so that the output can be compared one by one.
     "statestore.cache.max.bytes": "0",
     # Changelogs are cleaned while the application runs.
@@ -54,17 +57,9 @@ SETTINGS = {
 class Instance(JavaProgram):
     """An instance of the application, with local state that outlives it."""
 
-    def __init__(
-        self,
-        class_path: str,
-        home: Path,
-        name: str,
-        bootstrap: str,
-        more: Mapping[str, str] | None = None,
-    ) -> None:
+    def __init__(self, class_path: str, home: Path, name: str, bootstrap: str) -> None:
         self._state = home / f"{name}-state"
-        own = {"bootstrap.servers": bootstrap, "state.dir": str(self._state)}
-        settings = {**SETTINGS, **own, **(more or {})}
+        settings = {**SETTINGS, "bootstrap.servers": bootstrap, "state.dir": str(self._state)}
         super().__init__(class_path, "apps.StreamsApp", home, name, settings)
 
     def start(self) -> None:
