@@ -79,4 +79,4 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "ListTransactions": (("describe", "transactional_id"),),
     "DescribeTopicPartitions": (("describe", "topic"),),
 }
-"""Requirements by API; all of them apply unless a comment says otherwise."""
+"""Requirements by API. All of them apply unless a comment says otherwise."""

@@ -595,7 +595,8 @@ class Simulation(World):
             broker.groups.check_transactional(ConsumerGroupMetadata(group_id), offsets)
             owner = broker.coordinator.of(process.id, producer.producer_id)
             with owner.verified(partition, producer, process.id, adds=adds):
-                broker.groups.append_transactional(group_id, offsets, producer)
+                wait = broker.groups.append_transactional(group_id, offsets, producer)
+            wait()
             return True
 
         writes = self.writes.setdefault((group_id, tp), [])
