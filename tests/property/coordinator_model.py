@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from logstore import LogStoreError, TopicPartition
+from logstore.cluster.markers import SentMarkers
+from logstore.cluster.requests import DelayedProduce
 from logstore.coordinator.groups.requests import JoinResult, SyncResult
 from logstore.coordinator.transactions.state import (
     ProducerIdAndEpoch,
@@ -134,11 +136,18 @@ class Errors(logging.Handler):
 
 
 class Watch(Purgatory):
-    """Calls a function before and after each wait for replicas."""
+    """Calls a function before and after each wait for replicas, or for a broker with markers.
 
-    def __init__(self, on_wait: Callable[[TopicPartition, bool], object]) -> None:
+    Attributes
+    ----------
+    failed : set
+        Partitions and offsets of records whose wait has failed.
+    """
+
+    def __init__(self, on_wait: Callable[[TopicPartition | int, bool], object]) -> None:
         super().__init__()
         self._on_wait = on_wait
+        self.failed: set[tuple[TopicPartition, int]] = set()
 
     def wait(
         self,
@@ -151,9 +160,14 @@ class Watch(Purgatory):
         if not operations:
             return True
         first: Any = operations[0]
-        self._on_wait(first._topic_partition, False)
+        is_marker = isinstance(first, SentMarkers)
+        where = first._target if is_marker else first._topic_partition
+        self._on_wait(where, False)
         is_done = super().wait(operations, scheduler, timeout_ms=timeout_ms)
-        self._on_wait(first._topic_partition, True)
+        for each in operations:
+            if isinstance(each, DelayedProduce) and each.error is not None:
+                self.failed.add((each._topic_partition, each._last_offset))
+        self._on_wait(where, True)
         return is_done
 
 
@@ -183,33 +197,44 @@ class StateHistory:
 
     def __init__(self, tally: Counter[str]) -> None:
         self._tally = tally
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, list[Known]] = {}
         self._next_offset = 0
 
-    def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
-        """Check the next committed record."""
+    def take(
+        self, offset: int, key: bytes | None, value: bytes | None, *, has_failed: bool
+    ) -> None:
+        """Check the next committed record.
+
+        Parameters
+        ----------
+        has_failed : bool
+            Whether the wait for its replicas failed: its coordinator then keeps the earlier state.
+        """
         if offset != self._next_offset:
             self._known.clear()  # the cleaner has removed records in between
         self._next_offset = offset + 1
         transactional_id = decode_key(key)
         assert transactional_id is not None
-        known = self._known.get(transactional_id)
+        known = self._known.get(transactional_id, [])
         if value is None:
-            producer = ProducerIdAndEpoch(-1, -1) if known is None else known.producer
+            producer = known[-1].producer if known else ProducerIdAndEpoch(-1, -1)
             following = Known(None, producer, frozenset())
         else:
             metadata = decode_value(transactional_id, value)
             following = Known(metadata.state, metadata.producer, metadata.partitions)
             name = f"stored {metadata.state.kafka_name}, version {metadata.client_version}"
             self._tally[name] += 1
-        self._known[transactional_id] = following
-        if known is None:
-            return
-        details = (transactional_id, known, following)
-        claim(following.state in FOLLOWERS[known.state], "a state cannot follow", *details)
-        claim(following.producer >= known.producer, "a stored producer is older", *details)
-        if following.state is _ONGOING is known.state:
-            claim(known.partitions <= following.partitions, "a partition is lost", *details)
-            claim(following.producer == known.producer, "an open producer changes", *details)
-        if following.state is TransactionState.PREPARE_COMMIT:
-            claim(known.partitions == following.partitions, "the partitions change", *details)
+        follows = not known or any(_follows(each, following) for each in known)
+        claim(follows, "a state cannot follow", transactional_id, known, following)
+        self._known[transactional_id] = [*known, following] if known and has_failed else [following]
+
+
+def _follows(known: Known, following: Known) -> bool:
+    if following.state not in FOLLOWERS[known.state] or following.producer < known.producer:
+        return False
+    if following.state is _ONGOING is known.state:
+        is_same = following.producer == known.producer
+        return is_same and known.partitions <= following.partitions
+    if following.state is TransactionState.PREPARE_COMMIT:
+        return known.partitions == following.partitions
+    return True

@@ -273,7 +273,7 @@ class Simulation(World):
         # Created now, while three brokers can have replicas.
         self.cluster.group_coordinator("g")
         self.cluster.transaction_coordinator("x")
-        self.cluster.purgatory = Watch(self._on_wait)
+        self.watch = self.cluster.purgatory = Watch(self._on_wait)
         versions = {each: rng.choice((V0, V2)) for each in IDS}
         self.processes = [Process(each, versions[each]) for each in IDS for _ in range(2)]
         self.newest: dict[str, ProducerIdAndEpoch] = {}
@@ -918,7 +918,7 @@ class Simulation(World):
         """Prepare a fault at one of the next waits for replicas."""
         self.ambushes.append([numbers[0] % WAITS_MAX, *numbers[1:]])
 
-    def _on_wait(self, tp: TopicPartition, is_over: bool) -> None:
+    def _on_wait(self, where_to: TopicPartition | int, is_over: bool) -> None:
         if self.depth:
             return
         for ambush in list(self.ambushes):
@@ -930,9 +930,9 @@ class Simulation(World):
                 continue
             self.ambushes.remove(ambush)
             if where % 3 == 1:  # while some replicas have it
-                self._later(lambda a=ambush: self._spring(tp, *a[2:]), 0, where // 3 % 6)
+                self._later(lambda a=ambush: self._spring(where_to, *a[2:]), 0, where // 3 % 6)
             else:
-                self._spring(tp, which, whom, more)
+                self._spring(where_to, which, whom, more)
 
     def _later(self, action: Callable[[], object], delay_ms: int, hops: int = 0) -> None:
         """Call a function after a delay and some due tasks, but not inside another fault."""
@@ -949,13 +949,13 @@ class Simulation(World):
 
         self.cluster.runtime.scheduler.schedule("strike", run, delay_ms=delay_ms)
 
-    def _spring(self, tp: TopicPartition, which: int, whom: int, more: int) -> None:
+    def _spring(self, where: TopicPartition | int, which: int, whom: int, more: int) -> None:
         """Let a fault happen now, and perhaps a second one or a restart soon after."""
         kind = AMBUSHES[which % len(AMBUSHES)]
         numbers = (more, whom, which, whom, more)
         self.depth += 1
         try:
-            victim = self._victim(tp, whom)
+            victim = self._victim(where, whom)
             self.act(kind, (victim, *numbers[1:]))
             self.tally[f"ambushed: {kind}"] += 1
             if more % 4 == 0:
@@ -964,7 +964,7 @@ class Simulation(World):
             elif more % 4 == 1:
                 # The next leader, while it loads.
                 self.tally["two at once"] += 1
-                self.act(AMBUSHES[more // 4 % 7], (self._victim(tp, whom), *numbers[1:]))
+                self.act(AMBUSHES[more // 4 % 7], (self._victim(where, whom), *numbers[1:]))
         finally:
             self.depth -= 1
         delay_ms = RESTARTS_MS[more // 8 % len(RESTARTS_MS)]
@@ -978,13 +978,13 @@ class Simulation(World):
         finally:
             self.depth -= 1
 
-    def _victim(self, tp: TopicPartition, whom: int) -> int:
-        """Return the leader of the partition that is waited for, a coordinator, or any broker."""
+    def _victim(self, where: TopicPartition | int, whom: int) -> int:
+        """Return the broker that is waited for, a coordinator, or any broker."""
         if whom % 4 == 0:
             return whom // 4 % BROKERS
         if whom % 4 == 1:
-            tp = INTERNAL[whom // 4 % len(INTERNAL)]
-        return max(0, self.cluster.leader(tp))
+            where = INTERNAL[whom // 4 % len(INTERNAL)]
+        return where if isinstance(where, int) else max(0, self.cluster.leader(where))
 
     def _cut_off(self, broker: int, *_: int) -> None:
         self.cluster.disconnect({broker}, set(range(BROKERS)) - {broker})
@@ -1006,6 +1006,15 @@ class Simulation(World):
     def _stop(self, broker: int, *more: int) -> None:
         with self._noting(broker % BROKERS):
             super()._stop(broker, *more)
+
+    def _lacks_markers(self, metadata: TransactionMetadata) -> int:
+        """Return in how many partitions a transaction is still open."""
+        logs = [
+            self.cluster.leader_log(tp)
+            for tp in metadata.partitions
+            if self.cluster.leader(tp) in self.cluster.brokers
+        ]
+        return sum(each.producer_state.has_open_transaction(metadata.producer_id) for each in logs)
 
     @contextmanager
     def _noting(self, broker: int) -> Iterator[None]:
@@ -1042,7 +1051,7 @@ class Simulation(World):
             phase = "open" if is_replicated else "opening"
             if state.is_prepared:
                 phase = "prepared" if is_replicated else "deciding"
-                if coordinator._with_marker.get(transactional_id):
+                if self._lacks_markers(metadata) not in (0, len(metadata.partitions)):
                     phase = "between markers"
             elif state.is_idle:
                 phase = "complete" if is_replicated or not is_newest else "completing"
@@ -1124,7 +1133,7 @@ class Simulation(World):
             self.ends[tp] = mark
             if (history := self.histories.get(tp)) is not None:
                 for offset, (key, value, _) in read.items():
-                    history.take(offset, key, value)
+                    history.take(offset, key, value, has_failed=(tp, offset) in self.watch.failed)
 
     @staticmethod
     def _read(
