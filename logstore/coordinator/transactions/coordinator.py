@@ -647,8 +647,13 @@ class TransactionCoordinator:
     def _abort_in_background(self) -> None:
         with self._lock:
             has_incomplete = self._has_incomplete()
-        if has_incomplete:
+        if not has_incomplete:
+            return
+        try:
             self.abort_timed_out()
+        except LogStoreError:
+            if not self._manager.lifetime.is_over:  # else the broker ended during a wait
+                raise
 
     def _has_incomplete(self) -> bool:
         known = () if self._stored is None else self._stored.by_id.values()

@@ -143,3 +143,15 @@ def test_a_repeated_addition_of_a_partition_waits_for_the_replicas_too(cluster, 
     cluster.kill(leader)
     cluster.clock.advance(seconds=1)
     assert client.coordinator.describe("a").partitions == {T[0]}
+
+
+def test_a_broker_is_killed_while_it_completes_transactions_in_the_background(
+    cluster, clients, monkeypatch
+):
+    leader = cluster.transaction_coordinator("a")
+    coordinator = cluster.brokers[leader].coordinator
+    prepare(clients, coordinator, monkeypatch)
+    at_next_wait(monkeypatch, lambda: cluster.kill(leader))
+    coordinator._abort_in_background()
+    cluster.clock.advance(seconds=1)
+    assert values(cluster, T[0]) == [b"1", b"1"]
