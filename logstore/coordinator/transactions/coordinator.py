@@ -867,6 +867,9 @@ class TransactionCoordinator:
         """Write missing markers of a prepared transaction; complete it if all succeed."""
         transactional_id = metadata.transactional_id
         with self._lock:
+            if self._load().by_id.get(transactional_id) is not metadata:
+                # Another leader may have completed it, and begun the next one.
+                raise ConcurrentTransactionsError(f"the state of '{transactional_id}' has changed")
             loaded_epoch = self._epoch_of(metadata)
             epoch = self._log.coordinator_epoch(transactional_id)
             missing = metadata.partitions - self._with_marker.get(transactional_id, set())
