@@ -104,6 +104,21 @@ def test_a_batch_of_another_producer_is_refused(client):
     )
 
 
+@pytest.mark.parametrize("version", (11, 12))
+def test_the_log_refuses_an_outdated_epoch_before_the_coordinator_is_asked(client, version):
+    """A producer whose epochs are used up is fenced, although its id has another owner now."""
+    _, producer = init(client)
+    offsets_version = 5 if version >= 12 else 4
+    produce(client, producer, version=12)
+    assert commit_offsets(client, producer, ("t", 0, 5, ""), version=5) == ["NONE"]
+    ended(client, producer)
+    named = {"transactional_id": "y", "version": version}
+    assert produce(client, producer, **named) == "INVALID_PRODUCER_EPOCH"
+    assert produce(client, producer, **named, partition=1) == "INVALID_PRODUCER_ID_MAPPING"
+    named["version"] = offsets_version
+    assert commit_offsets(client, producer, ("t", 0, 6, ""), **named) == ["INVALID_PRODUCER_EPOCH"]
+
+
 def test_the_partitions_of_a_request_are_added_with_one_record(broker, client):
     _, producer = init(client)
     broker.create_topic("u", 1)
