@@ -123,7 +123,7 @@ class Member:
 
 
 class Errors(logging.Handler):
-    """Keeps what is logged as an error."""
+    """Keeps logged errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)

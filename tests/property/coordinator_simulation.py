@@ -484,7 +484,7 @@ class Simulation(World):
         self.used_ms[process.id] = self.clock.now_ms()
 
     def _begin(self, process: Process, timeout: int) -> Transaction | None:
-        """Return the open transaction of a process, or a new one; None if it cannot send."""
+        """Return the open or a new transaction of a process, or None if it cannot send."""
         if process.transaction is None and (process.is_broken or process.producer is None):
             self._initialize(process, timeout, 1, 1)
         if process.producer is None or process.is_broken:
@@ -611,7 +611,7 @@ class Simulation(World):
             return
         producer, sequences = process.former[-1 - older % min(2, len(process.former))]
         if producer == self.newest[process.id]:
-            return  # given up, but nobody has replaced it
+            return  # it was not replaced
         value, batch = self._batch(producer, sequences[tp])
         self.late_values.add(value)
         try:
@@ -1018,14 +1018,14 @@ class Simulation(World):
 
     @contextmanager
     def _noting(self, broker: int) -> Iterator[None]:
-        """Count what a broker coordinates if it ends."""
+        """Count the situations of a broker if it ends."""
         situations = [each for tp in INTERNAL for each in self._situations(broker, tp)]
         yield
         if broker not in self.cluster.brokers:
             self.tally += Counter(f"ended by a failure: {each}" for each in situations)
 
     def _situations(self, broker: int, tp: TopicPartition) -> Iterator[str]:
-        """Yield what a broker coordinates in a partition that it leads."""
+        """Yield the situations of a broker in a partition that it leads."""
         process = self.cluster.brokers.get(broker)
         if process is None or self.cluster.leader(tp) != broker:
             return
@@ -1115,7 +1115,7 @@ class Simulation(World):
                 if broker in in_sync and self.cluster.leader(tp) >= 0:
                     claim(
                         log.log_end_offset >= self.ends[tp],
-                        "one in sync lacks what was committed",
+                        "a replica in sync lacks committed records",
                         broker,
                         log,
                         self.ends[tp],
@@ -1165,7 +1165,7 @@ class Simulation(World):
         self._check_transactions()
         for group_id, tp in list(self.writes):
             is_stable = self._check_offset(group_id, tp)
-            claim(is_stable, "offsets of a transaction stay pending", group_id, tp)
+            claim(is_stable, "offsets of a transaction remain pending", group_id, tp)
         self._check_service(self.processes[self.seed % len(self.processes)])
         self._take_in_values()
         self.check()
@@ -1191,7 +1191,7 @@ class Simulation(World):
             log._check()
             claim(log.log_end_offset == end, "the ends differ", *logs)
             claim(log.high_watermark == end, "a high watermark lags", *logs)
-            claim(log.last_stable_offset == end, "a transaction stays open", tp, log)
+            claim(log.last_stable_offset == end, "a transaction remains open", tp, log)
             self._check_records(log, end)
         newest = [self._newest(log) for log in logs]
         for one, other in pairwise(newest):
