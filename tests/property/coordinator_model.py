@@ -77,6 +77,8 @@ class Process:
         The outcome of its last transaction, until it begins another one.
     ended_as : ProducerIdAndEpoch or None
         The producer with which it ended that transaction.
+    offsets : dict
+        The offset of the producer's last acknowledged record in each partition.
     former : list
         Its earlier producers, with their next sequences.
     """
@@ -88,6 +90,7 @@ class Process:
         self.timeout_ms = 0
         self.is_fenced = self.may_be_fenced = self.is_broken = self.is_ending = False
         self.sequences: Counter[TopicPartition] = Counter()
+        self.offsets: dict[TopicPartition, int] = {}
         self.transaction: Transaction | None = None
         self.ended: bool | None = None
         self.ended_as: ProducerIdAndEpoch | None = None
@@ -103,6 +106,7 @@ class Process:
         if self.producer is not None and producer != self.producer:
             self.former.append((self.producer, self.sequences))
             self.sequences = Counter()
+            self.offsets = {}
         self.producer = producer
 
 

@@ -372,7 +372,9 @@ class Simulation(World):
     def _groups(self, group_id: str) -> GroupCoordinator:
         return self.cluster.brokers[self.cluster.group_coordinator(group_id)].groups
 
-    def _call(self, process: Process, call: Callable[[], T]) -> T | None:
+    def _call(
+        self, process: Process, call: Callable[[], T], sends_to: TopicPartition | None = None
+    ) -> T | None:
         """Run a call of a producer; None if its answer is unknown or the producer is fenced."""
         try:
             done = self.retry(call)
@@ -380,6 +382,11 @@ class Simulation(World):
             process.is_broken = True
             return None
         except LogStoreError as error:
+            is_unordered = error.kafka_error == "OUT_OF_ORDER_SEQUENCE_NUMBER"
+            if is_unordered and self._has_no_batches(process, sends_to):
+                self.tally["last batch deleted"] += 1
+                process.is_broken = True
+                return None
             claim(error.kafka_error in FENCED, "a producer got an unexpected error", error)
             claim(self._may_be_fenced(process), "a producer was fenced by nobody", error)
             self.tally["fenced"] += 1
@@ -393,6 +400,17 @@ class Simulation(World):
             return None
         self.used_ms[process.id] = self.clock.now_ms()
         return done
+
+    def _has_no_batches(self, process: Process, tp: TopicPartition | None) -> bool:
+        """Return whether the batches of a producer in a partition have been deleted.
+
+        A replica that was copied since may only know the producer's marker. As in Kafka, the next
+        sequence then does not follow.
+        """
+        last = process.offsets.get(tp) if tp is not None else None
+        if tp is None or last is None:
+            return False
+        return any(log.log_start_offset > last for log in self.logs(tp).values())
 
     def _ends_as_the_one_before(self, process: Process) -> bool:
         """Return whether a fenced producer may take the end of its successor for its own.
@@ -566,9 +584,10 @@ class Simulation(World):
         value, batch = self._batch(producer, process.sequences[tp])
         process.sequences[tp] += 1
         transaction.values.add(value)
-        info = self._call(process, lambda: self._append(process, tp, batch))
+        info = self._call(process, lambda: self._append(process, tp, batch), tp)
         if self._note_begun(process, info is not None):
             assert info is not None
+            process.offsets[tp] = info.last_offset
             transaction.sent.append((tp, info.first_offset, value))
             self.tally["sent"] += 1
 
