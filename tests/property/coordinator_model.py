@@ -13,6 +13,7 @@ from logstore.cluster.requests import DelayedProduce
 from logstore.coordinator.groups.requests import JoinResult, SyncResult
 from logstore.coordinator.transactions.state import (
     ProducerIdAndEpoch,
+    TransactionMetadata,
     TransactionState,
     TransactionVersion,
     decode_key,
@@ -44,6 +45,21 @@ class Write(NamedTuple):
     transaction: Transaction | None
     is_acknowledged: bool
     time_ms: int
+
+
+class Half(NamedTuple):
+    """A planned failure of a coordinator between markers.
+
+    Attributes
+    ----------
+    returns : tuple or None
+        A decided transaction and its coordinator, which leads again after the next decision.
+    """
+
+    which: int
+    delay: int
+    fault: int
+    returns: tuple[TransactionMetadata, int] | None = None
 
 
 class Transaction:

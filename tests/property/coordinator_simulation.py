@@ -41,6 +41,8 @@ from logstore.coordinator.transactions.state import (
     ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
+    decode_key,
+    decode_value,
     encode_key,
     encode_value,
 )
@@ -56,6 +58,7 @@ from tests.property.coordinator_model import (
     V0,
     V2,
     Errors,
+    Half,
     Member,
     Process,
     Refused,
@@ -88,6 +91,12 @@ TIMEOUTS_MS = (60_000, 60_000, 8_000)
 WAITS_MS = (0, 1, 20, 500, 6_000, 31_000, 61_000, 600_000, 3 * EXPIRY_MS)
 DELAYS_MS = (0, 0, 0, 0, 1, 3, 50, 9_000)
 RESTARTS_MS = (0, 1, 100, 2_000, 15_000)
+HALVED_MS = (0, 100, 40_000, 40_000, 50_000)
+"""Times for which only some of the partitions have their marker.
+
+A leader that was cut off from a follower cannot replicate a marker before the ISR shrinks.
+"""
+
 HOPS_MAX = 40
 WAITS_MAX = 14
 """Waits for replicas before an ambush; a transaction has about as many."""
@@ -118,6 +127,23 @@ KINDS = {
     "settle": 3,
 }
 """Kinds of steps and their frequencies."""
+
+HALF_MARKED = (
+    "restart",
+    "restart",
+    "settle",
+    "halve",
+    "transact",
+    "wait",
+    "transact",
+    "transact",
+    "settle",
+)
+"""A coordinator fails between markers, and coordinates a later transaction of the same id.
+
+Random steps almost never produce this sequence. All transactions have the same numbers; steps may
+be left out, and others come in between.
+"""
 
 STRIKES = (
     *(("kill", "lose_power", "stop", "move", "move_internal") * 2),
@@ -210,6 +236,7 @@ SITUATIONS = (
     "retried: NOT_COORDINATOR",
     "retried: NOT_ENOUGH_REPLICAS",
     "retried: NOT_LEADER_OR_FOLLOWER",
+    "returned to a coordinator",
     "seen committed",
     "struck inside a call",
     "timed out",
@@ -224,7 +251,30 @@ def plan(seed: int) -> list[Step]:
     rng = random.Random(f"coordinators {seed}")
     count = rng.randint(15, 50)
     kinds = rng.choices(list(KINDS), list(KINDS.values()), k=count)
-    return [Step(kind, tuple(rng.randrange(1 << 16) for _ in range(5))) for kind in kinds]
+    steps = [_step(rng, kind) for kind in kinds]
+    if rng.random() < 0.25:
+        place = rng.randint(0, count)
+        steps[place:place] = _half_marked(rng)
+    return steps
+
+
+def _step(rng: random.Random, kind: str) -> Step:
+    return Step(kind, tuple(rng.randrange(1 << 16) for _ in range(5)))
+
+
+def _half_marked(rng: random.Random) -> Iterator[Step]:
+    which, where, group, outcome, timeout = _step(rng, "transact").numbers
+    # More than one partition, and an end.
+    transact = Step(
+        "transact", (which, where * 3 + rng.randint(1, 2), group, outcome * 5 + 1, timeout)
+    )
+    for kind in HALF_MARKED:
+        if kind == "wait":
+            yield Step(kind, (rng.choice((5, 6)), *_step(rng, kind).numbers[1:]))
+        elif rng.random() < 0.95:
+            yield transact if kind == "transact" else _step(rng, kind)
+        if rng.random() < 0.1:
+            yield _step(rng, rng.choices(list(KINDS), list(KINDS.values()))[0])
 
 
 class Simulation(World):
@@ -287,6 +337,7 @@ class Simulation(World):
         self.number = 0
         self.depth = 0
         self.ambushes: list[list[int]] = []
+        self.halves: list[Half] = []
         self.ends: Counter[TopicPartition] = Counter()
         self.records: dict[TopicPartition, dict[int, tuple[bytes | None, bytes | None, int]]] = {}
         self.histories = {tp: StateHistory(self.tally) for tp in STATES}
@@ -937,9 +988,66 @@ class Simulation(World):
         """Prepare a fault at one of the next waits for replicas."""
         self.ambushes.append([numbers[0] % WAITS_MAX, *numbers[1:]])
 
+    def _halve(self, which: int, delay: int, fault: int, *_: int) -> None:
+        """Let one of the next coordinators fail between markers."""
+        self.halves.append(Half(which, delay, fault))
+
+    def _decided(self, tp: TopicPartition) -> TransactionMetadata | None:
+        """Return the last state in a partition, if it is replicated and a decision."""
+        log = self.cluster.brokers[self.cluster.leader(tp)].log(tp)
+        end = log.log_end_offset
+        if log.high_watermark < end:
+            return None
+        for _, (key, value, _) in self._read(log, end - 1, end):
+            transactional_id = decode_key(key)
+            if transactional_id is not None and value is not None:
+                metadata = decode_value(transactional_id, value)
+                return metadata if metadata.state.is_prepared else None
+        return None
+
+    def _spring_half(self, tp: TopicPartition) -> None:
+        """Cut a coordinator off from a leader of its decided transaction, or let it return."""
+        coordinator = self.cluster.leader(tp)
+        metadata = self._decided(tp) if coordinator in self.cluster.brokers else None
+        if metadata is None:
+            return
+        half = self.halves[0]
+        if half.returns is not None:
+            decided, earlier = half.returns
+            is_next = metadata.transactional_id == decided.transactional_id and metadata != decided
+            if is_next and coordinator != earlier:
+                self.halves.pop(0)
+                if earlier in self.cluster.state(tp).isr:
+                    self.cluster.move_leader(tp, to=earlier)
+                    self.tally["returned to a coordinator"] += 1
+            return
+        leaders = {self.cluster.leader(each) for each in metadata.partitions}
+        others = sorted(leaders - {coordinator, -1})
+        if len(leaders) > 1 and others:
+            self.halves.pop(0)
+            self.cluster.disconnect({coordinator}, {others[half.which % len(others)]})
+            delay_ms = HALVED_MS[half.delay % len(HALVED_MS)]
+            half = half._replace(returns=(metadata, coordinator))
+            self._later(lambda: self._end_half(half, tp, coordinator), delay_ms)
+
+    def _end_half(self, half: Half, tp: TopicPartition, coordinator: int) -> None:
+        """Let a coordinator fail that lacks a marker; it returns if it only was replaced."""
+        self.depth += 1
+        try:
+            if half.fault % 3 == 0:
+                self.act(AMBUSHES[half.fault // 3 % 6], (coordinator, *[half.which] * 4))
+            elif self.cluster.leader(tp) == coordinator:
+                self._move_one([tp], 0, half.which)
+                self.halves.insert(0, half)
+            self.cluster.heal()
+        finally:
+            self.depth -= 1
+
     def _on_wait(self, where_to: TopicPartition | int, is_over: bool) -> None:
         if self.depth:
             return
+        if is_over and self.halves and where_to in STATES:
+            self._spring_half(where_to)
         for ambush in list(self.ambushes):
             _, where, which, whom, more = ambush
             if is_over != (where % 3 == 2):
@@ -1048,24 +1156,18 @@ class Simulation(World):
         process = self.cluster.brokers.get(broker)
         if process is None or self.cluster.leader(tp) != broker:
             return
-        log, coordinator = process.log(tp), process._coordinator
+        log = process.log(tp)
         if tp not in STATES:
             if log.producer_state.open_producers():
                 yield "pending offsets"
             return
-        number = tp.partition
-        stored = coordinator and coordinator._stored
-        role = self.cluster.replicas(broker).role(tp)
-        assert isinstance(role, Leadership)
-        if not stored or stored.epochs.get(number) != role.state.leader_epoch:
+        loaded = self._loaded(broker, tp)
+        if loaded is None:
             if log.log_end_offset:
                 yield "loading"
             return
-        assert coordinator is not None
         is_replicated = log.high_watermark >= log.log_end_offset
-        for transactional_id, metadata in stored.by_id.items():
-            if coordinator._log.partition_of(transactional_id) != number:
-                continue
+        for metadata in loaded:
             state, is_newest = metadata.state, metadata.last_update_ms == self.clock.now_ms()
             phase = "open" if is_replicated else "opening"
             if state.is_prepared:
@@ -1075,6 +1177,24 @@ class Simulation(World):
             elif state.is_idle:
                 phase = "complete" if is_replicated or not is_newest else "completing"
             yield f"{phase}, version {metadata.client_version}"
+
+    def _loaded(self, broker: int, tp: TopicPartition) -> list[TransactionMetadata] | None:
+        """Return the states that the leader of a partition has loaded, None without them."""
+        process = self.cluster.brokers.get(broker)
+        coordinator = process and process._coordinator
+        stored = coordinator and coordinator._stored
+        if not coordinator or not stored:
+            return None
+        role = self.cluster.replicas(broker).role(tp)
+        assert isinstance(role, Leadership)
+        if stored.epochs.get(tp.partition) != role.state.leader_epoch:
+            return None
+        known = stored.by_id.values()
+        return [
+            each
+            for each in known
+            if coordinator._log.partition_of(each.transactional_id) == tp.partition
+        ]
 
     def _wait(self, which: int, *_: int) -> None:
         self.clock.advance(ms=WAITS_MS[which % len(WAITS_MS)])
@@ -1140,6 +1260,21 @@ class Simulation(World):
                         self.ends[tp],
                     )
 
+        self._check_complete()
+
+    def _check_complete(self) -> None:
+        """Check that every partition has the marker of a transaction that is complete."""
+        open_producers = {
+            producer_id: tp
+            for tp in self.partitions()
+            if self.cluster.leader(tp) in self.cluster.brokers
+            for producer_id in self.cluster.leader_log(tp).producer_state.open_producers()
+        }
+        for tp in STATES:
+            for metadata in self._loaded(self.cluster.leader(tp), tp) or ():
+                is_whole = not metadata.state.is_idle or metadata.producer_id not in open_producers
+                claim(is_whole, "a complete transaction lacks a marker", metadata, open_producers)
+
     def _take_in_committed(self, tp: TopicPartition) -> None:
         leader = self.cluster.leader(tp)
         if leader < 0:
@@ -1170,6 +1305,7 @@ class Simulation(World):
     def finish(self) -> Counter[str]:
         """Let the cluster settle, end all transactions, and compare everything with the model."""
         self.ambushes.clear()
+        self.halves.clear()
         self._recover()
         self.clock.advance(seconds=90)
         self._recover()  # from faults that struck in the meantime
