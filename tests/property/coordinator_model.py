@@ -246,7 +246,10 @@ class StateHistory:
             self._tally[name] += 1
         follows = not known or any(_follows(each, following) for each in known)
         claim(follows, "a state cannot follow", transactional_id, known, following)
-        self._known[transactional_id] = [*known, following] if known and has_failed else [following]
+        if not has_failed:
+            self._known[transactional_id] = [following]
+        elif known:  # else the earlier state was cleaned away, and remains unknown
+            self._known[transactional_id] = [*known, following]
 
 
 def _follows(known: Known, following: Known) -> bool:
