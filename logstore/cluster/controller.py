@@ -48,6 +48,8 @@ class Controller:
     ----------
     settings : mapping of str to str, or None
         Dynamic cluster-wide settings by broker key; None if they were never stored.
+    changes : int
+        Number of changes so far; while it is the same, `topics` returns the same topics.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Controller:
         self._is_unclean = is_unclean
         self._remember = remember
         self.settings = settings
+        self.changes = 0
         self._topics = {topic.name: _without_leaders(topic) for topic in remembered}
         self._alive: set[int] = set()
         self._failed: set[tuple[int, TopicPartition]] = set()  # of running brokers
@@ -182,6 +185,7 @@ class Controller:
     def _put(self, *topics: ClusterTopic) -> None:
         """Replace topics, and store the state. The caller holds the lock."""
         self._topics |= {topic.name: topic for topic in topics}
+        self.changes += 1
         if self._remember is not None:
             self._remember(self.topics(), self.settings)
 

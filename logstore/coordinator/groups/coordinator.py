@@ -19,9 +19,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from logstore.coordinator.groups.calls import ExclusiveCalls
+from logstore.coordinator.groups.cluster_topics import TopicsFollower
 from logstore.coordinator.groups.committed import CommittedOffsets
+from logstore.coordinator.groups.consumer_group import ConsumerGroup
+from logstore.coordinator.groups.consumer_membership import DEFAULT_ASSIGNOR, ConsumerMembership
 from logstore.coordinator.groups.expiry import OffsetExpiry
-from logstore.coordinator.groups.group import GroupState
+from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.membership import ClassicMembership
 from logstore.coordinator.groups.offsets import (
     NO_GENERATION,
@@ -32,10 +35,12 @@ from logstore.coordinator.groups.offsets import (
 from logstore.coordinator.groups.records import encode_group_key
 from logstore.coordinator.groups.registry import GroupRegistry
 from logstore.coordinator.groups.requests import (
+    ConsumerGroupDescription,
     DeletedOffsets,
     FetchedOffset,
     GroupDescription,
     GroupListing,
+    GroupType,
     JoinCallback,
     JoinRequest,
     JoinResult,
@@ -119,7 +124,13 @@ class GroupCoordinator:
         self._membership = ClassicMembership(
             config, self._timers, clock, runtime.rng, self._calls.reply, store.save_group
         )
-        self._groups = GroupRegistry(store, self._membership, clock)
+        self._consumers = ConsumerMembership(clock)
+        self._groups = GroupRegistry(
+            store,
+            {GroupType.CLASSIC: self._membership, GroupType.CONSUMER: self._consumers},
+            clock,
+        )
+        self._topics = TopicsFollower(host)
         self._offsets = CommittedOffsets(self._groups, store, config, host.partitions_of)
         self._expiry = OffsetExpiry(self._groups, self._offsets, store, config, clock, self._calls)
         manager.lifetime.add(self)
@@ -186,6 +197,8 @@ class GroupCoordinator:
             if request.member_id != NO_MEMBER:
                 return "UNKNOWN_MEMBER_ID"
             group = self._groups.get_or_create(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return "INCONSISTENT_GROUP_PROTOCOL"
         return self._membership.join(group, request, on_done)
 
     def sync(self, request: SyncRequest, on_done: SyncCallback) -> None:
@@ -196,7 +209,7 @@ class GroupCoordinator:
         """
         with self._calls():
             group, error = self._groups.find(request.group_id)
-            if group is None:
+            if not isinstance(group, Group):
                 error = error or "UNKNOWN_MEMBER_ID"
             else:
                 error = self._membership.sync(group, request, on_done)
@@ -217,7 +230,7 @@ class GroupCoordinator:
         """
         with self._calls():
             group, error = self._groups.find(group_id)
-            if group is None:
+            if not isinstance(group, Group):
                 return error or "UNKNOWN_MEMBER_ID"
             return self._membership.heartbeat(group, generation_id, member_id, group_instance_id)
 
@@ -230,7 +243,7 @@ class GroupCoordinator:
             left = []
             for each in members:
                 error = "UNKNOWN_MEMBER_ID"
-                if group is not None:
+                if isinstance(group, Group):
                     error = self._membership.leave(group, each)
                 left.append(LeftMember(*each, error))
             return LeaveResult(None, tuple(left))
@@ -244,14 +257,23 @@ class GroupCoordinator:
         generation_id: int = NO_GENERATION,
         member_id: str = NO_MEMBER,
         group_instance_id: str | None = None,
+        *,
+        version: int | None = None,
     ) -> dict[TopicPartition, str | None]:
         """Commit offsets; return each partition's error, or None.
 
         Commits without generation and member id are only accepted for groups without members. An
         invalid partition does not prevent the commit of the others.
+
+        Parameters
+        ----------
+        generation_id : int
+            The member epoch in a consumer group.
+        version : int, optional
+            Version of the OffsetCommit request.
         """
         sender = ConsumerGroupMetadata(group_id, generation_id, member_id, group_instance_id)
-        commit = partial(self._commit, sender, offsets)
+        commit = partial(self._commit, sender, offsets, version)
         try:
             return self.faults.request("commit", offsets, commit, group_id=group_id)
         except (NotCoordinatorError, CoordinatorNotAvailableError) as error:
@@ -262,10 +284,17 @@ class GroupCoordinator:
             return dict.fromkeys(offsets, error.kafka_error)
 
     def _commit(
-        self, sender: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        sender: ConsumerGroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        version: int | None,
     ) -> dict[TopicPartition, str | None]:
         with self._calls(waits=True):
             group, error = self._groups.find(sender.group_id)
+            if isinstance(group, ConsumerGroup):
+                errors = self._check_partitions(group, sender, offsets, version=version)
+                good = {tp: offset for tp, offset in offsets.items() if errors[tp] is None}
+                return errors | self._offsets.commit(sender.group_id, good)
             if group is not None:
                 error = self._membership.check_commit(group, sender)
             elif error is None and sender.generation_id >= 0:
@@ -273,6 +302,27 @@ class GroupCoordinator:
             if error is not None:
                 return dict.fromkeys(offsets, error)
             return self._offsets.commit(sender.group_id, offsets)
+
+    def _check_partitions(
+        self,
+        group: ConsumerGroup,
+        sender: ConsumerGroupMetadata,
+        partitions: Iterable[TopicPartition],
+        *,
+        is_transactional: bool = False,
+        version: int | None = None,
+    ) -> dict[TopicPartition, str | None]:
+        """Return the error of each partition of a commit to a consumer group, or None."""
+        error = group.check_commit(sender, is_transactional=is_transactional, version=version)
+        if error is not None:
+            return dict.fromkeys(partitions, error)
+        topics = self._topics.current
+        errors = {}
+        for tp in partitions:
+            topic = topics.named(tp.topic)
+            topic_id = None if topic is None else topic.topic_id
+            errors[tp] = group.check_partition(sender, topic_id, tp.partition)
+        return errors
 
     def check_transactional(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -296,7 +346,7 @@ class GroupCoordinator:
             raise InvalidGroupIdError("the group id is empty")
         encode_group_key(group.group_id)
         with self._calls():
-            error = self._transactional_error(group)
+            error = self._transactional_error(group, offsets)
             if error is not None:
                 raise _MEMBER_ERRORS[error](
                     f"group '{group.group_id}' rejected offsets of member '{group.member_id}' in"
@@ -305,7 +355,9 @@ class GroupCoordinator:
             for tp, committed in offsets.items():
                 self._offsets.check(tp, committed)
 
-    def _transactional_error(self, sender: ConsumerGroupMetadata) -> str | None:
+    def _transactional_error(
+        self, sender: ConsumerGroupMetadata, partitions: Iterable[TopicPartition]
+    ) -> str | None:
         group, error = self._groups.find(sender.group_id)
         if error == "COORDINATOR_LOAD_IN_PROGRESS":
             raise CoordinatorLoadInProgressError(f"group '{sender.group_id}' is being loaded")
@@ -315,6 +367,11 @@ class GroupCoordinator:
             return None
         if group is None:
             return "ILLEGAL_GENERATION"
+        if isinstance(group, ConsumerGroup):
+            errors = self._check_partitions(group, sender, partitions, is_transactional=True)
+            error = next(filter(None, errors.values()), None)
+            # A transaction has no error for an epoch of the consumer protocol.
+            return "ILLEGAL_GENERATION" if error == "STALE_MEMBER_EPOCH" else error
         return group.check_member(sender.member_id, sender.group_instance_id, sender.generation_id)
 
     def append_transactional(
@@ -357,6 +414,18 @@ class GroupCoordinator:
         """
         with self._calls(waits=True):
             return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> str | None:
+        """Return the error of a fetch of offsets with a member epoch, or None.
+
+        Errors: UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH in a consumer group, or ILLEGAL_GENERATION
+        for its classic members. Other groups accept every fetch.
+        """
+        with self._calls():
+            group, _ = self._groups.find(group_id)
+            if isinstance(group, ConsumerGroup):
+                return group.check_fetch(member_id, member_epoch)
+            return None
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets, including those from committed transactions.
@@ -414,9 +483,21 @@ class GroupCoordinator:
         """Describe a group. The state is `Dead` if the group does not exist."""
         with self._calls():
             group, error = self._groups.find(group_id)
-            if group is None:
+            if not isinstance(group, Group):
                 return GroupDescription(group_id, GroupState.DEAD.value, error=error)
             return group.describe()
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription:
+        """Describe a consumer group. Errors: GROUP_ID_NOT_FOUND, NOT_COORDINATOR."""
+        with self._calls():
+            group, error = self._groups.find(group_id)
+            if isinstance(group, ConsumerGroup):
+                return group.describe_consumer_group(self._topics.current, DEFAULT_ASSIGNOR)
+            if error is not None:
+                return ConsumerGroupDescription(group_id, error=error)
+            reason = "not found" if group is None else "is not a consumer group"
+            message = f"Group {group_id} {reason}."
+            return ConsumerGroupDescription(group_id, error="GROUP_ID_NOT_FOUND", message=message)
 
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
@@ -429,14 +510,19 @@ class GroupCoordinator:
             A partition of the topic cannot be read.
         """
         wanted = {each.lower() for each in states}
-        if types and "classic" not in {each.lower() for each in types}:
-            return []
+        wanted_types = {each.lower() for each in types}
         with self._calls():
             self._groups.load_all()
             return [
-                GroupListing(group.group_id, group.protocol_type or "", group.state.value)
+                GroupListing(
+                    group.group_id,
+                    group.protocol_type or "",
+                    group.state.value,
+                    group.type.value,
+                )
                 for group in sorted(self._groups, key=lambda each: each.group_id)
-                if not wanted or group.state.value.lower() in wanted
+                if (not wanted or group.state.value.lower() in wanted)
+                and (not wanted_types or group.type.value in wanted_types)
             ]
 
     def delete(self, group_ids: Iterable[str]) -> dict[str, str | None]:
@@ -531,4 +617,5 @@ class GroupCoordinator:
             shift_ns = self._timers.use_system_clock()
             if shift_ns is not None:
                 for group in self._groups:
-                    self._membership.shift(group, shift_ns)
+                    if isinstance(group, Group):
+                        self._membership.shift(group, shift_ns)

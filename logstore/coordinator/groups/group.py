@@ -7,6 +7,11 @@ PreparingRebalance    waiting for all members to rejoin
 CompletingRebalance   waiting for the leader's assignments
 Stable                assignments are known
 Dead                  being deleted
+
+Consumer groups (KIP-848) have the states Empty, Stable and Dead, and two of their own:
+
+Assigning             a target assignment must be computed
+Reconciling           members are on the way to the target assignment
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from logstore.coordinator.groups.consumer_protocol import (
 from logstore.coordinator.groups.records import NO_TIMEOUT
 from logstore.coordinator.groups.requests import (
     GroupDescription,
+    GroupType,
     JoinCallback,
     JoinedMember,
     JoinResult,
@@ -43,6 +49,8 @@ class GroupState(enum.Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
 
 
 _BEFORE = {
@@ -56,7 +64,7 @@ _BEFORE = {
     GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
     GroupState.DEAD: set(GroupState),
 }
-"""Valid previous states of each state."""
+"""Valid previous states of each state of a classic group."""
 
 
 @dataclass(slots=True, eq=False)
@@ -119,6 +127,8 @@ class Group:
     subscribed_topics : frozenset of str or None
         Topics to which the members of a consumer group are subscribed; None if unknown.
     """
+
+    type = GroupType.CLASSIC
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id

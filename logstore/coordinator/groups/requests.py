@@ -6,11 +6,20 @@ LeaveGroup, OffsetFetch, DescribeGroups and ListGroups, without fields that only
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from logstore.coordinator.groups.offsets import NO_GENERATION, NO_MEMBER, OffsetAndMetadata
 from logstore.types import TopicPartition
+
+
+class GroupType(enum.Enum):
+    """Protocol of a group, with Kafka's names."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
 
 Protocol = tuple[str, bytes]
 """An assignor's name, and the member's metadata for it."""
@@ -153,6 +162,41 @@ class GroupDescription(NamedTuple):
     protocol: str = ""
     members: tuple[MemberDescription, ...] = ()
     error: str | None = None
+
+
+class ConsumerMemberDescription(NamedTuple):
+    """A member of a consumer group (ConsumerGroupDescribe).
+
+    Attributes
+    ----------
+    assignment, target : mapping of str to tuple of int
+        Partitions by topic name: those that the member has, and those that it will have.
+    """
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    regex: str | None
+    assignment: Mapping[str, tuple[int, ...]]
+    target: Mapping[str, tuple[int, ...]]
+    is_classic: bool = False
+
+
+class ConsumerGroupDescription(NamedTuple):
+    """A consumer group's description. All other fields are unset if there is an error."""
+
+    group_id: str
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[ConsumerMemberDescription, ...] = ()
+    error: str | None = None
+    message: str | None = None
 
 
 class GroupListing(NamedTuple):

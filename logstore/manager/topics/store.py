@@ -69,7 +69,13 @@ class Topic:
 
 
 class TopicStore:
-    """The file `logstore-topics.json`; if `is_tolerant`, a damaged file counts as empty."""
+    """The file `logstore-topics.json`; if `is_tolerant`, a damaged file counts as empty.
+
+    Attributes
+    ----------
+    changes : int
+        Number of changes of topics so far.
+    """
 
     def __init__(
         self,
@@ -83,6 +89,7 @@ class TopicStore:
         self._max_bytes = max_bytes
         self.path = f"{log_dir}/{TOPICS_FILE}"
         self._settings: dict[Layer, Mapping[str, str]] = {}
+        self.changes = 0
         try:
             self._topics = self._read()
         except CorruptCheckpointError as error:
@@ -135,6 +142,7 @@ class TopicStore:
     def remove(self, name: str) -> None:
         """Forget a stored topic; durable on return."""
         del self._topics[name]
+        self.changes += 1
         self._write()
 
     def put(self, topics: Iterable[Topic]) -> None:
@@ -148,10 +156,12 @@ class TopicStore:
         for name in changed:
             validate_topic_name(name)
         self._topics = previous | changed
+        self.changes += 1
         try:
             self._write()
         except OSError:
             self._topics = previous
+            self.changes += 1
             raise
 
     def settings(self, layer: Layer) -> Mapping[str, str]:
