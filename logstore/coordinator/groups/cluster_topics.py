@@ -48,10 +48,15 @@ class ClusterTopics:
     topics : iterable of TopicInfo
     version : int
         Increases when a topic is created, deleted or gets partitions.
+    created_version : int
+        Version at which a topic was created last.
     """
 
-    def __init__(self, topics: Iterable[TopicInfo] = (), version: int = 0) -> None:
+    def __init__(
+        self, topics: Iterable[TopicInfo] = (), version: int = 0, created_version: int = 0
+    ) -> None:
         self.version = version
+        self.created_version = created_version
         self._by_name = {each.name: each for each in topics}
         self._by_id = {each.topic_id: each for each in self._by_name.values()}
         self._hashes: dict[str, bytes] = {}
@@ -60,6 +65,15 @@ class ClusterTopics:
         return isinstance(other, ClusterTopics) and self._by_name == other._by_name
 
     __hash__ = None  # type: ignore[assignment]  # compared, never a key
+
+    def changed_to(self, topics: Iterable[TopicInfo]) -> ClusterTopics:
+        """Return the topics after a change; the same object if they are equal."""
+        after = ClusterTopics(topics, self.version + 1, self.created_version)
+        if after == self:
+            return self
+        if not after._by_id.keys() <= self._by_id.keys():
+            after.created_version = after.version
+        return after
 
     def named(self, name: str) -> TopicInfo | None:
         """Return a topic by name, or None if it does not exist."""
@@ -104,9 +118,7 @@ class TopicsFollower:
         """The current topics; the same object until a topic changes."""
         changes = self._host.topic_changes
         if changes != self._changes:
-            topics = ClusterTopics(self._read(), self._topics.version + 1)
-            if topics != self._topics:
-                self._topics = topics
+            self._topics = self._topics.changed_to(self._read())
             self._changes = changes
         return self._topics
 

@@ -6,8 +6,9 @@ The state changes only when a record is applied. The rules that decide on record
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.coordinator.groups import consumer_records
@@ -74,6 +75,14 @@ class Subscription(NamedTuple):
         return cls(member.topics, member.regex or None)
 
 
+@dataclass(slots=True)
+class Session:
+    """A member's session: its end, and the time for which its timer is set, both monotonic."""
+
+    deadline_ns: int = 0
+    armed_ns: int | None = None
+
+
 class ConsumerGroup:
     """The state of a consumer group.
 
@@ -98,6 +107,15 @@ class ConsumerGroup:
         Number of members by subscription.
     has_partition_metadata : bool
         Whether the log has a record of Kafka 4.0 that must be deleted.
+    checked_version, resolved_version : int or None
+        Versions of the topics that were last compared with the hash, and with the patterns. Not
+        stored, as the two times below.
+    assigned_ns, resolved_ns : int or None
+        Monotonic times of the last target assignment and the last resolution of patterns.
+    sessions : dict of str to Session
+        Sessions by member id.
+    timeouts : dict
+        Pending timeouts by kind and member id.
     """
 
     type = GroupType.CONSUMER
@@ -118,6 +136,12 @@ class ConsumerGroup:
         self.static_members: dict[str, str] = {}
         self.subscriptions: Counter[Subscription] = Counter()
         self.has_partition_metadata = False
+        self.checked_version: int | None = None
+        self.resolved_version: int | None = None
+        self.assigned_ns: int | None = None
+        self.resolved_ns: int | None = None
+        self.sessions: defaultdict[str, Session] = defaultdict(Session)
+        self.timeouts: dict[tuple[str, str], object] = {}
         self._owners: dict[str, dict[int, str]] = {}
         self._is_dead = False
         # Members that have not reached the target's epoch; None until the state is requested.
@@ -163,9 +187,9 @@ class ConsumerGroup:
         """Return a member's target assignment; empty if it has none."""
         return self.targets.get(member_id, NO_TARGET)
 
-    def owner(self, topic_id: str, partition: int) -> str | None:
-        """Return the id of the member that has a partition, or still has to revoke it."""
-        return self._owners.get(topic_id, {}).get(partition)
+    def is_free(self, topic_id: str, partition: int) -> bool:
+        """Return whether no member has a partition, or still has to revoke it."""
+        return partition not in self._owners.get(topic_id, ())
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         """Return the member with an instance id, or None."""
@@ -173,14 +197,17 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def preferred_assignor(
-        self, default: str, leaving: ConsumerMember | None = None, new: ConsumerMember | None = None
+        self,
+        default: str,
+        before: ConsumerMember | None = None,
+        after: ConsumerMember | None = None,
     ) -> str:
         """Return the assignor that most members name, after one of them is replaced."""
         counts = Counter(each.assignor for each in self.members.values() if each.assignor)
-        if leaving is not None and leaving.assignor and leaving.member_id in self.members:
-            counts[leaving.assignor] -= 1
-        if new is not None and new.assignor:
-            counts[new.assignor] += 1
+        if before is not None and before.assignor:
+            counts[before.assignor] -= 1
+        if after is not None and after.assignor:
+            counts[after.assignor] += 1
         names = java_hash_order(+counts)  # the first of equals, as in Kafka
         return max(names, key=counts.__getitem__, default=default)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from logstore.coordinator.groups.records import GROUP_KEY_VERSION, GROUP_VALUE_VERSION
 from logstore.coordinator.records import read_record, write_record
 from logstore.errors import InvalidRecordError
 from logstore.messages import Message, version_of
@@ -29,6 +30,7 @@ from logstore.messages.types import (
     ConsumerGroupTargetAssignmentMemberValue,
     ConsumerGroupTargetAssignmentMetadataKey,
     ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
 )
 
 if TYPE_CHECKING:
@@ -53,8 +55,11 @@ _KINDS: Mapping[int, tuple[type[Message], type[Message]]] = {
 }
 """Messages of keys and values by the number at the start of a key."""
 
-_VERSION_OF_KEY = {key: number for number, (key, _) in _KINDS.items()}
-_VALUE_VERSION = 0
+_VERSIONS: Mapping[type[Message], tuple[int, int]] = {
+    GroupMetadataKey: (GROUP_KEY_VERSION, GROUP_VALUE_VERSION),
+    **{key: (number, 0) for number, (key, _) in _KINDS.items()},
+}
+"""Versions of key and value by the class of the key, with those of classic groups."""
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
@@ -66,8 +71,9 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
         A string is longer than Kafka's records allow, or cannot be encoded.
     """
     key, value = record
-    encoded = None if value is None else write_record(value, _VALUE_VERSION)
-    return write_record(key, _VERSION_OF_KEY[type(key)]), encoded
+    key_version, value_version = _VERSIONS[type(key)]
+    encoded = None if value is None else write_record(value, value_version)
+    return write_record(key, key_version), encoded
 
 
 def decode_consumer_key(key: bytes) -> tuple[str, Message] | None:

@@ -14,7 +14,7 @@ becomes empty. After a restart, members have one session timeout to send a heart
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,9 @@ from logstore.coordinator.groups.calls import ExclusiveCalls
 from logstore.coordinator.groups.cluster_topics import TopicsFollower
 from logstore.coordinator.groups.committed import CommittedOffsets
 from logstore.coordinator.groups.consumer_group import ConsumerGroup
-from logstore.coordinator.groups.consumer_membership import DEFAULT_ASSIGNOR, ConsumerMembership
+from logstore.coordinator.groups.consumer_member import JOIN_EPOCH
+from logstore.coordinator.groups.consumer_membership import ConsumerMembership
+from logstore.coordinator.groups.consumer_rules import GroupSettings
 from logstore.coordinator.groups.expiry import OffsetExpiry
 from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.membership import ClassicMembership
@@ -33,9 +35,12 @@ from logstore.coordinator.groups.offsets import (
     OffsetAndMetadata,
 )
 from logstore.coordinator.groups.records import encode_group_key
-from logstore.coordinator.groups.registry import GroupRegistry
+from logstore.coordinator.groups.registry import GroupRegistry, Membership
 from logstore.coordinator.groups.requests import (
     ConsumerGroupDescription,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatCallback,
+    ConsumerHeartbeatResult,
     DeletedOffsets,
     FetchedOffset,
     GroupDescription,
@@ -124,13 +129,23 @@ class GroupCoordinator:
         self._membership = ClassicMembership(
             config, self._timers, clock, runtime.rng, self._calls.reply, store.save_group
         )
-        self._consumers = ConsumerMembership(clock)
-        self._groups = GroupRegistry(
-            store,
-            {GroupType.CLASSIC: self._membership, GroupType.CONSUMER: self._consumers},
-            clock,
-        )
         self._topics = TopicsFollower(host)
+        self._consumers = ConsumerMembership(
+            self._timers,
+            clock,
+            runtime.rng,
+            self._topics,
+            store,
+            self._membership,
+            lambda group: self._groups.put(group),
+            self._settings_of,
+            self._calls.reply,
+        )
+        self._memberships: Mapping[GroupType, Membership] = {
+            GroupType.CLASSIC: self._membership,
+            GroupType.CONSUMER: self._consumers,
+        }
+        self._groups = GroupRegistry(store, self._memberships, clock)
         self._offsets = CommittedOffsets(self._groups, store, config, host.partitions_of)
         self._expiry = OffsetExpiry(self._groups, self._offsets, store, config, clock, self._calls)
         manager.lifetime.add(self)
@@ -143,7 +158,40 @@ class GroupCoordinator:
         """Fault rules that apply to joins and commits."""
         return self._manager.faults
 
+    def _settings_of(self, group_id: str) -> GroupSettings:
+        """Return the settings of a consumer group."""
+        return GroupSettings(classic_max_size=self.config.group_max_size)
+
     # -- members ---------------------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self,
+        request: ConsumerHeartbeat,
+        on_done: ConsumerHeartbeatCallback,
+        may_describe: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Answer a heartbeat of a member of the consumer protocol, with which it also joins.
+
+        Errors: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED,
+        INVALID_REGULAR_EXPRESSION, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+
+        Parameters
+        ----------
+        may_describe : callable, optional
+            Returns whether the member may describe a topic. By default, it may describe all.
+        """
+        with self._calls():
+            error = None
+            group = None
+            if request.group_id:
+                if request.member_epoch == JOIN_EPOCH:
+                    self._store.ensure_stored()
+                group, error = self._groups.find(request.group_id)
+            if error is not None:
+                self._calls.reply(on_done, ConsumerHeartbeatResult(error=error))
+            else:
+                self._consumers.heartbeat(group, request, on_done, may_describe)
 
     def join(self, request: JoinRequest, on_done: JoinCallback) -> None:
         """Join or rejoin a group. The result arrives once all members joined, or on timeout.
@@ -198,7 +246,13 @@ class GroupCoordinator:
                 return "UNKNOWN_MEMBER_ID"
             group = self._groups.get_or_create(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return "INCONSISTENT_GROUP_PROTOCOL"
+            if group.members:
+                return self._consumers.join(group, request, on_done)
+            error = self._groups.delete(group)  # an empty group becomes classic
+            if error is not None:
+                return error
+            group = self._groups.get_or_create(request.group_id)
+        assert isinstance(group, Group)
         return self._membership.join(group, request, on_done)
 
     def sync(self, request: SyncRequest, on_done: SyncCallback) -> None:
@@ -209,7 +263,9 @@ class GroupCoordinator:
         """
         with self._calls():
             group, error = self._groups.find(request.group_id)
-            if not isinstance(group, Group):
+            if isinstance(group, ConsumerGroup):
+                error = self._consumers.sync(group, request, on_done)
+            elif group is None:
                 error = error or "UNKNOWN_MEMBER_ID"
             else:
                 error = self._membership.sync(group, request, on_done)
@@ -230,7 +286,11 @@ class GroupCoordinator:
         """
         with self._calls():
             group, error = self._groups.find(group_id)
-            if not isinstance(group, Group):
+            if isinstance(group, ConsumerGroup):
+                return self._consumers.classic_heartbeat(
+                    group, generation_id, member_id, group_instance_id
+                )
+            if group is None:
                 return error or "UNKNOWN_MEMBER_ID"
             return self._membership.heartbeat(group, generation_id, member_id, group_instance_id)
 
@@ -240,10 +300,14 @@ class GroupCoordinator:
             group, error = self._groups.find(group_id)
             if error is not None:
                 return LeaveResult(error)
+            if isinstance(group, ConsumerGroup):
+                errors = self._consumers.leave(group, members)
+                pairs = zip(members, errors, strict=True)
+                return LeaveResult(None, tuple(LeftMember(*each, error) for each, error in pairs))
             left = []
             for each in members:
                 error = "UNKNOWN_MEMBER_ID"
-                if isinstance(group, Group):
+                if group is not None:
                     error = self._membership.leave(group, each)
                 left.append(LeftMember(*each, error))
             return LeaveResult(None, tuple(left))
@@ -492,7 +556,9 @@ class GroupCoordinator:
         with self._calls():
             group, error = self._groups.find(group_id)
             if isinstance(group, ConsumerGroup):
-                return group.describe_consumer_group(self._topics.current, DEFAULT_ASSIGNOR)
+                return group.describe_consumer_group(
+                    self._topics.current, self._settings_of(group_id).assignors[0]
+                )
             if error is not None:
                 return ConsumerGroupDescription(group_id, error=error)
             reason = "not found" if group is None else "is not a consumer group"
@@ -617,5 +683,4 @@ class GroupCoordinator:
             shift_ns = self._timers.use_system_clock()
             if shift_ns is not None:
                 for group in self._groups:
-                    if isinstance(group, Group):
-                        self._membership.shift(group, shift_ns)
+                    self._memberships[group.type].shift(group, shift_ns)

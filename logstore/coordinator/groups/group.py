@@ -223,6 +223,14 @@ class Group:
         self.state = state
         self.state_ms = now_ms
 
+    def become_stable(self, protocol_type: str, now_ms: int) -> None:
+        """Start with members that have assignments, as a consumer group becomes classic."""
+        self.protocol_type = protocol_type
+        self.protocol_name = self.select_protocol()
+        self.subscribed_topics = self._topics_of_members()
+        self.state = GroupState.STABLE
+        self.state_ms = now_ms
+
     def next_generation(self, now_ms: int) -> None:
         """Start the next generation with the current members."""
         self.generation_id += 1

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import TypeVar
 
-from logstore.types import decode_topic_id, java_hash
+from logstore.types import decode_topic_id
+from logstore.types import java_hash as _java_hash
 
 K = TypeVar("K", str, int)
 
 _FEWEST_BUCKETS = 16
 _LOAD_FACTOR = 0.75
+_FIBONACCI = -7046029254386353131
+
+
+java_hash = lru_cache(maxsize=10_000)(_java_hash)
 
 
 def java_hash_order(keys: Collection[str]) -> list[str]:
@@ -28,6 +34,25 @@ def java_id_order(topic_ids: Collection[str], *, is_copy: bool = False) -> list[
 def java_number_order(numbers: Collection[int]) -> list[int]:
     """Return partition numbers, given in ascending order, in the order of a copied HashSet."""
     return _in_buckets(((each, each) for each in numbers), _copied_buckets(len(numbers)))
+
+
+def timeline_order(keys: Iterable[str]) -> list[str]:
+    """Return strings in the order of Kafka's TimelineHashMap, if none was ever removed."""
+    slots: list[list[tuple[int, str]]] = [[], []]
+    for count, key in enumerate(keys, 1):
+        if count * _LOAD_FACTOR > len(slots):
+            entries = [entry for slot in slots for entry in slot]
+            slots = [[] for _ in range(2 * len(slots))]
+            for entry in entries:
+                slots[_slot(entry[0], len(slots))].append(entry)
+        hashed = java_hash(key)
+        slots[_slot(hashed, len(slots))].append((hashed, key))
+    return [key for slot in slots for _, key in reversed(slot)]
+
+
+def _slot(hashed: int, slots: int) -> int:
+    mixed = (hashed * _FIBONACCI) & 0xFFFFFFFFFFFFFFFF
+    return mixed >> (65 - slots.bit_length())
 
 
 def id_order_key(topic_id: str) -> tuple[int, int]:

@@ -36,14 +36,17 @@ AnyGroup = Group | ConsumerGroup
 """A group of the classic or the consumer protocol."""
 
 
-class StateMachine(Protocol):
-    """The part of the membership protocols that the registry calls."""
+class Membership(Protocol):
+    """The part of the membership protocols that is common to both."""
 
     def resume(self, group: Any) -> None:  # noqa: ANN401  # a group of its own type
         """Continue a group that was just loaded."""
 
     def abandon(self, group: Any) -> None:  # noqa: ANN401
         """End a group whose partition was deleted or replaced."""
+
+    def shift(self, group: Any, shift_ns: int) -> None:  # noqa: ANN401
+        """Start new sessions after the timers moved to another clock."""
 
 
 class _Partition:
@@ -61,13 +64,13 @@ class GroupRegistry:
     Parameters
     ----------
     store : GroupStore
-    memberships : mapping of GroupType to StateMachine
+    memberships : mapping of GroupType to Membership
     clock : Clock
         Dates the deletion of groups.
     """
 
     def __init__(
-        self, store: GroupStore, memberships: Mapping[GroupType, StateMachine], clock: Clock
+        self, store: GroupStore, memberships: Mapping[GroupType, Membership], clock: Clock
     ) -> None:
         self._store = store
         self._memberships = memberships

@@ -7,7 +7,7 @@ LeaveGroup, OffsetFetch, DescribeGroups and ListGroups, without fields that only
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from logstore.coordinator.groups.offsets import NO_GENERATION, NO_MEMBER, OffsetAndMetadata
@@ -133,6 +133,60 @@ class LeaveResult(NamedTuple):
 
     error: str | None
     members: tuple[LeftMember, ...] = ()
+
+
+class ConsumerHeartbeat(NamedTuple):
+    """A member's heartbeat in a consumer group, with which it also joins and leaves (KIP-848).
+
+    Attributes
+    ----------
+    member_epoch : int
+        0 to join, -1 to leave, -2 to leave as a static member that will return.
+    rebalance_timeout_ms : int
+        Longest time in which the member gives up partitions; -1 if it did not change.
+    topics, regex, owned : optional
+        None if they did not change. `owned` maps topic ids to partitions.
+    requires_member_id : bool
+        Whether the client generates its id (version 1).
+    """
+
+    group_id: str
+    member_id: str = NO_MEMBER
+    member_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Mapping[str, Collection[int]] | None = None
+    client_id: str = ""
+    client_host: str = ""
+    requires_member_id: bool = True
+
+
+class ConsumerHeartbeatResult(NamedTuple):
+    """Result of a heartbeat.
+
+    Attributes
+    ----------
+    assignment : mapping of str to tuple of int, or None
+        All partitions that the member may use, by topic id; None if they did not change.
+    """
+
+    member_id: str = NO_MEMBER
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Mapping[str, tuple[int, ...]] | None = None
+    error: str | None = None
+    message: str | None = None
+
+    def refused(self, error: str) -> ConsumerHeartbeatResult:
+        """Return the result with an error instead."""
+        return ConsumerHeartbeatResult(error=error)
+
+
+ConsumerHeartbeatCallback = Callable[[ConsumerHeartbeatResult], object]
 
 
 class FetchedOffset(NamedTuple):

@@ -13,6 +13,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from logstore.coordinator.groups import consumer_records
+from logstore.coordinator.groups.consumer_records import Record as GroupRecord
 from logstore.coordinator.groups.consumer_records import decode_consumer_key
 from logstore.coordinator.groups.records import (
     StoredOffset,
@@ -412,5 +414,14 @@ class GroupStore:
     def save_group(self, group: Group, assignments: Mapping[str, bytes]) -> str | None:
         """Write a group with the given assignments; return the error for the client on failure."""
         stored = group.to_record(assignments)
-        error = self.try_write(lambda: self.write_group(group.group_id, stored))
+        return self._try_save(lambda: self.write_group(group.group_id, stored))
+
+    def save_records(self, group_id: str, records: Iterable[GroupRecord]) -> str | None:
+        """Write records of a group as one batch; return the error for the client on failure."""
+        return self._try_save(
+            lambda: self.write(group_id, [consumer_records.encode(each) for each in records])
+        )
+
+    def _try_save(self, write: Callable[[], None]) -> str | None:
+        error = self.try_write(write)
         return "UNKNOWN_SERVER_ERROR" if error in _GROUP_ERRORS else error
