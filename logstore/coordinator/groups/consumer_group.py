@@ -450,6 +450,8 @@ class ConsumerGroup:
                 self.static_members[after.instance_id] = after.member_id
             for partitions in (after.assigned, after.revoking):
                 for topic_id, numbers in partitions.items():
+                    if not numbers:
+                        continue
                     owners = self._owners.setdefault(topic_id, {})
                     owners.update(dict.fromkeys(numbers, after.member_id))
 

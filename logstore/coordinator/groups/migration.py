@@ -143,12 +143,13 @@ def _upgraded_member(group: Group, member: Member, topics: ClusterTopics) -> Con
 def _ids(
     partitions: Iterable[TopicPartition], topics: ClusterTopics
 ) -> Mapping[str, Collection[int]]:
-    """Return partitions by topic id, without those of unknown topics."""
+    """Return partitions by topic id, without those that do not exist."""
     ids = {}
     for name, numbers in by_topic(partitions).items():
         topic = topics.named(name)
-        if topic is not None:
-            ids[topic.topic_id] = numbers
+        existing = [] if topic is None else [each for each in numbers if each < topic.partitions]
+        if topic is not None and existing:
+            ids[topic.topic_id] = existing
     return ids
 
 
