@@ -76,6 +76,10 @@ _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
 }
 
 
+_REPORTS_UNKNOWN_GROUPS_FROM = 9
+"""First version of OffsetCommit with the error GROUP_ID_NOT_FOUND."""
+
+
 class GroupCoordinator:
     """Handles joins, syncs, heartbeats and commits of all groups.
 
@@ -244,14 +248,22 @@ class GroupCoordinator:
         generation_id: int = NO_GENERATION,
         member_id: str = NO_MEMBER,
         group_instance_id: str | None = None,
+        *,
+        version: int | None = None,
     ) -> dict[TopicPartition, str | None]:
         """Commit offsets; return each partition's error, or None.
 
         Commits without generation and member id are only accepted for groups without members. An
         invalid partition does not prevent the commit of the others.
+
+        Parameters
+        ----------
+        version : int, optional
+            Version of the OffsetCommit request. Since version 9, the error of a member of an
+            unknown group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
         """
         sender = ConsumerGroupMetadata(group_id, generation_id, member_id, group_instance_id)
-        commit = partial(self._commit, sender, offsets)
+        commit = partial(self._commit, sender, offsets, version)
         try:
             return self.faults.request("commit", offsets, commit, group_id=group_id)
         except (NotCoordinatorError, CoordinatorNotAvailableError) as error:
@@ -262,14 +274,18 @@ class GroupCoordinator:
             return dict.fromkeys(offsets, error.kafka_error)
 
     def _commit(
-        self, sender: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        sender: ConsumerGroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        version: int | None,
     ) -> dict[TopicPartition, str | None]:
         with self._calls(waits=True):
             group, error = self._groups.find(sender.group_id)
             if group is not None:
                 error = self._membership.check_commit(group, sender)
             elif error is None and sender.generation_id >= 0:
-                error = "ILLEGAL_GENERATION"
+                knows_groups = version is not None and version >= _REPORTS_UNKNOWN_GROUPS_FROM
+                error = "GROUP_ID_NOT_FOUND" if knows_groups else "ILLEGAL_GENERATION"
             if error is not None:
                 return dict.fromkeys(offsets, error)
             return self._offsets.commit(sender.group_id, offsets)
@@ -358,6 +374,13 @@ class GroupCoordinator:
         with self._calls(waits=True):
             return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
 
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> str | None:
+        """Return the error of a fetch of offsets with a member epoch, or None.
+
+        Classic groups accept every fetch.
+        """
+        return None
+
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets, including those from committed transactions.
 
@@ -428,7 +451,7 @@ class GroupCoordinator:
         LogStoreError
             A partition of the topic cannot be read.
         """
-        wanted = {each.lower() for each in states}
+        wanted = {each.lower().strip() for each in states}
         if types and "classic" not in {each.lower() for each in types}:
             return []
         with self._calls():
