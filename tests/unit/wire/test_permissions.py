@@ -226,6 +226,24 @@ def test_topics_by_id_need_the_permissions_of_topics_by_name(api):
             CLUSTER,
         ),
         (
+            "DescribeConfigs",
+            {"resources": [{"resource_type": 32, "resource_name": "g"}]},
+            ("describe_configs", "group"),
+            GROUP,
+        ),
+        (
+            "AlterConfigs",
+            {"resources": [{"resource_type": 32, "resource_name": "g"}]},
+            ("alter_configs", "group"),
+            GROUP,
+        ),
+        (
+            "IncrementalAlterConfigs",
+            {"resources": [{"resource_type": 32, "resource_name": "g"}]},
+            ("alter_configs", "group"),
+            GROUP,
+        ),
+        (
             "IncrementalAlterConfigs",
             {"resources": [{"resource_type": 2, "resource_name": "t"}]},
             ("alter_configs", "topic"),
