@@ -52,6 +52,8 @@ class Controller:
         Dynamic cluster-wide settings by broker key; None if they were never stored.
     groups : mapping of str to mapping
         Configurations of groups by group id; groups without any are absent.
+    changes : int
+        Number of changes so far; while it is the same, `topics` returns the same topics.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class Controller:
         self._remember = remember
         self.settings = settings
         self.groups = groups or {}
+        self.changes = 0
         self._topics = {topic.name: _without_leaders(topic) for topic in remembered}
         self._alive: set[int] = set()
         self._failed: set[tuple[int, TopicPartition]] = set()  # of running brokers
@@ -195,6 +198,7 @@ class Controller:
     def _put(self, *topics: ClusterTopic) -> None:
         """Replace topics, and store the state. The caller holds the lock."""
         self._topics |= {topic.name: topic for topic in topics}
+        self.changes += 1
         if self._remember is not None:
             self._remember(self.topics(), self.settings, self.groups)
 

@@ -260,6 +260,15 @@ class ClusterHost(CoordinatorHost):
 
     # -- all partitions --------------------------------------------------------------------
 
+    @property
+    def topic_changes(self) -> int:
+        """Number of changes of the cluster's topics."""
+        return self._controller.changes
+
+    def topics(self) -> list[Topic]:
+        """Return all topics of the cluster."""
+        return [as_topic(topic) for topic in self._controller.topics()]
+
     def partitions_of(self, topic: str) -> Collection[int]:
         """Return the partition numbers of a topic of the cluster."""
         return range(len(self._controller.topic(topic).partitions))

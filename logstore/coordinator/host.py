@@ -125,6 +125,15 @@ class CoordinatorHost:
 
     # -- all partitions --------------------------------------------------------------------
 
+    @property
+    def topic_changes(self) -> int:
+        """Number of changes of topics so far; `topics` is worth a call after it increased."""
+        return self._manager.catalog.changes
+
+    def topics(self) -> list[Topic]:
+        """Return all topics by name."""
+        return self._manager.catalog.topics()
+
     def partitions_of(self, topic: str) -> Collection[int]:
         """Return the partition numbers of a topic.
 

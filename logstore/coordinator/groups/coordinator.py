@@ -14,14 +14,19 @@ becomes empty. After a restart, members have one session timeout to send a heart
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from logstore.coordinator.groups.calls import ExclusiveCalls
+from logstore.coordinator.groups.cluster_topics import TopicsFollower
 from logstore.coordinator.groups.committed import CommittedOffsets
+from logstore.coordinator.groups.consumer_group import ConsumerGroup
+from logstore.coordinator.groups.consumer_member import JOIN_EPOCH
+from logstore.coordinator.groups.consumer_membership import ConsumerMembership
+from logstore.coordinator.groups.consumer_rules import GroupSettings
 from logstore.coordinator.groups.expiry import OffsetExpiry
-from logstore.coordinator.groups.group import GroupState
+from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.membership import ClassicMembership
 from logstore.coordinator.groups.offsets import (
     NO_GENERATION,
@@ -30,12 +35,17 @@ from logstore.coordinator.groups.offsets import (
     OffsetAndMetadata,
 )
 from logstore.coordinator.groups.records import encode_group_key
-from logstore.coordinator.groups.registry import GroupRegistry
+from logstore.coordinator.groups.registry import GroupRegistry, Membership
 from logstore.coordinator.groups.requests import (
+    ConsumerGroupDescription,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatCallback,
+    ConsumerHeartbeatResult,
     DeletedOffsets,
     FetchedOffset,
     GroupDescription,
     GroupListing,
+    GroupType,
     JoinCallback,
     JoinRequest,
     JoinResult,
@@ -123,7 +133,23 @@ class GroupCoordinator:
         self._membership = ClassicMembership(
             config, self._timers, clock, runtime.rng, self._calls.reply, store.save_group
         )
-        self._groups = GroupRegistry(store, self._membership, clock)
+        self._topics = TopicsFollower(host)
+        self._consumers = ConsumerMembership(
+            self._timers,
+            clock,
+            runtime.rng,
+            self._topics,
+            store,
+            self._membership,
+            lambda group: self._groups.put(group),
+            self._settings_of,
+            self._calls.reply,
+        )
+        self._memberships: Mapping[GroupType, Membership] = {
+            GroupType.CLASSIC: self._membership,
+            GroupType.CONSUMER: self._consumers,
+        }
+        self._groups = GroupRegistry(store, self._memberships, clock)
         self._offsets = CommittedOffsets(self._groups, store, config, host.partitions_of)
         self._expiry = OffsetExpiry(self._groups, self._offsets, store, config, clock, self._calls)
         manager.lifetime.add(self)
@@ -136,7 +162,40 @@ class GroupCoordinator:
         """Fault rules that apply to joins and commits."""
         return self._manager.faults
 
+    def _settings_of(self, group_id: str) -> GroupSettings:
+        """Return the settings of a consumer group."""
+        return GroupSettings(classic_max_size=self.config.group_max_size)
+
     # -- members ---------------------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self,
+        request: ConsumerHeartbeat,
+        on_done: ConsumerHeartbeatCallback,
+        may_describe: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Answer a heartbeat of a member of the consumer protocol, with which it also joins.
+
+        Errors: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED,
+        INVALID_REGULAR_EXPRESSION, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+
+        Parameters
+        ----------
+        may_describe : callable, optional
+            Returns whether the member may describe a topic. By default, it may describe all.
+        """
+        with self._calls():
+            error = None
+            group = None
+            if request.group_id:
+                if request.member_epoch == JOIN_EPOCH:
+                    self._store.ensure_stored()
+                group, error = self._groups.find(request.group_id)
+            if error is not None:
+                self._calls.reply(on_done, ConsumerHeartbeatResult(error=error))
+            else:
+                self._consumers.heartbeat(group, request, on_done, may_describe)
 
     def join(self, request: JoinRequest, on_done: JoinCallback) -> None:
         """Join or rejoin a group. The result arrives once all members joined, or on timeout.
@@ -190,6 +249,14 @@ class GroupCoordinator:
             if request.member_id != NO_MEMBER:
                 return "UNKNOWN_MEMBER_ID"
             group = self._groups.get_or_create(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.members:
+                return self._consumers.join(group, request, on_done)
+            error = self._groups.delete(group)  # an empty group becomes classic
+            if error is not None:
+                return error
+            group = self._groups.get_or_create(request.group_id)
+        assert isinstance(group, Group)
         return self._membership.join(group, request, on_done)
 
     def sync(self, request: SyncRequest, on_done: SyncCallback) -> None:
@@ -200,7 +267,9 @@ class GroupCoordinator:
         """
         with self._calls():
             group, error = self._groups.find(request.group_id)
-            if group is None:
+            if isinstance(group, ConsumerGroup):
+                error = self._consumers.sync(group, request, on_done)
+            elif group is None:
                 error = error or "UNKNOWN_MEMBER_ID"
             else:
                 error = self._membership.sync(group, request, on_done)
@@ -221,6 +290,10 @@ class GroupCoordinator:
         """
         with self._calls():
             group, error = self._groups.find(group_id)
+            if isinstance(group, ConsumerGroup):
+                return self._consumers.classic_heartbeat(
+                    group, generation_id, member_id, group_instance_id
+                )
             if group is None:
                 return error or "UNKNOWN_MEMBER_ID"
             return self._membership.heartbeat(group, generation_id, member_id, group_instance_id)
@@ -231,6 +304,10 @@ class GroupCoordinator:
             group, error = self._groups.find(group_id)
             if error is not None:
                 return LeaveResult(error)
+            if isinstance(group, ConsumerGroup):
+                errors = self._consumers.leave(group, members)
+                pairs = zip(members, errors, strict=True)
+                return LeaveResult(None, tuple(LeftMember(*each, error) for each, error in pairs))
             left = []
             for each in members:
                 error = "UNKNOWN_MEMBER_ID"
@@ -258,6 +335,8 @@ class GroupCoordinator:
 
         Parameters
         ----------
+        generation_id : int
+            The member epoch in a consumer group.
         version : int, optional
             Version of the OffsetCommit request. Since version 9, the error of a member of an
             unknown group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
@@ -281,6 +360,10 @@ class GroupCoordinator:
     ) -> dict[TopicPartition, str | None]:
         with self._calls(waits=True):
             group, error = self._groups.find(sender.group_id)
+            if isinstance(group, ConsumerGroup):
+                errors = self._check_partitions(group, sender, offsets, version=version)
+                good = {tp: offset for tp, offset in offsets.items() if errors[tp] is None}
+                return errors | self._offsets.commit(sender.group_id, good)
             if group is not None:
                 error = self._membership.check_commit(group, sender)
             elif error is None and sender.generation_id >= 0:
@@ -289,6 +372,27 @@ class GroupCoordinator:
             if error is not None:
                 return dict.fromkeys(offsets, error)
             return self._offsets.commit(sender.group_id, offsets)
+
+    def _check_partitions(
+        self,
+        group: ConsumerGroup,
+        sender: ConsumerGroupMetadata,
+        partitions: Iterable[TopicPartition],
+        *,
+        is_transactional: bool = False,
+        version: int | None = None,
+    ) -> dict[TopicPartition, str | None]:
+        """Return the error of each partition of a commit to a consumer group, or None."""
+        error = group.check_commit(sender, is_transactional=is_transactional, version=version)
+        if error is not None:
+            return dict.fromkeys(partitions, error)
+        topics = self._topics.current
+        errors = {}
+        for tp in partitions:
+            topic = topics.named(tp.topic)
+            topic_id = None if topic is None else topic.topic_id
+            errors[tp] = group.check_partition(sender, topic_id, tp.partition)
+        return errors
 
     def check_transactional(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -312,7 +416,7 @@ class GroupCoordinator:
             raise InvalidGroupIdError("the group id is empty")
         encode_group_key(group.group_id)
         with self._calls():
-            error = self._transactional_error(group)
+            error = self._transactional_error(group, offsets)
             if error is not None:
                 raise _MEMBER_ERRORS[error](
                     f"group '{group.group_id}' rejected offsets of member '{group.member_id}' in"
@@ -321,7 +425,9 @@ class GroupCoordinator:
             for tp, committed in offsets.items():
                 self._offsets.check(tp, committed)
 
-    def _transactional_error(self, sender: ConsumerGroupMetadata) -> str | None:
+    def _transactional_error(
+        self, sender: ConsumerGroupMetadata, partitions: Iterable[TopicPartition]
+    ) -> str | None:
         group, error = self._groups.find(sender.group_id)
         if error == "COORDINATOR_LOAD_IN_PROGRESS":
             raise CoordinatorLoadInProgressError(f"group '{sender.group_id}' is being loaded")
@@ -331,6 +437,11 @@ class GroupCoordinator:
             return None
         if group is None:
             return "ILLEGAL_GENERATION"
+        if isinstance(group, ConsumerGroup):
+            errors = self._check_partitions(group, sender, partitions, is_transactional=True)
+            error = next(filter(None, errors.values()), None)
+            # A transaction has no error for an epoch of the consumer protocol.
+            return "ILLEGAL_GENERATION" if error == "STALE_MEMBER_EPOCH" else error
         return group.check_member(sender.member_id, sender.group_instance_id, sender.generation_id)
 
     def append_transactional(
@@ -377,9 +488,14 @@ class GroupCoordinator:
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> str | None:
         """Return the error of a fetch of offsets with a member epoch, or None.
 
-        Classic groups accept every fetch.
+        Errors: UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH in a consumer group, or ILLEGAL_GENERATION
+        for its classic members. Other groups accept every fetch.
         """
-        return None
+        with self._calls():
+            group, _ = self._groups.find(group_id)
+            if isinstance(group, ConsumerGroup):
+                return group.check_fetch(member_id, member_epoch)
+            return None
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets, including those from committed transactions.
@@ -437,9 +553,23 @@ class GroupCoordinator:
         """Describe a group. The state is `Dead` if the group does not exist."""
         with self._calls():
             group, error = self._groups.find(group_id)
-            if group is None:
+            if not isinstance(group, Group):
                 return GroupDescription(group_id, GroupState.DEAD.value, error=error)
             return group.describe()
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription:
+        """Describe a consumer group. Errors: GROUP_ID_NOT_FOUND, NOT_COORDINATOR."""
+        with self._calls():
+            group, error = self._groups.find(group_id)
+            if isinstance(group, ConsumerGroup):
+                return group.describe_consumer_group(
+                    self._topics.current, self._settings_of(group_id).assignors[0]
+                )
+            if error is not None:
+                return ConsumerGroupDescription(group_id, error=error)
+            reason = "not found" if group is None else "is not a consumer group"
+            message = f"Group {group_id} {reason}."
+            return ConsumerGroupDescription(group_id, error="GROUP_ID_NOT_FOUND", message=message)
 
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
@@ -452,14 +582,19 @@ class GroupCoordinator:
             A partition of the topic cannot be read.
         """
         wanted = {each.lower().strip() for each in states}
-        if types and "classic" not in {each.lower() for each in types}:
-            return []
+        wanted_types = {each.lower() for each in types}
         with self._calls():
             self._groups.load_all()
             return [
-                GroupListing(group.group_id, group.protocol_type or "", group.state.value)
+                GroupListing(
+                    group.group_id,
+                    group.protocol_type or "",
+                    group.state.value,
+                    group.type.value,
+                )
                 for group in sorted(self._groups, key=lambda each: each.group_id)
-                if not wanted or group.state.value.lower() in wanted
+                if (not wanted or group.state.value.lower() in wanted)
+                and (not wanted_types or group.type.value in wanted_types)
             ]
 
     def delete(self, group_ids: Iterable[str]) -> dict[str, str | None]:
@@ -554,4 +689,4 @@ class GroupCoordinator:
             shift_ns = self._timers.use_system_clock()
             if shift_ns is not None:
                 for group in self._groups:
-                    self._membership.shift(group, shift_ns)
+                    self._memberships[group.type].shift(group, shift_ns)

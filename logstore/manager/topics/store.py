@@ -76,7 +76,13 @@ class Topic:
 
 
 class TopicStore:
-    """The file `logstore-topics.json`; if `is_tolerant`, a damaged file counts as empty."""
+    """The file `logstore-topics.json`; if `is_tolerant`, a damaged file counts as empty.
+
+    Attributes
+    ----------
+    changes : int
+        Number of changes of topics so far.
+    """
 
     def __init__(
         self,
@@ -91,6 +97,7 @@ class TopicStore:
         self.path = f"{log_dir}/{TOPICS_FILE}"
         self._settings: dict[Layer, Mapping[str, str]] = {}
         self._groups: dict[str, Mapping[str, str]] = {}
+        self.changes = 0
         try:
             self._topics = self._read()
         except CorruptCheckpointError as error:
@@ -143,6 +150,7 @@ class TopicStore:
     def remove(self, name: str) -> None:
         """Forget a stored topic; durable on return."""
         del self._topics[name]
+        self.changes += 1
         self._write()
 
     def put(self, topics: Iterable[Topic]) -> None:
@@ -156,10 +164,12 @@ class TopicStore:
         for name in changed:
             validate_topic_name(name)
         self._topics = previous | changed
+        self.changes += 1
         try:
             self._write()
         except OSError:
             self._topics = previous
+            self.changes += 1
             raise
 
     def settings(self, layer: Layer) -> Mapping[str, str]:
