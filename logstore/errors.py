@@ -311,6 +311,12 @@ class UnknownMemberIdError(RequestError):
     kafka_error = "UNKNOWN_MEMBER_ID"
 
 
+class InvalidRegularExpressionError(RequestError):
+    """A pattern is not a valid regular expression in RE2 syntax, or it is too large."""
+
+    kafka_error = "INVALID_REGULAR_EXPRESSION"
+
+
 class MemberIdRequiredError(RequestError):
     """The member must join again with the member id in this response (KIP-394)."""
 

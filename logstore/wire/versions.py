@@ -81,7 +81,7 @@ SERVED: Mapping[str, Versions] = {
     "DescribeCluster": Versions(0, 2),
     "DescribeProducers": Versions(0, 0),
     "DescribeTransactions": Versions(0, 0),
-    "ListTransactions": Versions(0, 1),
+    "ListTransactions": Versions(0, 2),
     "DescribeTopicPartitions": Versions(0, 0),
 }
 

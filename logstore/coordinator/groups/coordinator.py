@@ -24,7 +24,7 @@ from logstore.coordinator.groups.committed import CommittedOffsets
 from logstore.coordinator.groups.consumer_group import ConsumerGroup
 from logstore.coordinator.groups.consumer_member import JOIN_EPOCH
 from logstore.coordinator.groups.consumer_membership import ConsumerMembership
-from logstore.coordinator.groups.consumer_rules import GroupSettings
+from logstore.coordinator.groups.consumer_rules import GroupSettings, MigrationPolicy
 from logstore.coordinator.groups.expiry import OffsetExpiry
 from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.membership import ClassicMembership
@@ -119,7 +119,7 @@ class GroupCoordinator:
         self.config = config = manager.broker_config
         self._runtime = runtime
         self._manager = manager
-        host = CoordinatorHost(manager) if host is None else host
+        self._host = host = CoordinatorHost(manager) if host is None else host
         self._calls = ExclusiveCalls(
             manager.lifetime.lock(runtime.lock()),
             host,
@@ -164,7 +164,17 @@ class GroupCoordinator:
 
     def _settings_of(self, group_id: str) -> GroupSettings:
         """Return the settings of a consumer group."""
-        return GroupSettings(classic_max_size=self.config.group_max_size)
+        config, group = self.config, self._host.group_config(group_id)
+        return GroupSettings(
+            group.session_timeout_ms,
+            group.heartbeat_interval_ms,
+            config.group_consumer_max_size,
+            config.group_max_size,
+            config.group_consumer_assignors,
+            MigrationPolicy(config.group_consumer_migration_policy),
+            group.assignment_interval_ms,
+            config.group_consumer_regex_refresh_interval_ms,
+        )
 
     # -- members ---------------------------------------------------------------------------
 
