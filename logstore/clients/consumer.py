@@ -9,7 +9,6 @@ has listened, it blocks until there are records or other work.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
@@ -46,6 +45,7 @@ from logstore.errors import (
 )
 from logstore.faults.rules import Call, is_passing, kafka_exception
 from logstore.names import INTERNAL_COMPACTED_TOPICS
+from logstore.patterns import compile_pattern
 from logstore.runtime import ThreadGuard, for_one_thread
 from logstore.types import TopicPartition
 
@@ -165,7 +165,7 @@ class Consumer:
             else Membership(runtime, coordinator, config, self._partition_counts)
         )
         self._topics: frozenset[str] | None = None
-        self._pattern: re.Pattern[str] | None = None
+        self._matches_pattern: Callable[[str], bool] | None = None
         self._is_assigned = False
         self._listener: Any = None
         self._positions: dict[TopicPartition, Position] = {}
@@ -202,7 +202,8 @@ class Consumer:
         topics : collection of str
             Topic names.
         pattern : str, optional
-            Regular expression instead of `topics`, matched from the start of a topic name.
+            Regular expression in RE2 syntax instead of `topics`, matched from the start of a topic
+            name.
         listener : object, optional
             Rebalance listener with kafka-python's methods `on_partitions_revoked(partitions)`,
             `on_partitions_assigned(partitions)` and, optionally, `on_partitions_lost(partitions)`.
@@ -213,6 +214,7 @@ class Consumer:
             Partitions were assigned manually, or the subscription in force is of the other kind.
         ValueError, TypeError
             Neither or both of `topics` and `pattern` are given, or `topics` is a single string.
+        InvalidRegularExpressionError
         """
         self._check_open()
         if isinstance(topics, str):
@@ -224,15 +226,17 @@ class Consumer:
                 )
         if bool(topics) == (pattern is not None):
             raise ValueError("pass either topics or a pattern")
-        was_by_pattern = self._pattern is not None
+        if pattern is not None and not isinstance(pattern, str):
+            raise TypeError(f"a pattern must be a string, not {pattern!r}")
+        was_by_pattern = self._matches_pattern is not None
         is_other_kind = self._topics is not None and was_by_pattern != (pattern is not None)
         if self._is_assigned or is_other_kind:
             raise IllegalStateError(_EXCLUSIVE)
         for name in ("on_partitions_revoked", "on_partitions_assigned"):
             if listener is not None and not callable(getattr(listener, name, None)):
                 raise TypeError(f"a rebalance listener needs a method {name}: {listener!r}")
-        self._listener = listener
-        self._pattern = None if pattern is None else re.compile(pattern)
+        matches = None if pattern is None else compile_pattern(pattern, is_prefix=True)
+        self._listener, self._matches_pattern = listener, matches
         self._topics = frozenset(topics)
         self._watch_topics()
 
@@ -243,7 +247,7 @@ class Consumer:
         if self._membership is not None:
             self._call_listener("on_partitions_revoked", self._positions.keys())
             self._membership.leave()
-        self._topics = self._pattern = self._listener = None
+        self._topics = self._matches_pattern = self._listener = None
         self._is_assigned = False
         self._take_partitions(())
 
@@ -645,8 +649,8 @@ class Consumer:
     def _watch_topics(self) -> None:
         """Refresh the matching topics; without a group, assign all their partitions."""
         assert self._topics is not None
-        if self._pattern is not None:
-            self._topics = self._matches(self._pattern)
+        if self._matches_pattern is not None:
+            self._topics = self._matches(self._matches_pattern)
         if self._membership is not None:
             self._membership.watch(self._topics)
             return
@@ -658,8 +662,8 @@ class Consumer:
         if set(partitions) != self._positions.keys():
             self._take_partitions(partitions)
 
-    def _matches(self, pattern: re.Pattern[str]) -> frozenset[str]:
-        return frozenset(name for name in self.topics() if pattern.match(name))
+    def _matches(self, matches: Callable[[str], bool]) -> frozenset[str]:
+        return frozenset(filter(matches, self.topics()))
 
     def _follow_group(self, membership: Membership) -> None:
         membership.keep_polling()
@@ -872,7 +876,8 @@ class Consumer:
         return any(self._may_read(position) for position in self._positions.values())
 
     def _topics_changed(self) -> bool:
-        if self._pattern is not None and self._matches(self._pattern) != self._topics:
+        matches = self._matches_pattern
+        if matches is not None and self._matches(matches) != self._topics:
             return True
         if self._membership is not None:
             return self._membership.is_stale

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, cast
 from logstore.cluster.leadership import Leadership
 from logstore.cluster.requests import DelayedProduce
 from logstore.cluster.states import NO_LEADER, ClusterTopic
+from logstore.config.group_keys import GroupConfig, effective_group_config
 from logstore.coordinator.host import C, CoordinatorHost
 from logstore.coordinator.records import partition_for
 from logstore.errors import (
@@ -271,6 +272,11 @@ class ClusterHost(CoordinatorHost):
     def partitions_of(self, topic: str) -> Collection[int]:
         """Return the partition numbers of a topic of the cluster."""
         return range(len(self._controller.topic(topic).partitions))
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """Return the effective configuration of a group, which the controller stores."""
+        own = self._controller.groups.get(group_id, {})
+        return effective_group_config(own, self._broker.broker_config)
 
     def leader_log(self, topic_partition: TopicPartition) -> Log:
         """Return a partition's log at its leader, if the link to it is not cut."""

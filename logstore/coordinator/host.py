@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from logstore.config.group_keys import GroupConfig, effective_group_config
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -141,6 +142,11 @@ class CoordinatorHost:
         UnknownTopicOrPartitionError
         """
         return self._manager.catalog.topic(topic).partitions
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """Return the effective configuration of a group of the consumer protocol."""
+        catalog = self._manager.catalog
+        return effective_group_config(catalog.store.groups.get(group_id, {}), catalog.broker_config)
 
     def leader_log(self, topic_partition: TopicPartition) -> Log:
         """Return a partition's log at its leader.

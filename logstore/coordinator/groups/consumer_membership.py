@@ -22,11 +22,6 @@ from logstore.coordinator.groups.consumer_member import (
 )
 from logstore.coordinator.groups.consumer_rules import Circumstances, Decision, Refusal
 from logstore.coordinator.groups.group import Group, GroupState
-from logstore.coordinator.groups.patterns import (
-    InvalidPatternError,
-    compile_pattern,
-    resolve_patterns,
-)
 from logstore.coordinator.groups.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatCallback,
@@ -37,6 +32,9 @@ from logstore.coordinator.groups.requests import (
     SyncCallback,
     SyncRequest,
 )
+from logstore.coordinator.groups.topic_patterns import resolve_patterns
+from logstore.errors import InvalidRegularExpressionError
+from logstore.patterns import compile_pattern
 from logstore.types import encode_topic_id
 
 if TYPE_CHECKING:
@@ -447,7 +445,7 @@ def check_pattern(pattern: str) -> None:
     """Raise INVALID_REGULAR_EXPRESSION if a pattern is invalid."""
     try:
         compile_pattern(pattern)
-    except InvalidPatternError as error:
+    except InvalidRegularExpressionError as error:
         raise Refusal(
             "INVALID_REGULAR_EXPRESSION",
             f"SubscribedTopicRegex `{pattern}` is not a valid regular expression: {error}.",

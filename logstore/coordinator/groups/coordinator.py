@@ -24,7 +24,7 @@ from logstore.coordinator.groups.committed import CommittedOffsets
 from logstore.coordinator.groups.consumer_group import ConsumerGroup
 from logstore.coordinator.groups.consumer_member import JOIN_EPOCH
 from logstore.coordinator.groups.consumer_membership import ConsumerMembership
-from logstore.coordinator.groups.consumer_rules import GroupSettings
+from logstore.coordinator.groups.consumer_rules import GroupSettings, MigrationPolicy
 from logstore.coordinator.groups.expiry import OffsetExpiry
 from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.membership import ClassicMembership
@@ -86,6 +86,10 @@ _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
 }
 
 
+_REPORTS_UNKNOWN_GROUPS_FROM = 9
+"""First version of OffsetCommit with the error GROUP_ID_NOT_FOUND."""
+
+
 class GroupCoordinator:
     """Handles joins, syncs, heartbeats and commits of all groups.
 
@@ -115,7 +119,7 @@ class GroupCoordinator:
         self.config = config = manager.broker_config
         self._runtime = runtime
         self._manager = manager
-        host = CoordinatorHost(manager) if host is None else host
+        self._host = host = CoordinatorHost(manager) if host is None else host
         self._calls = ExclusiveCalls(
             manager.lifetime.lock(runtime.lock()),
             host,
@@ -160,7 +164,17 @@ class GroupCoordinator:
 
     def _settings_of(self, group_id: str) -> GroupSettings:
         """Return the settings of a consumer group."""
-        return GroupSettings(classic_max_size=self.config.group_max_size)
+        config, group = self.config, self._host.group_config(group_id)
+        return GroupSettings(
+            group.session_timeout_ms,
+            group.heartbeat_interval_ms,
+            config.group_consumer_max_size,
+            config.group_max_size,
+            config.group_consumer_assignors,
+            MigrationPolicy(config.group_consumer_migration_policy),
+            group.assignment_interval_ms,
+            config.group_consumer_regex_refresh_interval_ms,
+        )
 
     # -- members ---------------------------------------------------------------------------
 
@@ -334,7 +348,8 @@ class GroupCoordinator:
         generation_id : int
             The member epoch in a consumer group.
         version : int, optional
-            Version of the OffsetCommit request.
+            Version of the OffsetCommit request. Since version 9, the error of a member of an
+            unknown group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
         """
         sender = ConsumerGroupMetadata(group_id, generation_id, member_id, group_instance_id)
         commit = partial(self._commit, sender, offsets, version)
@@ -362,7 +377,8 @@ class GroupCoordinator:
             if group is not None:
                 error = self._membership.check_commit(group, sender)
             elif error is None and sender.generation_id >= 0:
-                error = "ILLEGAL_GENERATION"
+                knows_groups = version is not None and version >= _REPORTS_UNKNOWN_GROUPS_FROM
+                error = "GROUP_ID_NOT_FOUND" if knows_groups else "ILLEGAL_GENERATION"
             if error is not None:
                 return dict.fromkeys(offsets, error)
             return self._offsets.commit(sender.group_id, offsets)
@@ -575,7 +591,7 @@ class GroupCoordinator:
         LogStoreError
             A partition of the topic cannot be read.
         """
-        wanted = {each.lower() for each in states}
+        wanted = {each.lower().strip() for each in states}
         wanted_types = {each.lower() for each in types}
         with self._calls():
             self._groups.load_all()

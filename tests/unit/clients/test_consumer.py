@@ -1,5 +1,6 @@
 """The consumer: subscriptions, positions, commits, and groups in one thread."""
 
+import re
 import threading
 from collections import namedtuple
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from logstore import (
 )
 from logstore.clients.consumer_config import DEFAULTS, WITHOUT_MEANING
 from logstore.coordinator.groups.consumer_protocol import decode_subscription
-from logstore.errors import KafkaTimeoutError
+from logstore.errors import InvalidRegularExpressionError, KafkaTimeoutError
 from logstore.runtime import Deadlock
 from tests.support.world.messages import exactly
 from tests.support.world.transactions import Bench
@@ -300,6 +301,16 @@ def test_a_pattern_follows_topics_as_they_come(broker):
     assert consumer.topics() == {"t", "orders-eu", "orders-us", "not-orders-x"}
     assert consumer.partitions_for_topic("t") == {0, 1}
     assert consumer.partitions_for_topic("no") == set()
+
+
+def test_a_pattern_that_is_refused_changes_nothing(broker):
+    consumer = broker.consumer()
+    with pytest.raises(InvalidRegularExpressionError):
+        consumer.subscribe(pattern="(?=t)t")
+    with pytest.raises(TypeError):
+        consumer.subscribe(pattern=re.compile("t"))
+    assert consumer.subscription() is None
+    consumer.subscribe(["t"])
 
 
 def test_one_way_at_a_time(broker):
