@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from logstore.clients.arguments import EARLIEST, LATEST, to_topic_partition
 from logstore.clients.consumer_config import NONE, ConsumerConfig
+from logstore.clients.consumer_membership import ConsumerProtocolMembership
 from logstore.clients.consumer_metrics import COORDINATOR_GROUP, FETCH_GROUP, ConsumerMetrics
 from logstore.clients.membership import RETRY_TASK, Membership, Phase
 from logstore.clients.positions import ConsumedRecord, Position
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+AnyMembership = Membership | ConsumerProtocolMembership
+
 _EXCLUSIVE = (
     "subscription by topics, subscription by pattern and assignment of partitions are mutually"
     " exclusive"
@@ -65,6 +68,7 @@ _EXCLUSIVE = (
 _COMMIT_ERRORS: dict[str, type[LogStoreError]] = {
     "UNKNOWN_MEMBER_ID": CommitFailedError,
     "ILLEGAL_GENERATION": CommitFailedError,
+    "STALE_MEMBER_EPOCH": CommitFailedError,
     "REBALANCE_IN_PROGRESS": RebalanceInProgressError,
     "FENCED_INSTANCE_ID": FencedInstanceIdError,
     "UNKNOWN_TOPIC_OR_PARTITION": UnknownTopicOrPartitionError,
@@ -159,11 +163,12 @@ class Consumer:
         self._faults = manager.faults
         self._metrics = ConsumerMetrics(self._clock.monotonic_ns())
         self._on_close = on_close
-        self._membership = (
-            None
-            if config.group_id is None or manager.read_only
-            else Membership(runtime, coordinator, config, self._partition_counts)
-        )
+        self._membership: AnyMembership | None = None
+        if config.group_id is not None and not manager.read_only:
+            if config.uses_consumer_protocol:
+                self._membership = ConsumerProtocolMembership(runtime, coordinator, config)
+            else:
+                self._membership = Membership(runtime, coordinator, config, self._partition_counts)
         self._topics: frozenset[str] | None = None
         self._matches_pattern: Callable[[str], bool] | None = None
         self._is_assigned = False
@@ -515,7 +520,10 @@ class Consumer:
         error = next(iter(refused.values()))
         if error in RETRIABLE_ERRORS and self._faults.has_answered(error):
             return error
-        if error in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION") and member_id != NO_MEMBER:
+        if (
+            error in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "GROUP_ID_NOT_FOUND")
+            and member_id != NO_MEMBER
+        ):
             membership.mark_lost(error)
         elif error == "REBALANCE_IN_PROGRESS":
             membership.request_rejoin()
@@ -665,7 +673,7 @@ class Consumer:
     def _matches(self, matches: Callable[[str], bool]) -> frozenset[str]:
         return frozenset(filter(matches, self.topics()))
 
-    def _follow_group(self, membership: Membership) -> None:
+    def _follow_group(self, membership: AnyMembership) -> None:
         membership.keep_polling()
         if membership.phase is Phase.MEMBER and not membership.is_lost:
             # Clients learn of a rebalance from their next heartbeat. A heartbeat is cheap here, so
@@ -680,7 +688,7 @@ class Consumer:
                 return
             self._take_share(membership)
 
-    def _prepare_to_join(self, membership: Membership) -> None:
+    def _prepare_to_join(self, membership: AnyMembership) -> None:
         if membership.is_lost:
             lost = list(self._positions)
             self._take_partitions(())
@@ -695,10 +703,12 @@ class Consumer:
                 self._call_listener("on_partitions_revoked", revoked)
                 self._take_partitions(())
 
-    def _take_share(self, membership: Membership) -> None:
+    def _take_share(self, membership: AnyMembership) -> None:
         share = set(membership.share)
         revoked = self._positions.keys() - share
         if revoked:
+            if isinstance(membership, ConsumerProtocolMembership):
+                self._commit_automatically()
             self._call_listener("on_partitions_revoked", revoked)
         added = share - self._positions.keys()
         self._take_partitions(sorted(share))
@@ -737,7 +747,7 @@ class Consumer:
             if position.offset is not None
         }
 
-    def _require_membership(self) -> Membership:
+    def _require_membership(self) -> AnyMembership:
         self._check_open()
         if self._membership is not None:
             return self._membership

@@ -63,7 +63,7 @@ def code_of(error: str | None) -> int:
     return KAFKA_CODES["NONE" if error is None else error]
 
 
-async def _told(session: Session, ask: Callable[[Callable[[R], object]], object]) -> R:
+async def await_result(session: Session, ask: Callable[[Callable[[R], object]], object]) -> R:
     """Await the result that a coordinator passes to its callback, from any thread."""
     loops = session.service.loops
     future: asyncio.Future[R] = loops.loop.create_future()
@@ -155,10 +155,11 @@ async def join_group(request: JoinGroupRequest, session: Session) -> JoinGroupRe
         f"/{session.client_host}",
         requires_member_id=session.version >= _REQUIRES_MEMBER_ID_FROM,
         can_skip_assignment=session.version >= _SKIPS_ASSIGNMENT_FROM,
+        may_describe=partial(session.allows, "describe", "topic"),
     )
     service = session.service
     try:
-        result = await _told(session, partial(service.groups.join, asked))
+        result = await await_result(session, partial(service.groups.join, asked))
     except LogStoreError as error:
         result = JoinResult(request.member_id, error.kafka_error)
     return _joined(result, session.version)
@@ -205,7 +206,7 @@ async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupRe
             {each.member_id: bytes(each.assignment) for each in request.assignments},
         )
         try:
-            result = await _told(session, partial(service.groups.sync, asked))
+            result = await await_result(session, partial(service.groups.sync, asked))
         except LogStoreError as error:
             result = SyncResult(error.kafka_error)
     return SyncGroupResponse(

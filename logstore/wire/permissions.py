@@ -25,7 +25,8 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "OffsetCommit": (("read", "group"), ("read", "topic")),
     "OffsetFetch": (("describe", "group"), ("describe", "topic")),
     "FindCoordinator": (("describe", "group"), ("describe", "transactional_id")),
-    "JoinGroup": (("read", "group"),),
+    # DESCRIBE decides which topics match the patterns of a consumer group.
+    "JoinGroup": (("read", "group"), ("describe", "topic")),
     "Heartbeat": (("read", "group"),),
     "LeaveGroup": (("read", "group"),),
     "SyncGroup": (("read", "group"),),
@@ -89,6 +90,9 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "DescribeProducers": (("read", "topic"),),
     "DescribeTransactions": (("describe", "transactional_id"), ("describe", "topic")),
     "ListTransactions": (("describe", "transactional_id"),),
+    # DESCRIBE on the topics that are named; a pattern only matches topics with DESCRIBE.
+    "ConsumerGroupHeartbeat": (("read", "group"), ("describe", "topic")),
+    "ConsumerGroupDescribe": (("describe", "group"), ("describe", "topic")),
     "DescribeTopicPartitions": (("describe", "topic"),),
 }
 """Requirements by API; all of them apply unless a comment says otherwise."""

@@ -82,6 +82,8 @@ SERVED: Mapping[str, Versions] = {
     "DescribeProducers": Versions(0, 0),
     "DescribeTransactions": Versions(0, 0),
     "ListTransactions": Versions(0, 2),
+    "ConsumerGroupHeartbeat": Versions(0, 1),
+    "ConsumerGroupDescribe": Versions(0, 1),
     "DescribeTopicPartitions": Versions(0, 0),
 }
 
@@ -123,7 +125,11 @@ MINIMUM: Mapping[str, Versions] = {
 """The oldest versions that the clients of docs/WIRE.md support, to test as an old broker."""
 
 TRANSACTION_VERSION = "transaction.version"
-"""Name of the feature."""
+GROUP_VERSION = "group.version"
+"""Names of the features."""
+
+GROUP_VERSION_LEVEL = 1
+"""Level of `group.version` with which consumers may use the protocol of KIP-848."""
 
 _V2_SINCE = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
 """First versions of the APIs that clients of `transaction.version` 2 use."""

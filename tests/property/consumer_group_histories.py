@@ -28,7 +28,6 @@ from logstore.coordinator.groups.consumer_protocol import (
 from logstore.coordinator.groups.consumer_rules import GroupSettings, MigrationPolicy
 from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.membership import ClassicMembership
-from logstore.coordinator.groups.patterns import compile_pattern
 from logstore.coordinator.groups.records import decode_group, encode_group_key
 from logstore.coordinator.groups.requests import (
     ConsumerHeartbeat,
@@ -37,6 +36,7 @@ from logstore.coordinator.groups.requests import (
     SyncRequest,
 )
 from logstore.coordinator.groups.server_assignors import SERVER_ASSIGNORS
+from logstore.patterns import compile_pattern
 from logstore.types import TopicPartition, encode_topic_id
 
 GROUP = "g"

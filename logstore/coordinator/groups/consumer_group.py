@@ -25,7 +25,7 @@ from logstore.coordinator.groups.consumer_member import (
 )
 from logstore.coordinator.groups.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 from logstore.coordinator.groups.group import GroupState
-from logstore.coordinator.groups.java_maps import java_hash_order
+from logstore.coordinator.groups.java_maps import timeline_order
 from logstore.coordinator.groups.requests import (
     ConsumerGroupDescription,
     ConsumerMemberDescription,
@@ -202,13 +202,20 @@ class ConsumerGroup:
         before: ConsumerMember | None = None,
         after: ConsumerMember | None = None,
     ) -> str:
-        """Return the assignor that most members name, after one of them is replaced."""
+        """Return the assignor that most members name, after one of them is replaced.
+
+        Of equals it is the first one in Kafka's hash map, where both names share a bucket, and a
+        new name is added in front.
+        """
         counts = Counter(each.assignor for each in self.members.values() if each.assignor)
+        names = timeline_order(counts)
         if before is not None and before.assignor:
             counts[before.assignor] -= 1
+        names = [name for name in names if counts[name] > 0]
         if after is not None and after.assignor:
             counts[after.assignor] += 1
-        names = java_hash_order(+counts)  # the first of equals, as in Kafka
+            if after.assignor not in names:
+                names.insert(0, after.assignor)
         return max(names, key=counts.__getitem__, default=default)
 
     # -- checks of offsets -----------------------------------------------------------------

@@ -193,6 +193,8 @@ class ConsumerMembership:
                 member_id = joined.result.member_id
                 group.timeouts.pop(("join", member_id), None)
                 self._time_out(group, "sync", member_id, request.rebalance_timeout_ms)
+                if joined.decision.patterns:
+                    self._resolve(group, joined.decision.patterns, request.may_describe)
         except Refusal as refusal:
             return refusal.error
         self._reply(on_done, joined.result)

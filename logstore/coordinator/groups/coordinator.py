@@ -326,6 +326,21 @@ class GroupCoordinator:
                 left.append(LeftMember(*each, error))
             return LeaveResult(None, tuple(left))
 
+    def named_partitions(
+        self, assignment: Mapping[str, Iterable[int]]
+    ) -> tuple[TopicPartition, ...]:
+        """Return an assignment by topic name, in order, without partitions of deleted topics."""
+        topics = self._topics.current
+        named = ((topics.of_id(topic_id), numbers) for topic_id, numbers in assignment.items())
+        return tuple(
+            sorted(
+                TopicPartition(topic.name, number)
+                for topic, numbers in named
+                if topic is not None
+                for number in numbers
+            )
+        )
+
     # -- offsets ---------------------------------------------------------------------------
 
     def commit(

@@ -42,6 +42,9 @@ class JoinRequest(NamedTuple):
         Whether a new member is assigned an id with which it must rejoin (JoinGroup version 4).
     can_skip_assignment : bool
         Whether the client understands `skip_assignment` (JoinGroup version 9).
+    may_describe : callable, optional
+        Returns whether the member may describe a topic, for the patterns of other members of a
+        consumer group. By default, it may describe all.
     """
 
     group_id: str
@@ -55,6 +58,7 @@ class JoinRequest(NamedTuple):
     client_host: str = ""
     requires_member_id: bool = True
     can_skip_assignment: bool = True
+    may_describe: Callable[[str], bool] | None = None
 
 
 class JoinedMember(NamedTuple):

@@ -114,6 +114,17 @@ CASES = {
     "DescribeProducers": ({"topics": [{"name": "t", "partition_indexes": [0]}]}, TOPIC),
     "DescribeTransactions": ({"transactional_ids": ["x"]}, TRANSACTION),
     "ListTransactions": ({}, None),
+    "ConsumerGroupHeartbeat": (
+        {
+            "group_id": "g",
+            "member_id": "m",
+            "rebalance_timeout_ms": 1000,
+            "subscribed_topic_names": ["t"],
+            "topic_partitions": [],
+        },
+        GROUP,
+    ),
+    "ConsumerGroupDescribe": ({"group_ids": ["g"]}, GROUP),
     "DescribeTopicPartitions": ({"topics": [{"name": "t"}], "response_partition_limit": 9}, TOPIC),
 }
 """Fields of a request of the last version, and the response to an unauthorized client."""
