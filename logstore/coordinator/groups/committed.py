@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from logstore.coordinator.groups.group import GroupState
-from logstore.coordinator.groups.requests import DeletedOffsets, FetchedOffset
+from logstore.coordinator.groups.requests import DeletedOffsets, FetchedOffset, GroupType
 from logstore.errors import (
     LogStoreError,
     OffsetMetadataTooLargeError,
@@ -136,15 +136,25 @@ class CommittedOffsets:
         return self._write_deletions(group, stored) or self._groups.delete(group)
 
     def remove(
-        self, group: AnyGroup, contents: OffsetsPartition, partitions: Collection[TopicPartition]
+        self,
+        group: AnyGroup,
+        contents: OffsetsPartition,
+        partitions: Collection[TopicPartition],
+        *,
+        is_expiry: bool = False,
     ) -> str | None:
-        """Delete offsets, and the group if it has no members or offsets left; return an error."""
+        """Delete offsets, and the group if it has no members or offsets left; return an error.
+
+        A group of the consumer protocol is deleted only by the check for expired offsets, as in
+        Kafka 4.
+        """
         left = len(contents.offsets_of(group.group_id)) - len(partitions)
         error = self._write_deletions(group, partitions)
         if error is not None:
             return error
         is_left = left or contents.pending_of(group.group_id)
         is_over = group.state is GroupState.EMPTY and not is_left and not group.pending_members
+        is_over = is_over and (is_expiry or group.type is GroupType.CLASSIC)
         return self._groups.delete(group) if is_over else None
 
     def _write_deletions(

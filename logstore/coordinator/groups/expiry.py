@@ -140,7 +140,7 @@ class OffsetExpiry:
             except LogStoreError as error:
                 logger.warning("offsets of group '%s' cannot be read: %s", group.group_id, error)
                 continue
-            self._offsets.remove(group, contents, expired)
+            self._offsets.remove(group, contents, expired, is_expiry=True)
             if group.state is GroupState.DEAD:
                 deleted.append(group.group_id)
         return deleted

@@ -5,6 +5,7 @@ import pytest
 from logstore import Broker, VirtualClock
 from logstore.errors import KAFKA_CODES
 from logstore.messages.types import (
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
@@ -484,6 +485,26 @@ def test_groups_are_deleted(broker, client, version):
     stable(client)
     (result,) = client.ask(DeleteGroupsRequest(groups_names=["g"]), version).results
     assert name_of(result.error_code) == "NON_EMPTY_GROUP"
+
+
+def test_a_consumer_group_outlives_its_offsets_until_they_would_expire(broker, client):
+    """As in Kafka 4; a classic group ends with its last offset."""
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    assert client.ask(heartbeat, 1).error_code == 0
+    heartbeat.member_epoch = -1
+    assert client.ask(heartbeat, 1).error_code == 0
+    client.ask(commit(("t", 0, 5, "")), 9)
+    broker.delete_topic("t")
+    listed = client.ask(ListGroupsRequest(), 5).groups
+    assert [(each.group_id, each.group_type) for each in listed] == [("c", "consumer")]
+    broker.groups.remove_expired()
+    assert client.ask(ListGroupsRequest(), 5).groups == []
 
 
 def test_groups_on_a_disk(tmp_path):
