@@ -23,7 +23,7 @@ Run = Callable[[], Sample]
 class Stopwatch:
     """Measures the body of a `with` statement; `sample` is the result.
 
-    CPU time is the user and system time of all threads of the process, so work in helper threads
+    CPU time is the user and system time of all threads in the process, so work in helper threads
     counts.
     """
 

@@ -35,7 +35,7 @@ def all_jobs() -> list[Job]:
 
 
 def select_jobs(only: Sequence[str], *, full: bool) -> list[Job]:
-    """Return the jobs with a line that matches a pattern; without patterns, a whole set.
+    """Return the jobs with a line that matches a pattern. Without patterns, a whole set.
 
     Raises
     ------

@@ -26,7 +26,7 @@ class CleanerCheckpoints:
         self._directory_of = directory_of
 
     def of(self, topic_partition: TopicPartition) -> int | None:
-        """Return the stored first dirty offset of a partition; None if there is none.
+        """Return the stored first dirty offset of a partition, or None if there is none.
 
         Raises
         ------

@@ -143,7 +143,7 @@ class LogChooser:
     # -- choosing ------------------------------------------------------------------------
 
     def select(self) -> Selected | None:
-        """Select the most urgent log that is due and begin its cleaning; None if no log is due.
+        """Select the most urgent due log and begin its cleaning; return None if none is due.
 
         Rolls idle active segments that are overdue, and replaces checkpoints outside their logs,
         even without a log to clean. The caller runs `run_pass` with `claimed`, or releases the log
@@ -216,7 +216,7 @@ class LogChooser:
         return min((each for each in times if each is not None), default=None)
 
     def next_cleaning_ms(self, log: Log) -> int | None:
-        """Return the first time after now at which a cleaning may become due without an append."""
+        """Return the first time after now at which cleaning may become due without an append."""
         first_dirty = self.state_of(log).first_dirty_offset
         now_ms = self._runtime.clock.now_ms()
         exact = self.kafka_exact
@@ -231,5 +231,5 @@ class LogChooser:
 
     @property
     def ms_since_last_selection(self) -> int:
-        """Time since the last selection began; since 1970 if there was none, as in Kafka."""
+        """Time since the last selection started; since 1970 if there was none, as in Kafka."""
         return self._runtime.clock.now_ms() - self._last_selection_ms

@@ -44,7 +44,7 @@ class CleanCommand:
     Raises
     ------
     InvalidConfigurationError
-        The share of memory of a thread would be too small.
+        The memory per thread would be too small.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class CleanCommand:
             if not passes:
                 self._pass_over(log, decision.binding)
         elif not passes or not self._force or state.first_dirty_offset < state.upper_bound_offset:
-            # A forced cleaning repeats only for the keys that did not fit the map.
+            # A forced cleaning pass repeats only for the keys that did not fit the map.
             self._due[log] = decision
 
     def _work(self) -> None:

@@ -61,7 +61,7 @@ class CleanerConfig:
     load_factor : float
         Part of the counted slots that may be filled, in (0, 1].
     io_buffer_bytes : int
-        Bytes read at a time; a larger batch is still read whole.
+        Bytes read at a time. A larger batch is still read whole.
 
     Raises
     ------

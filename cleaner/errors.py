@@ -18,11 +18,11 @@ class CleaningError(LogStoreError):
 
 
 class CleaningAbortedError(CleaningError):
-    """The pass was aborted; its unfinished output is removed."""
+    """The pass was aborted. Its unfinished output is removed."""
 
 
 class OverflowedSegmentError(CleaningError):
-    """The segment at `base_offset` holds offsets more than 31 bits above its base."""
+    """The segment at `base_offset` contains offsets more than 31 bits above its base."""
 
     def __init__(self, message: str, *, base_offset: int) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class OverflowedSegmentError(CleaningError):
 
 
 class OffsetMapFullError(CleaningError):
-    """The map holds as many keys as its buffer counts."""
+    """The map contains as many keys as its buffer counts."""
 
 
 class IllegalCleaningStateError(CleaningError, IllegalStateError):

@@ -31,7 +31,7 @@ class Closing(NamedTuple):
     at_ms : int or None
         The first Unix ms at which it can, None if it does not depend on the time.
     needs_append : bool
-        Whether it takes an append, as each of Kafka's own ways does.
+        Whether it takes an append, as each of Kafka's ways does.
     """
 
     setting: str
@@ -51,7 +51,7 @@ class Closing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ActiveSegment:
-    """The segment that takes appends, which no cleaning touches, and what closes it."""
+    """The segment that takes appends, which no cleaning pass touches, and what closes it."""
 
     base_offset: int
     size_bytes: int
@@ -113,11 +113,11 @@ class Tombstones:
     records : int
         All of them from the log start on.
     unstamped : int
-        In batches that no cleaning has given a delete horizon yet.
+        In batches that no cleaning pass has given a delete horizon yet.
     expired : int
         Whose horizon has come: the next pass that reaches them drops them.
     unreached : int
-        Behind the end of the pass that is due now, or that time alone makes due; all of them if no
+        Behind the end of the pass that is due now, or that time alone makes due. All of them if no
         pass is.
     first_horizon_ms, last_horizon_ms : int or None
         Of those that have one, Unix ms.
@@ -200,7 +200,7 @@ def pass_due(decision: CleaningDecision) -> Reason:
 
 
 def _pass_end(decision: CleaningDecision) -> int | None:
-    """Return where the pass ends that is due now, or by itself later; None if there is none."""
+    """Return where the pass ends that is due now, or by itself later, or None if there is none."""
     if decision.will_clean:
         return decision.state.upper_bound_offset
     return decision.opens_below_offset
@@ -348,13 +348,13 @@ def _shorter_max_lag(log: Log) -> Reason:
 
 
 def bytes_to_exceed(dirty: int, total: int, ratio: float) -> int | None:
-    """Return how many more dirty bytes make the dirty part exceed a ratio; None if none do.
+    """Return how many more dirty bytes make the dirty part exceed a ratio, or None if none do.
 
     The least number for which (dirty + n) / (total + n) > ratio.
     """
     if ratio >= 1:
         return None
-    # Two less than what rounding may have raised by one; the loop finds the least.
+    # Two less than what rounding may have raised by one. The loop finds the least.
     needed = max(0, int((ratio * total - dirty) / (1 - ratio)) - 2)
     while (total + needed) == 0 or (dirty + needed) / (total + needed) <= ratio:
         needed += 1

@@ -50,7 +50,7 @@ _active: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_active", defau
 
 
 UNCLEANABLE = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
-"""Errors that every further pass would meet again: the log stays in use, but is not cleaned."""
+"""Errors that every further pass would meet again: the log remains in use, but is not cleaned."""
 
 _KEEPS_CHECKPOINT = (
     CleaningAbortedError,
@@ -65,7 +65,7 @@ class LogCleanerManager:
     """Cleans the partitions of a `LogManager`.
 
     A `LogService` and a `PartitionHolder`: truncations, deletions of topics and changes of policy
-    stop a cleaning first.
+    stop a cleaning pass first.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ class LogCleanerManager:
     config : CleanerConfig
         Memory of a pass in a pool thread.
     under_way : mapping of TopicPartition to PassProgress
-        Progress of each pass that changes its log; any thread may read it.
+        Progress of each pass that changes its log. Any thread may read it.
     pass_ended : Signal of CleanerStats
         Statistics of each finished pass that changed its log; emitted in the thread of the pass,
         under no lock.
@@ -181,7 +181,7 @@ class LogCleanerManager:
         Parameters
         ----------
         progress : callable, optional
-            Called before each chunk; an exception that it raises ends the pass like an abort.
+            Called before each chunk. An exception that it raises ends the pass like an abort.
         """
         steps = self.run_pass(log, state, number, dry_run=dry_run, config=config)
         with self._driving(), closing(steps):
@@ -230,7 +230,7 @@ class LogCleanerManager:
         Raises
         ------
         KafkaStorageError
-            The disk failed; the data directory is offline.
+            The disk failed. The data directory is offline.
         InvalidConfigurationError
             The memory is too small for the topic's strategy.
 
@@ -311,7 +311,7 @@ class LogCleanerManager:
         if any(manager is self for manager in _active.get()):
             raise IllegalStateError(
                 f"{what} by a listener of its own cleaning, or by a signal handler in the same"
-                " thread, which would wait for itself: raise an exception to end the cleaning"
+                " thread, which would wait for itself: raise an exception to end the cleaning pass"
             )
 
     def _check_wanted(self, topic_partition: TopicPartition) -> None:
@@ -320,7 +320,7 @@ class LogCleanerManager:
         self.states.check_not_aborted(topic_partition)
 
     def _restore_checkpoint(self, log: Log, first_dirty_offset: int) -> None:
-        """Store the checkpoint of a closed pass; if the disk fails, the log is offline already."""
+        """Store the checkpoint of a closed pass. If the disk fails, the log is offline already."""
         with suppress(KafkaStorageError):
             self.checkpoints.write(log, first_dirty_offset)
 
@@ -339,7 +339,7 @@ class LogCleanerManager:
                 raise error
 
     def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> Gate | None:
-        """Split the segment that stopped a pass, so that the next pass can continue."""
+        """Split the segment that stopped a pass, so the next pass can continue."""
         if dry_run:
             return Gate.closed_by("uncleanable", f"{error}; it would be split first")
         segment = log.segments.get(error.base_offset)
@@ -371,7 +371,7 @@ class LogCleanerManager:
         )
 
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Let a partition be cleaned again; return whether it was uncleanable.
+        """Let a partition be cleaned again, and return whether it was uncleanable.
 
         Kafka does so only when it starts again.
         """
@@ -384,7 +384,7 @@ class LogCleanerManager:
     def retain(self) -> list[RetentionDecision]:
         """Run retention over the compacted logs that are not in use (docs/spec/cleaner.md §7).
 
-        Background retention leaves compacted logs to the cleaner, so that the two never work on the
+        Background retention leaves compacted logs to the cleaner, so the two never work on the
         same log. If the work on a log fails, the log becomes uncleanable and the others continue.
 
         Returns
@@ -423,7 +423,7 @@ class LogCleanerManager:
         """Do nothing: `pool` and `command` run the passes."""
 
     def stop(self) -> None:
-        """Stop every cleaning, and let none begin."""
+        """Stop every cleaning pass, and let none start."""
         self.states.stop()
 
     def _forget(self, topic_partition: TopicPartition) -> None:
@@ -455,7 +455,7 @@ class LogCleanerManager:
         self.changed.emit()
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Keep a partition from being cleaned; False if it is in use."""
+        """Keep a partition from being cleaned; return False if it is in use."""
         return bool(self.states.pause_idle([topic_partition]))
 
     def _reconfigure(self, config: BrokerConfig) -> None:
@@ -464,7 +464,7 @@ class LogCleanerManager:
         self.config = CleanerConfig.from_broker(config)
 
     def _stop_uncompacted(self, topic: str) -> None:
-        """Stop the cleaning of logs that are no longer compacted."""
+        """Stop the cleaning pass of logs that are no longer compacted."""
         for log in self.logs.registry.open_logs():
             tp = log.topic_partition
             if tp.topic == topic and not log.config.compact and self.states.is_in_progress(tp):

@@ -34,7 +34,7 @@ _EITHER = ("dirty_ratio", "max_compaction_lag")
 
 
 class Gate(NamedTuple):
-    """One condition for the cleaning of a partition.
+    """One condition for the cleaning pass of a partition.
 
     `value` and `threshold` are the compared values, in the unit that `reason` names; `opens_at_ms`
     is the first time at which the gate is open, None if only an append or a command can open it.
@@ -81,7 +81,7 @@ class LogView(NamedTuple):
 
     @classmethod
     def of(cls, log: Log, *, rolled: bool = False) -> LogView:
-        """Return a log's segments; with `rolled`, as if a non-empty active segment was rolled."""
+        """Return a log's segments. With `rolled`, as if a non-empty active segment was rolled."""
         view = log.segments.view
         if rolled and view[-1].size_bytes:
             return cls(view, None, log.log_end_offset)
@@ -129,7 +129,7 @@ class CleanableState(NamedTuple):
     clean_bytes, cleanable_bytes : int
         Sizes of the sections. The segment of the first dirty offset counts in both, as in Kafka.
     max_compaction_delay_ms : int
-        Time by which the oldest dirty data exceed `max.compaction.lag.ms`; 0 if they do not.
+        Time by which the oldest dirty data exceed `max.compaction.lag.ms`, or 0 if they do not.
     must_clean_bytes : int
         Size of the cleanable segments whose first batch is older than that lag.
     generation : int
@@ -155,7 +155,7 @@ class CleanableState(NamedTuple):
 
     @property
     def cleanable_ratio(self) -> float:
-        """Cleanable bytes over clean and cleanable bytes; 0 for an empty log."""
+        """Cleanable bytes over clean and cleanable bytes, or 0 for an empty log."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property
@@ -168,7 +168,7 @@ class CleaningDecision(NamedTuple):
     """The decision whether to clean a log, with all gates.
 
     With `foresee`, `opens_at_ms` is the first time at which the log will be cleaned, and
-    `opens_below_offset` the end of the cleaned offsets then; None if only an append or a command
+    `opens_below_offset` the end of the cleaned offsets then, or None if only an append or a command
     can open the gates.
     """
 
@@ -189,7 +189,7 @@ class CleaningDecision(NamedTuple):
 
     @property
     def binding(self) -> Gate | None:
-        """The first closed gate that prevents the cleaning, or None.
+        """The first closed gate that prevents the cleaning pass, or None.
 
         A dirty ratio that is too low does not prevent it if `max.compaction.lag.ms` is exceeded.
         """
@@ -208,7 +208,7 @@ class CleaningDecision(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """Conditions of a cleaning that are not in the log.
+    """Conditions of a cleaning pass that are not in the log.
 
     Attributes
     ----------
@@ -218,7 +218,7 @@ class Circumstances(NamedTuple):
         Ignore the dirty ratio and both lags, and clean even without dirty data if there is a clean
         section.
     uncleanable : str, optional
-        The reason why the partition is marked uncleanable; it also prevents a forced cleaning.
+        The reason why the partition is marked uncleanable; it also prevents a forced cleaning pass.
     paused : str, optional
         The current state of the partition.
     kafka_exact : bool
@@ -261,7 +261,7 @@ def cleanable_state(
     checkpoint : int or None
         The entry of the cleaner checkpoint, or None.
     ignore_lag : bool
-        Ignore `min.compaction.lag.ms` in the limit (a forced cleaning).
+        Ignore `min.compaction.lag.ms` in the limit (a forced cleaning pass).
     view : LogView, optional
         The log's segments. [default: the current ones]
     """
@@ -417,7 +417,7 @@ def section_of(log: Log, segment: LogSegment, state: CleanableState | None) -> s
 
     A `clean` segment is entirely below the first dirty offset. A `dirty` one has offsets from there
     on and can be cleaned, as far as `state` is known. An `uncleanable` one starts at or above the
-    upper bound of a cleaning.
+    upper bound of a cleaning pass.
     """
     following = log.segments.higher(segment.base_offset)
     if following is None:
@@ -500,7 +500,7 @@ def _range_gates(
 
     def is_open(limit: int) -> bool:
         bound = view.upper_bound(max(dirty, limit))
-        # A forced cleaning also rewrites the clean section.
+        # A forced cleaning pass also rewrites the clean section.
         return view.bytes_between(min(dirty, bound), bound) > 0 or (force and first_base < bound)
 
     yield Gate(

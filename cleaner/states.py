@@ -6,8 +6,8 @@
                       aborted ──done──► paused(1)
     none ──abort_and_pause──► paused(1) ──abort_and_pause / resume──► paused(n ± 1), none
 
-Truncation, the deletion of a topic and a policy that loses `compact` stop a cleaning and wait for
-its end before they change the log. Source: docs/spec/cleaner.md §3.
+Truncation, the deletion of a topic and a policy that loses `compact` stop a cleaning pass and wait
+for its end before they change the log. Source: docs/spec/cleaner.md §3.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 STOP_WAIT_MS = 30_000
-"""How long a stop waits for cleanings; a chunk takes a fraction of it."""
+"""How long a stop waits for cleaning passes. A chunk takes a fraction of it."""
 
 
 class CleaningState(NamedTuple):
@@ -50,7 +50,7 @@ def paused(count: int) -> CleaningState:
 class CleaningStates:
     """The states of a broker's partitions.
 
-    Thread-safe. A waiting caller holds no lock; it waits through the runtime's scheduler, so that a
+    Thread-safe. A waiting caller holds no lock. It waits through the runtime's scheduler, so a
     cleaning of the same thread continues.
     """
 
@@ -61,19 +61,19 @@ class CleaningStates:
         self._stopped = False
 
     def of(self, topic_partition: TopicPartition) -> CleaningState | None:
-        """Return a partition's state; None if it is not in use."""
+        """Return a partition's state, or None if it is not in use."""
         return self._states.get(topic_partition)
 
     def is_in_progress(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a cleaning or a retention run is in progress."""
+        """Return whether a cleaning pass or a retention run is in progress."""
         return self._states.get(topic_partition) == IN_PROGRESS
 
     def is_claimed(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a cleaning or retention run holds a partition, aborted or not."""
+        """Return whether a cleaning pass or retention run uses a partition, aborted or not."""
         return self._states.get(topic_partition) in (IN_PROGRESS, ABORTED)
 
     def begin(self, topic_partition: TopicPartition) -> bool:
-        """Claim a partition for a cleaning or for retention; False if it is claimed or paused.
+        """Claim a partition for a cleaning pass or for retention; False if it is claimed or paused.
 
         Always False after `stop`.
         """
@@ -84,14 +84,14 @@ class CleaningStates:
             return True
 
     def check_not_aborted(self, topic_partition: TopicPartition) -> None:
-        """Raise `CleaningAbortedError` if the cleaning of the partition was aborted."""
+        """Raise `CleaningAbortedError` if the cleaning pass of the partition was aborted."""
         if self._states.get(topic_partition) == ABORTED:
             raise CleaningAbortedError(f"the cleaning of {topic_partition} was aborted")
 
     def done(
         self, topic_partition: TopicPartition, store: Callable[[], None] | None = None
     ) -> bool:
-        """End a cleaning or a retention run.
+        """End a cleaning pass or a retention run.
 
         Parameters
         ----------
@@ -162,10 +162,10 @@ class CleaningStates:
         self.resume(topic_partition)
 
     def pause_in_turn(self, topic_partition: TopicPartition) -> None:
-        """Call `abort_and_pause` once no other caller is stopping the cleaning."""
+        """Call `abort_and_pause` once no other caller is stopping the cleaning pass."""
         while True:
             self._scheduler.wait_until(lambda: self._states.get(topic_partition) != ABORTED)
-            with suppress(IllegalCleaningStateError):  # another caller stops a later cleaning
+            with suppress(IllegalCleaningStateError):  # another caller stops a later cleaning pass
                 self.abort_and_pause(topic_partition)
                 return
 
@@ -193,10 +193,10 @@ class CleaningStates:
         self.resume(topic_partition)
 
     def stop(self) -> None:
-        """Stop every cleaning, wait for their ends, and let none begin.
+        """Stop every cleaning pass, wait for their ends, and let none start.
 
-        A cleaning that its driver has suspended, or that contains this call, cannot end: it stays
-        aborted.
+        A cleaning pass that its driver has suspended, or that contains this call, cannot end: it
+        remains aborted.
         """
         with self._lock:
             self._stopped = True
@@ -220,8 +220,8 @@ class CleaningStates:
     def forget(self, topic_partition: TopicPartition) -> None:
         """Drop the state of a removed partition, and the pause of the caller that removed it.
 
-        The pauses of other callers stay: they resume the partition later, even if a new one has its
-        name.
+        The pauses of other callers remain: they resume the partition later, even if a new one has
+        its name.
         """
         with self._lock:
             state = self._states.pop(topic_partition, None)

@@ -49,7 +49,7 @@ class CleanerStats:
     map_utilization : float
         Entries over the slots that the buffer counts.
     fates : mapping of str to int
-        Records of the source batches by fate; their sum is `messages_read`.
+        Records of the source batches by fate. Their sum is `messages_read`.
     index_ms, clean_ms : int
         Monotonic ms spent on the map and on the rewrite.
     """

@@ -95,7 +95,7 @@ class Strategy:
         return Order(version is not None, version or 0, offset)
 
     def version_in(self, headers: Iterable[Header]) -> int | None:
-        """Return the version in the last header of the name; None without a valid one."""
+        """Return the version in the last header of the name, or None without a valid one."""
         value: bytes | None = None
         for key, candidate in headers:
             if key == self.header:
@@ -115,7 +115,7 @@ class Contest:
         self._winners: dict[bytes, Order] = {}
 
     def enter(self, key: bytes, offset: int, timestamp: int, headers: Iterable[Header]) -> bool:
-        """Enter a record; return whether it supersedes the earlier records of its key."""
+        """Enter a record, and return whether it supersedes the earlier records of its key."""
         if not self._strategy.has_versions:
             return True  # the later offset survives, without any state
         order = self._strategy.order_of(offset, timestamp, headers)

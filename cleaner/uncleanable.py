@@ -80,7 +80,7 @@ class UncleanablePartitions:
         return topic_partition in self._partitions
 
     def get(self, topic_partition: TopicPartition) -> UncleanablePartition | None:
-        """Return why a partition is uncleanable; None if it is not."""
+        """Return why a partition is uncleanable, or None if it is not."""
         return self._partitions.get(topic_partition)
 
     def all(self) -> tuple[UncleanablePartition, ...]:
@@ -116,7 +116,7 @@ class UncleanablePartitions:
             self._partitions[topic_partition] = partition._replace(log_dir=log_dir)
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """Let a partition be cleaned again; False if it was not uncleanable."""
+        """Let a partition be cleaned again; return False if it was not uncleanable."""
         return self._partitions.pop(topic_partition, None) is not None
 
     def totals(

@@ -2,7 +2,7 @@
 
 LogStoreError                         every error this library raises on purpose
 ├─ InvalidConfigurationError          (+ValueError) an unknown key or invalid value
-├─ RequestError                       an invalid request; the log is unchanged
+├─ RequestError                       an invalid request. The log is unchanged
 │   ├─ OffsetOutOfRangeError          ├─ InvalidRecordError        ├─ PolicyViolationError
 │   ├─ MessageSizeTooLargeError       ├─ InvalidTimestampError     ├─ InvalidTopicError
 │   ├─ RecordListTooLargeError        ├─ InvalidProducerEpochError ├─ TopicAlreadyExistsError
@@ -32,7 +32,7 @@ LogStoreError                         every error this library raises on purpose
 │   └─ DataLossError                  opening for writing would truncate valid batches
 ├─ SegmentOverflowError               a relative offset or an index is full: roll or split
 ├─ InvalidOffsetError                 an index entry is not above the last one
-└─ KafkaStorageError                  the disk failed; the log directory goes offline
+└─ KafkaStorageError                  the disk failed. The log directory goes offline
 
 `kafka_error` is the name of the error in Kafka's protocol, `code` its number, and `exit_code` the
 exit code of the command line (1 refused or corrupt, 2 wrong usage, 3 I/O). A broken invariant
@@ -126,7 +126,7 @@ RETRIABLE_ERRORS = frozenset(
 class LogStoreError(Exception):
     """Base class of all errors that the engine raises on purpose.
 
-    Errors can be copied and pickled with their fields, so that they pass through a process pool.
+    Errors can be copied and pickled with their fields, so they pass through a process pool.
     """
 
     kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
@@ -152,7 +152,7 @@ class InvalidConfigurationError(LogStoreError, ValueError):
     Attributes
     ----------
     key : str or None
-        The invalid key, as given; None if the error is not about a key.
+        The invalid key, as given, or None if the error is not about a key.
     nearest : str or None
         The closest known key, if the key is unknown.
     """
@@ -198,7 +198,7 @@ class MessageError(RequestError):
         The dotted path to the field; empty after the last field. Adjacent numbers that are encoded
         together are all named.
     position : int or None
-        The position of the field in the bytes; None if a message was being encoded.
+        The position of the field in the bytes, or None if a message was being encoded.
     """
 
     def __init__(
@@ -378,7 +378,7 @@ class UnstableOffsetCommitError(RequestError):
 
 
 class CoordinatorNotAvailableError(RequestError):
-    """The group is being deleted; a retry uses a new one."""
+    """The group is being deleted. A retry uses a new one."""
 
     kafka_error = "COORDINATOR_NOT_AVAILABLE"
 
@@ -420,13 +420,13 @@ class UnknownLeaderEpochError(RequestError):
 
 
 class RequestTimedOutError(RequestError):
-    """The broker did not respond in time; the request may or may not have been executed."""
+    """The broker did not respond in time. The request may or may not have been executed."""
 
     kafka_error = "REQUEST_TIMED_OUT"
 
 
 class NetworkExceptionError(RequestError):
-    """The connection broke before the response; the request may or may not have been executed."""
+    """The connection broke before the response. The request may or may not have been executed."""
 
     kafka_error = "NETWORK_EXCEPTION"
 
@@ -556,7 +556,7 @@ class WakeupError(LogStoreError):
 
 
 class CommitFailedError(LogStoreError):
-    """The group was rebalanced without the member; another one may own its partitions."""
+    """The group was rebalanced without the member. Another one may own its partitions."""
 
 
 class NoOffsetForPartitionError(LogStoreError):
@@ -574,7 +574,7 @@ class TransactionAbortedError(LogStoreError):
 
 
 class UnsupportedFormatError(LogStoreError):
-    """Valid bytes of a format that is not supported; the file is not changed."""
+    """Valid bytes of a format that is not supported. The file is not changed."""
 
     kafka_error = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
 
@@ -596,7 +596,7 @@ class CorruptionError(LogStoreError):
     """A file is damaged.
 
     `check` names the failed check, `expected` and `found` the compared values, `path` and
-    `position` (bytes from the start of the file) the location; each is None if unknown.
+    `position` (bytes from the start of the file) the location. Each is None if unknown.
     """
 
     kafka_error = "CORRUPT_MESSAGE"
@@ -635,11 +635,11 @@ class DataLossError(CorruptionError):
 
 
 class CorruptIndexError(CorruptionError):
-    """An index file is damaged; it is derived data and can be rebuilt."""
+    """An index file is damaged. It is derived data and can be rebuilt."""
 
 
 class CorruptSnapshotError(CorruptionError):
-    """A producer snapshot is damaged; an older one is used instead."""
+    """A producer snapshot is damaged. An older one is used instead."""
 
 
 class CorruptCheckpointError(CorruptionError):
@@ -655,7 +655,7 @@ class InvalidOffsetError(LogStoreError):
 
 
 class KafkaStorageError(LogStoreError):
-    """A file operation failed; the log directory is taken offline."""
+    """A file operation failed. The log directory is taken offline."""
 
     kafka_error = "KAFKA_STORAGE_ERROR"
     exit_code = 3

@@ -16,7 +16,7 @@ def import_on_use(
     Parameters
     ----------
     package : str
-        The package's `__name__`; its `__all__` is set.
+        The package's `__name__`. Its `__all__` is set.
     homes : mapping
         The names of each module that the package takes them from.
     others : str, optional

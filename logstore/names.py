@@ -41,15 +41,18 @@ CLUSTER_FILE = "logstore-cluster.json"
 CONTROLLER_DIR = "controller"
 """The folder of the controller in a cluster's directory."""
 
+FORMER_COORDINATOR_DIR = "coordinator"
+"""The folder of groups and transactions that earlier versions had in a cluster's directory."""
+
 METADATA_LOG_DIR = "__cluster_metadata-0"
-"""The folder of a KRaft node's metadata log; not a partition's."""
+"""The folder of a KRaft node's metadata log, which is not a partition."""
 
 METADATA_LOG = TopicPartition("__cluster_metadata", 0)
 """The name of the metadata log in commands that read."""
 
 RAFT_SNAPSHOT_SUFFIX = ".checkpoint"
 RAFT_BOOTSTRAP = "bootstrap.checkpoint"
-"""Snapshots of a Raft log, and the first one of a new cluster; they contain batches like a log."""
+"""Snapshots of a Raft log, and the first one of a new cluster. They contain batches like a log."""
 
 RAFT_SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint", re.ASCII)
 """The end offset and the epoch of a Raft log's snapshot."""
@@ -102,7 +105,7 @@ def file_name(base_offset: int, kind: str) -> str:
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Parse a segment's or snapshot's file name; None if it is not one."""
+    """Parse a segment's or snapshot's file name; return None if it is not one."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None:
         return None

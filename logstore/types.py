@@ -55,7 +55,7 @@ class TopicPartition(NamedTuple):
 
 
 class TimestampType(enum.IntEnum):
-    """The setter of a batch's timestamps; the value is bit 3 of the batch attributes."""
+    """The setter of a batch's timestamps. The value is bit 3 of the batch attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
@@ -89,7 +89,7 @@ class TimestampOffset(NamedTuple):
 
 
 class AbortedTxn(NamedTuple):
-    """A transaction index entry; all offsets are inclusive except the last."""
+    """A transaction index entry. All offsets are inclusive except the last."""
 
     producer_id: int
     first_offset: int

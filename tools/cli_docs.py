@@ -1,4 +1,4 @@
-"""Writes docs/CLI.md from the program's own help; `make docs` runs it, a test checks it."""
+"""Writes docs/CLI.md from the program's help; `make docs` runs it, a test checks it."""
 
 from __future__ import annotations
 

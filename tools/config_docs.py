@@ -52,11 +52,11 @@ the consumer protocol (`group.consumer.*`) are Kafka 4.3's.
 The first source that defines a value takes precedence:
 
 1. `--config KEY=VALUE`, for one command;
-2. the topic's own value, from `topic create --config` or `topic alter --set`, stored in
+2. the topic's value, from `topic create --config` or `topic alter --set`, stored in
    `logstore-topics.json` in the first data directory;
 3. the dynamic value of the broker, set while it runs by `Broker.alter_broker_configs`, by an admin
    client or over the wire, or by `broker alter` while it is stopped, stored in the same file;
-4. the dynamic default of all brokers of the cluster (`cluster_wide=True`; over the wire the broker
+4. the dynamic cluster-wide default (`cluster_wide=True`; over the wire the broker
    with an empty name, Kafka's `<default>`);
 5. the broker's static value, from the `server.properties` file of `--config-file` or the properties
    passed to `Broker`: the first listed broker key of a topic key;
@@ -206,7 +206,7 @@ def entry(row: ConfigKey) -> str:
 
 
 def allowed(row: ConfigKey) -> str:
-    """Return the limits of a key's values beyond its type; empty if there are none."""
+    """Return the limits of a key's values beyond its type, or empty if there are none."""
     if row.form is not None:
         return row.form.words
     return ", ".join(f"`{value}`" for value in row.values) or in_range(row.ranges)

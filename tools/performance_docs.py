@@ -18,7 +18,7 @@ PLOT = ROOT / "docs" / "performance.svg"
 BEGIN, END = "<!-- result: written by `make docs` -->\n", "<!-- end of result -->\n"
 
 PLOTTED = ("clean", "codec", "mixed", "threads", "map")
-"""Groups of the plot: the parts of a cleaning."""
+"""Groups of the plot: the parts of a cleaning pass."""
 
 
 def newest() -> tuple[Path, Result]:

@@ -41,6 +41,22 @@ PATTERNS = {
     r"|them|it|no)\b",
     "beside": r"\b[Bb]eside\b",
     "nothing is": r"\b(nothing|nobody|somebody) (is|of|has|does|else)\b",
+    # Marked by readers who compared pages of this project with kafka-python's.
+    "go, stay": r"\b([Gg]oes|gone|[Ss]tays?|stayed)\b",
+    "hold for contain": r"\b(may|can|cannot|that|which|it|file|batch|segment|record|index|map|log"
+    r"|directory|folder|topic|checkpoint|buffer|entry|snapshot)s? holds?\b(?! (back|up|by|under)\b)"
+    r"(?!( [\w'`]+){0,5},? (locks?|descriptors?|exclusive\w*|it|them)\b)",
+    "is kept": r"\b(is|are|was|were|be|been) kept\b",
+    "chain of of": r"(?<!umber )(?<!ount )\bof (the |a |an |its |each |all |every )?[\w`'-]+ of"
+    r" (the|a|an|its|each|all)\b",
+    "the offset of the end": r"\bthe (offset|time|timestamp|size|name|number) of the"
+    r" (end|start|name|size|offset|time)\b",
+    "a cleaning": r"\b([Aa]|[Tt]he|[Ee]ach|[Ee]very|[Nn]o|[Oo]ne|[Aa]ny|next|first|last|later"
+    r"|forced|same|previous|another) cleaning\b(?! (pass|thread|rule|round|run|up))|\bcleanings\b",
+    "'s own": r"\b\w+('s|s') own\b",
+    "clause without a verb": r"; (?!see\b)((?!"
+    r"(is|are|was|were|has|have|had|does|do|can|may|must|will|use|abort|clean|retry|skip|never)\b"
+    r"|\w+(s|ed)\b)[\w`'-]+ ){0,4}(?!\w+(s|ed)\b)[\w`'-]+\.(?=\s|$)",
     # The same faults in another dress.
     "that which": r"\b([Tt]hat|[Tt]hose) which\b",
     "reside, inform": r"\b([Rr]esid(es?|ed|ing)|[Ii]nform(s|ed|ing)?)\b",
@@ -71,17 +87,17 @@ OWN = ("tools/prose.py", "tests/meta/test_prose.py")
 """Files that quote the patterns."""
 
 FOREIGN = ("tests/data/", "logstore/messages/definitions/", "logstore/ui/front/vendor/")
-"""Folders of sources from Kafka or from another project; their Markdown pages are ours."""
+"""Folders of sources from Kafka or from another project. Their Markdown pages are ours."""
 
 RESULTS = "bench/results/"
 """Results of benchmarks, as they were measured."""
 
 EXCEPTIONS: tuple[tuple[str, str, str], ...] = ()
-"""Reviewed uses: how the file's name begins, the text, and the reason."""
+"""Reviewed uses: how the file's name starts, the text, and the reason."""
 
 
 class Passage(NamedTuple):
-    """A piece of prose: its package, its file and the line on which it begins."""
+    """A piece of prose: its package, its file and the line on which it starts."""
 
     package: str
     file: str
@@ -153,7 +169,7 @@ def scanned(source: str, grammar: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 
 
 def markdown(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the page without its fenced blocks, whose lines stay empty."""
+    """Yield the page without its fenced blocks, whose lines remain empty."""
     blank = re.compile(r"```.*?```", re.DOTALL)
     yield 1, blank.sub(lambda block: "\n" * block[0].count("\n"), source)
 

@@ -1,6 +1,6 @@
 """Run the commands of docs/questions in order and compare their output with the pages.
 
-In a fenced block `console` a line that begins with `$ ` is a command, followed by its complete
+In a fenced block `console` a line that starts with `$ ` is a command, followed by its complete
 output. `…` matches any text within a line, and any lines if it is alone. `$ echo $?` shows the exit
 code. `python tools/question_pages.py` replaces the outputs, except those with a `…` that still
 match.
@@ -38,7 +38,7 @@ class Step(NamedTuple):
 
 
 def steps(block: str) -> Iterator[Step]:
-    """Yield the commands of a block; a backslash at the end of a line continues it."""
+    """Yield the commands of a block. A backslash at the end of a line continues it."""
     for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
         command = re.match(r"(.*\\\n)*.*\n?", part)
         assert command is not None
@@ -92,7 +92,7 @@ def agrees(output: str, shown: str) -> bool:
 
 
 def written(page: str, folder: Path) -> str:
-    """Return a page with its outputs as they are; those with a `…` stay if they agree."""
+    """Return a page with its outputs as they are. Those with a `…` remain if they agree."""
     shell = Shell(folder)
 
     def renewed(match: re.Match[str]) -> str:

@@ -1,6 +1,6 @@
 """The folders that the pages of docs/questions look at: copied from a broker, and the same damaged.
 
-`kafka-logs` holds a month of a small shop: `users` is compacted, was cleaned once and has a
+`kafka-logs` contains a month of a small shop: `users` is compacted, was cleaned once and has a
 tombstone; `orders` is compacted and never was; `clicks` is deleted after a week. As in a copy, no
 topic's configuration is there. In `damaged-logs` a byte in the middle of `users-0` is wrong, and
 the copy of `orders-0` broke off; neither a checkpoint nor the mark of a clean stop was copied.
@@ -15,7 +15,7 @@ from pathlib import Path
 from logstore import Broker, VirtualClock
 
 START_MS = 1_706_745_600_000
-"""2024-02-01T00:00Z; the story ends four weeks later, and the pages look at it on March 1."""
+"""2024-02-01T00:00Z. The story ends four weeks later, and the pages look at it on March 1."""
 
 HOUR_MS = 3_600_000
 WEEK_MS = 7 * 24 * HOUR_MS

@@ -16,7 +16,7 @@ PAGE = ROOT / "docs" / "REASONS.md"
 SCRIPT = ROOT / "logstore" / "ui" / "front" / "templates.js"
 
 HEADINGS = {
-    "condition": "Conditions of a cleaning, by gate",
+    "condition": "Conditions of a cleaning pass, by gate",
     "refusal": "Partitions that were not cleaned, by gate",
     "gate": "Gates",
     "verdict": "Verdicts",

@@ -81,14 +81,14 @@ def _log_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
     type=click.IntRange(1, 99),
     default=12,
     metavar="PERCENT",
-    help="Percentage of records that survive the cleaning.  [default: 12]",
+    help="Percentage of records that survive the cleaning pass.  [default: 12]",
 )
 @click.option(
     "--partitions",
     type=click.IntRange(min=1),
     default=1,
     metavar="N",
-    help="Number of partitions of the generated log.  [default: 1]",
+    help="Number of partitions in the generated log.  [default: 1]",
 )
 @click.option(
     "--threads",
@@ -191,7 +191,7 @@ def _copied(
     from logstore.bench.commands.short import measure_copy
     from logstore.cli.show.messages import Recovery, show_messages
 
-    show_messages(Recovery.MENDED)  # of the copy; the original is not recovered
+    show_messages(Recovery.MENDED)  # of the copy. The original is not recovered
     note(f"cleaning a temporary copy of {directory} as if every topic were compacted")
     measurement = measure_copy(
         directory,

@@ -99,7 +99,7 @@ def measure_generated(
     progress: Progress,
     cleaning: ProgressListener | None = None,
 ) -> Measurement:
-    """Append, clean and read a generated log; its files are removed at the end.
+    """Append, clean and read a generated log. Its files are removed at the end.
 
     A small log is processed first, unmeasured, so that kernels are compiled and loaded before the
     measurement.

@@ -41,7 +41,7 @@ WARM_UP_S = 8.0
 
 
 def warm_kafka(setting: Setting) -> KafkaPeer | None:
-    """Return Kafka's classes, warmed up at the first call; None if they cannot run."""
+    """Return Kafka's classes, warmed up at the first call, or None if they cannot run."""
     kafka = setting.kafka()
     if kafka is None or kafka.is_warm:
         return kafka
@@ -72,7 +72,7 @@ def clean_line(
     part : int
         Divisor of the log's size, for logs that are slow to generate.
     total_bytes : int
-        Size of the log; the setting's by default.
+        Size of the log (default: the setting's).
 
     Raises
     ------
@@ -138,7 +138,7 @@ VALUES = {"100B": 100, "1KiB": KIB, "10KiB": 10 * KIB}
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 BATCH_BYTES = 16 * KIB
 MEMORY_FILES = Path("/dev/shm")
-"""Linux's file system in memory; without it, these lines use the disk."""
+"""Linux's file system in memory. Without it, these lines use the disk."""
 
 
 def shape_of(value_bytes: int, survivors: float, **others: Any) -> LogShape:
@@ -158,7 +158,7 @@ def jobs() -> Iterator[Job]:
 
 
 def _kinds() -> Iterator[Job]:
-    """Yield other kinds of logs; those that are slow to generate have a quarter of the size."""
+    """Yield other kinds of logs. Those that are slow to generate have a quarter of the size."""
     for value, size in list(VALUES.items())[:2]:
         for codec in CODECS:
             name, title = f"codec/{codec}-{value}", f"{value} values, {codec}, 12 % survive"

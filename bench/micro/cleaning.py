@@ -120,7 +120,7 @@ def clean_there(
 
 
 def compare(here: Path, there: Path) -> int:
-    """Compare the results of two cleaners byte by byte; return the number of bytes compared.
+    """Compare the results of two cleaners byte by byte, and return the number of bytes compared.
 
     Raises
     ------

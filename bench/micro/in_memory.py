@@ -1,4 +1,4 @@
-"""In-memory cleaning lines: the kernels of a cleaning, without files."""
+"""In-memory cleaning lines: the kernels of a cleaning pass, without files."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHARED = ("100B-10", "1KiB-10")
 
 
 class Parts(NamedTuple):
-    """The result of a cleaning in memory: times of both passes, and the retained batches."""
+    """The result of a cleaning pass in memory: times of both passes, and the retained batches."""
 
     mapping: Sample
     rewriting: Sample
@@ -177,7 +177,7 @@ def _title(name: str) -> str:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the shapes with goals; one of each value size is in the quick set."""
+    """Yield the shapes with goals. One of each value size is in the quick set."""
     for value, survivors, one in (
         *(("100B", 10, False), ("100B", 90, False), ("1KiB", 10, False), ("1KiB", 90, False)),
         ("100B", 10, True),

@@ -30,7 +30,7 @@ def _take_block(keys: Keys, data_size: int, first: int, size: int) -> int:
 
 @kernel
 def put_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
-    """Map adjacent keys of `size` bytes to 0, 1, …; return the number that fit into the map.
+    """Map adjacent keys of `size` bytes to 0, 1, …, and return the number that fit into the map.
 
     Works in blocks, as the cleaner does; `keys` has space for `LANES` keys.
     """
@@ -49,7 +49,7 @@ def put_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
 
 @kernel
 def get_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
-    """Look up adjacent keys of `size` bytes; return the number of hits.
+    """Look up adjacent keys of `size` bytes, and return the number of hits.
 
     Works in blocks; `keys` as in `put_keys`.
     """

@@ -1,7 +1,7 @@
 """Generates logs to be cleaned, of a given shape and size; equal seeds give equal bytes.
 
 The distribution of keys is skewed: rank `keys × u²` for a uniform `u`. The number of keys is
-chosen so that the given share of records survives. Segments are written as files and opened once,
+chosen so the given share of records survives. Segments are written as files and opened once,
 so that recovery creates their indexes; both contestants clean copies of the same directory.
 """
 
@@ -34,7 +34,7 @@ from logstore.types import TopicPartition
 TOPIC = "bench"
 START_MS = 1_700_000_000_000
 CLEANED_AT_MS = START_MS + 3_600_000
-"""Wall time of the cleaning: after all records, before any tombstone expires."""
+"""Wall time of the cleaning pass: after all records, before any tombstone expires."""
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -63,7 +63,7 @@ class LogShape:
     value_bytes : int
         Average size of a value; sizes are uniform from 0 to twice that.
     survivors : float
-        Approximate share of the dirty section's records that survive the cleaning.
+        Approximate share of the dirty section's records that survive the cleaning pass.
     batch_records : int
         Average number of records per batch; numbers are uniform from 1 to almost twice that.
     total_bytes : int
@@ -78,7 +78,7 @@ class LogShape:
     strategy : str
         `compaction.strategy` of the topic: offset, timestamp, or header (with versions).
     clean_tail : int
-        Size of the clean section relative to the dirty one; its records have distinct keys.
+        Size of the clean section relative to the dirty one. Its records have distinct keys.
     """
 
     value_bytes: int
@@ -116,12 +116,12 @@ class LogShape:
 
     @property
     def records(self) -> int:
-        """Number of records of a partition."""
+        """Number of records in a partition."""
         return max(8, self.total_bytes // self.record_bytes)
 
     @property
     def clean_records(self) -> int:
-        """Number of records of the clean section."""
+        """Number of records in the clean section."""
         return self.records * self.clean_tail // (self.clean_tail + 1)
 
 
@@ -310,7 +310,7 @@ def pieces_of(shape: LogShape, number: int) -> Iterator[tuple[int, bytes]]:
 
 
 def make_log(shape: LogShape, data_dir: Path) -> int:
-    """Write a log to a new data directory and close it cleanly; return its size.
+    """Write a log to a new data directory and close it cleanly, and return its size.
 
     The active segment of each partition contains one record.
     """

@@ -1,4 +1,4 @@
-"""Resource lines: the memory of a cleaning by the log's size, and the use of several cores."""
+"""Resource lines: the memory of a cleaning pass by the log's size, and the use of several cores."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _threads(setting: Setting) -> Iterator[Line]:
 
 
 def _cold(setting: Setting) -> Iterator[Line]:
-    """Measure the first cleaning in a new process, with one, two and four threads.
+    """Measure the first cleaning pass in a new process, with one, two and four threads.
 
     The compiled kernels are in their cache. The threads load each of them at the same time, and
     call some of them for each of many compressed batches. The other lines are measured after a

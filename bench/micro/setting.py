@@ -1,4 +1,4 @@
-"""Settings of a run of the harness: sizes, repeats and available peers."""
+"""Settings of a harness run: sizes, repeats and available peers."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ class Setting:
         return self.repeats if self.repeats == 1 else max(5, self.repeats)
 
     def share_of(self, count: int) -> int:
-        """Scale `count` down if the logs are smaller than the default; at least 100."""
+        """Scale `count` down if the logs are smaller than the default; to at least 100."""
         return max(100, min(count, count * self.total_bytes // DEFAULT_BYTES))
 
     def kafka(self) -> KafkaPeer | None:
-        """Return Kafka's classes, started at the first call; None if they cannot run."""
+        """Return Kafka's classes, started at the first call, or None if they cannot run."""
         if not self.has_peers:
             self._why_not = "peers were excluded"
         if self._kafka is None and not self._why_not:
@@ -76,7 +76,7 @@ class Setting:
 
     @property
     def kafka_versions(self) -> dict[str, str]:
-        """Versions of Kafka and its JVM; empty if it did not run."""
+        """Versions of Kafka and its JVM, or empty if it did not run."""
         return {} if self._kafka is None else self._kafka.versions
 
     def close(self) -> None:

@@ -64,7 +64,7 @@ def _line(setting: Setting, *, name: str, title: str) -> Iterator[Line]:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the jobs; each is a single run, too slow for the quick set."""
+    """Yield the jobs. Each is a single run, too slow for the quick set."""
     for name, title in (
         ("updates", f"simulate 30 days with {UPDATES // 1_000_000} million updates"),
         ("idle", f"simulate 365 days with {PARTITIONS} idle partitions"),

@@ -1,4 +1,4 @@
-"""Start-up lines: commands as processes, the first broker, the first cleaning."""
+"""Start-up lines: commands as processes, the first broker, the first cleaning pass."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ DUMPED_BYTES = 4 * MIB
 
 
 def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:
-    """Return a run of a process from start to exit; its output is discarded."""
+    """Return a run of a process from start to exit. Its output is discarded."""
 
     def run() -> Sample:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -62,7 +62,7 @@ def as_installed(setting: Setting) -> Iterator[dict[str, str]]:
 
 
 def worker(*arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Run a task of `worker` in a separate process; return its JSON answer."""
+    """Run a task of `worker` in a separate process, and return its JSON answer."""
     done = subprocess.run(
         [*WORKER, *arguments],
         env={**os.environ, **(environment or {})},
@@ -168,7 +168,7 @@ def _dump(setting: Setting) -> Iterator[Line]:
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the commands, the first broker, the first cleaning, and a dump."""
+    """Yield the commands, the first broker, the first cleaning pass, and a dump."""
     for name in ("help", "topic", "inspect"):
         yield Job((f"start/{name}",), True, partial(_command, name=name))
     yield Job(("start/broker",), True, _first_records)

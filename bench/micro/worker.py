@@ -44,7 +44,7 @@ def first_records() -> dict[str, float]:
 
 
 def memory(warm: str, data_dir: str, map_bytes: str) -> dict[str, float]:
-    """Clean a small log, then a large one; return the growth of peak memory."""
+    """Clean a small log, then a large one, and return the growth of peak memory."""
     from logstore.bench.micro.cleaning import clean_here
     from logstore.jit import compile_always
 
@@ -58,7 +58,7 @@ def memory(warm: str, data_dir: str, map_bytes: str) -> dict[str, float]:
 
 
 def _reset_peak() -> int:
-    """Reset the peak of resident memory; return the current value in KiB."""
+    """Reset the peak of resident memory, and return the current value in KiB."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:  # not Linux: only growth above the current peak can be measured

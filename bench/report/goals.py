@@ -16,7 +16,7 @@ class Goal:
     Attributes
     ----------
     least : float
-        The smallest value that reaches the goal; the largest one if less is better.
+        The smallest value that reaches the goal. The largest one if less is better.
     stretch : float, optional
         A value near the limit of the machine.
     is_ratio : bool

@@ -28,7 +28,7 @@ _PACKAGES = (
 
 
 class RunTimer:
-    """Measures the duration of a run of the harness, and describes the machine."""
+    """Measures the duration of a harness run, and describes the machine."""
 
     def __init__(self) -> None:
         self._began, self._load = time.perf_counter(), load_average()

@@ -95,7 +95,7 @@ def _about(result: Result) -> Iterator[pages.Part]:
 
 
 def is_busy(result: Result) -> bool:
-    """Return whether the machine had other load; the harness uses little more than one core."""
+    """Return whether the machine had other load. The harness uses little more than one core."""
     return max(result.load) > 0.75 * result.machine["cores"]
 
 

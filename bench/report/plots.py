@@ -65,7 +65,7 @@ def figure_plot(lines: Sequence[Line], title: str) -> str:
 
 
 def _goals(line: Line, *, is_ratio: bool) -> list[tuple[float, bool]]:
-    """Return (value, whether it is the stretch goal) of the goals of a line."""
+    """Return (value, whether it is the stretch goal) of a line's goals."""
     if line.goal is None or line.goal.is_ratio != is_ratio:
         return []
     both = ((line.goal.least, False), (line.goal.stretch, True))

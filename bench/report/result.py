@@ -113,7 +113,7 @@ class Line:
         value = self.ratio if self.goal.is_ratio else self.here.median
         if value is None:
             return UNJUDGED
-        # Rounded, so that the samples and the file's five digits get the same verdict.
+        # Rounded, so the samples and the file's five digits get the same verdict.
         value = float(f"{value:.4g}")
         higher = self.goal.is_ratio or self.higher_is_better
         if _reaches(value, self.goal.stretch, higher_is_better=higher):

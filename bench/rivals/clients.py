@@ -23,7 +23,7 @@ class Client(NamedTuple):
     encode : callable
         Encodes consecutive records as one batch, all with one timestamp in ms.
     decode : callable
-        Reads the offset, timestamp, key and value of each record of a batch; returns the number of
+        Reads the offset, timestamp, key and value of each record in a batch; returns the number of
         records.
     """
 

@@ -1,4 +1,4 @@
-"""Kafka's own cleaner and offset map, on a JVM that runs during the whole benchmark.
+"""Kafka's cleaner and offset map, on a JVM that runs during the whole benchmark.
 
 `Peer.java` in this directory is compiled against the classes that `tests/interop` builds, so the
 peer needs a checkout, a JDK and Maven. If one is missing, `Unavailable` names it, and results have
@@ -48,7 +48,7 @@ def ensure_checkout() -> None:
 
 
 def judge_command() -> list[str]:
-    """Build the judge of `tests/interop` if necessary; return the command that starts it.
+    """Build the judge of `tests/interop` if necessary, and return the command that starts it.
 
     Raises
     ------
@@ -151,7 +151,7 @@ class KafkaPeer:
         return Sample(answer["cpu_ns"] / 1e9, answer["wall_ns"] / 1e9), answer
 
     def map(self, puts: Path, absent: Path, map_bytes: int) -> dict[str, Any]:
-        """Put keys into Kafka's map and look them up; return the time of each part in ns."""
+        """Put keys into Kafka's map and look them up, and return the time of each part in ns."""
         return self._ask(command="map", puts=str(puts), absent=str(absent), map_bytes=map_bytes)
 
     def filter(self, logs: Sequence[Path], now_ms: int, map_bytes: int) -> dict[str, Any]:

@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         default=PATIENCE_S,
         metavar="SECONDS",
-        help="maximum time to wait for a cleaning",
+        help="maximum time to wait for a cleaning pass",
     )
     add_file_options(parser, "bench/results/wire/DATE.json")
     return parser

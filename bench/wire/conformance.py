@@ -33,7 +33,7 @@ CHECKS: Mapping[str, str] = {
     "holes": "retained records keep their offsets, and a fetch at a gap continues after it",
     "log_start": "compaction does not change the log start offset",
     "tombstone_kept": "a tombstone is kept for delete.retention.ms",
-    "horizon": "this period starts at its first cleaning, however old the tombstone is",
+    "horizon": "this period starts at its first cleaning pass, however old the tombstone is",
     "tombstone_gone": "after this period, the tombstone is removed",
     "read_committed": "read_committed does not return aborted records",
     "stable_offset": "read_committed does not return records after the first open transaction",
@@ -51,14 +51,14 @@ class SeenRecord(NamedTuple):
 
 
 def check_conformance(bootstrap: str, apis: set[int], *, patience_s: float) -> dict[str, str]:
-    """Return the outcome of each check of a broker.
+    """Return the outcome of each check against a broker.
 
     Parameters
     ----------
     apis : set of int
         Keys of the APIs that it serves; checks that need another API are not run.
     patience_s : float
-        Maximum time to wait for a cleaning.
+        Maximum time to wait for a cleaning pass.
     """
     broker = _Client(bootstrap, patience_s)
     outcomes: dict[str, str] = {}

@@ -34,7 +34,7 @@ class Shape(NamedTuple):
     Attributes
     ----------
     messages, message_bytes : int
-        Number and size of the messages of a round, including the warm-up round.
+        Number and size of the messages in a round, including the warm-up round.
     rounds : int
         Number of measured rounds.
     """
@@ -45,7 +45,7 @@ class Shape(NamedTuple):
 
 
 def wait_for_apis(bootstrap: str) -> set[int]:
-    """Wait until a broker answers; return the keys of the APIs that it serves."""
+    """Wait until a broker answers, and return the keys of the APIs that it serves."""
     host, _, port = bootstrap.rpartition(":")
     deadline = time.monotonic() + WITHIN_S
     while True:
@@ -149,7 +149,7 @@ class Runner:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the user and system CPU time of all threads of a process."""
+    """Return the user and system CPU time of all threads in a process."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 

@@ -32,7 +32,7 @@ class Side:
     ----------
     name, title : str
     samples : dict
-        Samples by the keys of `FIGURES`; empty for a figure that is not available.
+        Samples by the keys of `FIGURES`, or empty for a figure that is not available.
     truths : dict
         Outcomes by the keys of `CHECKS`: `yes`, or the deviation.
     """

@@ -116,7 +116,7 @@ def assemble_batches(
 ) -> tuple[int, int, int, int]:
     """Write the surviving batches from a row on to `out`, from `position` on.
 
-    `out` holds at least the sum of `COL_OUT_SIZE`, which becomes exact. Unchanged neighbours are
+    `out` contains at least the sum of `COL_OUT_SIZE`, which becomes exact. Unchanged neighbours are
     copied together.
 
     Parameters

@@ -395,7 +395,7 @@ def choose_form(row: Int64s, kept: Kept, new_horizon_ms: int) -> None:
 def classify_batches(
     data: Bytes, table: Int64s, key_map: MapArrays, rules: PassRules, judging: Judging
 ) -> tuple[int, int]:
-    """Decide the fate of every record and the form of every batch of a chunk.
+    """Decide the fate of every record and the form of every batch in a chunk.
 
     `VERDICT` and `DISCARD` of each row are input: kernels do not know producers and transactions.
     Source: docs/spec/cleaner.md §8.

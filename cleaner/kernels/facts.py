@@ -47,7 +47,7 @@ def list_records(
     codes : (parsed,) uint8
         Fates of the records of parsed batches, one batch after another.
     unread_fates : (rows,) uint8
-        Fate of the records of each batch that was not parsed.
+        Fate of the records in each batch that was not parsed.
     key_map : MapArrays
         Used for superseded records only.
     facts : (records, FACT_COLUMNS) int64, out

@@ -1,7 +1,7 @@
 """Hash many keys: the rounds of SipHash for several keys at once.
 
 The rounds of one key depend on one another; rounds of different keys do not, and the compiler puts
-them into one wide register. A shorter key waits for the longer ones; if these are much longer, all
+them into one wide register. A shorter key waits for the longer ones. If these are much longer, all
 keys are sorted first.
 """
 
@@ -16,7 +16,7 @@ from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel
 from logstore.record.kernels import Int
 
 LANES = 256
-"""Keys hashed at once; their state stays in the L1 cache."""
+"""Keys hashed at once. Their state remains in the L1 cache."""
 
 LONGEST = 128
 """Bytes of the longest key that is hashed together with others."""
@@ -78,7 +78,7 @@ def _load_words(
 ) -> None:
     """Load 8 bytes from `at` on of the first `count` keys, as SipHash mixes them in.
 
-    The last word of a key contains its size; a word past the end of a key is not used. Bytes after
+    The last word of a key contains its size. A word past the end of a key is not used. Bytes after
     the key are read and masked.
     """
     for lane in range(count):

@@ -1,6 +1,6 @@
 """Fill a map from a chunk's records (docs/spec/cleaner.md §5, §13.5).
 
-A block of keys is taken from the chunk and hashed, and the slots of its keys are prefetched; then
+A block of keys is taken from the chunk and hashed, and the slots of its keys are prefetched. Then
 the block is put. So the keys of a block wait for memory together.
 """
 
@@ -58,7 +58,7 @@ from logstore.record.kernels import OK
 from logstore.record.layout import CONTROL_BIT
 
 BLOCK_KEYS = LANES
-"""Keys of a block: their cache lines stay in the L1 cache until they are put."""
+"""Keys of a block: their cache lines remain in the L1 cache until they are put."""
 
 
 class Build(NamedTuple):
@@ -71,7 +71,7 @@ class Build(NamedTuple):
 
 
 class KeyBlock(NamedTuple):
-    """Room for a block of keys; each array has `BLOCK_KEYS` elements."""
+    """Room for a block of keys. Each array has `BLOCK_KEYS` elements."""
 
     keys: Keys
     offsets: Int64s
@@ -103,7 +103,7 @@ def borrowed_block(block: KeyBlock) -> KeyBlock:
 
 @inline_kernel
 def put_offsets(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -> int:
-    """Put the first `count` keys of a block under strategy `offset`; return how many fit."""
+    """Put the first `count` keys of a block under strategy `offset`, and return how many fit."""
     state = key_map.state
     fitting = count
     for number in range(count):
@@ -122,7 +122,7 @@ def put_offsets(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -
 
 @inline_kernel
 def put_orders(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -> int:
-    """Put the first `count` keys of a block by their versions; return how many fit."""
+    """Put the first `count` keys of a block by their versions, and return how many fit."""
     state = key_map.state
     for index in range(count):
         fits = not build.insert or state[STATE_ENTRIES] < state[STATE_LIMIT]

@@ -39,7 +39,7 @@ def get_offset(key_map: MapArrays, low: np.uint64, high: np.uint64) -> np.int64:
 def put_offset(
     key_map: MapArrays, low: np.uint64, high: np.uint64, offset: np.int64
 ) -> tuple[bool, np.int64]:
-    """Map a key's hash to `offset`, replacing its entry; latest offset and winners stay.
+    """Map a key's hash to `offset`, replacing its entry; latest offset and winners remain.
 
     An insertion shifts the entries up to the next free slot.
 

@@ -101,7 +101,7 @@ def choose_ranges(
     ranges : (n, 2) int64, out
         Start and exclusive end of each range.
     kept_last_offset : int
-        The batch that ends there is read: its header is kept.
+        The batch that ends there is read: its header is retained.
     least_gap : int
         Bytes worth skipping; smaller gaps are read.
 
@@ -172,7 +172,7 @@ def scan_survivors(
     Parameters
     ----------
     kept_last_offset : int
-        The batch that ends there has a row: its header is kept.
+        The batch that ends there has a row: its header is retained.
 
     Returns
     -------

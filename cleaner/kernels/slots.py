@@ -3,7 +3,7 @@
 `slots` is (home slots + SLACK_SLOTS, words) uint64. Word 0 of a slot: 64 bits of the key's hash.
 The last word, from the low bits: the offset relative to the map's base plus 1 in 40 bits, where 0
 means a free slot; flags; more bits of the hash, its tag. Entries are in the order of their hashes
-from their home slot on, so that a search for an absent key ends early. Source:
+from their home slot on, so a search for an absent key ends early. Source:
 docs/spec/cleaner.md §4.
 """
 
@@ -165,7 +165,7 @@ def find_slot(
 
 @kernel
 def open_slot(slots: UInt64s, slot: np.uint64, last: int) -> bool:
-    """Shift the entries from a slot on up to the next free one; False if none is free."""
+    """Shift the entries from a slot on up to the next free one; return False if none is free."""
     offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
     one, end = np.uint64(1), np.uint64(len(slots))
     free = slot

@@ -139,7 +139,7 @@ class Scan(NamedTuple):
     producers: int  # batches of producers with an id
     records: int
     largest: int  # most records of a batch
-    unfit: int  # first row with more records than its bytes can hold, -1 for none
+    unfit: int  # first row with more records than fit its bytes, -1 for none
     passed_over: int  # records of batches without a row, all superseded
 
 
@@ -154,7 +154,7 @@ def read_header(data: Bytes, position: int, end: int) -> tuple[int, Header]:
     Returns
     -------
     (status, Header)
-        `OK`, `DAMAGED`, or `TORN` if `data[:end]` ends inside the batch; then the header is empty.
+        `OK`, `DAMAGED`, or `TORN` if `data[:end]` ends inside the batch. Then the header is empty.
         Checks neither the CRC nor its place.
     """
     if end - position < HEADER_SIZE_UP_TO_MAGIC:
@@ -208,7 +208,7 @@ def fill_row(row: Int64s, data: Bytes, position: int, header: Header) -> None:
 
 @inline_kernel
 def is_unfit(header: Header) -> bool:
-    """Return whether an uncompressed batch counts more records than its bytes can hold."""
+    """Return whether an uncompressed batch counts more records than fit its bytes."""
     return (  # type: ignore[no-any-return]
         header.attributes & CODEC_MASK == 0
         and header.record_count * MIN_RECORD_SIZE > header.size - HEADER_SIZE
@@ -302,7 +302,7 @@ def scan_batches(
 def read_row_record(data: Bytes, row: Int64s, position: Int) -> tuple[int, RecordFields]:
     """Parse the record at `position` of a row's section, and check that its offset is in the batch.
 
-    Returns (status, RecordFields): `OK` or `DAMAGED`. The loop over a row's records begins at
+    Returns (status, RecordFields): `OK` or `DAMAGED`. The loop over a row's records starts at
     `COL_SECTION_START`, continues at the `end` of each, and must end at `COL_SECTION_END`.
     """
     status, record = read_record(data, position, row[COL_SECTION_END])
@@ -421,7 +421,7 @@ def keep_last_batches(table: Int64s, last_offsets: Int64s, producer_ids: Int64s)
     table : (n, TABLE_COLUMNS) int64
         Verdicts are written.
     last_offsets : (m,) int64
-        Rising; some may be equal.
+        Rising. Some may be equal.
     producer_ids : (m,) int64
         The producer of each offset.
     """

@@ -273,7 +273,7 @@ def version_put(
 
 @kernel
 def version_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> tuple[Order, bool]:
-    """Return the order and the LATER_LOSER mark of a key's entry; offset -1 without one."""
+    """Return the order and the LATER_LOSER mark of a key's entry, or offset -1 if there is none."""
     key_map = borrowed_map(key_map)
     low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
     return get_order(key_map, low, high)

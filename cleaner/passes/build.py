@@ -64,7 +64,7 @@ def _mapping(key_map: KeyMap, build: Build) -> jit.Bound[tuple[int, int]]:
 
 
 def _map_chunk(chunk: Chunk, mapping: jit.Bound[tuple[int, int]]) -> bool:
-    """Map the records of a chunk; False if the map was full before the chunk ended.
+    """Map the records of a chunk; return False if the map was full before the chunk ended.
 
     Raises
     ------
@@ -140,7 +140,7 @@ class MapBuild:
         return self._map.state.malformed
 
     def steps(self) -> Iterator[int]:
-        """Run the build; yield the bytes of each chunk before it is mapped.
+        """Run the build, and yield the bytes of each chunk before it is mapped.
 
         Afterwards the map's `latest_offset` is the last offset that it covers: the end of the
         range, or the last record put before the map was full.
@@ -184,8 +184,8 @@ class MapBuild:
     def _put_one_before(self) -> None:
         """Put the record before the first dirty offset, if it exists.
 
-        It may be a superseded record that was kept as the log's last. The record that supersedes it
-        must not be removed alone, even if it is an expired tombstone. Does not count
+        It may be a superseded record that was retained as the log's last. The record that
+        supersedes it must not be removed alone, even if it is an expired tombstone. Does not count
         (docs/spec/cleaner.md §13.5.1).
         """
         offset = self._start - 1
@@ -268,7 +268,7 @@ class SeedPass:
         return largest < 0 or largest > self._map.state.min_version
 
     def steps(self) -> Iterator[int]:
-        """Run the pass; yield the bytes of each chunk before its records are compared.
+        """Run the pass, and yield the bytes of each chunk before its records are compared.
 
         Raises
         ------
@@ -333,7 +333,7 @@ def passes_after(
         for _ in SeedPass(log, start_offset, key_map, reader, strategy).steps():
             pass
         if key_map.latest_offset < start_offset:
-            return passes + 1  # no record is left, since the log was changed meanwhile
+            return passes + 1  # no record is left, because the log was changed meanwhile
         start_offset = key_map.latest_offset + 1
         takes_one_before = start_offset < end_offset and not _is_beaten(
             log, key_map, start_offset - 1

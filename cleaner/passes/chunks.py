@@ -56,7 +56,7 @@ _RECORD_SECONDS = 100e-6
 """Approximate cost of mapping or rewriting a record if kernels run as Python."""
 
 UNFOLDED_BYTES = 16 * 1024 * 1024
-"""Decompressed bytes after which a chunk ends early; a single batch may exceed it."""
+"""Decompressed bytes after which a chunk ends early. A single batch may exceed it."""
 
 
 class Chunk:
@@ -69,7 +69,7 @@ class Chunk:
     table : (rows, TABLE_COLUMNS) int64
         See `kernels`.
     position : int
-        Where the chunk begins in the segment's file.
+        Where the chunk starts in the segment's file.
     size_bytes : int
         Bytes of its whole batches.
     found : Scan
@@ -154,7 +154,8 @@ class Chunk:
     def end_before(self, row: int) -> None:
         """Leave a damaged batch and all after it to the next chunk, where it raises.
 
-        So the batches before the damage are returned first. A damaged first batch raises at once.
+        The batches before the damage are returned first. A damaged first batch raises
+        immediately.
         """
         if row == 0:
             self.refuse(row)
@@ -169,7 +170,7 @@ class ChunkReader:
     ----------
     io_buffer_bytes : int
         Bytes read at a time. A larger batch makes the buffer grow to its size, whatever
-        `max.message.bytes` is now; after its segment the buffer shrinks again.
+        `max.message.bytes` is now. After its segment the buffer shrinks again.
     unfolded_max : int, optional
         Most bytes of a decompressed batch. [default: the segments' setting]
     """
@@ -190,7 +191,7 @@ class ChunkReader:
         skipping: Skipping | None = None,
         survivors: Survivors | None = None,
     ) -> Iterator[Chunk]:
-        """Yield the chunks of a segment from position `start` on; each is valid until the next.
+        """Yield the chunks of a segment from position `start` on. Each is valid until the next.
 
         Whole batches before a damaged one form their own chunk. A caller that meets damage inside a
         chunk may end it there (`Chunk.end_before`).
@@ -244,7 +245,7 @@ class ChunkReader:
         skipping: Skipping,
         survivors: Survivors | None,
     ) -> Chunk | None:
-        """Read the selected parts; None if one is not as expected, or does not fit."""
+        """Read the selected parts; return None if one is not as expected, or does not fit."""
         ranges = skipping.next_ranges(self._io_buffer_bytes)
         if ranges is None:
             return None
@@ -343,7 +344,7 @@ class ChunkReader:
     ) -> Chunk:
         """Return the scanned batches, decompressed, with the types of control batches.
 
-        A chunk ends before a batch that counts more records than its size allows, since room is
+        A chunk ends before a batch that counts more records than its size allows, because room is
         reserved for that many.
         """
         table = self._table[: found.rows]

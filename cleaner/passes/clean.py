@@ -85,15 +85,15 @@ def clean_pass(
     Returns
     -------
     CleanerStats
-        `end_offset` is the next first dirty offset, never below the present one; it is below the
+        `end_offset` is the next first dirty offset, never below the present one. It is below the
         upper bound if the map was full.
 
     Raises
     ------
     CleaningAbortedError
-        Thrown by the driver. Swapped groups stay; unfinished output is removed.
+        Thrown by the driver. Swapped groups remain; unfinished output is removed.
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError, KafkaStorageError, OSError
-        The unfinished `.cleaned` files stay; loading the log removes them.
+        The unfinished `.cleaned` files remain; loading the log removes them.
 
     Notes
     -----
@@ -219,8 +219,8 @@ def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> 
     """Remove the output of an unfinished group batch, or leave it for loading to remove.
 
     All output is removed after an abort or before a split: `.cleaned` files with a higher base than
-    the new files of a split would invalidate them. After damage the last file stays; after a disk
-    failure all stay.
+    the new files of a split would invalidate them. After damage the last file remains. After a disk
+    failure all remain.
     """
     told = isinstance(error, (CleaningAbortedError, GeneratorExit, SegmentOverflowError))
     failed = (
@@ -230,7 +230,8 @@ def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> 
     )
     for destination in destinations:
         is_kept = failed or not (told or destination is not destinations[-1])
-        # If the log is closed or belongs to a parent process, another cleaning may use these names.
+        # If the log is closed or belongs to a parent process, another cleaning pass may use these
+        # names.
         if is_kept or log.lifetime.is_over:
             destination.close_handlers()
         else:
@@ -247,7 +248,7 @@ def _finish(replacements: list[Replacement]) -> None:
     for destination, _ in replacements:
         destination.flush()
     for destination, group in replacements:
-        # A source that was removed in the meantime is below the log start; its time is not needed.
+        # A source that was removed in the meantime is below the log start. Its time is not needed.
         with suppress(FileNotFoundError):
             destination.set_last_modified_ms(group[-1].last_modified_ms)
 

@@ -1,7 +1,7 @@
-"""The fate of each record of a log in the next pass, as decided by the pass itself.
+"""The fate of each record in a log in the next pass, as decided by the pass itself.
 
-A dry run of `clean_pass` with an observer reports the cleaner's own decisions, so that each rule
-exists once. Records that the pass leaves alone are listed afterwards; the section of their segment
+A dry run of `clean_pass` with an observer reports the cleaner's decisions, so that each rule
+exists once. Records that the pass leaves alone are listed afterwards. The section of their segment
 is the reason.
 """
 
@@ -81,7 +81,7 @@ class FateChunk(NamedTuple):
     data : bytes
         Bytes that contain the keys.
     key_starts, key_sizes : (n,) int64
-        Extents in `data`; a null key has size -1.
+        Extents in `data`. A null key has size -1.
     """
 
     offsets: NDArray[np.int64]
@@ -100,7 +100,7 @@ def list_fates(
     *,
     progress: Callable[[PassProgress], None] | None = None,
 ) -> Generator[FateChunk, None, CleanerStats | None]:
-    """Yield the fate of every record of a log in the next pass, from the first segment on.
+    """Yield the records of a log with their fates in the next pass, in chunks in offset order.
 
     Parameters
     ----------
@@ -113,12 +113,12 @@ def list_fates(
     Returns
     -------
     CleanerStats or None
-        The statistics of the pass; None without one.
+        The statistics of the pass, or None if there is none.
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError
-        A batch is damaged; the records before it are yielded first. Damage in the dirty section
+        A batch is damaged. The records before it are yielded first. Damage in the dirty section
         stops the pass before it yields any.
 
     Notes
@@ -179,7 +179,7 @@ def _judged(
 
 
 def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
-    """Return a chunk outside the pass; all its records have the same fate."""
+    """Return a chunk outside the pass. All its records have the same fate."""
     table = chunk.table
     table[:, COL_PARSED] = 0
     facts = np.empty((chunk.record_count, FACT_COLUMNS), np.int64)

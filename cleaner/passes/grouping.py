@@ -33,7 +33,7 @@ def group_segments(
     Notes
     -----
     Uses sizes before cleaning. A group takes the next segment while log, offset index and time
-    index stay within the topic's limits, and all offsets within 31 bits of its base.
+    index remain within the topic's limits, and all offsets within 31 bits of its base.
     """
     groups: list[list[LogSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0
@@ -64,7 +64,7 @@ def group_segments(
 
 
 def batch_groups(groups: Sequence[list[LogSegment]]) -> Iterator[list[list[LogSegment]]]:
-    """Join neighbouring groups that are swapped together; a large group stays alone.
+    """Join neighbouring groups that are swapped together. A large group remains alone.
 
     Kafka swaps each group alone. For tiny groups the syncs would cost a hundred times the rewrite.
     """

@@ -1,4 +1,4 @@
-"""Locations of the mapped batches, so that a rewrite need not read all of them."""
+"""Locations of the mapped batches, so a rewrite need not read all of them."""
 
 from __future__ import annotations
 

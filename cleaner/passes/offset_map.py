@@ -1,8 +1,8 @@
 """The map from key to latest offset, in a fixed buffer.
 
-A buffer of B bytes holds as many keys as Kafka's map (24 bytes each), so that both stop at the same
-record. The slots themselves take 16 bytes; the rest lowers the load. Keys are identified by 88 bits
-of a keyed hash. Source: docs/spec/cleaner.md §4.
+A buffer of B bytes contains as many keys as Kafka's map (24 bytes each), so that both stop at the
+same record. The slots themselves take 16 bytes; the rest lowers the load. Keys are identified by 88
+bits of a keyed hash. Source: docs/spec/cleaner.md §4.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MapState:
     entries : int
         Keys in the map.
     latest_offset : int
-        The last offset that the map covers; -1 for an empty map.
+        The last offset that the map covers, or -1 for an empty map.
     messages : int
         Records mapped or skipped.
     unversioned, malformed : int
@@ -100,7 +100,7 @@ class MapState:
         self.forget_counts()
 
     def forget_counts(self) -> None:
-        """Reset the counts of records; the entries stay."""
+        """Reset the counts of records. The entries remain."""
         self.messages = self.unversioned = self.malformed = 0
         self.keyless = self.tombstones = self.unordered = 0
 
@@ -122,12 +122,12 @@ class KeyMap:
         Range of offsets with a bit for surviving records; see `kernels.winners`. At most the first
         `WINNERS_MAX` of them have one. [default: none]
     rng : Random, optional
-        Source of the hash key; without one every run hashes alike.
+        Source of the hash key. Without one every run hashes alike.
 
     Raises
     ------
     InvalidConfigurationError
-        The buffer holds too few keys for any progress.
+        The buffer contains too few keys for any progress.
     """
 
     ENTRY_BYTES = OFFSET_ENTRY_BYTES
@@ -170,7 +170,7 @@ class KeyMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset that the map covers; -1 for an empty map."""
+        """The last offset that the map covers, or -1 for an empty map."""
         return self.state.latest_offset
 
     @latest_offset.setter

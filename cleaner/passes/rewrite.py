@@ -77,9 +77,9 @@ class Rules(NamedTuple):
     Attributes
     ----------
     strategy : Strategy
-        By offsets by default; then the other attributes do not count.
+        By offsets by default. Then the other attributes do not count.
     keep_offset : int
-        The record that is always kept: the last of the log; -1 for none.
+        The record that is always kept: the last of the log, or -1 for none.
     safe_ms : int
         Latest delete horizon before which every append is compared by this pass.
     """
@@ -188,11 +188,11 @@ class Rewriter:
 
     @property
     def messages_written(self) -> int:
-        """Records that were kept."""
+        """Records that were retained."""
         return int(self._judging.tally[TALLY_WRITTEN])
 
     def steps(self, group: Sequence[LogSegment], destination: LogSegment | None) -> Iterator[int]:
-        """Rewrite a group; yield the bytes of each chunk before it is filtered.
+        """Rewrite a group, and yield the bytes of each chunk before it is filtered.
 
         Without a destination, writes nothing.
 
@@ -227,7 +227,7 @@ class Rewriter:
         self._flush(destination)
 
     def _skipping(self, segment: LogSegment) -> Skipping | None:
-        """Return the selection of the parts of a segment to read; None for all."""
+        """Return the parts of a segment to read, or None for all."""
         if self._locations is None or not self._rules.by_winners:
             return None
         locations = self._locations.of(segment)
@@ -273,7 +273,7 @@ class Rewriter:
         return jit.Bound(classify_batches, self._map.arrays, self._rules, self._judging)
 
     def _assemble(self, chunk: Chunk, destination: LogSegment | None) -> int:
-        """Add the chunk's survivors to the output buffer; return their bytes."""
+        """Add the chunk's survivors to the output buffer, and return their bytes."""
         table = chunk.table
         bound = int(self._judging.tally[TALLY_BOUND])
         if self._filled + bound > len(self._out):

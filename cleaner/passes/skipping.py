@@ -1,4 +1,4 @@
-"""Select the batches that a rewrite must read; the others have no surviving record."""
+"""Select the batches that a rewrite must read. The others have no surviving record."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Skipping:
         )
 
     def next_ranges(self, room: int) -> Ranges | None:
-        """Return the next parts to read, of at most so many bytes; None if a batch is larger."""
+        """Return the next parts to read, of at most so many bytes, or None if a batch is larger."""
         if self._locations[self._row, COL_SIZE] > room:
             return None
         count, self._row, end_position, passed_over = self._choose(self._row, room)

@@ -54,16 +54,16 @@ class TransactionState:
     ----------
     discarded_before : collection of int, optional
         `discarded` of the walk that mapped the log. Other batches of transactions were mapped, so
-        that their records may have winner bits; without it that is unknown. It may differ from the
+        that their records may have winner bits. Without it that is unknown. It may differ from the
         batches that this walk discards: an abort does not count once the log starts above it.
 
     Attributes
     ----------
     discarded : set of int, optional
-        Last offsets of the batches discarded with their aborted transaction; None if there are
+        Last offsets of the batches discarded with their aborted transaction, or None if there are
         more than `DISCARDED_MAX`.
     kept_aborts : list of AbortedTxn
-        Aborted transactions with kept markers, since this walk has met their data. They belong in
+        Aborted transactions with kept markers, because this walk has met their data. They belong in
         the index of the segment with the markers. The caller empties the list.
     """
 
@@ -91,8 +91,8 @@ class TransactionState:
     def judge(self, chunk: Chunk) -> None:
         """Mark the batches in a chunk's table that can be discarded.
 
-        Data of aborted transactions are discarded at once; a marker after its delete horizon, once
-        none of its transaction's data is left.
+        Data of aborted transactions are discarded immediately. A marker after its delete horizon,
+        once none of its transaction's data is left.
         """
         if not chunk.may_have(TRANSACTIONAL_BIT | CONTROL_BIT):
             return
@@ -138,7 +138,7 @@ class TransactionState:
                 self.discarded = None
 
     def _meet_marker(self, producer_id: int, control: int) -> bool:
-        """Record a control batch; return whether it is not needed any more."""
+        """Record a control batch, and return whether it is not needed any more."""
         if control == CONTROL_ABORT:
             transaction = self._aborted.pop(producer_id, None)
             if transaction is None or producer_id not in self._seen:

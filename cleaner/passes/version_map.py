@@ -1,7 +1,7 @@
 """The map from key to the record of the highest order, for strategies with versions (KIP-280).
 
-Each key counts as 32 bytes, so that a pass maps three quarters of the keys of a map with offsets
-only; the slots themselves take 24. Source: docs/spec/cleaner.md §13.3.
+Each key counts as 32 bytes, so a pass maps three quarters as many keys as a map with offsets
+only. The slots themselves take 24. Source: docs/spec/cleaner.md §13.3.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ class CleanerMetrics:
     max_dirty_percent : int
         Largest dirty ratio seen by the last selection, of logs due or not.
     time_since_last_run_ms : int
-        Since the last selection began; since 1970 before the first, as in Kafka.
+        Since the last selection started; since 1970 before the first, as in Kafka.
     uncleanable_partitions_count, uncleanable_bytes : mapping of str to int
         Uncleanable partitions and their cleanable bytes, by data directory.
     """
@@ -64,7 +64,7 @@ class CleanerMetrics:
 def metrics_of(
     manager: LogCleanerManager, workers: Sequence[CleanerWorker] = (), dead_thread_count: int = 0
 ) -> CleanerMetrics:
-    """Read the gauges of a pool; without one, those that need no worker."""
+    """Read the gauges of a pool. Without one, those that need no worker."""
     passes = [worker.last_pass for worker in workers if worker.last_pass is not None]
     written = sum(stats.bytes_written for stats in passes)
     read = sum(stats.bytes_read for stats in passes)

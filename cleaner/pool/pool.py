@@ -106,7 +106,7 @@ class CleanerPool:
         )
 
     def start(self) -> None:
-        """Start the workers; the first round begins at once."""
+        """Start the workers. The first round starts immediately."""
         if not self._config.log_cleaner_enable:
             return
         for number in range(self._config.log_cleaner_threads):
@@ -122,7 +122,7 @@ class CleanerPool:
             self._schedule(thread, 0)
 
     def stop(self) -> None:
-        """Stop every worker and wait for it; a pass under way is aborted."""
+        """Stop every worker and wait for it. A pass under way is aborted."""
         with self._lock:
             threads, self._threads = self._threads, []
             for thread in threads:

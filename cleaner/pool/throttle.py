@@ -47,7 +47,7 @@ class Throttle:
         self._observed_bytes = 0
 
     def observe(self, size_bytes: int) -> int:
-        """Count bytes read or written; return the ms to sleep now."""
+        """Count bytes read or written, and return the ms to sleep now."""
         with self._lock:
             self._observed_bytes += size_bytes
             now_ns = self._clock.monotonic_ns()
@@ -74,13 +74,13 @@ class Throttles:
         self.configure(config)
 
     def configure(self, config: BrokerConfig) -> None:
-        """Apply a broker's limits at once."""
+        """Apply a broker's limits immediately."""
         self.both.bytes_per_second = config.log_cleaner_io_max_bytes_per_second
         self.reads.bytes_per_second = config.logstore_cleaner_max_read_bytes_per_second
         self.writes.bytes_per_second = config.logstore_cleaner_max_write_bytes_per_second
 
     def observe(self, read_bytes: int, written_bytes: int) -> int:
-        """Count bytes; return the ms to sleep now, by the strictest limit."""
+        """Count bytes, and return the ms to sleep now, by the strictest limit."""
         return max(
             self.both.observe(read_bytes + written_bytes),
             self.reads.observe(read_bytes),

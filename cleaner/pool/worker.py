@@ -80,10 +80,10 @@ class CleanerWorker:
         return f"kafka-log-cleaner-thread-{self.number}"
 
     def rounds(self) -> Generator[int, None, None]:
-        """Run rounds forever; yield the ms to sleep before the next step, 0 to let others run.
+        """Run rounds forever, and yield the ms to sleep before the next step, 0 to let others run.
 
         Holds no lock while suspended; closing it aborts a pass under way. A failure with a log
-        makes that log uncleanable (`UncleanablePartitions.leave_alone`); other failures are logged,
+        makes that log uncleanable (`UncleanablePartitions.leave_alone`). Other failures are logged,
         and the round is repeated after the back-off.
         """
         while True:
@@ -96,7 +96,7 @@ class CleanerWorker:
             yield 0 if goes_on else max(1, self._backoff_ms)
 
     def _round(self) -> Generator[int, None, bool]:
-        """Clean the most urgent log, run retention; return whether a log was due."""
+        """Clean the most urgent log, run retention, and return whether a log was due."""
         selected = self._manager.chooser.select()
         if selected is not None:
             yield from self._clean(selected)

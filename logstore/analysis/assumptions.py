@@ -39,18 +39,25 @@ def clock_assumption(now_text: str) -> str:
     return f"the time is the system clock's, {now_text}; override with --now TIME"
 
 
+def policy_assumption(manager: LogManager, topic: str) -> str | None:
+    """Return the assumption about a topic's cleanup.policy, or None if the policy is known."""
+    laid = manager.catalog.temporary_overrides(topic)
+    if not manager.catalog.topic(topic).adopted or "cleanup.policy" in laid:
+        return None
+    policy = ",".join(manager.catalog.config(topic).cleanup_policy) or "empty"
+    given = " in addition to --config" if laid else ""
+    return (
+        f"no configuration of topic {topic} is stored here: cleanup.policy {policy} and"
+        f" the current defaults are assumed{given}; override with --config KEY=VALUE"
+    )
+
+
 def _yield_assumptions(manager: LogManager, tp: TopicPartition, *, cleaning: bool) -> Iterator[str]:
-    topic = manager.catalog.topic(tp.topic)
-    if not topic.adopted:
+    if not manager.catalog.topic(tp.topic).adopted:
         return  # created by this engine, which writes the other files only when needed
-    policy = ",".join(manager.catalog.config(tp.topic).cleanup_policy) or "empty"
-    laid = manager.catalog.temporary_overrides(tp.topic)
-    if "cleanup.policy" not in laid:
-        given = " in addition to --config" if laid else ""
-        yield (
-            f"no configuration of topic {tp.topic} is stored here: cleanup.policy {policy} and"
-            f" the current defaults are assumed{given}; override with --config KEY=VALUE"
-        )
+    policy = policy_assumption(manager, tp.topic)
+    if policy is not None:
+        yield policy
     directory = manager.registry.directory_of(tp)
     log = manager.log(tp)
     if directory.cleaner_offset(tp) is None and cleaning and log.config.compact:

@@ -64,7 +64,7 @@ def topic_config(broker: HasLogs, topic: str) -> LogConfig:
 
 
 def partition_folder(broker: HasLogs, topic_partition: TopicPartition) -> str | None:
-    """Return the folder of a partition; None if it has not been created yet."""
+    """Return the folder of a partition, or None if it has not been created yet."""
     try:
         directory = broker.manager.registry.directory_of(topic_partition)
     except UnknownTopicOrPartitionError:
@@ -102,7 +102,7 @@ class CleanerView(NamedTuple):
     uncleanable : UncleanablePartition or None
         Reason why the cleaner gave up on the partition.
     state : CleaningState or None
-        The cleaning or the pause in progress.
+        The cleaning pass or the pause in progress.
     """
 
     uncleanable: UncleanablePartition | None
@@ -118,7 +118,7 @@ def cleaner_view(broker: Cleaned, topic_partition: TopicPartition) -> CleanerVie
 
 
 def cleaner_offset(broker: Cleaned, topic_partition: TopicPartition) -> int | None:
-    """Return the first dirty offset that the last cleaning stored; None if there is none."""
+    """Return the first dirty offset that the last cleaning pass stored; None if there is none."""
     return broker.cleaner.checkpoints.of(topic_partition)
 
 

@@ -55,7 +55,7 @@ class CommittedData:
             ranges.sort()
 
     def has(self, header: BatchHeader) -> bool:
-        """Return whether a batch holds committed data. O(log aborted transactions)."""
+        """Return whether a batch contains committed data. O(log aborted transactions)."""
         return not header.is_control and self.state_of(header) == COMMITTED
 
     def state_of(self, header: BatchHeader) -> str:
@@ -70,7 +70,7 @@ class CommittedData:
         return UNSTABLE
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Return whether a batch holds data of an aborted transaction."""
+        """Return whether a batch contains data of an aborted transaction."""
         ranges = self._aborted.get(header.producer_id)
         if ranges is None or not header.is_transactional or header.is_control:
             return False

@@ -104,13 +104,13 @@ def copy_into(
 def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
     """Reserve a missing or empty directory for a copy that is valid only when this context ends.
 
-    Until then a marker file says so. After an error or an interrupt everything written is removed;
-    the next copy to this directory removes the output of a killed process.
+    Until then a marker file says so. After an error or an interrupt everything written is removed.
+    The next copy to this directory removes the output of a killed process.
 
     Raises
     ------
     InvalidConfigurationError
-        The target is a file, or holds something other than an unfinished copy.
+        The target is a file, or contains something other than an unfinished copy.
     KafkaStorageError
         A file operation failed.
     """
@@ -130,7 +130,7 @@ def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
 
 
 def _take_target(fs: FileSystem, target: str) -> bool:
-    """Make sure that a directory exists and is empty; return whether it was created."""
+    """Make sure that a directory exists and is empty, and return whether it was created."""
     if not fs.exists(target):
         with StorageGuard(None, target, "cannot create it"):
             make_dirs_durably(fs, target)
@@ -241,7 +241,7 @@ class _Copy:
         self._bytes_done += stat.size
 
     def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:
-        """Store the topics with their own configurations; adopted topics stay adopted."""
+        """Store the topics with their own configurations; adopted topics remain adopted."""
         store = TopicStore(self._fs, self._target)
         for name in dict.fromkeys(tp.topic for tp in partitions):
             topic = self._source.catalog.topic(name)

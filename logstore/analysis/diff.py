@@ -67,7 +67,7 @@ class _CommitStates:
             self._ends = dict(_first_markers(after, before.log.log_end_offset))
 
     def state_before(self, header: BatchHeader) -> str:
-        """Return the state of a batch of the first copy; `open_transaction` if unknown."""
+        """Return the state of a batch in the first copy; `open_transaction` if unknown."""
         state = self._before.state_of(header)
         if state in (COMMITTED, ABORTED):
             return state

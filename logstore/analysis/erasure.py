@@ -127,7 +127,7 @@ class ErasurePlace(NamedTuple):
     position : int
         Position of the batch, or of the bytes themselves outside a valid batch.
     offset : int or None
-        Offset of the record; None outside a valid batch.
+        Offset of the record, or None outside a valid batch.
     state : str
         One of `STATES`.
     earliest_ms : int or None
@@ -238,7 +238,7 @@ def scan_file(
 
 
 def _valid_batch(file: File, path: str, position: int, size: int) -> RecordBatch | None:
-    """Return the batch at a position; None without a valid CRC."""
+    """Return the batch at a position, or None without a valid CRC."""
     head = file.read(position, layout.HEADER_SIZE)
     if len(head) < layout.HEADER_SIZE:
         return None
@@ -312,7 +312,7 @@ def _raw_bytes(
 
 
 class _Folder(NamedTuple):
-    """A folder that may hold records of a partition."""
+    """A folder that may contain records of a partition."""
 
     path: str
     topic_partition: TopicPartition
@@ -330,7 +330,7 @@ def _folders(broker: Erasable, fs: FileSystem, partition: TopicPartition) -> Ite
 
 
 def _log_files(fs: FileSystem, folder: str) -> Iterator[tuple[str, int, str]]:
-    """Yield path, base offset and suffix of every file that may hold records."""
+    """Yield path, base offset and suffix of every file that may contain records."""
     for name, kind in fs.kinds(folder).items():
         parts = parse_segment_file(name)
         is_log = parts is not None and parts.kind == LOG_SUFFIX
@@ -392,7 +392,7 @@ def erasure(
 
 
 class _Transactions:
-    """The stored state of the transaction coordinator of a broker's directories; read on demand."""
+    """The transaction coordinator's stored state in a broker's directories, read on demand."""
 
     def __init__(self, broker: Erasable) -> None:
         self._broker = broker
@@ -401,7 +401,7 @@ class _Transactions:
     def ends(self, tp: TopicPartition) -> tuple[TransactionEnd, ...]:
         """Return how and when the open transactions of a partition end by themselves.
 
-        Transactions unknown to the coordinator are left out: they stay open.
+        Transactions unknown to the coordinator are left out: they remain open.
         """
         producers = self._broker.manager.log(tp).producer_state
         if producers.first_undecided_offset() is None:

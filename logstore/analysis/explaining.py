@@ -175,10 +175,10 @@ def read_facts(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) 
 
 
 def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | None) -> bool:
-    """Return whether damage in a file stops the next cleaning.
+    """Return whether damage in a file stops the next cleaning pass.
 
-    It does if the cleaning reads the file; or if recovery would cut the log there, which a command
-    that writes refuses.
+    It does if the cleaning pass reads the file; or if recovery would cut the log there, which a
+    command that writes refuses.
     """
     directory = broker.manager.registry.directory_of(log.topic_partition)
     if broker.read_only and not directory.is_at_rest(log.topic_partition):
@@ -193,12 +193,12 @@ def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | No
 def rehearse(
     cleaner: LogCleanerManager, log: Log, decision: CleaningDecision, *, whenever: bool = False
 ) -> tuple[CleaningDecision, CleanerStats | None, int]:
-    """Run a cleaning as a dry run; an obstacle closes its gate in the decision.
+    """Run a cleaning pass as a dry run. An obstacle closes its gate in the decision.
 
     Parameters
     ----------
     whenever : bool
-        Run the next cleaning even if it is not due: forced, with the active segment rolled.
+        Run the next cleaning pass even if it is not due: forced, with the active segment rolled.
 
     Returns
     -------

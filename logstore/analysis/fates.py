@@ -1,4 +1,4 @@
-"""Fates: the effect of the next cleaning on each record of a partition, as in `inspect --fate`.
+"""Effect of the next cleaning pass on each record of a partition, as in `inspect --fate`.
 
 `logstore.cleaner.passes.fate` decides; this module turns its columns into records.
 """
@@ -31,7 +31,7 @@ _OTHER_CONTROL = "other"
 
 
 class RecordFate(NamedTuple):
-    """The fate of one record in the next cleaning.
+    """The fate of one record in the next cleaning pass.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class FatesPage(NamedTuple):
     Attributes
     ----------
     counts : mapping of str to int
-        Records by fate; without fates that do not occur.
+        Records by fate. Without fates that do not occur.
     """
 
     fates: tuple[RecordFate, ...]
@@ -96,7 +96,7 @@ class FatesPage(NamedTuple):
 
 
 class PartitionFates:
-    """The fates of all records of a partition; each iteration runs a pass in a dry run.
+    """The fates of all records in a partition. Each iteration runs a pass in a dry run.
 
     The pass covers the range of `decision` with the map as it would be built now, even if the
     partition is not due yet.
@@ -106,10 +106,10 @@ class PartitionFates:
     decision : CleaningDecision
         The range to clean and the closed gates, when this object was made.
     is_compacted : bool
-        Whether the topic is compacted. If not, no cleaning removes a record.
+        Whether the topic is compacted. If not, no cleaning pass removes a record.
     stats : CleanerStats or None
-        The statistics of the pass after a complete iteration; None before, and if the topic is not
-        compacted. An `end_offset` below the range's means that the map was full there: the pass
+        The statistics of the pass after a complete iteration, or None before, and if the topic is
+        not compacted. An `end_offset` below the range's means that the map was full there: the pass
         retains the records beyond, and other passes follow.
 
     Notes

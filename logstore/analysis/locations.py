@@ -32,7 +32,7 @@ class Location(NamedTuple):
     directories : tuple of str
         The data directories.
     shown : ShownFolder or None
-        The only folder to show, whatever its name; None for all.
+        The only folder to show, whatever its name, or None for all.
     """
 
     directories: tuple[str, ...]
@@ -53,7 +53,7 @@ def locate(fs: FileSystem, path: str, display_name: str | None = None) -> Locati
     Raises
     ------
     InvalidConfigurationError
-        The directory does not exist, holds no partitions, or is a cluster's.
+        The directory does not exist, contains no partitions, or is a cluster's.
     """
     display_name = path if display_name is None else display_name
     if not fs.is_dir(path):

@@ -37,14 +37,14 @@ class LostRecords(NamedTuple):
     Attributes
     ----------
     first_offset, last_offset : int
-        Range of the records visible to readers, inclusive; -1 if the partition cannot be opened.
+        Range of the records visible to readers, inclusive, or -1 if the partition cannot be opened.
     records : int
         Number of records by the batch headers, without control records. Unless `is_counted`, the
         number of offsets, an upper bound.
     size_bytes : int
         Size of their batches.
     first_timestamp, last_timestamp : int or None
-        Oldest and newest timestamp, Unix ms; None if no record has one.
+        Oldest and newest timestamp, Unix ms, or None if no record has one.
     """
 
     topic: str
@@ -288,9 +288,9 @@ def lost_unread(manager: LogManager, topic_partition: TopicPartition) -> Loss:
 
 
 def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool) -> Loss:
-    """Return the records that a forced cleaning removes despite `min.compaction.lag.ms`.
+    """Return the records that a forced cleaning pass removes despite `min.compaction.lag.ms`.
 
-    Runs the cleaning as a dry run, with and without the records that the lag protects.
+    Runs the cleaning pass as a dry run, with and without the records that the lag protects.
     """
     config = log.config
     if not config.compact or config.min_compaction_lag_ms == 0:
@@ -303,7 +303,7 @@ def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool)
     removals = []
     for bound in (state.upper_bound_offset, max(allowed, state.first_dirty_offset)):
         stats = cleaner.clean(log, state._replace(upper_bound_offset=bound), dry_run=True)
-        if not isinstance(stats, CleanerStats):  # damaged or in use; the cleaning will report it
+        if not isinstance(stats, CleanerStats):  # damaged or in use. The cleaner will report it
             return NOTHING_LOST
         removals.append(
             (stats.fates_total - stats.fates["retained"], stats.bytes_read - stats.bytes_written)

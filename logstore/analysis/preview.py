@@ -1,7 +1,7 @@
 """Previews: the effect of settings on partitions before they are set.
 
-The engine decides and runs dry cleanings over the logs under the new settings (`Trial.of_log`).
-Nothing is changed, opened or copied.
+The engine decides and runs dry cleaning passes over the logs under the new settings
+(`Trial.of_log`). Nothing is changed, opened or copied.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from logstore.storage.log.retention import RetentionDecision
 
 _STANDING = ("policy", "cleaner_disabled", "uncleanable", "empty")
-"""Gates that prevent any cleaning, whatever the dirty ratio and lags."""
+"""Gates that prevent any cleaning pass, whatever the dirty ratio and lags."""
 
 
 # -- new settings ------------------------------------------------------------------------------
@@ -127,20 +127,20 @@ class Outlook:
     Attributes
     ----------
     explanation : PartitionExplanation
-        The decision, as in `explain`; `first_pass` has the statistics of a cleaning that is due
-        now.
+        The decision, as in `explain`; `first_pass` has the statistics of a cleaning pass that is
+        due now.
     later_pass : CleanerStats or None
-        If none is due now: the statistics of the next cleaning, as if the active segment was
+        If none is due now: the statistics of the next cleaning pass, as if the active segment was
         rolled, and dirty ratio and lags did not count.
     later_passes_needed : int
-        Passes of that cleaning; 0 without its statistics.
+        Passes of that cleaning, or 0 without its statistics.
     retention : RetentionDecision
         The removals of a retention run now.
     next_expiry_ms : int or None
         Unix ms from which retention may remove something without an append.
     horizon_ms : int or None
-        Delete horizon that the next cleaning gives to tombstones: its time plus
-        `delete.retention.ms`. None if no cleaning becomes due without an append.
+        Delete horizon that the next cleaning pass gives to tombstones: its time plus
+        `delete.retention.ms`. None if no cleaning pass becomes due without an append.
     """
 
     explanation: PartitionExplanation
@@ -177,9 +177,9 @@ class PartitionPreview:
     size_bytes, segments : int
         Current sizes of the partition.
     before, after : Outlook
-        `before` has no statistics of a cleaning.
+        `before` has no statistics of a cleaning pass.
     unread : str or None
-        Why the records were not read; None if they were, or no cleaning would read them.
+        Why the records were not read, or None if they were, or no cleaning pass would read them.
     """
 
     topic: str
@@ -247,13 +247,13 @@ class Preview:
 
 
 class Budget:
-    """The bytes that may still be read; None for no limit."""
+    """The bytes that may still be read, or None for no limit."""
 
     def __init__(self, bytes_max: int | None) -> None:
         self._left = bytes_max
 
     def take(self, size_bytes: int) -> bool:
-        """Take so many bytes if they are left; return whether they were."""
+        """Take so many bytes if they are left, and return whether they were."""
         if self._left is None:
             return True
         if size_bytes > self._left:
@@ -361,7 +361,7 @@ def _preview_partition(
 
 
 def _can_be_due(decision: CleaningDecision) -> bool:
-    """Return whether a cleaning can ever be due."""
+    """Return whether a cleaning pass can ever be due."""
     return all(gate.open for gate in decision.gates if gate.gate in _STANDING)
 
 

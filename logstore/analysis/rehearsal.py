@@ -77,7 +77,7 @@ class TransactionEnd(NamedTuple):
     commit : bool
         Whether the transaction is committed: only if already decided.
     due_ms : int
-        Unix ms; the coordinator may check later.
+        Unix ms. The coordinator may check later.
     """
 
     producer_id: int
@@ -95,13 +95,13 @@ class Rehearsal:
         Only read.
     log_dirs : sequence of str
     configs : mapping
-        Override the topic's own settings.
+        Override the topic's settings.
     now_ms : int
         Time at which the copy is opened, as at the start of a broker.
     ends : sequence of TransactionEnd
-        Ends of the partition's open transactions that a coordinator knows; others stay open.
+        Ends of the partition's open transactions that a coordinator knows. Others remain open.
     progress : callable, optional
-        Called at each step of a cleaning with the task, bytes done and bytes in total.
+        Called at each step of a cleaning pass with the task, bytes done and bytes in total.
 
     Raises
     ------
@@ -110,7 +110,7 @@ class Rehearsal:
 
     Notes
     -----
-    Keeps the output of its cleanings in memory until it is closed.
+    Keeps the output of its cleaning passes in memory until it is closed.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Rehearsal:
         self._trial.close()
 
     def held(self, offset: int, key: bytes) -> Held | None:
-        """Return the state of a record, None if it was removed; an unreadable one is held."""
+        """Return the state of a record, None if it was removed. An unreadable one is held."""
         segment = self.log.segments.floor(offset)
         if segment is None:
             return None
@@ -164,14 +164,14 @@ class Rehearsal:
     # -- without appends -------------------------------------------------------------------
 
     def run_without_appends(self, *, late: bool) -> Iterator[Removal]:
-        """Advance the clock without appends; yield after each removal.
+        """Advance the clock without appends, and yield after each removal.
 
         Parameters
         ----------
         late : bool
             Act as late as the broker's intervals allow: retention of topics with policy `delete` by
             `log.retention.check.interval.ms`, everything else by `log.cleaner.backoff.ms`.
-            Otherwise act at once.
+            Otherwise act immediately.
         """
         check_ms = self._check_interval_ms() if late else 0
         end_ms = self._broker_config.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -221,7 +221,7 @@ class Rehearsal:
         return trial.is_due or trial.is_idle or bool(trial.retention().removed)
 
     def _run_due(self, cause: Cause) -> bool:
-        """Do the work that is due; return whether anything changed."""
+        """Do the work that is due, and return whether anything changed."""
         trial, log = self._trial, self.log
         if cause is Cause.RETENTION:
             first_dirty_offset = trial.first_dirty_offset
@@ -245,9 +245,9 @@ class Rehearsal:
         """Advance the clock while others append as helpfully as possible; yield after each removal.
 
         The active segment is rolled at once, and a pass runs as soon as the configuration allows
-        one to be due: `min.compaction.lag.ms`, open transactions and delete horizons apply; a low
-        dirty ratio does not, since appends change it. Transactions end at once, as their producers
-        may end them.
+        one to be due: `min.compaction.lag.ms`, open transactions and delete horizons apply. A low
+        dirty ratio does not, because appends change it. Transactions end at once, as their
+        producers may end them.
 
         Parameters
         ----------
@@ -277,7 +277,7 @@ class Rehearsal:
     def _append_behind(self, key: bytes, wanted: Mapping[int, Held]) -> None:
         """Append a record of another key, in its own segment, if the log's last record is awaited.
 
-        Under a strategy with versions a cleaning retains the last record of the log.
+        Under a strategy with versions a cleaning pass retains the last record of the log.
         """
         log = self.log
         is_kept = Strategy.of(log.config).has_versions and log.log_end_offset - 1 in wanted
@@ -289,10 +289,10 @@ class Rehearsal:
             log.writer.roll()
 
     def _run_pass(self, wanted: Collection[Held], passes: int) -> bool:
-        """Run a pass if one can be due and changes something; return whether it ran.
+        """Run a pass if one can be due and changes something, and return whether it ran.
 
-        `passes` counts the passes at this time: under versions an expired survivor may stay for one
-        more, and a tombstone that expires at once is removed by the second.
+        `passes` counts the passes at this time: under versions an expired survivor may remain for
+        one more, and a tombstone that expires at once is removed by the second.
         """
         log, cleaner, now_ms = self.log, self._trial.cleaner, self.clock.now_ms()
         state = cleaner.chooser.state_of(log)
@@ -340,7 +340,7 @@ def _is_expired(held: Held, now_ms: int) -> bool:
 
 
 class Watch(NamedTuple):
-    """The removal of each watched record, by offset; None if it stays."""
+    """The removal of each watched record, by offset, or None if it remains."""
 
     removals: Mapping[int, Removal | None]
     failure: str | None

@@ -76,9 +76,9 @@ class PartitionExplanation:
     will_clean : bool
         Whether all gates are open.
     binding : str or None
-        The first gate that prevents the cleaning.
+        The first gate that prevents the cleaning pass.
     opens_at_ms : int or None
-        First Unix ms at which it will be cleaned; None if that requires an append or a command.
+        First Unix ms at which it will be cleaned, or None if that requires an append or a command.
     gates : tuple of Gate
         All gates; closed ones give the time at which they open by themselves.
     passes_needed : int
@@ -93,7 +93,7 @@ class PartitionExplanation:
     reason : Reason
         The verdict, without its time; `headline` is its text.
     remedies : tuple of Remedy
-        Causes and remedies of each closed gate that prevents the cleaning.
+        Causes and remedies of each closed gate that prevents the cleaning pass.
     active_segment : ActiveSegment
         The active segment, which is never cleaned, and the conditions that roll it.
     tombstones : Tombstones or None
@@ -230,7 +230,7 @@ NO_VALUE = ConfigValue("", ORIGIN_DEFAULT, "")
 def changes_between(
     before: Mapping[str, ConfigValue], after: Mapping[str, ConfigValue]
 ) -> tuple[ConfigChange, ...]:
-    """Return the keys whose description changes; a missing value counts as empty."""
+    """Return the keys whose description changes. A missing value counts as empty."""
     changes = []
     for key in {**before, **after}:
         change = ConfigChange(key, before.get(key, NO_VALUE), after.get(key, NO_VALUE))

@@ -119,7 +119,7 @@ def salvage(
     InvalidConfigurationError
         The target is a file or not empty; nothing was written.
     KafkaStorageError
-        A file operation failed; the output was removed.
+        A file operation failed. The output was removed.
 
     Notes
     -----
@@ -166,7 +166,7 @@ class _Salvage:
         )
 
     def save(self, tp: TopicPartition) -> None:
-        """Save one partition; if it cannot be opened, all of it is lost."""
+        """Save one partition. If it cannot be opened, all of it is lost."""
         view = PartitionView(self._broker, tp)
         try:
             directory = self._broker.manager.registry.directory_of(tp)
@@ -220,7 +220,7 @@ class _Salvage:
             entries[tp] = max(min(cleaned, partition.last_base), partition.first_base)
 
     def _derive(self, tp: TopicPartition, log: Log, folder: str, log_start_offset: int) -> int:
-        """Build the files derived from the batches; return the log end offset."""
+        """Build the files derived from the batches, and return the log end offset."""
         opened = open_log(
             self._runtime,
             LoadRequest(
@@ -309,7 +309,7 @@ class _Partition:
         self._file: tuple[str, File] | None = None
 
     def write(self) -> None:
-        """Write the segments, closed and durable; the last one even if it is empty."""
+        """Write the segments, closed and durable. The last one even if it is empty."""
         segment: LogSegment | None = None
         chunk: list[tuple[BatchExtent, bytes]] = []
         size = 0
@@ -387,7 +387,7 @@ class _Partition:
             self._file = None
 
     def _wrong(self, stored: StoredBatch) -> str | None:
-        """Return the first check of severity `error` that a batch fails; None if it passes."""
+        """Return the first check of severity `error` that a batch fails, or None if it passes."""
         if stored.magic != layout.MAGIC:
             return None
         for row in verify_batch(stored.batch, self._limit, is_metadata=self._is_metadata):
@@ -420,7 +420,7 @@ def _with_epochs(
     """Yield batches with their right leader epochs.
 
     No CRC covers the epoch. Epochs never decrease, so an epoch that is not between its neighbours
-    is wrong; the partition's epoch file or the previous batch gives the right one.
+    is wrong. The partition's epoch file or the previous batch gives the right one.
     """
     known: LeaderEpochCache | None = None
     with suppress(CorruptCheckpointError):

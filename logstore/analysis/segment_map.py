@@ -42,12 +42,12 @@ class SegmentMapItem:
     holes : int
         Offsets without a record, up to the next segment or the end of the last one.
     delete_horizon_ms : int or None
-        First time at which its tombstones or markers may be removed; None before a cleaning has set
-        any.
+        First time at which its tombstones or markers may be removed, or None before a cleaning pass
+        has set any.
     deleted : bool
         Whether its file awaits removal.
     error : str or None
-        The damage; then its batches are not counted.
+        The damage. Then its batches are not counted.
     """
 
     first: int

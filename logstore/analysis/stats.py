@@ -298,7 +298,7 @@ class _Key:
 
 
 class _Keys:
-    """The keys in a range of hashes, which shrinks if it holds too many."""
+    """The keys in a range of hashes, which shrinks if it contains too many."""
 
     def __init__(self, strategy: Strategy, first_hash: int, keys_max: int) -> None:
         self._strategy = strategy
@@ -308,7 +308,7 @@ class _Keys:
         self.known: dict[bytes, _Key] = {}
 
     def add(self, columns: RecordColumns, *, is_committed: bool) -> None:
-        """Count the records of a batch; only committed ones can survive."""
+        """Count the records of a batch. Only committed ones can survive."""
         strategy, known = self._strategy, self.known
         first, end = self.first_hash, self.end_hash
         is_whole = first == 0 and end == _HASHES
@@ -456,7 +456,7 @@ class _Contents:
             self.add_live(int(columns.offsets[0]), count, int(sizes[keyless].sum()))
 
     def add_survivors(self, keys: Iterable[_Key]) -> int:
-        """Count the surviving records of keys; return the number with a value."""
+        """Count the surviving records of keys, and return the number with a value."""
         live = 0
         for key in keys:
             if key.order is None:
@@ -559,7 +559,7 @@ def partition_stats(
 
 
 class _Rank(NamedTuple):
-    """Sort key of a key; ties are ordered by the offset of one of its records."""
+    """Sort key of a record key; ties are ordered by the offset of one record."""
 
     first: int
     second: int

@@ -30,7 +30,7 @@ CORRUPT_BATCH = "corrupt_batch"
 
 
 class SegmentSummary(NamedTuple):
-    """One segment; the `last_offset` of an empty segment is its base offset minus 1."""
+    """One segment. The `last_offset` of an empty segment is its base offset minus 1."""
 
     base_offset: int
     last_offset: int
@@ -63,7 +63,7 @@ class FindingSummary(NamedTuple):
 
 
 class PartitionSummary(NamedTuple):
-    """One partition; the names are those in `logstore inspect --format json`.
+    """One partition. The names are those in `logstore inspect --format json`.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ def _summarize(
 ) -> PartitionSummary:
     """Summarize a log; damage is raised, or with `collects` added to `recovery`."""
     topic_partition = log.topic_partition
-    # Only these parts of the cleaner are imported; a summary needs no others.
+    # Only these parts of the cleaner are imported. A summary needs no others.
     checkpoint = CleanerCheckpoints(broker.manager.registry.directory_of).of(topic_partition)
     now_ms = broker.runtime.clock.now_ms()
     state = steady_state(log, checkpoint, now_ms)

@@ -1,6 +1,6 @@
 """Surviving tombstones: the only ones that need a delete horizon.
 
-A superseded tombstone is removed like any superseded record; a tombstone that is not committed
+A superseded tombstone is removed like any superseded record. A tombstone that is not committed
 does not count yet.
 """
 
@@ -26,7 +26,7 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
     Parameters
     ----------
     config : LogConfig, optional
-        Configuration whose compaction strategy decides; by default the log's own.
+        Configuration whose compaction strategy decides (default: the log's).
 
     Notes
     -----

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _SteppedBack(CleanerCheckpoints):
-    """The checkpoints after a change of the settings that decide which record of a key survives."""
+    """Checkpoints that the cleaner would use if the compaction strategy had changed."""
 
     def of(self, topic_partition: TopicPartition) -> int | None:
         stored = super().of(topic_partition)
@@ -79,14 +79,14 @@ class Trial(NamedTuple):
         configs: Mapping[str, str],
         clock: VirtualClock,
     ) -> Trial:
-        """Open a partition as the start of a broker does, over files that stay unchanged.
+        """Open a partition as the start of a broker does, over files that remain unchanged.
 
         Parameters
         ----------
         fs : FileSystem
-            Only read; all changes are kept in memory.
+            Only read. All changes are held in memory.
         configs : mapping of str to str
-            Override the topic's own settings.
+            Override the topic's settings.
 
         Raises
         ------
@@ -133,9 +133,9 @@ class Trial(NamedTuple):
         return self.log.retention_decision(first_dirty_offset=first_dirty_offset)
 
     def next_due_ms(self) -> int | None:
-        """Return the first time after now at which retention or a cleaning may become due.
+        """Return the first time after now at which retention or a cleaning pass may become due.
 
-        Without appends; None if nothing ever does.
+        Without appends, or None if nothing ever does.
         """
         times = [self.log.next_expiry_ms()]
         if self.is_cleaned:

@@ -1,7 +1,7 @@
 """A partition as it is on disk: every valid batch with its location, and the damage.
 
 All commands that read go through this layer. Opening a partition changes no byte. Damaged batches
-are skipped and reported; if the broker was opened `as_recovered`, the log is the result of a
+are skipped and reported. If the broker was opened `as_recovered`, the log is the result of a
 broker's recovery.
 """
 

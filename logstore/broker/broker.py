@@ -39,6 +39,7 @@ from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, changes_of
 from logstore.config.overrides import ConfigValue, describe, describe_broker_values
 from logstore.errors import (
+    IllegalStateError,
     InvalidConfigurationError,
     InvalidReplicationFactorError,
     UnknownTopicOrPartitionError,
@@ -57,7 +58,7 @@ from logstore.runtime import (
     is_repeatable,
 )
 from logstore.runtime.lifetime import lasting
-from logstore.types import TopicPartition
+from logstore.types import NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.host import CoordinatorHost
     from logstore.coordinator.transactions.coordinator import TransactionCoordinator
     from logstore.faults.crash import CrashMode
+    from logstore.faults.disk import FaultyDisk
     from logstore.manager.directories.directory import ShownFolder
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogService
@@ -303,8 +305,8 @@ class Broker(Generic[ClockT]):
             The caller is a `progress` listener of this broker's `clean`, or a signal handler that
             interrupted a change of a log in this thread. Nothing was closed.
         """
-        if self._cleaner is not None and not self.manager.lifetime.is_over:
-            self._cleaner.check_not_driving()
+        self._check_can_end()
+        if not self.manager.lifetime.is_over:
             self.manager.check_not_inside()
         try:
             for listener in self._listeners:
@@ -447,7 +449,7 @@ class Broker(Generic[ClockT]):
 
         This broker and every object obtained from it refuse further use. The new broker has the
         same clock, the directories and settings of the start, and recovers as Kafka does. Fault
-        rules and temporary overrides are gone. Without replicas, `acks` does not make a record
+        rules and temporary overrides are discarded. Without replicas, `acks` does not make a record
         durable: set `flush.messages` or close the broker to keep records. To simulate the end
         of a process, which keeps everything that was written, use `fork`.
 
@@ -467,15 +469,12 @@ class Broker(Generic[ClockT]):
         """
         from logstore.broker.power import lose_power
 
-        if self._disk is None:
-            self._refuse_without_disk_faults("a loss of power has no meaning")
-        if self._cleaner is not None:
-            self._cleaner.check_not_driving()
+        disk = self._check_can_lose_power()
         # Read before the end, after which only the directories' paths are available.
         rng, background = self.runtime.rng, self._pool is not None
         seed = rng.getrandbits(64) if is_repeatable(rng) else None
         paths = [directory.path for directory in self.manager.directories]
-        fs = lose_power(self._disk, mode, self.manager, self._listeners, self._clients())
+        fs = lose_power(disk, mode, self.manager, self._listeners, self._clients())
         recovered = Broker(
             paths,
             clock=self.clock,
@@ -501,22 +500,30 @@ class Broker(Generic[ClockT]):
         """
         from logstore.broker.power import end_process
 
-        if self._cleaner is not None and not self.manager.lifetime.is_over:
-            self._cleaner.check_not_driving()
+        self._check_can_end()
         end_process(self.manager, self._listeners, self._clients())
 
     def _lose_power(self) -> None:
-        """End like `crash` without opening another broker; the files are left as last synced.
+        """End like `crash` without opening another broker. The files are left as last synced.
 
         Raises as `crash` does.
         """
         from logstore.broker.power import lose_power
 
+        disk = self._check_can_lose_power()
+        lose_power(disk, None, self.manager, self._listeners, self._clients())
+
+    def _check_can_end(self) -> None:
+        """Raise `IllegalStateError` for a `progress` listener of this broker's `clean`."""
+        if self._cleaner is not None and not self.manager.lifetime.is_over:
+            self._cleaner.check_not_driving()
+
+    def _check_can_lose_power(self) -> FaultyDisk:
+        """Raise the errors of `crash`, and return the disk."""
         if self._disk is None:
             self._refuse_without_disk_faults("a loss of power has no meaning")
-        if self._cleaner is not None:
-            self._cleaner.check_not_driving()
-        lose_power(self._disk, None, self.manager, self._listeners, self._clients())
+        self._check_can_end()
+        return self._disk
 
     def _clients(self) -> list[Consumer | Producer]:
         return [*self._consumers, *self._producers]
@@ -535,7 +542,7 @@ class Broker(Generic[ClockT]):
         *,
         replication_factor: int = 1,
     ) -> Topic:
-        """Create a topic; a folder of that name copied from a broker is adopted unchanged.
+        """Create a topic. A folder of that name copied from a broker is adopted unchanged.
 
         Parameters
         ----------
@@ -559,7 +566,7 @@ class Broker(Generic[ClockT]):
         return self.manager.topics.create(name, partitions, configs or {})
 
     def create_partitions(self, topic: str, total: int) -> Topic:
-        """Create the partitions up to `total` that a topic lacks; no data moves.
+        """Create the partitions up to `total` that a topic lacks. No data moves.
 
         Raises
         ------
@@ -593,7 +600,7 @@ class Broker(Generic[ClockT]):
     def alter_configs(
         self, topic: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Change a topic's own configuration, stored and effective at once.
+        """Change a topic's configuration, stored and effective immediately.
 
         Parameters
         ----------
@@ -629,8 +636,8 @@ class Broker(Generic[ClockT]):
     ) -> Preview:
         """Return what `alter_configs` or `alter_broker_configs` would do, and change nothing.
 
-        For each partition: the cleaning decision before and after, and the removals by the next
-        cleaning and by retention, with their times.
+        For each partition: the cleaning pass decision before and after, and the removals by the
+        next cleaning pass and by retention, with their times.
 
         Parameters
         ----------
@@ -640,12 +647,12 @@ class Broker(Generic[ClockT]):
         set, unset
             As in `alter_configs`. Without both, the present state is returned.
         quick : bool
-            Read batch headers only, and run no cleaning.
+            Read batch headers only, and run no cleaning pass.
         read_bytes_max : int, optional
             Bytes to read for dry runs. A partition that needs more has no dry run
             (`PartitionPreview.unread`). Unlimited by default.
         partitions_max : int, optional
-            How many partitions to examine; the others are counted.
+            How many partitions to examine. The others are counted.
         cluster_wide : bool
             See `alter_broker_configs`.
 
@@ -674,7 +681,7 @@ class Broker(Generic[ClockT]):
         )
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic; its files are removed after `file.delete.delay.ms`, or at the close.
+        """Delete a topic. Its files are removed after `file.delete.delay.ms`, or at the close.
 
         Raises
         ------
@@ -721,9 +728,9 @@ class Broker(Generic[ClockT]):
         partition : int, optional
             Chosen by Kafka's default partitioner if not given.
         timestamp : int, optional
-            Unix ms; the default is the clock's time.
+            Unix ms. The default is the clock's time.
         headers : iterable of pairs, or mapping
-            Names and values in order; a value may be None.
+            Names and values in order. A value may be None.
 
         Raises
         ------
@@ -770,9 +777,9 @@ class Broker(Generic[ClockT]):
         ----------
         records : iterable
             `(key, value[, timestamp[, headers]])` tuples, mappings with those names, `NewRecord`s
-            or `ConsumerRecord`s. Read once; each partition has one open batch.
+            or `ConsumerRecord`s. Read once. Each partition has one open batch.
         batch_records : int, optional
-            Records per batch; by default a batch closes at about 16 KiB, as a producer's does.
+            Records per batch. By default a batch closes at about 16 KiB, as a producer's does.
 
         Returns
         -------
@@ -782,7 +789,7 @@ class Broker(Generic[ClockT]):
         Raises
         ------
         RequestError
-            A batch was refused; the batches before it are kept.
+            A batch was refused. The batches before it are retained.
         """
         name, number = topic_and_partition(topic, partition)
         self._refuse_if_read_only("append")
@@ -808,7 +815,7 @@ class Broker(Generic[ClockT]):
         data : bytes
             One batch of magic 2, with base offset 0.
         transactional_id : str, optional
-            The producer's; by default the one that the batch's producer id belongs to.
+            The producer's. By default the one that the batch's producer id belongs to.
 
         Raises
         ------
@@ -851,6 +858,11 @@ class Broker(Generic[ClockT]):
         from logstore.clients.producer import Producer
 
         self._refuse_if_read_only("produce")
+        transactional_id = configs.get("transactional_id")
+        if self._host is not None and transactional_id is not None:
+            self.coordinator.partition_for(transactional_id)  # creates the topic
+            if self.coordinator.of(transactional_id, NO_PRODUCER_ID) is not self.coordinator:
+                self._refuse_elsewhere("transaction_coordinator", transactional_id)
         closed = self._producers.remove
         configs = self._with_client_id("producer", configs)
         producer = Producer(self.runtime, self.manager, self.coordinator, configs, closed)
@@ -865,11 +877,25 @@ class Broker(Generic[ClockT]):
         """
         from logstore.clients.consumer import Consumer
 
+        group_id = configs.get("group_id")
+        is_elsewhere = (
+            self._host is not None
+            and group_id is not None
+            and self.groups.of(group_id, creates=True) is not self.groups
+        )
+        if is_elsewhere:
+            self._refuse_elsewhere("group_coordinator", group_id)
         closed = self._consumers.remove
         configs = self._with_client_id("consumer", configs)
         consumer = Consumer(self.runtime, self.manager, self.groups, topics, configs, closed)
         self._consumers.append(consumer)
         return consumer
+
+    def _refuse_elsewhere(self, method: str, coordinated_id: object) -> NoReturn:
+        raise IllegalStateError(
+            f"this broker of the cluster does not coordinate '{coordinated_id}': use the one that"
+            f" cluster.{method}({coordinated_id!r}) returns, or a client of cluster.listen()"
+        )
 
     def _with_client_id(self, kind: str, configs: dict[str, Any]) -> dict[str, Any]:
         # Per broker, not per process: ids are stored, and a seed must reproduce the same bytes.
@@ -937,12 +963,12 @@ class Broker(Generic[ClockT]):
         *,
         nodes: Nodes | None = None,
     ) -> Listener:
-        """Serve at an address as one of the nodes of a cluster; see `listen`.
+        """Serve at an address as one node of a cluster; see `listen`.
 
         Parameters
         ----------
         nodes : Nodes, optional
-            The cluster; by default it consists of this broker.
+            The cluster (default: it consists of this broker).
         """
         from logstore.record.preload import load_in_background
         from logstore.wire.listener import Listener
@@ -1019,7 +1045,7 @@ class Broker(Generic[ClockT]):
         return self._groups
 
     def _start_in_cluster(self, coordinator: LogService) -> None:
-        """Start the periodic tasks of a coordinator of a cluster, with or without `background`."""
+        """Start the periodic tasks of a cluster's coordinator, with or without `background`."""
         if self._host is not None:
             self.runtime.scheduler.start()
             self.manager.services.add(coordinator)
@@ -1090,7 +1116,7 @@ class Broker(Generic[ClockT]):
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Find the first record at or after a time in each partition; None if there is none."""
+        """Find the first record at or after a time in each partition, or None."""
         from logstore.clients import partition_requests
 
         return partition_requests.offsets_for_times(self.manager, times)
@@ -1139,7 +1165,7 @@ class Broker(Generic[ClockT]):
         dry_run : bool
             Only decide.
 
-        Returns for each segment the rule that removes it, or the reason why it is kept.
+        Returns for each segment the rule that removes it, or the reason why it is retained.
         """
         from logstore.broker.retaining import retain
 
@@ -1177,7 +1203,7 @@ class Broker(Generic[ClockT]):
         threads: int | None = None,
         progress: ProgressListener | None = None,
     ) -> CleanReport:
-        """Compact the partitions that are due until none is; with `force`, all that can be cleaned.
+        """Compact the partitions that are due until none is. With `force`, all that can be cleaned.
 
         Parameters
         ----------
@@ -1193,7 +1219,7 @@ class Broker(Generic[ClockT]):
             Change nothing: decide the first pass over each partition record by record, and count
             the further passes.
         threads : int, optional
-            Number of cleaners that run concurrently and share the memory; in virtual time they take
+            Number of cleaners that run concurrently and share the memory. In virtual time they take
             turns.
 
         Returns
@@ -1221,7 +1247,7 @@ class Broker(Generic[ClockT]):
         quick: bool = False,
         key: bytes | None = None,
     ) -> ExplainReport:
-        """Return the gates that each partition's next cleaning waits for, and until when.
+        """Return the gates that each partition's next cleaning pass waits for, and until when.
 
         Parameters
         ----------
@@ -1230,7 +1256,7 @@ class Broker(Generic[ClockT]):
         quick : bool
             Read batch headers only. Otherwise the records of compacted partitions are read:
             tombstones are counted, and partitions that are due are cleaned in a dry run, which
-            finds damage that would stop the cleaning.
+            finds damage that would stop the cleaning pass.
         """
         from logstore.analysis.explaining import explain
 
@@ -1272,18 +1298,18 @@ class Broker(Generic[ClockT]):
         force: bool = False,
         roll: bool = False,
     ) -> PartitionFates:
-        """Return the fate of each record in the next cleaning; `force` and `roll` as in `clean`."""
+        """Return each record's fate in the next cleaning pass; `force` and `roll` as in `clean`."""
         from logstore.analysis.fates import PartitionFates
 
         return PartitionFates(self.cleaner, self.log(topic, partition), force=force, roll=roll)
 
     @property
     def pool(self) -> CleanerPool | None:
-        """The cleaner threads; None without `background=True`."""
+        """The cleaner threads, or None without `background=True`."""
         return self._pool
 
     def metrics(self) -> CleanerMetrics:
-        """Return the gauges of Kafka's cleaner; without cleaner threads, their gauges are 0."""
+        """Return the gauges of Kafka's cleaner. Without cleaner threads, their gauges are 0."""
         from logstore.cleaner.pool.metrics import metrics_of
 
         return self._pool.metrics() if self._pool is not None else metrics_of(self.cleaner)
@@ -1313,7 +1339,7 @@ class Broker(Generic[ClockT]):
         configs : mapping
             Broker keys and values; None removes a value that was set this way.
         cluster_wide : bool
-            Set the default of all brokers of the cluster, which a broker's own value overrides.
+            Set the cluster-wide default, which a broker's value overrides.
 
         Returns
         -------

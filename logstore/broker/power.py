@@ -25,7 +25,7 @@ def end_process(
     clients: Iterable[Consumer | Producer],
     why: str = "was killed",
 ) -> None:
-    """End a broker like a killed process; its files are left as written."""
+    """End a broker like a killed process. Its files are left as written."""
     for listener in listeners:
         listener.close()
     for client in clients:

@@ -82,7 +82,7 @@ _LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
 
 
 class BrokerCollector(Collector):
-    """A collector for a `prometheus_client` registry, asked at each scrape; any thread may."""
+    """A collector for a `prometheus_client` registry, asked at each scrape. Any thread may."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

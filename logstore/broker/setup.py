@@ -94,7 +94,7 @@ def resolve_data_dirs(
     Parameters
     ----------
     absolute : bool
-        Resolve relative paths against the working directory, so that a later `os.chdir` does not
+        Resolve relative paths against the working directory, so a later `os.chdir` does not
         change them.
 
     Raises

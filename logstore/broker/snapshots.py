@@ -1,9 +1,9 @@
 """Snapshots of a broker in memory: its files, settings and time, from which new brokers can start.
 
-A snapshot holds all files as written, synced or not, and the time of the clock. A broker made from
-it opens the files as after the end of a process: open transactions are open, group members have
-their session timeout to rejoin, and producers, consumers and logs of the first broker do not belong
-to it. Files share their sealed blocks, so a snapshot is cheap.
+A snapshot contains all files as written, synced or not, and the time of the clock. A broker made
+from it opens the files as after the end of a process: open transactions are open, group members
+have their session timeout to rejoin, and producers, consumers and logs of the first broker do not
+belong to it. Files share their sealed blocks, so a snapshot is cheap.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 While the program loads, Ctrl-C terminates it by the signal (exit code 130 in a shell), without a
 traceback. After that, Ctrl-C raises an exception, so that commands clean up. If the parent process
-set SIGINT to be ignored, it stays ignored.
+set SIGINT to be ignored, it remains ignored.
 """
 
 import _signal  # type: ignore[import-not-found]  # faster to import than `signal`

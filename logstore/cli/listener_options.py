@@ -33,7 +33,7 @@ class ListenerOptions(NamedTuple):
     Attributes
     ----------
     users_file : str or None
-        File with lines NAME=PASSWORD; if None, the environment variable is used.
+        File with lines NAME=PASSWORD. If None, the environment variable is used.
     mechanisms : tuple of str
         SASL mechanisms; empty means all.
     tls_cert, tls_key, tls_generate : str or None
@@ -53,7 +53,7 @@ class ListenerOptions(NamedTuple):
     super_users: tuple[str, ...]
 
     def sasl(self) -> Credentials | None:
-        """Return the credentials of the users; None if authentication is off.
+        """Return the credentials of the users, or None if authentication is off.
 
         Raises
         ------
@@ -72,7 +72,7 @@ class ListenerOptions(NamedTuple):
         return Credentials(_users_of(text, where), self.mechanisms or MECHANISMS)
 
     def tls(self, host: str) -> ssl.SSLContext | None:
-        """Return the TLS context of the server; None for plaintext.
+        """Return the TLS context of the server, or None for plaintext.
 
         Raises
         ------
@@ -205,7 +205,7 @@ _OPTIONS = (
         "mechanisms",
         type=click.Choice(MECHANISMS),
         multiple=True,
-        help="SASL mechanism to offer; repeatable. [default: all]",
+        help="SASL mechanism to offer. Can be repeated. [default: all]",
     ),
     click.option("--tls-cert", type=_FILE, help="Serve TLS with this certificate chain (PEM)."),
     click.option(
@@ -230,13 +230,13 @@ _OPTIONS = (
         multiple=True,
         metavar="PRINCIPAL OPERATION TYPE:NAME",
         help="Add an ACL, such as 'User:ann write topic:orders- prefixed' or 'deny User:* all"
-        " topic:secret'; repeatable.",
+        " topic:secret'. Can be repeated.",
     ),
     click.option(
         "--super-user",
         "super_users",
         multiple=True,
         metavar="PRINCIPAL",
-        help="Principal that may do everything, such as User:admin; repeatable.",
+        help="Principal that may do everything, such as User:admin. Can be repeated.",
     ),
 )

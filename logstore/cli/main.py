@@ -60,7 +60,7 @@ COMMANDS = {
 
 REGISTERED = {
     "bench": "Measure the speed of this machine on a log, or on a copy of yours.",
-    "workload": "Generate keyed workloads and verify cleanings, on Spark.",
+    "workload": "Generate keyed workloads and verify cleaned logs, on Spark.",
 }
 """Commands of this distribution that are registered as entry points."""
 

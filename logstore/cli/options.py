@@ -76,7 +76,7 @@ def to_pairs(
 def to_address(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[str, int] | None:
-    """Parse HOST:PORT; an IPv6 address is in brackets."""
+    """Parse HOST:PORT. An IPv6 address is in brackets."""
     if value is None:
         return None
     host, colon, port = value.rpartition(":")
@@ -94,7 +94,7 @@ class Settings(NamedTuple):
     Attributes
     ----------
     data_dirs : tuple of str
-        From the command line or the environment; empty if neither is set.
+        From the command line or the environment, or empty if neither is set.
     config_file : str or None
         Path of a Kafka `server.properties`.
     now_ms : int or None
@@ -179,11 +179,11 @@ class Settings(NamedTuple):
         dry_run : bool
             Change nothing, and show the partitions as a writing command would see them.
         create : bool
-            Create missing directories. Off by default, so that a typo creates nothing.
+            Create missing directories. Off by default, so a typo creates nothing.
         background : bool
             Run the cleaner and retention in the background.
         in_memory : bool
-            Open no directory; keep everything in memory.
+            Open no directory and keep everything in memory.
         shown : ShownFolder, optional
             The only folder of the directory to load.
         metadata_log : bool
@@ -309,7 +309,7 @@ def note_writers(directories: Iterable[str]) -> None:
 
 
 def writers_of(directories: Iterable[str]) -> dict[str, int]:
-    """Return the other processes that have data directories locked; 0 if the id is unknown."""
+    """Return the other processes that have data directories locked, or 0 if the id is unknown."""
     from logstore.names import LOCK_FILE
     from logstore.runtime import DiskFileSystem
 
@@ -383,7 +383,7 @@ def _shared_options() -> list[click.Parameter]:
             ["--data-dir", "data_dirs"],
             multiple=True,
             metavar="DIR",
-            help="Kafka log directory; repeatable. [default: "
+            help="Kafka log directory. Can be repeated. [default: "
             f"${DATA_DIR_VARIABLE}, log.dirs of the config file, or ./{DEFAULT_DATA_DIR}]",
         ),
         SharedOption(
@@ -466,7 +466,7 @@ class Command(click.Command):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write examples, the command's own options and the shared options."""
+        """Write examples, the command's options and the shared options."""
         write_examples(formatter, self.examples)
         write_options(self, ctx, formatter)
 
@@ -482,7 +482,7 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
 def write_options(
     command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """Write the sections with the command's own and the shared options."""
+    """Write the sections with the command's options and the shared options."""
     specific: list[tuple[str, str]] = []
     shared: list[tuple[str, str]] = []
     for param in command.get_params(ctx):
@@ -496,7 +496,7 @@ def write_options(
 
 
 def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
-    """Turn a function into a command; its first argument is the `Settings`."""
+    """Turn a function into a command. Its first argument is the `Settings`."""
 
     def decorate(function: Callable[..., Any]) -> Command:
         return click.command(name, cls=Command, examples=examples)(click.pass_obj(function))
@@ -559,7 +559,7 @@ def key_options(function: _F) -> _F:
 
 
 def key_of(key: str | None, key_base64: str | None) -> bytes | None:
-    """Return the key of `--key` or `--key-base64`; None if neither is given.
+    """Return the key of `--key` or `--key-base64`, or None if neither is given.
 
     Raises
     ------

@@ -51,7 +51,7 @@ class Target:
             self.file.file.close()
 
     def opened(self) -> Broker:
-        """Return the broker of the partitions; a file is opened as a log of one segment."""
+        """Return the broker of the partitions. A file is opened as a log of one segment."""
         if self.broker is None:
             assert self.open_file is not None
             self.broker = self.open_file()
@@ -108,7 +108,7 @@ def open_target(
     Parameters
     ----------
     as_recovered : bool
-        Show only data that a broker's recovery would keep; by default every valid batch.
+        Show only data that a broker's recovery would keep (default: every valid batch).
     metadata_log : bool
         Include the log of a KRaft node, `__cluster_metadata-0`.
     dry_run : bool

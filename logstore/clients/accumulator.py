@@ -57,7 +57,7 @@ class RecordAccumulator:
     manager : LogManager
     config : ProducerConfig
     session : ProducerSession or None
-        Source of the batches' producer fields; None if the producer is not idempotent.
+        Source of the batches' producer fields, or None if the producer is not idempotent.
     metrics : ProducerMetrics
 
     Notes
@@ -93,10 +93,13 @@ class RecordAccumulator:
         self._own_scheduler: Scheduler | None = None
         self._is_armed = False
         self._is_adding = False
+        # In virtual time, tasks run while a batch waits for its retry, in the thread with the lock.
+        self._is_sending = False
+        self._has_postponed = False
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock; after its release, run the callbacks of batches settled under it."""
+        """Hold the lock. After its release, run the callbacks of batches settled under it."""
         settled: Sequence[ProducerBatch] = ()
         try:
             with self.lock:
@@ -169,7 +172,7 @@ class RecordAccumulator:
         finally:
             self._is_adding = False
         if is_full or self._config.linger_ms == 0:
-            self._send([batch])
+            self._send_or_postpone([batch])
         return future
 
     def _refuse_reentry(self, topic_partition: TopicPartition) -> NoReturn:
@@ -183,7 +186,7 @@ class RecordAccumulator:
         self._send(list(self._open.values()))
 
     def refuse_all(self, error: LogStoreError) -> None:
-        """Drop all lingering records; their futures fail with `error`."""
+        """Drop all lingering records. Their futures fail with `error`."""
         batches = list(self._open.values())
         self._take(batches)
         self._refuse(batches, error)
@@ -235,7 +238,9 @@ class RecordAccumulator:
         with self.locked():
             self._is_armed = False
             now_ns = self._clock.monotonic_ns()
-            self._send([batch for batch in self._open.values() if batch.due_ns <= now_ns])
+            self._send_or_postpone(
+                [batch for batch in self._open.values() if batch.due_ns <= now_ns]
+            )
             self._arm(now_ns)
 
     # -- appending -------------------------------------------------------------------------
@@ -248,8 +253,39 @@ class RecordAccumulator:
             del self._open[batch.topic_partition]
             self._metrics.record_wait((now_ns - batch.opened_ns) / 1e6)
 
+    def _send_or_postpone(self, batches: Sequence[ProducerBatch]) -> None:
+        """Append open batches, or leave them open until the batch that is being sent is settled."""
+        if self._is_sending:
+            self._has_postponed = True
+        else:
+            self._send(batches)
+
     def _send(self, batches: Sequence[ProducerBatch]) -> None:
-        """Append open batches and settle their futures."""
+        """Append open batches and settle their futures.
+
+        Raises
+        ------
+        IllegalStateError
+            The caller is a task in virtual time that runs while another batch waits for its retry.
+            This one would overtake it, and use its sequences.
+        """
+        if not batches:
+            return
+        if self._is_sending:
+            raise IllegalStateError(
+                "a producer cannot send a batch in a task that runs while its last batch is being"
+                " retried"
+            )
+        self._is_sending = True
+        try:
+            self._send_now(batches)
+        finally:
+            self._is_sending = False
+        if self._has_postponed:
+            self._has_postponed = False
+            self._send(list(self._open.values()))
+
+    def _send_now(self, batches: Sequence[ProducerBatch]) -> None:
         self._take(batches)
         try:
             if self._session is not None and batches:

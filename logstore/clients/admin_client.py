@@ -163,7 +163,7 @@ class AdminClient:
         return f"AdminClient({', '.join(each.path for each in self._manager.directories)})"
 
     def close(self) -> None:
-        """Close the client. The broker stays open."""
+        """Close the client. The broker remains open."""
         self._closed = True
 
     # -- topics --------------------------------------------------------------------------------
@@ -365,7 +365,11 @@ class AdminClient:
                 "group_state": each.state,
                 "group_type": each.group_type,
             }
-            for each in self._coordinator.list_groups(states, types)
+            for each in sorted(
+                listing
+                for coordinator in self._coordinator.everywhere()
+                for listing in coordinator.list_groups(states, types)
+            )
         ]
 
     def describe_groups(
@@ -382,17 +386,21 @@ class AdminClient:
         return {group_id: self._describe_group(group_id) for group_id in _names(group_ids)}
 
     def _describe_group(self, group_id: str) -> dict[str, Any]:
-        found = self._coordinator.describe_consumer_group(group_id)
+        coordinator = self._coordinator.of(group_id)
+        found = coordinator.describe_consumer_group(group_id)
         if found.error is None:
             return _describe_consumer_group(found)
-        return _describe_group(self._coordinator.describe(group_id))
+        return _describe_group(coordinator.describe(group_id))
 
     def delete_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> dict[str, str | None]:
         """Delete groups without members. Returns the error name of each group, or None."""
         self._check_writable("delete groups")
-        return self._coordinator.delete(_names(group_ids))
+        errors: dict[str, str | None] = {}
+        for each in _names(group_ids):
+            errors |= self._coordinator.of(each).delete([each])
+        return errors
 
     def remove_group_members(
         self, group_id: str, members: Iterable[Any], group_coordinator_id: int | None = None
@@ -400,7 +408,7 @@ class AdminClient:
         """Remove members from a group. Returns errors by member id, or else by instance id."""
         self._check_writable("remove group members")
         leaving = [LeavingMember(each.member_id or "", each.group_instance_id) for each in members]
-        result = self._coordinator.leave(group_id, leaving)
+        result = self._coordinator.of(group_id).leave(group_id, leaving)
         if result.error is not None:
             raise RequestError(f"members of group '{group_id}': {result.error}")
         return {
@@ -412,7 +420,7 @@ class AdminClient:
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
         """Return the committed offsets of one or several groups.
 
-        A mapping of groups to partitions selects these partitions; without a committed offset they
+        A mapping of groups to partitions selects these partitions. Without a committed offset they
         have offset -1.
         """
         self._check_open()
@@ -427,7 +435,7 @@ class AdminClient:
             selected = None if partitions is None else [TopicPartition(*tp) for tp in partitions]
             offsets[group_id] = {
                 tp: each.committed or OffsetAndMetadata(NO_OFFSET)
-                for tp, each in self._coordinator.fetch(group_id, selected).items()
+                for tp, each in self._coordinator.of(group_id).fetch(group_id, selected).items()
             }
         return offsets
 
@@ -439,7 +447,7 @@ class AdminClient:
     ) -> dict[TopicPartition, str | None]:
         """Commit offsets for a group without members. Returns each partition's error, or None."""
         self._check_writable("alter group offsets")
-        return self._coordinator.commit(group_id, to_offsets(offsets))
+        return self._coordinator.of(group_id, creates=True).commit(group_id, to_offsets(offsets))
 
     def reset_group_offsets(
         self,
@@ -453,7 +461,7 @@ class AdminClient:
         and the committed `offset` of each partition.
         """
         self._check_writable("reset group offsets")
-        stored = self._coordinator.committed(group_id)
+        stored = self._coordinator.of(group_id).committed(group_id)
         wanted = {}
         for each, spec in offset_specs.items():
             tp = TopicPartition(*each)
@@ -466,7 +474,7 @@ class AdminClient:
                 offset = log.high_watermark
             before = stored.get(tp, OffsetAndMetadata(0))
             wanted[tp] = before._replace(offset=max(offset, log.log_start_offset))
-        errors = self._coordinator.commit(group_id, wanted)
+        errors = self._coordinator.of(group_id, creates=True).commit(group_id, wanted)
         return {tp: {"error": errors[tp], "offset": wanted[tp].offset} for tp in wanted}
 
     def delete_group_offsets(
@@ -484,7 +492,7 @@ class AdminClient:
         GroupIdNotFoundError, NonEmptyGroupError
         """
         self._check_writable("delete group offsets")
-        deleted = self._coordinator.delete_offsets(
+        deleted = self._coordinator.of(group_id).delete_offsets(
             group_id, [TopicPartition(*tp) for tp in partitions]
         )
         if deleted.error is not None:

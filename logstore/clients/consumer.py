@@ -82,9 +82,9 @@ class CommitFuture:
     Attributes
     ----------
     value : dict or None
-        The committed offsets; None if the commit failed.
+        The committed offsets, or None if the commit failed.
     exception : Exception or None
-        The error; None if the offsets were committed.
+        The error, or None if the offsets were committed.
     is_done : bool
         Always True.
     """
@@ -297,7 +297,7 @@ class Consumer:
         }
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """Return the partition numbers of a topic; an empty set if the topic does not exist."""
+        """Return the partition numbers of a topic. An empty set if the topic does not exist."""
         with suppress(UnknownTopicOrPartitionError):
             return set(self._manager.catalog.topic(topic).partitions)
         return set()
@@ -477,7 +477,7 @@ class Consumer:
         IllegalStateError
             The consumer has no `group_id`.
         UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, RequestError
-            The offset of a partition was rejected; the others were committed.
+            The offset of a partition was rejected. The others were committed.
         KafkaTimeoutError
             The coordinator was unavailable for `timeout_ms`. [default: `request_timeout_ms`]
         """
@@ -781,7 +781,7 @@ class Consumer:
                 fetched[tp] = records
                 self._metrics.record_fetch(len(records), sum(map(_size_of, records)))
                 left -= len(records)
-        # Move the partitions just read to the end, so that no partition starves.
+        # Move the partitions just read to the end, so no partition starves.
         for tp in fetched:
             self._positions[tp] = self._positions.pop(tp)
         return fetched
@@ -792,7 +792,7 @@ class Consumer:
         except UnknownTopicOrPartitionError:
             if self._is_assigned:
                 raise
-            return []  # the topic was deleted; the next rebalance removes the partition
+            return []  # the topic was deleted. The next rebalance removes the partition
         self._resolve_position(position)
         if self._faults and not self._may_fetch(position):
             return []

@@ -28,14 +28,14 @@ class ProducedMetadata(NamedTuple):
     Attributes
     ----------
     offset : int
-        Offset of the record; -1 with `acks=0`.
+        Offset of the record, or -1 with `acks=0`.
     timestamp : int
-        Timestamp in Unix ms: the record's own, or the append time if the topic's
+        Timestamp in Unix ms: the record's timestamp, or the append time if the topic's
         `message.timestamp.type` is LogAppendTime.
     checksum : None
         Always None: since message format v2, only batches have a checksum.
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        Sizes in bytes; -1 for null or without headers.
+        Sizes in bytes, or -1 for null or without headers.
     """
 
     topic: str
@@ -56,11 +56,11 @@ class _Outcome(NamedTuple):
     ----------
     first_row : int
     offset : int
-        Offset of the first record; -1 if unknown, as with `acks=0`.
+        Offset of the first record, or -1 if unknown, as with `acks=0`.
     log_append_time : int
         Append time set by the log, else -1.
     errors : sequence of LogStoreError
-        Error of each record; empty if they were stored.
+        Error of each record, or empty if they were stored.
     """
 
     first_row: int
@@ -73,7 +73,7 @@ class ProducerBatch(OpenBatch):
     """Records of one partition that are sent together, and their outcomes.
 
     Futures look up their outcome here: setting each future would take as long as storing its
-    record. Once a batch is settled, only the records' sizes and timestamps are kept.
+    record. Once a batch is settled, only the records' sizes and timestamps are retained.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class ProducerBatch(OpenBatch):
         self.lock = lock
         self._send = send
         self.sizes: list[int] = []
-        # Rows are settled in order; those below have an outcome.
+        # Rows are settled in order. Those below have an outcome.
         self.settled_rows = 0
         self._outcomes: list[_Outcome] = []
         self._key_sizes: list[int] = []
@@ -165,7 +165,7 @@ class ProducerBatch(OpenBatch):
             self.keys, self.values, self.headers, self.sizes = [], [], {}, []
 
     def metadata(self, row: int) -> ProducedMetadata | None:
-        """Return a record's metadata; None if it was rejected, or has no outcome yet."""
+        """Return a record's metadata, or None if it was rejected, or has no outcome yet."""
         outcome = self._outcome(row)
         if outcome is None or outcome.errors:
             return None
@@ -186,7 +186,7 @@ class ProducerBatch(OpenBatch):
         )
 
     def error(self, row: int) -> LogStoreError | None:
-        """Return a record's error; None if it was stored, or has no outcome yet."""
+        """Return a record's error, or None if it was stored, or has no outcome yet."""
         outcome = self._outcome(row)
         return outcome.errors[row - outcome.first_row] if outcome and outcome.errors else None
 
@@ -244,12 +244,12 @@ class FutureRecordMetadata:
 
     @property
     def value(self) -> ProducedMetadata | None:
-        """The record's metadata; None if it was rejected, or has no outcome yet."""
+        """The record's metadata, or None if it was rejected, or has no outcome yet."""
         return self._batch.metadata(self._row)
 
     @property
     def exception(self) -> LogStoreError | None:
-        """The record's error; None if it was stored, or has no outcome yet."""
+        """The record's error, or None if it was stored, or has no outcome yet."""
         return self._batch.error(self._row)
 
     def succeeded(self) -> bool:
@@ -313,7 +313,7 @@ class FutureRecordMetadata:
         return self
 
     def add_both(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
-        """Add a callback for both success and failure; it gets the metadata or the exception."""
+        """Add a callback for both success and failure. It gets the metadata or the exception."""
         self.add_callback(function, *args, **kwargs)
         return self.add_errback(function, *args, **kwargs)
 

@@ -154,7 +154,7 @@ class Membership:
 
     @property
     def must_join(self) -> bool:
-        """Whether the next `advance` joins or rejoins, so that the consumer must prepare for it."""
+        """Whether the next `advance` joins or rejoins, so the consumer must prepare for it."""
         needs_join = self.phase is Phase.OUTSIDE or (
             self.phase is Phase.MEMBER and self._wants_rejoin
         )
@@ -183,7 +183,7 @@ class Membership:
         self._topics = topics
 
     def advance(self) -> bool:
-        """Go as far as possible without waiting; return True after a new assignment.
+        """Go as far as possible without waiting, and return True after a new assignment.
 
         Raises
         ------

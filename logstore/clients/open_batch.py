@@ -22,7 +22,7 @@ class OpenBatch(RecordLists):
     Parameters
     ----------
     limit_bytes : int
-        See `limit_of`. A single record may exceed it; the log then accepts or rejects the batch.
+        See `limit_of`. A single record may exceed it. The log then accepts or rejects the batch.
     """
 
     __slots__ = ("limit_bytes", "size_bytes")

@@ -28,7 +28,7 @@ class ConsumedRecord(NamedTuple):
     Attributes
     ----------
     leader_epoch : int
-        Leader epoch of the batch; -1 if it has none.
+        Leader epoch of the batch, or -1 if it has none.
     timestamp : int
         Timestamp in Unix ms.
     timestamp_type : TimestampType
@@ -38,7 +38,7 @@ class ConsumedRecord(NamedTuple):
     checksum : None
         Always None: since message format v2, only batches have a checksum.
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        Sizes in bytes; -1 for null or without headers.
+        Sizes in bytes, or -1 for null or without headers.
     """
 
     topic: str
@@ -69,7 +69,7 @@ class Position:
     retry_ns : int
         Monotonic time of the next fetch after a retriable error.
     leader_epoch : int
-        Leader epoch of the last record read; -1 before the first.
+        Leader epoch of the last record read, or -1 before the first.
     """
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -117,7 +117,7 @@ class Position:
         OffsetOutOfRangeError
             The position is outside the log.
         CorruptRecordError
-            A batch is corrupt; the position stays before it.
+            A batch is corrupt. The position remains before it.
         """
         consumed: list[ConsumedRecord] = []
         while len(consumed) < limit:
@@ -129,7 +129,7 @@ class Position:
         return consumed
 
     def _next_batch(self, log: Log, isolation: Isolation) -> bool:
-        """Decode the next batch with records to return; return False at the end."""
+        """Decode the next batch with records to return, and return False at the end."""
         assert self.offset is not None
         start = self.offset
         generation = log.generation

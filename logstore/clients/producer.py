@@ -82,7 +82,7 @@ class Producer:
     -----
     A producer is thread-safe. Callbacks of futures run in the thread that sent the batch, without
     a lock held. Differences from `KafkaProducer`: batches of records without a key are distributed
-    round-robin over the partitions; an unknown topic fails immediately; `close` aborts an open
+    round-robin over the partitions. An unknown topic fails immediately; `close` aborts an open
     transaction, as the Java client does.
     """
 
@@ -253,7 +253,7 @@ class Producer:
     def close(self, timeout: float | None = None) -> None:
         """Send lingering records and close. Closing twice is allowed.
 
-        An open transaction is aborted; its lingering records are not sent.
+        An open transaction is aborted. Its lingering records are not sent.
 
         Parameters
         ----------
@@ -308,7 +308,7 @@ class Producer:
     def init_transactions(self) -> None:
         """Take over the transactional id. Call this before the other transactional methods.
 
-        A transaction that an earlier producer left open is aborted; a prepared one is completed.
+        A transaction that an earlier producer left open is aborted. A prepared one is completed.
         Further calls do nothing.
 
         Raises

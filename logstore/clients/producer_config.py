@@ -73,14 +73,14 @@ class ProducerConfig:
     batch_size : int
         Size up to which records are added to a batch, in bytes.
     linger_ms : float
-        Time for which a batch waits for more records. With 0, each batch holds one record.
+        Time for which a batch waits for more records. With 0, each batch contains one record.
     partitioner : object or None
         An object with kafka-python's `partition` method, or a callable that takes the key's bytes,
         all partitions and the available ones. None selects Kafka's default partitioner.
     max_request_size : int
         Size of the largest record in bytes.
     retries : float
-        Maximum number of retries of a batch after retriable errors.
+        Maximum number of retries per batch after retriable errors.
     retry_backoff_ms : float
         Time between retries.
     delivery_timeout_ms : float

@@ -14,7 +14,7 @@ class DeleteRecordsResult(NamedTuple):
     Attributes
     ----------
     low_watermark : int
-        The new log start offset; -1 with an error.
+        The new log start offset, or -1 with an error.
     error : str or None
         Kafka's error name.
     message : str or None
@@ -50,7 +50,7 @@ class AlterReplicaLogDirsResult(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Offset and timestamp of a record; the leader epoch is -1 if its batch has none."""
+    """Offset and timestamp of a record. The leader epoch is -1 if its batch has none."""
 
     offset: int
     timestamp: int

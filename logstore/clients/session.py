@@ -99,7 +99,7 @@ class ProducerSession:
 
     @property
     def producer(self) -> ProducerIdAndEpoch | None:
-        """Producer id and epoch; None before the first use."""
+        """Producer id and epoch, or None before the first use."""
         return self._producer
 
     @property
@@ -168,7 +168,7 @@ class ProducerSession:
         Raises
         ------
         LogStoreError
-            Nothing was written; the transaction can only be aborted.
+            Nothing was written. The transaction can only be aborted.
         """
         assert self._producer is not None
         coordinator = self._coordinator
@@ -177,7 +177,10 @@ class ProducerSession:
             partition = coordinator.groups.partition_for(group.group_id)
             self.add_partitions((partition,))
             with coordinator.verified(partition, self._producer, self._transactional_id):
-                coordinator.groups.append_transactional(group.group_id, offsets, self._producer)
+                wait = coordinator.groups.append_transactional(
+                    group.group_id, offsets, self._producer
+                )
+            wait()
         except LogStoreError as error:
             self.fail(error)
             raise
@@ -212,14 +215,14 @@ class ProducerSession:
         self._sequences[topic_partition] = (sequence + records) & INT32_MAX
 
     def recovers_from(self, error: LogStoreError) -> bool:
-        """Take a new epoch or producer id if the error requires it; return whether to retry."""
+        """Take a new epoch or producer id if the error requires it, and return whether to retry."""
         if self.is_transactional or not isinstance(error, EPOCH_ERRORS):
             return False
         self._bump(new_id=isinstance(error, InvalidProducerEpochError))
         return True
 
     def handle_lost_response(self) -> None:
-        """Bump the epoch, so that the sequences of a possibly written batch are not reused."""
+        """Bump the epoch, so the sequences of a possibly written batch are not reused."""
         if self.is_transactional:
             self._wants_epoch = True
         elif self._producer is not None:  # None if interrupted before the first batch had an id

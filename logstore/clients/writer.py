@@ -142,15 +142,15 @@ class BatchWriter:
             self.add(to_new_record(item), partition)
 
     def _only_partition(self, partition: int | None) -> int | None:
-        """Return the partition of all records; None if it depends on keys, or does not exist."""
+        """Return the partition of all records, or None if it depends on keys, or does not exist."""
         if partition is None:
             return self.partitions[0] if len(self.partitions) == 1 else None
         return partition if partition in self.partitions else None
 
     def _add_pairs(self, items: Sequence[RecordLike], number: int) -> int:
-        """Append the full batches of leading (key, value) pairs; return the number of pairs.
+        """Append the full batches of leading (key, value) pairs, and return the number of pairs.
 
-        The remaining items do not fill a batch, or begin with an item that is not a plain pair.
+        The remaining items do not fill a batch, or start with an item that is not a plain pair.
         """
         from logstore.record.columns import find_bounds
         from logstore.storage.log.drafts import RecordArrays

@@ -3,7 +3,7 @@
 | module | contents |
 |---|---|
 | `cluster` | `Cluster`: combines the parts; topics, faults, and a client |
-| `controller`, `states` | leaders, leader epochs, in-sync replicas; one object that never fails |
+| `controller`, `states` | leaders, leader epochs, in-sync replicas. One object that never fails |
 | `memory` | the controller's state in a file |
 | `network` | the links between brokers: partitioned, slowed, healed |
 | `replicas` | the replicas of one broker: applies the controller's states, receives messages |

@@ -96,13 +96,13 @@ class Cluster(Generic[ClockT]):
     Parameters
     ----------
     brokers : int
-        Number of brokers; their ids start at 0.
+        Number of brokers. Their ids start at 0.
     clock : Clock, optional
         The system clock by default. On a `VirtualClock`, everything runs in the thread that
         advances the clock, and calls that wait advance it; otherwise in threads.
     data_dir : path, optional
         Directory with a data directory for each broker (`broker-0` and so on) and the controller's
-        state; an existing cluster is reopened. None keeps everything in memory.
+        state. An existing cluster is reopened. None keeps everything in memory.
     broker_config : mapping or BrokerConfig, optional
         Settings of every broker; see `Broker`.
     seed : int, optional
@@ -365,7 +365,7 @@ class Cluster(Generic[ClockT]):
         self._tell(self.controller.broker_ended(node.id))
 
     def _end_tasks(self, node: _Node) -> None:
-        """Cancel the tasks of a broker before its files are closed; wait for a running one."""
+        """Cancel the tasks of a broker before its files are closed, and wait for a running one."""
         with node.lock:
             for task in node.tasks:
                 task.cancel()
@@ -381,20 +381,26 @@ class Cluster(Generic[ClockT]):
             for broker in order:
                 if (replicas := self._nodes[broker].replicas) is not None:
                     replicas.apply([state])
+        for node in self._nodes:
+            if node.host is not None:
+                node.host.retry_markers()
 
     # -- faults --------------------------------------------------------------------------
 
     def kill(self, broker: int, *, power_loss: bool = False) -> None:
-        """Kill a broker's process; with `power_loss`, unsynced data is lost too.
+        """Kill a broker's process. With `power_loss`, unsynced data is lost too.
 
         The controller notices immediately, elects other leaders and removes it from the ISRs.
 
         Raises
         ------
         IllegalStateError
-            The broker is not running.
+            The broker is not running, or the caller is a `progress` listener of its `clean`.
+        InvalidConfigurationError
+            Power cannot be lost without `disk_faults`.
         """
         node, process, replicas = self._running(broker)
+        process._check_can_lose_power() if power_loss else process._check_can_end()
         replicas.stop()
         # Notify first: ending the process waits for requests at its listener, which may wait for a
         # marker to reach this replica.
@@ -409,6 +415,7 @@ class Cluster(Generic[ClockT]):
     def stop(self, broker: int) -> None:
         """Shut down a broker cleanly, after moving its leaderships; raises as `kill`."""
         node, process, replicas = self._running(broker)
+        process._check_can_end()
         self._tell(self.controller.broker_ended(broker))
         replicas.stop()
         self._end_tasks(node)
@@ -416,7 +423,7 @@ class Cluster(Generic[ClockT]):
         self._end(node)
 
     def restart(self, broker: int) -> Broker:
-        """Start a broker on its files; a running one is stopped first."""
+        """Start a broker on its files. A running one is stopped first."""
         node = self._node(broker)
         if node.broker is not None:
             self.stop(broker)
@@ -502,7 +509,7 @@ class Cluster(Generic[ClockT]):
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
     ) -> ClusterTopic:
-        """Grow a topic to `total` partitions; existing data stays in place."""
+        """Grow a topic to `total` partitions; existing data remains in place."""
         topic = self.controller.topic(name)
         added = range(len(topic.partitions), total)
         if added:
@@ -638,7 +645,7 @@ class Cluster(Generic[ClockT]):
     # -- partitions ----------------------------------------------------------------------
 
     def leader(self, topic: str | TopicPartition, partition: int | None = None) -> int:
-        """Return the broker id of a partition's leader; -1 without a leader."""
+        """Return the broker id of a partition's leader, or -1 without a leader."""
         return self.state(topic, partition).leader
 
     def state(self, topic: str | TopicPartition, partition: int | None = None) -> PartitionState:
@@ -675,7 +682,7 @@ class Cluster(Generic[ClockT]):
     def low_watermark(self, topic: str | TopicPartition, partition: int | None = None) -> int:
         """Return the lowest log start offset of the live replicas (KIP-107).
 
-        As known to the leader; -1 without a leader.
+        As known to the leader, or -1 without a leader.
         """
         tp = self.state(topic, partition).topic_partition
         try:
@@ -722,7 +729,7 @@ class Cluster(Generic[ClockT]):
             "all" waits for every in-sync replica, 1 for the leader. With 0, errors are ignored and
             the returned offset is -1.
         timeout_ms : int
-            Longest wait for replicas; after a timeout the record stays appended.
+            Longest wait for replicas. After a timeout the record remains appended.
 
         Raises
         ------
@@ -788,7 +795,7 @@ class Cluster(Generic[ClockT]):
         acks: Acks,
         timeout_ms: int,
     ) -> T | None:
-        """Append at the leader and wait as `acks` requires; return None with acks=0."""
+        """Append at the leader and wait as `acks` requires, and return None with acks=0."""
         if acks not in (0, 1, -1, "all"):
             raise InvalidConfigurationError(f"acks must be 0, 1 or 'all', not {acks!r}")
         if acks == 0:
@@ -816,7 +823,7 @@ class Cluster(Generic[ClockT]):
         before : mapping
             Exclusive end offsets; `latest` or -1 means the high watermark.
         timeout_ms : int
-            Longest wait for followers; after that, `error` is `REQUEST_TIMED_OUT`.
+            Longest wait for followers. After that, `error` is `REQUEST_TIMED_OUT`.
 
         Returns one result per partition, in the order given; partitions fail independently.
         """
@@ -842,7 +849,7 @@ class Cluster(Generic[ClockT]):
         Parameters
         ----------
         port : int
-            Port of broker 0; the others use the following ones. 0 picks free ports.
+            Port of broker 0. The others use the following ones. 0 picks free ports.
         **settings
             See `logstore.wire.settings.ListenerSettings`.
 
@@ -874,14 +881,14 @@ class Cluster(Generic[ClockT]):
     # -- coordinators --------------------------------------------------------------------
 
     def group_coordinator(self, group_id: str) -> int:
-        """Return the broker id of a group's coordinator; -1 without one.
+        """Return the broker id of a group's coordinator, or -1 if there is none.
 
         It is the leader of a partition of `__consumer_offsets`, which is created if necessary.
         """
         return self._leader_for(lambda broker: broker.groups.partition_for(group_id))
 
     def transaction_coordinator(self, transactional_id: str) -> int:
-        """Return the broker id of a transactional id's coordinator; -1 without one.
+        """Return the broker id of a transactional id's coordinator, or -1 if there is none.
 
         It is the leader of a partition of `__transaction_state`, which is created if necessary.
         """
@@ -922,7 +929,7 @@ class Cluster(Generic[ClockT]):
 def _checked(
     assignment: Sequence[Sequence[int]] | None, count: int, alive: Sequence[int]
 ) -> list[tuple[int, ...]] | None:
-    """Validate a replica assignment; None if there is none."""
+    """Validate a replica assignment, or None if there is none."""
     if assignment is None:
         return None
     chosen = [tuple(replicas) for replicas in assignment]

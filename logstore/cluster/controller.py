@@ -34,7 +34,7 @@ class Controller:
     Parameters
     ----------
     lock : context manager
-        Lock under which no other lock is taken, so that it may be taken under any other.
+        Lock under which no other lock is taken, so it may be taken under any other.
     is_unclean : callable
         Returns whether a topic allows unclean leaders (`unclean.leader.election.enable`).
     remembered : iterable of ClusterTopic
@@ -49,7 +49,7 @@ class Controller:
     Attributes
     ----------
     settings : mapping of str to str, or None
-        Dynamic cluster-wide settings by broker key; None if they were never stored.
+        Dynamic cluster-wide settings by broker key, or None if they were never stored.
     groups : mapping of str to mapping
         Configurations of groups by group id; groups without any are absent.
     changes : int
@@ -225,7 +225,7 @@ class Controller:
     # -- brokers -------------------------------------------------------------------------
 
     def broker_started(self, broker: int) -> list[PartitionState]:
-        """Add a running broker; return the partitions that it now leads."""
+        """Add a running broker, and return the partitions that it now leads."""
         with self._lock:
             self._alive.add(broker)
             self._failed = {each for each in self._failed if each[0] != broker}
@@ -236,7 +236,7 @@ class Controller:
             )
 
     def broker_ended(self, broker: int) -> list[PartitionState]:
-        """Remove a stopped broker from leaders and ISRs; return the changed states."""
+        """Remove a stopped broker from leaders and ISRs, and return the changed states."""
         with self._lock:
             self._alive.discard(broker)
             return self._change(
@@ -244,7 +244,7 @@ class Controller:
             )
 
     def replica_failed(self, broker: int, topic_partition: TopicPartition) -> list[PartitionState]:
-        """Remove a replica whose disk failed; return the changed states."""
+        """Remove a replica whose disk failed, and return the changed states."""
         with self._lock:
             self._failed.add((broker, topic_partition))
             state = self.state(topic_partition)
@@ -273,7 +273,7 @@ class Controller:
     def elect(
         self, topic_partition: TopicPartition, to: int, *, unclean: bool = False
     ) -> list[PartitionState]:
-        """Make a replica the leader; return the changed states.
+        """Make a replica the leader, and return the changed states.
 
         Parameters
         ----------
@@ -337,7 +337,7 @@ class Controller:
             return self.state(known.topic_partition)
 
     def _change(self, states: Iterable[PartitionState]) -> list[PartitionState]:
-        """Apply new states; return those that differ from the old ones."""
+        """Apply new states, and return those that differ from the old ones."""
         changed = []
         for state in list(states):
             tp = state.topic_partition

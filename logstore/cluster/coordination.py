@@ -3,20 +3,22 @@
 Each broker coordinates the partitions of `__consumer_offsets` and `__transaction_state` that it
 leads. When it becomes the leader, a task loads the partition from the log; until then, requests get
 COORDINATOR_LOAD_IN_PROGRESS. A write of a coordinator counts when the in-sync replicas have it.
-Markers are appended at the leaders of the data, by direct calls over links that are not cut.
+Markers are sent to the leaders of the data over the network; see `markers`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, cast
 
 from logstore.cluster.leadership import Leadership
-from logstore.cluster.requests import DelayedProduce
+from logstore.cluster.replicas import MARKER_TIMEOUT_MS
+from logstore.cluster.requests import Completion, DelayedProduce
 from logstore.cluster.states import NO_LEADER, ClusterTopic
 from logstore.config.group_keys import GroupConfig, effective_group_config
-from logstore.coordinator.host import C, CoordinatorHost
+from logstore.coordinator.host import C, CoordinatorHost, G
 from logstore.coordinator.records import partition_for
 from logstore.errors import (
     CoordinatorLoadInProgressError,
@@ -31,7 +33,11 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.manager.topics.store import Topic
-from logstore.names import INTERNAL_COMPACTED_TOPICS, TRANSACTION_STATE_TOPIC
+from logstore.names import (
+    GROUP_OFFSETS_TOPIC,
+    INTERNAL_COMPACTED_TOPICS,
+    TRANSACTION_STATE_TOPIC,
+)
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
     from logstore.cluster.network import Network
     from logstore.cluster.replicas import Replicas
     from logstore.coordinator.host import Written
+    from logstore.coordinator.markers import TransactionMarker
     from logstore.coordinator.transactions.coordinator import TransactionCoordinator
     from logstore.coordinator.transactions.producer_ids import ProducerIds
     from logstore.runtime import Runtime, Unsubscribe
@@ -52,13 +59,31 @@ REPLICATION_FACTOR = 3
 """Replicas of an internal topic, if that many brokers are running."""
 
 WRITE_TIMEOUT_MS = 10_000
-"""Time to replicate a coordinator's write or a marker; after that, clients retry."""
+"""Time to replicate a coordinator's write; after that, clients retry."""
+
+_NO_RESPONSE = "NETWORK_EXCEPTION"
 
 
-class Members(Protocol):
-    """The parts of a cluster that a coordinator uses; see `Cluster`."""
+class CreatesTopics(Protocol):
+    """A cluster in which topics are created; see `Cluster`."""
 
     controller: Controller
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, object] | None = None,
+        *,
+        replication_factor: int = -1,
+        assignment: Sequence[Sequence[int]] | None = None,
+    ) -> ClusterTopic:
+        """Create a topic."""
+
+
+class Members(CreatesTopics, Protocol):
+    """The parts of a cluster that a coordinator uses; see `Cluster`."""
+
     network: Network
     purgatory: Purgatory
     runtime: Runtime
@@ -73,16 +98,6 @@ class Members(Protocol):
     @property
     def producer_ids(self) -> ProducerIds:
         """The generator of producer ids."""
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        configs: Mapping[str, object] | None = None,
-        *,
-        replication_factor: int = -1,
-    ) -> ClusterTopic:
-        """Create a topic."""
 
 
 class ClusterHost(CoordinatorHost):
@@ -105,6 +120,9 @@ class ClusterHost(CoordinatorHost):
         self._lock = members.runtime.lock()  # under which no other lock is taken
         # Partitions whose leader has changed, and the new epoch if this broker leads.
         self._changed: dict[TopicPartition, int | None] = {}
+        self._changes = 0  # of links and leaders
+        self._has_unwritten = False  # whether markers wait for such a change
+        self._unsubscribe: Unsubscribe = members.network.healed.subscribe(self.retry_markers)
         # Replaced, never changed: callers compare identities.
         self._loaded: dict[str, dict[int, int]] = {name: {} for name in INTERNAL_COMPACTED_TOPICS}
 
@@ -162,15 +180,18 @@ class ClusterHost(CoordinatorHost):
             for (name, number), epoch in changed.items():
                 if epoch is not None and self._led_epoch(TopicPartition(name, number)) == epoch:
                     self._loaded[name] = {**self._loaded[name], number: epoch}
-        self.take_over(*{tp.topic for tp in changed})
+        # Not a set, whose order differs between processes.
+        self.take_over(*dict.fromkeys(tp.topic for tp in changed))
 
     def take_over(self, *names: str) -> None:
         """Let the coordinators of some or all internal topics read the loaded partitions."""
         broker = self._broker
         for name in names or self._loaded:
-            coordinator = broker.coordinator if name == TRANSACTION_STATE_TOPIC else broker.groups
             try:
-                coordinator.take_over()
+                if name == TRANSACTION_STATE_TOPIC:
+                    broker.coordinator.take_over()
+                else:
+                    broker.groups.take_over()
             except LogStoreError as error:
                 if not broker.manager.lifetime.is_over:
                     logger.warning("%s cannot be taken over: %s", name, error)
@@ -222,6 +243,14 @@ class ClusterHost(CoordinatorHost):
 
     # -- replication -----------------------------------------------------------------------
 
+    def check_append(self, topic_partition: TopicPartition) -> None:
+        """Check before an append that enough replicas are in sync."""
+        assert self._replicas is not None
+        try:
+            self._replicas.check_append(topic_partition)
+        except LogStoreError as error:
+            raise _refusal(error) from error
+
     def _delayed(self, written: Written) -> list[DelayedProduce]:
         delayed = []
         for log, offset in written.items():
@@ -253,10 +282,22 @@ class ClusterHost(CoordinatorHost):
         except LogStoreError as error:
             then(_refusal(error))
             return
-        if delayed:
-            _Completion(self._members.runtime, delayed, then)
-        else:
-            then(None)
+
+        def end() -> None:
+            error = next((each.error for each in delayed if each.error is not None), None)
+            then(None if error is None else _refusal(error))
+
+        runtime = self._members.runtime
+        Completion(runtime.scheduler, runtime.lock(), delayed, end, WRITE_TIMEOUT_MS)
+
+    def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int) -> None:
+        """Wait until a predicate is true, or for a time."""
+        if not predicate():
+            self._members.runtime.scheduler.wait_until(predicate, timeout_ms=timeout_ms)
+
+    def notify(self) -> None:
+        """Make the callers of `wait_until` check their predicates."""
+        self._members.runtime.scheduler.notify()
 
     # -- all partitions --------------------------------------------------------------------
 
@@ -268,6 +309,74 @@ class ClusterHost(CoordinatorHost):
     def topics(self) -> list[Topic]:
         """Return all topics of the cluster."""
         return [as_topic(topic) for topic in self._controller.topics()]
+
+    def write_markers(
+        self, marker: TransactionMarker, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, str | None]:
+        """Send a marker to the leaders of partitions, and wait for the responses.
+
+        After an error, the coordinator completes its prepared transactions again when links are
+        healed, when leaders change, and after a backoff if a leader refused the marker.
+        """
+        errors: dict[TopicPartition, str | None] = dict.fromkeys(partitions, _NO_RESPONSE)
+        while any(errors.values()):
+            changes = self._changes
+            errors |= self._send_markers(marker, [tp for tp in errors if errors[tp]])
+            self._has_unwritten |= any(errors.values())  # before the check for changes
+            if changes == self._changes:
+                break
+        return errors
+
+    def _send_markers(
+        self, marker: TransactionMarker, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, str | None]:
+        """Send a marker to the leaders that can be reached; return the responses."""
+        replicas = self._replicas
+        assert replicas is not None
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp in partitions:
+            with suppress(UnknownTopicOrPartitionError):  # deleted since
+                leader = self._controller.state(tp).leader
+                if self._reachable(leader) is not None:
+                    by_leader.setdefault(leader, []).append(tp)
+        sent = [
+            replicas.markers.send(leader, marker.request(of_leader))
+            for leader, of_leader in by_leader.items()
+        ]
+        scheduler = self._members.runtime.scheduler
+        self._members.purgatory.wait(sent, scheduler, timeout_ms=MARKER_TIMEOUT_MS)
+        if sent:
+            replicas.markers.give_up(*(each.number for each in sent))
+        errors: dict[TopicPartition, str | None] = {}
+        for each in sent:
+            errors |= (each.errors or {}).get(marker.producer_id, {})
+        if any(errors.values()):
+            self._complete_later(replicas.backoff_ms)
+        return errors
+
+    def retry_markers(self) -> None:
+        """Send markers again that had no leader or no response: links or leaders have changed."""
+        self._changes += 1
+        self._members.runtime.scheduler.notify()
+        if self._replicas is not None and self._replicas.is_over:
+            self._unsubscribe()
+        elif self._has_unwritten:
+            self._has_unwritten = False
+            self._complete_later(0)
+
+    def _complete_later(self, delay_ms: int) -> None:
+        """Complete prepared transactions in a thread of the broker, since that may wait."""
+        broker = self._broker
+
+        def complete() -> None:
+            try:
+                broker.coordinator.complete_prepared()
+            except LogStoreError as error:
+                if not broker.manager.lifetime.is_over:
+                    logger.warning("prepared transactions cannot be completed: %s", error)
+
+        name = f"complete-transactions-{self._broker_id}"
+        broker.runtime.scheduler.schedule(name, complete, delay_ms=delay_ms)
 
     def partitions_of(self, topic: str) -> Collection[int]:
         """Return the partition numbers of a topic of the cluster."""
@@ -299,6 +408,22 @@ class ClusterHost(CoordinatorHost):
             return None
         return self._members.brokers.get(broker)
 
+    def groups_of(self, coordinator: G, group_id: str) -> G:
+        """Return the coordinator of a group, at the leader of its partition."""
+        topic = self.topic(GROUP_OFFSETS_TOPIC)
+        if topic is None:
+            return coordinator
+        number = partition_for(group_id, len(topic.partitions))
+        leader = self._controller.state(TopicPartition(GROUP_OFFSETS_TOPIC, number)).leader
+        broker = self._members.brokers.get(leader)
+        if broker is None:
+            raise CoordinatorNotAvailableError(f"group '{group_id}' has no coordinator")
+        return cast("G", broker.groups)
+
+    def all_groups(self, coordinator: G) -> list[G]:
+        """Return the group coordinators of all running brokers."""
+        return [cast("G", broker.groups) for broker in self._members.brokers.values()]
+
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
         """Return the coordinator of a transaction at the leader of its partition."""
         owner = self._owner_of(transactional_id, producer_id)
@@ -327,56 +452,6 @@ class ClusterHost(CoordinatorHost):
             if broker is not None and broker.coordinator.has_producer(producer_id):
                 return broker.coordinator
         return None
-
-
-class _Completion:
-    """A call that is made once, when appends have completed or timed out."""
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        delayed: list[DelayedProduce],
-        then: Callable[[LogStoreError | None], object],
-    ) -> None:
-        self._delayed = delayed
-        self._then = then
-        self._lock = runtime.lock()
-        self._is_due = self._is_over = False
-        self._scheduler = runtime.scheduler
-        self._timer = runtime.scheduler.schedule(
-            "coordinator-write-timeout", self._end, delay_ms=WRITE_TIMEOUT_MS
-        )
-        self._unsubscribe: list[Unsubscribe] = []
-        for each in delayed:
-            self._unsubscribe.append(each.subscribe(self._wake))
-        self._check()
-        if self._is_over:  # perhaps in another thread, while this one subscribed
-            self._leave()
-
-    def _wake(self) -> None:
-        if not self._is_over and not self._is_due:
-            self._is_due = True
-            self._scheduler.schedule("coordinator-write", self._check)
-
-    def _check(self) -> None:
-        self._is_due = False
-        if all(each.is_done() for each in self._delayed):
-            self._end()
-
-    def _end(self) -> None:
-        with self._lock:
-            if self._is_over:
-                return
-            self._is_over = True
-        self._timer.cancel()
-        self._leave()
-        errors = (each.error for each in self._delayed if each.error is not None)
-        error = next(errors, None)
-        self._then(None if error is None else _refusal(error))
-
-    def _leave(self) -> None:
-        for unsubscribe in self._unsubscribe:
-            unsubscribe()
 
 
 def _refusal(error: LogStoreError) -> LogStoreError:

@@ -102,7 +102,7 @@ class Following:
         )
 
     def _truncate_without_epoch(self, number: int) -> None:
-        """Truncate to the high watermark, since the log has no epochs."""
+        """Truncate to the high watermark, because the log has no epochs."""
         with self._cutting(number) as is_due:
             if not is_due:
                 return
@@ -148,7 +148,7 @@ class Following:
 
     @contextmanager
     def _cutting(self, number: int) -> Iterator[bool]:
-        """Pin the role during a truncation; yield False if the response is outdated.
+        """Pin the role during a truncation, and yield False if the response is outdated.
 
         A truncation may wait for a cleaner without the log's lock, and must not truncate a log that
         has become a leader's in the meantime.
@@ -220,7 +220,7 @@ class Following:
             self._station.manager.raise_log_start(self.state.topic_partition, start)
 
     def _begin_with(self, answer: FetchResponse) -> None:
-        """Restart the log at the first batch if that begins below the log end.
+        """Restart the log at the first batch if that starts below the log end.
 
         The leader's log start may be inside a batch. A follower without later records takes that
         batch whole.

@@ -1,6 +1,6 @@
 """The leader of a partition: serves followers, advances the high watermark, maintains the ISR.
 
-The log's lock guards its state, since appends advance the high watermark under that lock. A fetch
+The log's lock guards its state, because appends advance the high watermark under that lock. A fetch
 waits until there are new records, a higher high watermark or a higher log start.
 Source: Kafka's Partition and DelayedFetch.
 """
@@ -37,7 +37,7 @@ class FollowerState:
     Attributes
     ----------
     log_end_offset, log_start_offset : int
-        As of its last fetch in this epoch; -1 before.
+        As of its last fetch in this epoch, or -1 before.
     behind_since_ms : int or None
         Last time, on the monotonic clock, at which it had caught up; None while it has.
     """
@@ -72,7 +72,7 @@ class Leadership:
     state : PartitionState
     followers : dict of int to FollowerState
     start_offset : int
-        Start offset of the epoch; a follower must reach it to join the ISR.
+        Start offset of the epoch. A follower must reach it to join the ISR.
     """
 
     def __init__(self, station: Station, log: Log, state: PartitionState) -> None:

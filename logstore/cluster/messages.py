@@ -15,7 +15,7 @@ class FetchRequest(NamedTuple):
     replica : int
         Broker id of the follower.
     number : int
-        Increasing request number, returned in the response; only the latest one counts.
+        Increasing request number, returned in the response. Only the latest one counts.
     leader_epoch : int
         Leader epoch known to the follower.
     offset : int
@@ -61,7 +61,7 @@ class EpochRequest(NamedTuple):
 
 
 class EpochResponse(NamedTuple):
-    """The leader's largest epoch up to the requested one, and its end offset; -1 if none."""
+    """The leader's largest epoch up to the requested one, and its end offset, or -1 if none."""
 
     number: int
     leader_epoch: int

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from logstore.broker import Broker
-from logstore.names import CONTROLLER_DIR, PRODUCER_IDS_FILE
+from logstore.names import CONTROLLER_DIR, FORMER_COORDINATOR_DIR, PRODUCER_IDS_FILE
 from logstore.runtime.fs import remove_tree
 from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
 from logstore.storage.log.reader import Isolation
@@ -25,15 +25,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FOLDER = "coordinator"
-"""The folder of the former coordinators, in a cluster's directory."""
-
 _DONE = "coordinator.migrated"
 
 
 def is_due(fs: FileSystem, data_dir: str) -> bool:
     """Return whether a cluster's directory has the topics of former coordinators."""
-    return fs.is_dir(f"{data_dir}/{FOLDER}")
+    return fs.is_dir(f"{data_dir}/{FORMER_COORDINATOR_DIR}")
 
 
 def migrate(
@@ -49,9 +46,9 @@ def migrate(
     Raises
     ------
     LogStoreError
-        The topics cannot be read or written; they stay in the folder.
+        The topics cannot be read or written. They remain in the folder.
     """
-    folder = f"{data_dir}/{FOLDER}"
+    folder = f"{data_dir}/{FORMER_COORDINATOR_DIR}"
     logger.info("%s: moving groups and transactions to the brokers", folder)
     with Broker(
         folder, clock=clock, broker_config=broker_config, fs=fs, disk_faults=False

@@ -21,7 +21,7 @@ _Link = frozenset[int]
 
 
 class Network:
-    """The links between brokers; each has one state for both directions. Thread-safe.
+    """The links between brokers. Each has one state for both directions. Thread-safe.
 
     Attributes
     ----------

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 
 from logstore.cluster.following import Following
 from logstore.cluster.leadership import Leadership
+from logstore.cluster.markers import MarkerChannel
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
+from logstore.cluster.requests import Completion, DelayedProduce
 from logstore.cluster.station import Station
+from logstore.coordinator.markers import write_markers
 from logstore.errors import LogStoreError, NotLeaderForPartitionError
 from logstore.runtime import Signal
 
@@ -25,13 +28,18 @@ if TYPE_CHECKING:
     from logstore.cluster.network import Network
     from logstore.cluster.states import PartitionState
     from logstore.cluster.station import Receiver
+    from logstore.coordinator.markers import MarkerErrors
+    from logstore.messages.types import WriteTxnMarkersRequest
     from logstore.runtime import Clock, Scheduler
+    from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _NOT_LEADER = NotLeaderForPartitionError.kafka_error
 
+MARKER_TIMEOUT_MS = 30_000
+"""`request.timeout.ms` of a broker: how long a marker may wait for the in-sync replicas."""
 
 Role = Leadership | Following
 
@@ -43,6 +51,8 @@ class Replicas(Station):
     ----------
     failed : Signal of TopicPartition
         Sent when the disk of a replica has failed, in a separate task.
+    markers : MarkerChannel
+        Requests of this broker's transaction coordinator.
     """
 
     def __init__(
@@ -62,6 +72,7 @@ class Replicas(Station):
         self._kept: set[TopicPartition] = set()
         self._postponed: dict[TopicPartition, PartitionState] = {}
         self.failed: Signal[[TopicPartition]] = Signal("a replica whose disk failed")
+        self.markers = MarkerChannel(self)
         self._unsubscribe = network.healed.subscribe(self._ask_again)
 
     def role(self, topic_partition: TopicPartition) -> Role | None:
@@ -86,6 +97,20 @@ class Replicas(Station):
                 f"broker {self.broker_id} does not lead {topic_partition}"
             )
         return role
+
+    # -- appends at the leader -----------------------------------------------------------
+
+    def log(self, topic_partition: TopicPartition) -> Log:
+        """Return the log of a partition; raises as `leadership` does."""
+        return self.leadership(topic_partition).log
+
+    def check_append(self, topic_partition: TopicPartition) -> None:
+        """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
+        self.leadership(topic_partition).check_enough()
+
+    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
+        """Return an operation that waits until all in-sync replicas have an offset."""
+        return DelayedProduce(self, topic_partition, last_offset)
 
     # -- roles ---------------------------------------------------------------------------
 
@@ -162,6 +187,7 @@ class Replicas(Station):
         self.soon("handle-log-dir-failure", partial(self.failed.emit, topic_partition))
 
     def _ask_again(self) -> None:
+        self.markers.give_up()  # the coordinator sends them again
         for role in self.roles():
             if isinstance(role, Following):
                 role.ask()
@@ -205,3 +231,28 @@ class Replicas(Station):
         role = self._roles.get(topic_partition)
         if isinstance(role, Following):
             role.on_epoch_response(answer)
+
+    def on_markers(self, source: int, number: int, request: WriteTxnMarkersRequest) -> None:
+        """Write markers to partitions that this broker leads, and respond when replicated."""
+        errors, delayed = write_markers(request, self)
+
+        def respond() -> None:
+            for (producer_id, tp), each in delayed.items():
+                errors[producer_id][tp] = None if each.error is None else each.error.kafka_error
+            self.send(
+                source,
+                "WriteTxnMarkers-response",
+                lambda peer: peer.on_markers_response(number, errors),
+            )
+
+        Completion(
+            self._scheduler,
+            self.manager.runtime.lock(),
+            list(delayed.values()),
+            respond,
+            MARKER_TIMEOUT_MS,
+        )
+
+    def on_markers_response(self, number: int, errors: MarkerErrors) -> None:
+        """Handle a leader's response to this broker's coordinator."""
+        self.markers.on_response(number, errors)

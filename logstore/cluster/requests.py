@@ -7,9 +7,9 @@ Source: Kafka's DelayedProduce and DelayedDeleteRecords.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from logstore.clients.results import DeleteRecordsResult
 from logstore.errors import (
@@ -21,9 +21,25 @@ from logstore.errors import (
 from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
-    from logstore.cluster.replicas import Replicas
-    from logstore.runtime import Unsubscribe
+    from contextlib import AbstractContextManager
+
+    from logstore.cluster.leadership import Leadership
+    from logstore.manager.manager import LogManager
+    from logstore.runtime import ScheduledTask, Scheduler, Signal, Unsubscribe
     from logstore.types import TopicPartition
+
+
+class Leader(Protocol):
+    """The replicas of the broker that leads a partition; see `Replicas`."""
+
+    manager: LogManager
+    progress: Signal[[TopicPartition]]
+
+    def role(self, topic_partition: TopicPartition) -> object:
+        """Return the broker's role in a partition; it changes with the leader epoch."""
+
+    def leadership(self, topic_partition: TopicPartition) -> Leadership:
+        """Return the leader role of a partition, or raise `NotLeaderForPartitionError`."""
 
 
 class DelayedProduce:
@@ -31,15 +47,13 @@ class DelayedProduce:
 
     Parameters
     ----------
-    replicas : Replicas
+    replicas : Leader
         Replicas of the broker that appended.
     last_offset : int
         Offset of the last appended record.
     """
 
-    def __init__(
-        self, replicas: Replicas, topic_partition: TopicPartition, last_offset: int
-    ) -> None:
+    def __init__(self, replicas: Leader, topic_partition: TopicPartition, last_offset: int) -> None:
         self._replicas = replicas
         self._topic_partition = topic_partition
         self._last_offset = last_offset
@@ -76,12 +90,71 @@ class DelayedProduce:
         return _subscribed(self._replicas, self._topic_partition, listener)
 
 
+class Completion:
+    """A call that is made once, when some appends have completed or timed out.
+
+    Parameters
+    ----------
+    lock : context manager
+        Its own lock.
+    delayed : sequence of DelayedProduce
+        If empty, the call is made at once.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        lock: AbstractContextManager[object],
+        delayed: Sequence[DelayedProduce],
+        then: Callable[[], object],
+        timeout_ms: int,
+    ) -> None:
+        self._delayed = delayed
+        self._then = then
+        self._lock = lock
+        self._is_due = self._is_over = False
+        self._scheduler = scheduler
+        self._timer: ScheduledTask | None = None
+        self._unsubscribe: list[Unsubscribe] = []
+        if delayed:
+            self._timer = scheduler.schedule("append-timeout", self._end, delay_ms=timeout_ms)
+        for each in delayed:
+            self._unsubscribe.append(each.subscribe(self._wake))
+        self._check()
+        if self._is_over:  # perhaps in another thread, while this one subscribed
+            self._leave()
+
+    def _wake(self) -> None:
+        if not self._is_over and not self._is_due:
+            self._is_due = True
+            self._scheduler.schedule("append-completion", self._check)
+
+    def _check(self) -> None:
+        self._is_due = False
+        if all(each.is_done() for each in self._delayed):
+            self._end()
+
+    def _end(self) -> None:
+        with self._lock:
+            if self._is_over:
+                return
+            self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._leave()
+        self._then()
+
+    def _leave(self) -> None:
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+
+
 class DelayedDeleteRecords:
     """A DeleteRecords operation that waits until all live replicas have deleted the records.
 
     Parameters
     ----------
-    replicas : Replicas
+    replicas : Leader
         Replicas of the leader's broker.
     offset : int
         New log start offset of the leader.
@@ -94,7 +167,7 @@ class DelayedDeleteRecords:
         `REQUEST_TIMED_OUT` until the operation completes.
     """
 
-    def __init__(self, replicas: Replicas, topic_partition: TopicPartition, offset: int) -> None:
+    def __init__(self, replicas: Leader, topic_partition: TopicPartition, offset: int) -> None:
         self._replicas = replicas
         self._topic_partition = topic_partition
         self._offset = offset
@@ -128,7 +201,7 @@ class DelayedDeleteRecords:
 
 
 def _subscribed(
-    replicas: Replicas, topic_partition: TopicPartition, listener: Callable[[], object]
+    replicas: Leader, topic_partition: TopicPartition, listener: Callable[[], object]
 ) -> Unsubscribe:
     def on_progress(progressed: TopicPartition) -> None:
         if progressed == topic_partition:

@@ -22,12 +22,12 @@ class PartitionState:
     replicas : tuple of int
         Broker ids, the preferred leader first.
     leader : int
-        Broker id; -1 without a leader.
+        Broker id, or -1 without a leader.
     leader_epoch : int
         Increases when a leader is elected or lost.
     isr : tuple of int
-        The in-sync replicas, in the order of `replicas`. Never empty: the last one stays even if
-        its broker stops, since no other replica has all acknowledged records.
+        The in-sync replicas, in the order of `replicas`. Never empty: the last one remains even if
+        its broker stops, because no other replica has all acknowledged records.
     partition_epoch : int
         Increases with each change of the state.
     """
@@ -42,7 +42,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class ClusterTopic:
-    """A topic of a cluster; its partitions are numbered from 0.
+    """A topic of a cluster. Its partitions are numbered from 0.
 
     Attributes
     ----------

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from logstore.cluster.controller import Controller
     from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
     from logstore.cluster.network import Network
+    from logstore.coordinator.markers import MarkerErrors
+    from logstore.messages.types import WriteTxnMarkersRequest
     from logstore.runtime import Clock, ScheduledTask, Scheduler
     from logstore.types import TopicPartition
 
@@ -39,6 +41,12 @@ class Receiver(Protocol):
 
     def on_epoch_response(self, topic_partition: TopicPartition, answer: EpochResponse) -> None:
         """Handle a leader's response, if this broker still follows."""
+
+    def on_markers(self, source: int, number: int, request: WriteTxnMarkersRequest) -> None:
+        """Write markers to partitions that this broker leads, and respond when replicated."""
+
+    def on_markers_response(self, number: int, errors: MarkerErrors) -> None:
+        """Handle a leader's response to this broker's coordinator."""
 
 
 class Station(ABC):
@@ -94,17 +102,25 @@ class Station(ABC):
         """Return the monotonic time shared by all brokers."""
         return self._clock.monotonic_ms()
 
-    def send(self, target: int, name: str, call: Callable[[Receiver], None]) -> None:
-        """Schedule a call at another broker, if it is running; see `Network.send`."""
+    def send(self, target: int, name: str, call: Callable[[Receiver], None]) -> Receiver | None:
+        """Schedule a call at another broker, if it is running; see `Network.send`.
+
+        The message is lost if either broker stops before it arrives. A leader must not count the
+        fetch of a follower that has restarted since: the follower may have lost the records that
+        the fetch acknowledged (KIP-903).
+
+        Returns the receiver, or None without one.
+        """
         peer = self._peer(target)
         if peer is None or self.is_over:
-            return
+            return None
 
         def deliver() -> None:
-            if not peer.is_over:
+            if not (self.is_over or peer.is_over):
                 call(peer)
 
         self.network.send(self.broker_id, target, f"{name}-{self.broker_id}-{target}", deliver)
+        return peer
 
     @abstractmethod
     def keeping_role(self, topic_partition: TopicPartition) -> AbstractContextManager[None]:

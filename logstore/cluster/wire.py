@@ -10,9 +10,9 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
-from logstore.cluster.coordination import as_topic
+from logstore.cluster.coordination import CreatesTopics, as_topic
 from logstore.cluster.leadership import Leadership
-from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
+from logstore.cluster.requests import DelayedDeleteRecords
 from logstore.cluster.states import NO_LEADER, ClusterTopic
 from logstore.config.dynamic import Layer
 from logstore.errors import (
@@ -26,8 +26,8 @@ from logstore.wire.refusal import Refusal
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
-    from logstore.cluster.controller import Controller
     from logstore.cluster.replicas import Replicas
+    from logstore.cluster.requests import DelayedProduce
     from logstore.config.broker_config import BrokerConfig
     from logstore.manager.topics.store import Topic
     from logstore.storage.log.log import Log
@@ -37,22 +37,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Administered(Protocol):
+class Administered(CreatesTopics, Protocol):
     """The admin methods of a cluster; see `Cluster`."""
 
-    controller: Controller
     broker_config: BrokerConfig
-
-    def create_topic(
-        self,
-        name: str,
-        partitions: int = 1,
-        configs: Mapping[str, object] | None = None,
-        *,
-        replication_factor: int = -1,
-        assignment: Sequence[Sequence[int]] | None = None,
-    ) -> ClusterTopic:
-        """Create a topic."""
 
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
@@ -99,7 +87,7 @@ class ClusterListeners(Mapping[int, "Listener"]):
     cluster : Administered
     host : str
     port : int
-        Port of broker 0; the others use the following ones. 0 picks free ports.
+        Port of broker 0. The others use the following ones. 0 picks free ports.
     settings : ListenerSettings
         Settings of all listeners.
     """
@@ -201,7 +189,7 @@ class ClusterNode(Nodes):
         replicas.progress.subscribe(self._on_progress)
 
     def _on_progress(self, topic_partition: TopicPartition) -> None:
-        """Signal a changed leader; most progress is only a follower's fetch."""
+        """Signal a changed leader. Most progress is only a follower's fetch."""
         leader = self.leader_of(topic_partition)
         if self._leaders.get(topic_partition) != leader:
             self._leaders[topic_partition] = leader
@@ -311,7 +299,7 @@ class ClusterNode(Nodes):
         try:
             state = self._controller.state(topic_partition)
         except UnknownTopicOrPartitionError:
-            return self.manager.log(topic_partition)  # raises the broker's own error
+            return self.manager.log(topic_partition)  # raises the broker's error
         if self._number not in state.replicas:
             raise NotLeaderForPartitionError(
                 f"broker {self._number} has no replica of {topic_partition}"
@@ -333,7 +321,7 @@ class ClusterNode(Nodes):
         return (NO_LEADER, -1) if role is None else (role.state.leader, role.state.leader_epoch)
 
     def elect(self, topic_partition: TopicPartition, *, unclean: bool) -> bool:
-        """Elect the preferred or, if unclean, any live replica; return whether it changed."""
+        """Elect the preferred or, if unclean, any live replica, and return whether it changed."""
         state = self._controller.state(topic_partition)
         alive = self._controller.alive
         if unclean:
@@ -355,11 +343,11 @@ class ClusterNode(Nodes):
 
     def check_append(self, topic_partition: TopicPartition) -> None:
         """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
-        self._replicas.leadership(topic_partition).check_enough()
+        self._replicas.check_append(topic_partition)
 
     def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
         """Return an operation that waits until all in-sync replicas have an offset."""
-        return DelayedProduce(self._replicas, topic_partition, last_offset)
+        return self._replicas.delayed_append(topic_partition, last_offset)
 
     def delete_records(
         self, topic_partition: TopicPartition, before_offset: int

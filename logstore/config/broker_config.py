@@ -279,7 +279,7 @@ class DynamicLayers(NamedTuple):
     static : BrokerConfig
         The configuration from the file.
     cluster, broker : Mapping of str to str
-        Settings of all brokers of the cluster, and of this broker, which take precedence.
+        Cluster-wide settings, and settings of this broker, which take precedence.
     """
 
     static: BrokerConfig

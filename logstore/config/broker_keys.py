@@ -207,7 +207,7 @@ _BROKER_ROWS = (
         "num.partitions",
         Kind.INT,
         1,
-        "Number of partitions of a topic that is created without one: by an admin client with "
+        "Partition count of a topic that is created without one: by an admin client with "
         "-1, or automatically.",
         AT_LEAST_1,
     ),
@@ -230,14 +230,14 @@ _BROKER_ROWS = (
         "offset.metadata.max.bytes",
         Kind.INT,
         4096,
-        "Maximum length of the metadata of a committed offset, in UTF-16 code units rather "
+        "Maximum length of committed offset metadata, in UTF-16 code units rather "
         "than bytes, as in Kafka.",
     ),
     ConfigKey(
         "offsets.retention.minutes",
         Kind.INT,
         7 * 24 * 60,
-        "Minutes that committed offsets are kept after the last member left the group, or "
+        "Minutes that committed offsets are retained after the last member left the group, or "
         "after the commit if the group never had members.",
         AT_LEAST_1,
     ),
@@ -271,7 +271,7 @@ _BROKER_ROWS = (
         "group.max.size",
         Kind.INT,
         INT32_MAX,
-        "Maximum number of members of a group; further members are rejected (KIP-389).",
+        "Maximum number of members in a group; further members are rejected (KIP-389).",
         AT_LEAST_1,
     ),
     ConfigKey(
@@ -418,7 +418,7 @@ _BROKER_ROWS = (
         "queued.max.request.bytes",
         Kind.LONG,
         256 << 20,
-        "Maximum bytes of requests that a listener holds in memory; at the limit it stops "
+        "Maximum bytes of requests that a listener buffers; at the limit it stops "
         "reading (KIP-72). -1 disables the limit, as Kafka does.",
     ),
     ConfigKey(
@@ -448,7 +448,7 @@ _BROKER_ROWS = (
         Kind.BOOLEAN,
         True,
         "Whether compacted logs are cleaned. If not, they get no background retention either, "
-        "and only a forced cleaning shrinks them.",
+        "and only forced cleaning pass shrinks them.",
     ),
     ConfigKey(
         "log.cleaner.threads",

@@ -155,7 +155,7 @@ def reconfigure(
     Raises
     ------
     InvalidConfigurationError
-        A key is not dynamic; a value is not allowed; values contradict each other; there are too
+        A key is not dynamic. A value is not allowed; values contradict each other. There are too
         many unknown keys, or one is too long, or one to remove was not set; or the number of
         cleaner threads becomes 0, more than doubles, or falls below half.
     """

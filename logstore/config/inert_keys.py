@@ -2,7 +2,7 @@
 
 Inert keys are stored and described but change nothing in this engine. Tools set them on any topic
 or broker: MirrorMaker copies topic configurations, and `kafka-reassign-partitions` sets and removes
-throttles. Values are validated as in Kafka; a value that requires a missing feature is refused.
+throttles. Values are validated as in Kafka. A value that requires a missing feature is refused.
 Types, defaults and ranges are Kafka 3.9's; later keys follow the release that added them.
 """
 

@@ -39,7 +39,7 @@ KAFKA_ORIGINS = {
 # -- keys and their values -----------------------------------------------------------------------
 
 Value = bool | int | float | str | tuple[str, ...] | TimestampType
-"""A parsed value; its type depends on the key's `Kind`."""
+"""A parsed value. Its type depends on the key's `Kind`."""
 
 Ranges = tuple[tuple[float | None, float | None], ...]
 """Allowed numbers as closed intervals; None is unbounded, an empty tuple allows all."""
@@ -140,7 +140,7 @@ class ConfigKey(NamedTuple):
         Raises
         ------
         InvalidConfigurationError
-            The value is not allowed; the message has the key, the value and the allowed range.
+            The value is not allowed. The message has the key, the value and the allowed range.
         """
         text = text.strip()
         value = self._convert(text)
@@ -202,7 +202,7 @@ class ConfigKey(NamedTuple):
 
 
 def render(value: Value) -> str:
-    """Return the text of a parsed value, as in a configuration file; inverse of `parse`."""
+    """Return the text of a parsed value, as in a configuration file. Inverse of `parse`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -292,7 +292,7 @@ LATER_RELEASES = (
     ReleaseChange("message.timestamp.difference.max.ms", "4.0", removed=True),
     ReleaseChange("num.recovery.threads.per.data.dir", "4.0", default=2),
 )
-"""Changes up to Kafka 4.4; a change of a topic key applies to its broker synonyms as well."""
+"""Changes up to Kafka 4.4. A change of a topic key applies to its broker synonyms as well."""
 
 
 # -- operations of IncrementalAlterConfigs (KIP-339) ---------------------------------------------

@@ -89,7 +89,7 @@ def _own_default(row: ConfigKey) -> tuple[str, str] | None:
 
 
 def layers_of_broker_key(row: ConfigKey, config: BrokerConfig) -> list[LayeredValue]:
-    """Return the values of a key that is not a topic synonym; empty if it has no value."""
+    """Return the values of a key that is not a topic synonym, or empty if it has no value."""
     static = config if config.dynamic is None else config.dynamic.static
     value = getattr(static, row.attribute, None)
     if value is None:
@@ -102,7 +102,7 @@ def layers_of_broker_key(row: ConfigKey, config: BrokerConfig) -> list[LayeredVa
 
 
 class BrokerSetting(NamedTuple):
-    """A broker key with its effective value; None for an unset synonym without a default.
+    """A broker key with its effective value, or None for an unset synonym without a default.
 
     Attributes
     ----------
@@ -111,7 +111,7 @@ class BrokerSetting(NamedTuple):
     layers : tuple of LayeredValue
         The values in all layers, effective one first; for a synonym, the topic key's.
     is_sensitive : bool
-        Whether the value is hidden; then `value` is None and `layers` is empty.
+        Whether the value is hidden. Then `value` is None and `layers` is empty.
     """
 
     row: ConfigKey
@@ -237,9 +237,13 @@ def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[s
     ------
     InvalidConfigurationError
         A key is unknown, or a value is not allowed.
+    TypeError
+        `overrides` is not a mapping.
     """
     if isinstance(overrides, Overrides):
         return overrides, ()
+    if not isinstance(overrides, Mapping):
+        raise TypeError(f"expected a mapping of topic configs, not {overrides!r}")
     parsed: dict[str, Value] = {}
     notes: list[str] = []
     for name, text in to_texts(overrides).items():
@@ -271,7 +275,7 @@ def effective_config(
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown, a value is not allowed, or two values contradict each other; then the
+        A key is unknown, a value is not allowed, or two values contradict each other. Then the
         message has the origin of both.
     """
     values = _resolve(overrides, broker or BrokerConfig())
@@ -297,7 +301,7 @@ def alter_overrides(
     set : Mapping
         Values to set, as for `parse_overrides`.
     unset : iterable of str
-        Topic keys to restore to the broker's value; they need not be overridden.
+        Topic keys to restore to the broker's value. They need not be overridden.
     broker : BrokerConfig, optional
         The configuration with the topic defaults.
 
@@ -310,7 +314,7 @@ def alter_overrides(
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown, a key is both set and unset, a value is not allowed, or effective
+        A key is unknown, a key is both set and unset, a value is not allowed, effective
         values contradict each other.
     """
     changes, notes = parse_overrides(set)
@@ -365,7 +369,7 @@ def describe(
 def describe_broker_values(broker: BrokerConfig) -> dict[str, ConfigValue]:
     """Return the effective value, origin and documentation of every broker key with a value.
 
-    The value of an unknown key is hidden, since it may be a secret.
+    The value of an unknown key is hidden, because it may be a secret.
     """
     return {
         each.row.key: ConfigValue(value, each.origin, each.row.doc, None, each.layers)

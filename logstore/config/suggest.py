@@ -32,7 +32,7 @@ def and_nearest(name: str, names: Iterable[str]) -> str:
 
 
 def suggestion(near: str | None) -> str:
-    """Return the text that suggests `near` at the end of an error; empty if None."""
+    """Return the text that suggests `near` at the end of an error, or empty if None."""
     return "" if near is None else f"; the nearest is {near!r}"
 
 

@@ -1,7 +1,7 @@
 """Topic keys: type, default, range, broker synonyms, meaning.
 
 The broker synonyms set the defaults of all topics and are listed in Kafka's order of precedence.
-Ranges are data because Kafka's releases differ in them; these rows are Kafka 3.9's.
+Ranges are data because Kafka's releases differ in them. These rows are Kafka 3.9's.
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12 and §13.1.
 """
 
@@ -34,7 +34,7 @@ _TOPIC_ROWS = (
         Kind.LONG,
         WEEK_MS,
         "Maximum age of a segment in ms, from the timestamp of its first batch to the "
-        "appended batch's. An append rolls an older segment; an idle one stays open.",
+        "appended batch's. An append rolls an older segment; an idle one remains open.",
         AT_LEAST_1,
         synonyms=(
             Synonym("log.roll.ms"),
@@ -84,7 +84,7 @@ _TOPIC_ROWS = (
         "flush.ms",
         Kind.LONG,
         INT64_MAX,
-        "Maximum time in ms that records stay unflushed, checked every "
+        "Maximum time in ms that records may remain unflushed, checked every "
         "log.flush.scheduler.interval.ms. By default only rolling and closing flush.",
         AT_LEAST_0,
         synonyms=(
@@ -97,7 +97,7 @@ _TOPIC_ROWS = (
         Kind.LONG,
         -1,
         "Maximum size of a partition in bytes under policy delete. The oldest segment is "
-        "deleted if the rest hold at least this much. Negative: no limit.",
+        "deleted if the other segments contain at least this much. Negative: no limit.",
         synonyms=(Synonym("log.retention.bytes"),),
     ),
     ConfigKey(
@@ -126,7 +126,7 @@ _TOPIC_ROWS = (
         "delete.retention.ms",
         Kind.LONG,
         DAY_MS,
-        "Time in ms that tombstones and markers are kept after their first cleaning. A "
+        "Time in ms that tombstones and markers are retained after their first cleaning pass. A "
         "consumer that reads from the start for longer may miss deletions.",
         AT_LEAST_0,
         synonyms=(Synonym("log.cleaner.delete.retention.ms"),),
@@ -153,7 +153,7 @@ _TOPIC_ROWS = (
         "file.delete.delay.ms",
         Kind.LONG,
         MINUTE_MS,
-        "Time in ms that .deleted files and -delete directories are kept for readers that "
+        "Time in ms that .deleted files and -delete directories are retained for readers that "
         "still use them. A clean shutdown removes the files at once.",
         AT_LEAST_0,
         synonyms=(Synonym("log.segment.delete.delay.ms"),),
@@ -162,8 +162,8 @@ _TOPIC_ROWS = (
         "min.cleanable.dirty.ratio",
         Kind.DOUBLE,
         0.5,
-        "Ratio of dirty bytes to all bytes above which a log is cleaned; 1 never. A lower "
-        "ratio wastes less space but rewrites the log more often.",
+        "Ratio of dirty bytes to all bytes above which a log is cleaned. With 1, it is never "
+        "cleaned. A lower ratio wastes less space but rewrites the log more often.",
         RATIO,
         synonyms=(Synonym("log.cleaner.min.cleanable.ratio"),),
     ),

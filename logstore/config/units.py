@@ -26,7 +26,7 @@ def parse_duration(text: str) -> int:
     Raises
     ------
     ValueError
-        The text is not a duration; the message is for the user.
+        The text is not a duration. The message is for the user.
     """
     text = text.strip()
     if INTEGER.fullmatch(text):
@@ -44,7 +44,7 @@ def parse_size(text: str) -> int:
     Raises
     ------
     ValueError
-        The text is not a size; the message is for the user.
+        The text is not a size. The message is for the user.
     """
     text = text.strip()
     if INTEGER.fullmatch(text):
@@ -61,7 +61,7 @@ def parse_loose_size(text: str) -> int:
     Raises
     ------
     ValueError
-        The text is not a size; the message is for the user.
+        The text is not a size. The message is for the user.
     """
     match = _LOOSE_SIZE.fullmatch(text.strip())
     if match is None:
@@ -85,7 +85,7 @@ def without_unit(key: str, text: str) -> str:
     Raises
     ------
     ValueError
-        The unit is not known; the message is for the user.
+        The unit is not known. The message is for the user.
     """
     stripped = text.strip()
     if stripped[:1].isdigit() and stripped[-1:].isalpha():

@@ -11,9 +11,11 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from logstore.config.group_keys import GroupConfig, effective_group_config
+from logstore.coordinator.markers import write_markers
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
+    from logstore.coordinator.markers import TransactionMarker
     from logstore.manager.manager import LogManager
     from logstore.manager.topics.store import Topic
     from logstore.storage.log.log import Log
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 """The class of transaction coordinators, which import this module."""
+
+G = TypeVar("G")
+"""The class of group coordinators."""
 
 NO_EPOCH = -1
 """Epoch of a coordinator that is never replaced."""
@@ -43,7 +48,7 @@ class CoordinatorHost:
     """Whether other brokers may coordinate some partitions."""
 
     take_producer_id: Callable[[], int] | None = None
-    """Returns a new producer id; None if the coordinator reserves its own."""
+    """Returns a new producer id, or None if the coordinator reserves its own."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
@@ -92,7 +97,7 @@ class CoordinatorHost:
         """
 
     def log(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition of an internal topic.
+        """Return the log of an internal topic's partition.
 
         Raises
         ------
@@ -105,6 +110,15 @@ class CoordinatorHost:
         return self._manager.log(topic_partition)
 
     # -- replication -----------------------------------------------------------------------
+
+    def check_append(self, topic_partition: TopicPartition) -> None:
+        """Check before an append that enough replicas are in sync.
+
+        Raises
+        ------
+        CoordinatorNotAvailableError
+            Fewer than `min.insync.replicas` are; nothing may be appended.
+        """
 
     def await_replicated(self, written: Written) -> None:
         """Wait until the in-sync replicas have the written records.
@@ -122,6 +136,12 @@ class CoordinatorHost:
     ) -> None:
         """Call a function when `await_replicated` would return, with its error or None."""
         then(None)
+
+    def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int) -> None:
+        """Wait in a cluster until a predicate is true, which calls of `notify` may have changed."""
+
+    def notify(self) -> None:
+        """Make the callers of `wait_until` check their predicates."""
 
     # -- all partitions --------------------------------------------------------------------
 
@@ -148,6 +168,11 @@ class CoordinatorHost:
         catalog = self._manager.catalog
         return effective_group_config(catalog.store.groups.get(group_id, {}), catalog.broker_config)
 
+    def check_exists(self, topic_partition: TopicPartition) -> None:
+        """Raise UnknownTopicOrPartitionError for a partition that does not exist."""
+        if topic_partition.partition not in self.partitions_of(topic_partition.topic):
+            raise UnknownTopicOrPartitionError(f"unknown partition {topic_partition}")
+
     def leader_log(self, topic_partition: TopicPartition) -> Log:
         """Return a partition's log at its leader.
 
@@ -160,8 +185,36 @@ class CoordinatorHost:
         """
         return self._manager.log(topic_partition)
 
+    def write_markers(
+        self, marker: TransactionMarker, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, str | None]:
+        """Send a marker to the leaders of partitions, and wait for the responses.
+
+        Returns
+        -------
+        dict
+            The error of each partition, or None if its in-sync replicas have the marker. After an
+            error in a cluster, `TransactionCoordinator.complete_prepared` is called later.
+        """
+        errors, _ = write_markers(marker.request(partitions), _OnlyLeader(self._manager))
+        return errors[marker.producer_id]
+
+    def groups_of(self, coordinator: G, group_id: str) -> G:
+        """Return the coordinator of a group, given this broker's own.
+
+        Raises
+        ------
+        CoordinatorNotAvailableError
+            No broker coordinates the group at present.
+        """
+        return coordinator
+
+    def all_groups(self, coordinator: G) -> list[G]:
+        """Return the group coordinators of all brokers, given this broker's own."""
+        return [coordinator]
+
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
-        """Return the coordinator of a transaction, given this broker's own.
+        """Return the coordinator of a transaction, given this broker's.
 
         Parameters
         ----------
@@ -174,3 +227,16 @@ class CoordinatorHost:
             No broker coordinates the transaction at present.
         """
         return coordinator
+
+
+class _OnlyLeader:
+    """A single broker, which leads all partitions."""
+
+    def __init__(self, manager: LogManager) -> None:
+        self.log = manager.log
+
+    def check_append(self, topic_partition: TopicPartition) -> None:
+        """Do nothing: the only replica is in sync."""
+
+    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> None:
+        """Return None: there is no follower."""

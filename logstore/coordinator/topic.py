@@ -90,10 +90,13 @@ class CoordinatorTopic:
         ------
         NotCoordinatorError
             The partition has had another leader since.
+        CoordinatorNotAvailableError
+            See `CoordinatorHost.check_append`.
         LogStoreError
             See `CoordinatorHost.log` and `LogWriter`.
         """
         log = self.log(number)
+        self._host.check_append(log.topic_partition)
         with log.lock:
             if epoch not in (NO_EPOCH, log.leader_epoch):
                 raise NotCoordinatorError(

@@ -23,7 +23,7 @@ _BUFFER_BYTES = 1 << 20
 class ExportFile:
     """A file that is written under a temporary name and renamed when complete.
 
-    Leaving the `with` block renames the file; an exception removes it. The temporary file of a
+    Leaving the `with` block renames the file. An exception removes it. The temporary file of a
     killed export is overwritten by the next one.
 
     Parameters

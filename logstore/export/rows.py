@@ -1,4 +1,4 @@
-"""Rows of an export: a record, its position, and its fate in the next cleaning."""
+"""Rows of an export: a record, its position, and its fate in the next cleaning pass."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Row(NamedTuple):
     topic, partition : str or None, int or None
         None if the names of file and folder do not give them.
     control : str or None
-        `abort`, `commit` or `other` for a control record; None for data.
+        `abort`, `commit` or `other` for a control record, or None for data.
     fate, superseded_by : str or None, int or None
-        As in `inspect --fate`; None if not requested or unknown because of damage.
+        As in `inspect --fate`, or None if not requested or unknown because of damage.
     decoded : dict or None
         `key` and `value` as JSON values, and `error` if decoding failed; for Kafka's internal
         topics also `type` and `version`. None if not requested.
@@ -55,7 +55,7 @@ RESTARTS_MAX = 64
 
 
 class Fates:
-    """The fates of the records of a partition, in offset order.
+    """The fates of the records in a partition, in offset order.
 
     Damaged batches are skipped, as readers do: the log is reopened and the fates restart.
 
@@ -68,7 +68,7 @@ class Fates:
     Attributes
     ----------
     failure : LogStoreError or None
-        Why the fates end before the log does; a cleaning would fail too.
+        Why the fates end before the log does. A cleaning pass would fail too.
     """
 
     def __init__(self, view: PartitionView, start: Callable[[Log], Iterable[RecordFate]]) -> None:

@@ -2,7 +2,7 @@ r"""Exports to JSON lines, with the names of `read`, and to CSV.
 
 CSV writes null as `\N`, as `append` reads it from TSV. The literal text `\N` is therefore written
 to the base64 column, like bytes that are not UTF-8. Control characters except line feeds, tabs and
-CR LF are escaped (`\x1b`) because terminals interpret them; the base64 column then has the exact
+CR LF are escaped (`\x1b`) because terminals interpret them. The base64 column then has the exact
 bytes. Optionally, an apostrophe keeps spreadsheets from evaluating a cell as a formula.
 """
 
@@ -120,7 +120,7 @@ class Csv:
 
 
 def decoded_fields(row: Row) -> tuple[str | None, str | None, str | None, str | None]:
-    """Return `DECODED_FIELDS` of a row, with JSON as text, since a column has one type."""
+    """Return `DECODED_FIELDS` of a row, with JSON as text, because a column has one type."""
     found = row.decoded or {}
     return (
         found.get("type"),

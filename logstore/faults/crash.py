@@ -13,7 +13,7 @@ fate. Pending contents are
   Sectors that were not are zeros or garbage behind the old end.
 
 Pending names are UNDONE, KEPT, a PREFIX of `names_kept` changes in their order, or a SUBSET by
-`seed`, in which each change is kept or not; a change of a name that an undone change touched is
+`seed`, in which each change is retained or not. A change of a name that an undone change touched is
 undone too. So a rename is atomic, a name never shows a state that it did not have, and changes of
 different names may be reordered.
 
@@ -127,7 +127,7 @@ class _Redo(NamedTuple):
 
     @property
     def position(self) -> int:
-        """Where it begins, or the size truncated to."""
+        """Where it starts, or the size truncated to."""
         return self.change.position
 
     def apply(self, file: File, units: int | None = None) -> None:
@@ -153,7 +153,7 @@ def _leave_contents(
 
 
 def _roll_back(file: File, node: FileNode) -> list[_Redo]:
-    """Undo all changes that are not durable; return the pending ones, oldest first."""
+    """Undo all changes that are not durable, and return the pending ones, oldest first."""
     redo = []
     for change in reversed(node.changes):
         data = None if change.length is None else file.read(change.position, change.length)

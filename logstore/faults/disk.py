@@ -1,19 +1,20 @@
 """A disk that fails by rule and loses unsynced changes with its power: a layer over any files.
 
-All changes are written to the files below at once. The layer can undo those that are not durable.
-So it costs little while no power is lost, and works on memory and on a real disk. The model:
+All changes are written to the files below at once. The layer can undo those that are not
+durable. So it costs little while no power is lost, and works on memory and on a real disk. The
+model:
 
 *Contents.* `File.sync` makes the contents of a file durable. Writes and truncations since then are
-pending. To undo them, the layer keeps the bytes that they overwrote or cut off. Zeros are kept as
-their number, so a preallocated index costs no more than its entries.
+pending. To undo them, the layer keeps the bytes that they overwrote or cut off. Zeros are retained
+as their number, so a preallocated index costs no more than its entries.
 
 *Names.* Creating, renaming or removing a name is pending until a directory that it touches is
-synced; that sync also settles earlier changes of the same names. `File.sync` makes no name durable
+synced. That sync also settles earlier changes of the same names. `File.sync` makes no name durable
 and `sync_dir` no contents. The name of a directory itself belongs to its parent. A file that a
 rename replaced is held open until the rename is durable. Removals are durable at once, as they may
 be on any disk: the space of removed files is needed.
 
-*Failures.* After a failed sync the pending changes of the file stay visible but are lost with the
+*Failures.* After a failed sync the pending changes of the file remain visible but are lost with the
 power, whatever later syncs report. Linux marks pages clean that it could not write.
 
 `logstore.faults.faultfs` records every change, for crashes at any point and in any mode.
@@ -113,7 +114,7 @@ class Change:
     size_before : int
         Size of the file that an undo restores.
     end : int
-        End of the range, from `position` on, whose previous bytes are kept.
+        End of the range, from `position` on, whose previous bytes are retained.
     kept : list of (int, bytes)
         The previous bytes in this range. All others were zero.
     fate : Fate
@@ -168,9 +169,9 @@ class FileNode:
     path : str
         Its current path, or the last one.
     durable_size : int or None
-        Size as of the last sync; None without changes since then.
+        Size as of the last sync, or None without changes since then.
     kept_from : int
-        All bytes between here and the durable size are kept already.
+        All bytes between here and the durable size are retained already.
     changes : list of Change
         Oldest first. Unless all changes are recorded, appends are left out.
     is_lossy : bool
@@ -220,7 +221,7 @@ class FileNode:
             self.changes.clear()
 
     def lose(self) -> bool:
-        """Note that a sync failed; return whether it lost recorded changes."""
+        """Note that a sync failed, and return whether it lost recorded changes."""
         self.is_lossy |= self.durable_size is not None
         return self._mark_pending(Fate.LOST)
 
@@ -245,7 +246,7 @@ def dated(fs: FileSystem, path: str) -> Iterator[File]:
 
 
 class Held(NamedTuple):
-    """A file that was removed or replaced, held open so that it can be restored."""
+    """A file that was removed or replaced, held open so it can be restored."""
 
     node: FileNode
     file: File
@@ -308,7 +309,7 @@ class Pending:
         self._ghost_count = 0
 
     def copy(self) -> Pending:
-        """Return a copy whose names can be undone; the files' changes are shared."""
+        """Return a copy whose names can be undone. The files' changes are shared."""
         twin = Pending()
         twin.files = dict(self.files)
         twin.changes = [copy(change) for change in self.changes]
@@ -418,9 +419,9 @@ class FaultyDisk(FileSystemLayer):
     ----------
     base : FileSystem
     faults : Faults
-        The rules; also an attribute.
+        The rules, also an attribute.
     forgets : bool
-        Whether changes are kept for `lose_power`. Not needed on a base that can crash itself.
+        Whether changes are retained for `lose_power`. Not needed on a base that can crash itself.
 
     Attributes
     ----------
@@ -639,7 +640,7 @@ class FaultyFile:
         return self._base.size()
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.READ, self._node.path)
         return self._base.read_into(view, position)
@@ -651,7 +652,7 @@ class FaultyFile:
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end; return the position of the first byte."""
+        """Write all `buffers` at the end, and return the position of the first byte."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.WRITE, self._node.path)
         if self._tracks and self._node.durable_size is None:

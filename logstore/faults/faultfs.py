@@ -6,7 +6,7 @@ of names are. `logstore.faults.crash` describes the modes of a crash.
 An operation at which the crash comes has begun: its change is pending, never durable. A failing
 operation raises an `OSError` and changes nothing, except that a write may first put some bytes in
 place. Taking a lock is not a change: it is not recorded, no crash comes at it, and its file is
-durable at once. A crash releases all locks.
+durable immediately. A crash releases all locks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class SimulatedCrash(BaseException):
-    """The machine stopped. Not an `Exception`, so that it is not handled by accident."""
+    """The machine stopped. Not an `Exception`, so it is not handled by accident."""
 
 
 class Operation(NamedTuple):
@@ -58,9 +58,9 @@ class FaultyFileSystem(FaultyDisk):
     Parameters
     ----------
     clock : Clock, optional
-        Dates the files; the system clock by default.
+        Dates the files (default: the system clock).
     image : MemoryFileSystem, optional
-        The initial files, all durable; none by default. They are copied.
+        The initial files, all durable (default: none). They are copied.
 
     Attributes
     ----------
@@ -148,7 +148,7 @@ class FaultyFileSystem(FaultyDisk):
         return self.faults.add(kind, error=error, nth=nth, times=times, when=when, written=written)
 
     def crash(self, mode: CrashMode | None = None) -> MemoryFileSystem:
-        """Return the files that a crash now would leave; this file system stays as it is.
+        """Return the files that a crash now would leave. This file system remains as it is.
 
         Parameters
         ----------
@@ -286,7 +286,7 @@ class _RecordedFile(FaultyFile):
         return self._base.size()
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         self._fs.begin_read(Kind.READ, self._node)
         return self._base.read_into(view, position)
 
@@ -296,7 +296,7 @@ class _RecordedFile(FaultyFile):
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end; return the position of the first byte."""
+        """Write all `buffers` at the end, and return the position of the first byte."""
         position = self.size()
         self.write_at(buffers, position)
         return position

@@ -108,7 +108,7 @@ DISK_KINDS = (
     Kind("rename", is_disk=True),
     Kind("swap", is_disk=True),
 )
-"""Operations of a disk that can fail; a swap is a rename to or from `.swap`."""
+"""Operations of a disk that can fail. A swap is a rename to or from `.swap`."""
 
 FILE_KINDS = (
     *DISK_KINDS,
@@ -130,7 +130,7 @@ class FaultRule:
     ----------
     kind : str
     error : str or None
-        The name of a Kafka error or an `errno`; None if calls are only delayed.
+        The name of a Kafka error or an `errno`, or None if calls are only delayed.
     delay_ms : int
     nth : int
         First matching call that the rule applies to, counted from 1.
@@ -214,7 +214,7 @@ class FaultRule:
         self.remove()
 
     def remove(self) -> None:
-        """End the rule; its counts stay. A second call does nothing."""
+        """End the rule. Its counts remain. A second call does nothing."""
         self._remove(self)
 
     @property
@@ -223,7 +223,7 @@ class FaultRule:
         return self.times is not None and self.hits >= self.times
 
     def count(self) -> bool:
-        """Count a call and return whether the rule applies to it; the lock is held."""
+        """Count a call and return whether the rule applies to it. The lock is held."""
         self.calls += 1
         if self.calls < self.nth or self.is_spent:
             return False
@@ -290,7 +290,7 @@ class Faults(Collection[FaultRule]):
         self._kinds = {kind.name: kind for kind in kinds}
         self._clock = clock
         self._lock = threading.Lock()
-        # Replaced, never modified, so that it is read without the lock.
+        # Replaced, never modified, so it is read without the lock.
         self.rules: tuple[FaultRule, ...] = ()
 
     def __len__(self) -> int:
@@ -488,7 +488,7 @@ def is_injected(error: BaseException) -> bool:
 def is_passing(error: LogStoreError) -> bool:
     """Return whether clients retry after an error: a rule made it, and Kafka calls it retriable.
 
-    Without a rule such errors do not pass here: a disk stays offline, a topic stays unknown.
+    Without a rule such errors do not pass here: a disk remains offline, a topic remains unknown.
     """
     return is_injected(error) and error.kafka_error in RETRIABLE_ERRORS
 

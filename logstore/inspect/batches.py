@@ -57,7 +57,7 @@ def old_timestamp_type(message: OldMessage) -> str:
 
 
 def codec_name(codec_id: int) -> str:
-    """Return kafka-dump-log's name of a codec; the number if the codec does not exist."""
+    """Return kafka-dump-log's name of a codec. The number if the codec does not exist."""
     try:
         return Codec(codec_id).kafka_name
     except CorruptionError:

@@ -241,7 +241,7 @@ RAFT_CONTROLS: Mapping[ControlType, tuple[str, type[Message]]] = {
 
 
 def raft_control_text(control_type: ControlType, value: bytes) -> str | None:
-    """Return a control record of a Raft log as the tool prints it; None for other types.
+    """Return a control record of a Raft log as the tool prints it, or None for other types.
 
     Raises
     ------
@@ -370,8 +370,8 @@ def java_double(value: float) -> str:
 def scala_set(batches: Iterable[Iterable[TopicPartition]]) -> list[TopicPartition]:
     """Return partitions in the iteration order of Scala's mutable set.
 
-    Kafka's coordinator adds them topic by topic. The table grows by the size of each addition;
-    the order is by slot, then by hash within a slot. Source: `scala.collection.mutable.HashSet`
+    Kafka's coordinator adds them topic by topic. The table grows by the size of each addition.
+    The order is by slot, then by hash within a slot. Source: `scala.collection.mutable.HashSet`
     of Scala 2.13.
     """
     slots = 16

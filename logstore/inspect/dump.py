@@ -99,7 +99,7 @@ class DumpOptions:
         Show keys and values as records of this internal topic of Kafka
         (`logstore.inspect.decoders.DECODERS`).
     decoder_classes : (DecoderClass, DecoderClass), optional
-        Decoders of keys and of values; UTF-8 by default. `decoder` takes precedence.
+        Decoders of keys and of values (default: UTF-8). `decoder` takes precedence.
     verify_index_only : bool
         Verify indexes without showing their entries.
     index_sanity_check : bool
@@ -176,15 +176,15 @@ def dump_files(
     Parameters
     ----------
     fs : FileSystem
-        Only read; a `ReadOnlyFileSystem` is enough.
+        Only read. A `ReadOnlyFileSystem` is enough.
     paths : iterable of str
-        `.log`, `.index`, `.timeindex`, `.txnindex`, `.snapshot` or `.checkpoint` files; others are
+        `.log`, `.index`, `.timeindex`, `.txnindex`, `.snapshot` or `.checkpoint` files. Others are
         reported as unknown.
     options : DumpOptions, optional
 
     Notes
     -----
-    A file that cannot be dumped gives a line of `Stream.FAILURE`; the others are still dumped.
+    A file that cannot be dumped gives a line of `Stream.FAILURE`. The others are still dumped.
     Memory: one batch, and a pair of numbers for each mismatch.
     """
     dump = _Dump(fs, options or DumpOptions())

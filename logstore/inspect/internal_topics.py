@@ -1,8 +1,8 @@
 """Decoding of Kafka's internal topics: offsets, transactions, metadata, tiered logs, share groups.
 
 Field names follow Kafka's JSON. Coordinators write an int16 before each key (the record
-type) and each value (its version). Cluster metadata and tiered-log metadata records have no key;
-their values start with a frame of three varints: frame version, record type and record version.
+type) and each value (its version). Cluster metadata and tiered-log metadata records have no key.
+Their values start with a frame of three varints: frame version, record type and record version.
 Source: Kafka's `CoordinatorRecordSerde`, `AbstractApiMessageSerde`.
 """
 
@@ -43,14 +43,14 @@ _CONSUMER_PROTOCOL = "consumer"
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of a coordinator; the value is None for a tombstone.
+    """A record of a coordinator. The value is None for a tombstone.
 
     Attributes
     ----------
     kind : str
         Common prefix of the key's and value's schema names, such as `OffsetCommit`.
     key_version, value_version : int
-        The int16 before each; -1 without a value.
+        The int16 before each, or -1 if there is none.
     """
 
     kind: str
@@ -215,7 +215,7 @@ def framed_kinds(topic: str) -> Mapping[int, str]:
 def decode_internal_record(
     topic: str, key: bytes | None, value: bytes | None
 ) -> dict[str, Any] | None:
-    """Return a record of an internal topic as JSON; None for any other topic.
+    """Return a record of an internal topic as JSON, or None for any other topic.
 
     Returns
     -------

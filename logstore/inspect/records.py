@@ -35,7 +35,7 @@ def decoded_member(topic: str | None, record: KeyAndValue) -> dict[str, Any]:
 def decoded_key_member(topic: str, key: bytes | None) -> dict[str, Any]:
     """Return the `decoded` member for JSON that shows only a record's key.
 
-    It holds `type` and `key`. Empty unless the topic is internal and the key can be decoded.
+    It contains `type` and `key`. Empty unless the topic is internal and the key can be decoded.
     """
     if key is None or not topic.startswith("__"):
         return {}
@@ -48,7 +48,7 @@ def decoded_key_member(topic: str, key: bytes | None) -> dict[str, Any]:
 
 
 def decodable_topic(topic_partition: TopicPartition | None, batch: RecordBatch) -> str | None:
-    """Return the topic for decoding a batch's records; None for control records."""
+    """Return the topic for decoding a batch's records, or None for control records."""
     if topic_partition is None or batch.header.is_control:
         return None
     return topic_partition.topic

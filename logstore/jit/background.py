@@ -14,7 +14,7 @@ def load_in_background(
     exercise: Callable[[], object],
     start: Callable[[Callable[[], None]], object],
 ) -> None:
-    """Load the kernels of a package in the background; until then Python does their work.
+    """Load the kernels of a package in the background. Until then Python does their work.
 
     Loading starts at once if they were compiled before, otherwise when compiling pays. Only the
     first call for a package has an effect, and none unless `policy.MODE` is `auto`.

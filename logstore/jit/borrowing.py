@@ -33,7 +33,7 @@ register_model(BorrowedArray)(models.ArrayModel)
 
 @unbox(BorrowedArray)
 def _take(kind: Any, array: Any, c: Any) -> Any:
-    """Emit the access to a NumPy array; the dispatcher has checked its type."""
+    """Emit the access to a NumPy array. The dispatcher has checked its type."""
     struct = c.context.make_array(kind)(c.context, c.builder)
     place = c.builder.bitcast(struct._getpointer(), c.pyapi.voidptr)
     function = c.pyapi._get_function(

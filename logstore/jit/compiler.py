@@ -25,7 +25,7 @@ compiling = threading.RLock()
 """Held by the thread that compiles or loads a kernel: one at a time in this process.
 
 The lock on the file (`KernelFiles.locked`) excludes other processes only: it belongs to the
-process, and closing any descriptor of that file releases it. numba's own lock is taken inside.
+process, and closing any descriptor of that file releases it. numba's lock is taken inside.
 """
 
 
@@ -42,7 +42,7 @@ os.register_at_fork(after_in_child=_renew_locks)
 class KernelDispatcher(CPUDispatcher):
     """Compiles or loads a kernel for each signature that Python calls it with.
 
-    One process at a time compiles a kernel; the others wait, then load it from the cache.
+    One process at a time compiles a kernel. The others wait, then load it from the cache.
 
     numba finds the compiled function in a table in C, by the codes of the arguments' types. Two
     equal rows make each call ambiguous, and numba answers an ambiguous call by calling `compile`.
@@ -52,7 +52,7 @@ class KernelDispatcher(CPUDispatcher):
     def __init__(self, function: FunctionType, files: KernelFiles) -> None:
         super().__init__(function, targetoptions=_options(no_cfunc_wrapper=True))
         self._files = files
-        # Signatures are kept because a type that is collected and recreated gets another code.
+        # Signatures are retained because a type that is collected and recreated gets another code.
         self._inserted: dict[tuple[int, ...], tuple[Any, Any]] = {}
         if cache_dir() is not None:
             self._cache = _KernelCache(function, files)
@@ -67,7 +67,7 @@ class KernelDispatcher(CPUDispatcher):
             return super().typeof_pyval(value)
 
     def entry_for(self, *args: Any) -> Any:
-        """Return the compiled function for arguments of these types; None if there is none."""
+        """Return the compiled function for arguments of these types, or None if there is none."""
         found = self._inserted.get(_codes_of(map(self.typeof_pyval, args)))
         return None if found is None else found[1]
 
@@ -106,7 +106,7 @@ def _codes_of(signature: Iterable[Any]) -> tuple[int, ...]:
 class InnerDispatcher(CPUDispatcher):
     """Compiles a kernel for other kernels.
 
-    It is not cached, since its callers contain it, and has no entry for Python.
+    It is not cached, because its callers contain it, and has no entry for Python.
     """
 
     def __init__(self, function: FunctionType, *, inline: bool) -> None:

@@ -35,7 +35,7 @@ CRC_TABLES = _crc_tables()
 
 
 def _crc_shift_tables(size: int) -> NDArray[np.uint32]:
-    """Return (4, 256) tables: the value of each byte of a register after `size` zero bytes.
+    """Return (4, 256) tables: the value of each register byte after `size` zero bytes.
 
     `size` is a power of 2. The step is linear in the bits of the register, so the step over one
     byte, squared, is the step over two. Source: Mark Adler's description of the method.
@@ -163,5 +163,5 @@ crc32c_register = cast(
 """For kernels: the CRC-32C register after `data[start:end]`, which has at least one byte.
 
 `beginning` is the entry of `CRC_BEGINNINGS` for the number of bytes that `end - start` lacks to
-whole blocks. The caller guarantees that the range is in the array; it is not checked.
+whole blocks. The caller guarantees that the range is in the array. It is not checked.
 """

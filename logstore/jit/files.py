@@ -14,7 +14,7 @@ from types import FunctionType
 
 @cache
 def cache_dir() -> Path | None:
-    """Return the folder of compiled kernels; None if no folder is writable.
+    """Return the folder of compiled kernels, or None if no folder is writable.
 
     This is `NUMBA_CACHE_DIR` if set; otherwise `__pycache__` in this package, or the user's cache
     if that is read-only.

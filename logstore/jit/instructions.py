@@ -127,7 +127,7 @@ def _copy_block(source: Bytes, start: int, out: Bytes, position: int) -> None:
 load_u64 = cast("Callable[[Bytes | bytes, int], np.uint64]", Instruction("load_u64", _load_u64))
 """For kernels: load 8 bytes of an array at any position as a little-endian uint64.
 
-The caller guarantees `position + 8 <= len(array)`; it is not checked.
+The caller guarantees `position + 8 <= len(array)`. It is not checked.
 """
 
 load_be_i64 = cast("Callable[[Bytes, int], np.int64]", Instruction("load_be_i64", _load_be_i64))
@@ -145,7 +145,7 @@ prefetch = cast("Callable[[UInt64s, int | np.int64], None]", Instruction("prefet
 copy_u8 = cast("Callable[[Bytes, int, Bytes, int, int], None]", Instruction("copy_u8", _copy_u8))
 """For kernels: copy `size` bytes of an array from `start` on into another one, to `position`.
 
-The caller guarantees that the bytes are within both arrays and that these do not overlap; it is not
+The caller guarantees that the bytes are within both arrays and that these do not overlap. It is not
 checked. A slice assignment would check, but takes two seconds more to compile.
 """
 
@@ -172,5 +172,5 @@ borrowed = cast("Callable[[A], A]", Instruction("borrowed", lambda array: array)
 
 A kernel that passes arrays to other kernels for each record spends half its time on atomic counters
 unless it borrows the arrays first. Also, those kernels are then compiled for one type of array
-only. The caller keeps the array alive; a kernel must not return a borrowed one.
+only. The caller keeps the array alive. A kernel must not return a borrowed one.
 """

@@ -132,7 +132,7 @@ class Bound(Generic[R]):
     """A kernel bound to its last arguments, to be called repeatedly with the first ones.
 
     numba determines the type of every array in every named tuple at every call, which takes longer
-    than a small kernel runs; here that is done once.
+    than a small kernel runs. Here that is done once.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class Bound(Generic[R]):
 class Direct(Generic[R]):
     """A kernel whose only caller always passes arguments of the same types.
 
-    numba checks the type of each argument of each call, which takes as long as a small kernel runs.
+    numba checks the type of each argument at each call, which takes as long as a small kernel runs.
     A caller that uses `entry` avoids this.
 
     Parameters
@@ -223,7 +223,7 @@ def _kind_of(argument: object) -> object:
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
     """Turn a function into a kernel, which is compiled when that pays and then releases the GIL.
 
-    Its signature stays visible to mypy. Kernels do not validate arguments: callers check them and
+    Its signature remains visible to mypy. Kernels do not validate arguments: callers check them and
     allocate the results. Overflow wraps and bounds are unchecked, as in C, unless
     `NUMBA_BOUNDSCHECK=1`.
     """

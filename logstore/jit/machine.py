@@ -1,6 +1,7 @@
 """Compiled forms of instructions for this processor, as numba intrinsics.
 
-Each has the name of its instruction in `logstore.jit.instructions`; None if the processor lacks it.
+Each has the name of its instruction in `logstore.jit.instructions`, or None if the processor lacks
+it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _config: Any = numba.config  # its attributes are set from the environment at ru
 
 
 def type_of(name: str) -> Any:
-    """Return numba's type of an instruction; None if this processor lacks it."""
+    """Return numba's type of an instruction, or None if this processor lacks it."""
     instruction = globals()[name]
     if instruction is None:
         return None
@@ -101,7 +102,7 @@ def popcount(typing_context: Any, word: Any) -> Any:
 
 @intrinsic
 def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
-    """Request the cache line of a row of a C-contiguous array without waiting."""
+    """Request the cache line of a row in a C-contiguous array without waiting."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         struct = context.make_array(sig.args[0])(context, builder, arguments[0])
@@ -241,7 +242,7 @@ def _distance(bits: int) -> list[int]:
 def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc: Any) -> Any:
     """Return the CRC-32C register after one or more bytes (VPCLMULQDQ, AVX-512).
 
-    The bytes are read as blocks of four times 64 bytes; the first is padded in front, with a
+    The bytes are read as blocks of four times 64 bytes. The first is padded in front, with a
     matching initial register. Each 64 bytes are multiplied by the factors that shift them to the
     next block, and added to that block.
     """
@@ -339,7 +340,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
 
 @contextmanager
 def _repeated(builder: Any, at: Any, end: Any) -> Iterator[None]:
-    """Emit the body of the `with` statement as a loop while `at` holds less than `end`."""
+    """Emit the body of the `with` statement as a loop while `at` is less than `end`."""
     test, body, after = (builder.append_basic_block(name) for name in ("test", "body", "after"))
     builder.branch(test)
     builder.position_at_end(test)

@@ -1,7 +1,7 @@
 """The compilation threshold: when compiling is worth the wait.
 
 The kernels of a package are compiled or loaded together, once Python has spent as long on their
-work as compiling takes. They stay compiled until the process ends.
+work as compiling takes. They remain compiled until the process ends.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _mode() -> str:
 MODE = _mode()
 """`auto` decides by the work; `compiled` and `python` are fixed.
 
-The variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT` set it; they are read once.
+The variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT` set it. They are read once.
 """
 
 
@@ -85,7 +85,7 @@ class Group:
     def compile(self) -> bool:
         """Let the kernels run compiled, at once or after loading in the background.
 
-        Returns whether this call made the change; of several concurrent calls, one does.
+        Returns whether this call made the change. Of several concurrent calls, one does.
         """
         with _deciding:
             if self.is_compiled or self.is_loading:
@@ -101,7 +101,7 @@ class Group:
         return True
 
     def load_by(self, load: Callable[[], object]) -> bool:
-        """Set `load`; return False if the kernels already run compiled or it was set before."""
+        """Set `load`, and return False if the kernels already run compiled or it was set before."""
         with _deciding:
             if self.is_compiled or self.load is not None:
                 return False

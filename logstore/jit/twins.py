@@ -68,7 +68,7 @@ def fingerprint(function: FunctionType) -> str:
     """Return a hash of a kernel's code and of everything else that its compiled form contains.
 
     Compiled code contains the kernels that it calls, from any file, and the values of the constants
-    that it names. numba's own check covers only the file of the kernel.
+    that it names. numba's check covers only the file of the kernel.
     """
     digest = sha256(f"format {FORMAT}".encode())
     for part in parts_of(function, set()):

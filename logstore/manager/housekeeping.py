@@ -136,7 +136,7 @@ class Housekeeping:
         self._tasks.clear()
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Wake the tasks after a change, so that they check the logs at their next run."""
+        """Wake the tasks after a change, so they check the logs at their next run."""
         return (
             events.log_changed.subscribe(self._on_log_changed),
             events.partition_added.subscribe(self._wake),
@@ -161,7 +161,7 @@ class Housekeeping:
         for log in self._retained_logs():
             tp = log.topic_partition
             is_done = False
-            # The topic may have been compacted until now, and a cleaning may still run.
+            # The topic may have been compacted until now, and a cleaning pass may still run.
             with (
                 _one_of_many(tp, "retention"),
                 self._manager.services.paused_if_idle(tp) as is_idle,
@@ -180,7 +180,7 @@ class Housekeeping:
         ]
 
     def _retention_idle_ms(self) -> int | None:
-        """Return the time until a segment expires, not counting expired ones that were kept."""
+        """Return the time until a segment expires, not counting expired ones that were retained."""
         return 0 if self._must_retry else self._ms_until_next(self._retained_logs(), _expiry_ms)
 
     def flush(self) -> None:
@@ -217,7 +217,7 @@ class Housekeeping:
     def _ms_until_next(
         self, logs: Iterable[Log], time_of: Callable[[Log], int | None]
     ) -> int | None:
-        """Return the ms until the earliest future time of any log; None if there is none."""
+        """Return the ms until the earliest future time of any log, or None if there is none."""
         now_ms = self._manager.runtime.clock.now_ms()
         times = []
         for log in logs:

@@ -41,7 +41,7 @@ class LogManager:
     """All logs of a broker.
 
     Thread-safe: changes of topics and partitions share one lock, appends use each log's lock.
-    Objects that work through a manager are members of its `lifetime`; after the close they raise
+    Objects that work through a manager are members of its `lifetime`. After the close they raise
     `IllegalStateError`. A log is opened on first use. If a directory was not closed cleanly, all
     its logs are opened at the start, because its clean-shutdown marker covers all of them.
 
@@ -50,7 +50,7 @@ class LogManager:
     runtime : Runtime
         If `read_only`, its files are an overlay over a read-only view.
     log_dirs : sequence of str
-        Data directories, created if missing unless `read_only`; the first holds
+        Data directories, created if missing unless `read_only`. The first contains
         `logstore-topics.json`.
     broker_config : BrokerConfig
         Defaults for topics without an override.
@@ -72,7 +72,7 @@ class LogManager:
     Attributes
     ----------
     faults : Faults
-        Rules for requests; the log manager itself does not apply them.
+        Rules for requests. The log manager itself does not apply them.
     registry : LogRegistry
         The logs and their directories.
     topics : TopicAdmin
@@ -197,7 +197,7 @@ class LogManager:
     def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
         """Truncate a log at an offset, then its checkpoints; see `Log.truncate_to`.
 
-        A cleaning that may read the truncated segments is stopped first.
+        A cleaning pass that may read the truncated segments is stopped first.
         """
         log = self.log(topic_partition)
         with log.lock:  # a roll must not close the segment of the offset
@@ -297,7 +297,7 @@ class LogManager:
     def close(self) -> None:
         """Flush and close every log, write the checkpoints, and mark the directories clean.
 
-        Work of other threads finishes first or is refused; no file is written after the directories
+        Work of other threads finishes first or is refused. No file is written after the directories
         are released. A second call waits for the first one.
 
         Raises

@@ -1,15 +1,15 @@
 """The logs of a broker and the data directory of each, opened on first use.
 
-If a directory's disk fails, the directory and its logs go offline; the others keep serving.
+If a directory's disk fails, the directory and its logs go offline. The others keep serving.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from logstore.errors import (
     IllegalStateError,
@@ -22,8 +22,8 @@ from logstore.manager.directories.moving import PartitionMove, find_directory
 from logstore.manager.topics.ids import inconsistent_topic_id, read_topic_id
 from logstore.runtime import NotRegularFileError, one_at_a_time
 from logstore.runtime.guard import StorageGuard
-from logstore.storage.checkpoint.topic_id import write_partition_metadata
-from logstore.types import decode_topic_id
+from logstore.storage.checkpoint.topic_id import write_all_partition_metadata
+from logstore.types import TopicPartition, decode_topic_id
 
 if TYPE_CHECKING:
     from logstore.manager.opening import LoadListener
@@ -33,9 +33,19 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime
     from logstore.storage.log.log import Log
     from logstore.storage.log.offsets import CheckpointOffsets
-    from logstore.types import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+
+CREATED_TOGETHER = 64
+"""Number of new logs that are created before their topic ids are made durable."""
+
+
+class _Opened(NamedTuple):
+    """A log, and the topic id that its folder lacks."""
+
+    log: Log
+    topic_id: bytes | None
 
 
 class LogRegistry:
@@ -44,7 +54,7 @@ class LogRegistry:
     Parameters
     ----------
     directories : sequence of LogDirectory
-        Open directories; their partitions are in `homes`.
+        Open directories. Their partitions are in `homes`.
     homes : PartitionMap[LogDirectory]
         The directory of each partition, kept current.
     catalog : TopicCatalog
@@ -106,14 +116,53 @@ class LogRegistry:
             with self._lock:
                 log = self._logs.get(topic_partition)
                 if log is None:
-                    log = self._keep(topic_partition, self._open(topic_partition))
+                    self._open_all([topic_partition])
+                    log = self._logs[topic_partition]
         return log
 
-    def _keep(self, topic_partition: TopicPartition, log: Log) -> Log:
-        """Register a log that was opened; from now on an interrupt does not lose it."""
-        self._logs[topic_partition] = log
-        self._homes[topic_partition].half_opened.discard(topic_partition)
-        return log
+    @one_at_a_time
+    def create_logs(self, topic: str, numbers: Iterable[int]) -> None:
+        """Open the logs of a topic; new ones are created together; raises as `log`.
+
+        They share syncs, which take most of the time.
+        """
+        partitions = [TopicPartition(topic, number) for number in numbers]
+        new: dict[LogDirectory, list[TopicPartition]] = {}
+        for tp in partitions:
+            if tp not in self._homes:
+                new.setdefault(self._place(tp), []).append(tp)
+        for directory, placed in new.items():
+            with directory.guard("cannot open", placed[0]):
+                directory.make_folders(placed)
+        partitions = [tp for tp in partitions if tp not in self._logs]
+        for first in range(0, len(partitions), CREATED_TOGETHER):
+            self._open_all(partitions[first : first + CREATED_TOGETHER])
+
+    def _open_all(self, partitions: Iterable[TopicPartition]) -> None:
+        """Open logs, store the topic ids that their folders lack, and register them.
+
+        An interrupt does not lose a registered log.
+        """
+        opened: dict[TopicPartition, _Opened] = {}
+        try:
+            for tp in partitions:
+                opened[tp] = self._open(tp)
+        finally:  # those before one that cannot be opened
+            self._store_ids(opened)
+            for tp, (log, _) in opened.items():
+                self._logs[tp] = log
+                self._homes[tp].half_opened.discard(tp)
+
+    def _store_ids(self, opened: Mapping[TopicPartition, _Opened]) -> None:
+        """Store topic ids durably in the folders that lack them."""
+        lacking: dict[LogDirectory, dict[TopicPartition, bytes]] = {}
+        for tp, (_, topic_id) in opened.items():
+            if topic_id is not None:
+                lacking.setdefault(self._homes[tp], {})[tp] = topic_id
+        for directory, ids in lacking.items():
+            with _opening(next(iter(ids)), directory):
+                topic_ids = {opened[tp].log.directory: topic_id for tp, topic_id in ids.items()}
+                write_all_partition_metadata(self.runtime, topic_ids)
 
     def open_logs(self) -> Iterator[Log]:
         """Yield the open logs."""
@@ -124,7 +173,7 @@ class LogRegistry:
         yield from (log for tp, log in list(self._logs.items()) if tp.topic == topic)
 
     def reopen(self, topic_partition: TopicPartition, attempt: int, error: Exception) -> Log | None:
-        """Reopen a log that could not be read; None if that would not help.
+        """Reopen a log that could not be read; return None if that would not help.
 
         See `LogDirectory.may_reopen` and `pass_over`.
         """
@@ -163,7 +212,7 @@ class LogRegistry:
         ]
 
         def load(topic_partition: TopicPartition) -> None:
-            self._keep(topic_partition, self._open(topic_partition))
+            self._open_all([topic_partition])
 
         threads = threads_per_directory * len(self.directories)
         refused = load_logs(self.runtime, pending, load, threads=threads, on_load=on_load)
@@ -178,7 +227,7 @@ class LogRegistry:
                 f"every data directory is offline: {'; '.join(map(str, reasons))}"
             )
 
-    def _open(self, topic_partition: TopicPartition) -> Log:
+    def _open(self, topic_partition: TopicPartition) -> _Opened:
         topic = self._catalog.topic(topic_partition.topic)
         if topic_partition.partition not in topic.partitions:
             raise UnknownTopicOrPartitionError(
@@ -187,10 +236,11 @@ class LogRegistry:
         directory = self._homes.get(topic_partition) or self._place(topic_partition)
         directory.check_usable(topic_partition)
         try:
-            log = self._load(topic_partition, directory)
+            opened = self._load(topic_partition, directory)
         except UnknownTopicOrPartitionError:  # another process moved or deleted it
             self._homes[topic_partition] = find_folder(self.directories, topic_partition)
             return self._open(topic_partition)
+        log = opened.log
         if self.is_replicated:
             log.writer.refuse = partial(_refuse_without_leader, topic_partition)
         log_changed = self._services.events.log_changed
@@ -198,33 +248,24 @@ class LogRegistry:
         log.check_owner = partial(self._check_lock, topic_partition)
         log.changed.subscribe(log_changed.emit)
         log_changed.emit()  # housekeeping must see the new log
-        return log
+        return opened
 
-    def _load(self, topic_partition: TopicPartition, directory: LogDirectory) -> Log:
+    def _load(self, topic_partition: TopicPartition, directory: LogDirectory) -> _Opened:
         topic = self._catalog.topic(topic_partition.topic)
         config = self._catalog.config(topic.name)
         found_id = self.checked_topic_id(topic_partition, topic.id, directory)
-        lacks_id = found_id is None and not (topic.adopted or self._read_only)
-        with directory.guard("cannot open", topic_partition):
-            try:
-                log = directory.load(
-                    topic_partition,
-                    config,
-                    self._catalog.broker_config,
-                    replicated=self.is_replicated,
-                )
-                if lacks_id and topic.id is not None:
-                    topic_id = decode_topic_id(topic.id)
-                    write_partition_metadata(self.runtime.fs, log.directory, topic_id)
-            except (NotRegularFileError, IsADirectoryError) as error:
-                # The disk did not fail, and the other partitions are served.
-                what = "a folder" if isinstance(error, IsADirectoryError) else "not a regular file"
-                raise KafkaStorageError(
-                    f"{topic_partition} cannot be opened: {error.filename} is {what}"
-                ) from error
+        with _opening(topic_partition, directory):
+            log = directory.load(
+                topic_partition,
+                config,
+                self._catalog.broker_config,
+                replicated=self.is_replicated,
+            )
         if log.log_start_offset < directory.log_starts.get(topic_partition, 0):
             self._forget_log_start(directory, log)
-        return log
+        if found_id is not None or topic.adopted or self._read_only or topic.id is None:
+            return _Opened(log, None)
+        return _Opened(log, decode_topic_id(topic.id))
 
     def _forget_log_start(self, directory: LogDirectory, log: Log) -> None:
         """Replace a log start that loading ignored, before the log grows up to it."""
@@ -236,7 +277,7 @@ class LogRegistry:
     def checked_topic_id(
         self, topic_partition: TopicPartition, expected: str | None, directory: LogDirectory
     ) -> str | None:
-        """Return the topic id in a partition's folder; None if there is none, or no folder.
+        """Return the topic id in a partition's folder, or None if there is none, or no folder.
 
         Raises
         ------
@@ -291,13 +332,13 @@ class LogRegistry:
     def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
         """Move a partition to another data directory; see `logstore.manager.directories.moving`.
 
-        The log stays the same object: appends wait meanwhile, reads continue.
+        The log remains the same object: appends wait meanwhile, reads continue.
 
         Raises
         ------
         LogDirNotFoundError, UnknownTopicOrPartitionError, KafkaStorageError
-            The partition stays where it was, unless only removing the old files or opening the new
-            ones failed.
+            The partition remains where it was, unless only removing the old files or opening the
+            new ones failed.
         """
         target = find_directory(self.directories, log_dir)
         log = self.log(topic_partition)
@@ -310,7 +351,9 @@ class LogRegistry:
             self._homes[topic_partition] = target
             self._services.events.partition_moved.emit(topic_partition, target.path)
             try:
-                log.switch_files(self._load(topic_partition, target))
+                moved = self._load(topic_partition, target)
+                self._store_ids({topic_partition: moved})
+                log.switch_files(moved.log)
                 target.half_opened.discard(topic_partition)
             except BaseException:
                 del self._logs[topic_partition]
@@ -330,9 +373,9 @@ class LogRegistry:
 
     @one_at_a_time
     def remove_partitions(self, topic: str, delay_ms: int) -> None:
-        """Forget the partitions of a topic; their folders are removed after `delay_ms`.
+        """Forget the partitions of a topic. Their folders are removed after `delay_ms`.
 
-        Partitions in offline directories are kept.
+        Partitions in offline directories are retained.
 
         Raises
         ------
@@ -453,6 +496,20 @@ class LogRegistry:
                 clean = len(good) == len(partitions) and not directory.half_opened
         finally:
             directory.close(clean=clean)
+
+
+@contextmanager
+def _opening(topic_partition: TopicPartition, directory: LogDirectory) -> Iterator[None]:
+    """Raise `KafkaStorageError` if a file is missing or irregular, or the disk fails."""
+    with directory.guard("cannot open", topic_partition):
+        try:
+            yield
+        except (NotRegularFileError, IsADirectoryError) as error:
+            # The disk did not fail, and the other partitions are served.
+            what = "a folder" if isinstance(error, IsADirectoryError) else "not a regular file"
+            raise KafkaStorageError(
+                f"{topic_partition} cannot be opened: {error.filename} is {what}"
+            ) from error
 
 
 def _refuse_without_leader(topic_partition: TopicPartition) -> NoReturn:

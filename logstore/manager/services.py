@@ -28,7 +28,7 @@ class LogEvents:
     partition_added, partition_removed : Signal of TopicPartition
         A partition was created or deleted.
     partition_moved : Signal of TopicPartition, str
-        A partition was moved to another data directory; it is held.
+        A partition was moved to another data directory. It is held.
     config_changed : Signal of str
         A topic's effective configuration may have changed.
     reconfigured : Signal of BrokerConfig
@@ -51,10 +51,10 @@ class LogService(Protocol):
     """A service of a log manager."""
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Subscribe to events; the returned functions are called after the services are stopped."""
+        """Subscribe to events. The returned functions are called after the services are stopped."""
 
     def start(self) -> None:
-        """Start; the runtime's scheduler is running."""
+        """Start. The runtime's scheduler is running."""
 
     def stop(self) -> None:
         """Stop, and return when no work of the service runs."""
@@ -70,7 +70,7 @@ class PartitionHolder(Protocol):
         """Raise `IllegalStateError` if `pause` would wait for the calling thread."""
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Do not use a partition until `resume`; return False, at once, if it is in use."""
+        """Do not use a partition until `resume`, and return False, at once, if it is in use."""
 
     def resume(self, topic_partition: TopicPartition) -> None:
         """Undo one `pause`; not called for a deleted partition."""

@@ -20,7 +20,6 @@ from logstore.manager.topics.ids import random_topic_id
 from logstore.manager.topics.store import Topic
 from logstore.names import validate_topic_name
 from logstore.runtime import one_at_a_time
-from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
@@ -31,12 +30,12 @@ if TYPE_CHECKING:
 
 
 class TopicAdmin:
-    """Changes of the topics of a broker, one at a time.
+    """Changes to a broker's topics, one at a time.
 
     Parameters
     ----------
     registry : LogRegistry
-        The logs and the directories; the topics are stored in the first directory.
+        The logs and the directories. The topics are stored in the first directory.
     catalog : TopicCatalog
     services : LogServices
         Notified about configuration changes.
@@ -67,7 +66,7 @@ class TopicAdmin:
         hosted: Iterable[int] | None = None,
         topic_id: str | None = None,
     ) -> Topic:
-        """Store a topic and create its logs; a copied partition's folder is adopted unchanged.
+        """Store a topic and create its logs. A copied partition's folder is adopted unchanged.
 
         Parameters
         ----------
@@ -99,7 +98,7 @@ class TopicAdmin:
             topic_id = topic_id or self._new_id()
             topic = self._store.create(name, numbers, overrides, topic_id)
         self._config_changed(name)
-        self._open_logs(name, numbers)
+        self._registry.create_logs(name, numbers)
         return topic
 
     @one_at_a_time
@@ -122,18 +121,14 @@ class TopicAdmin:
         numbers = sorted({*stored.partitions, *here})
         with self._storing():
             topic = self._store.set_partitions(name, numbers)
-        self._open_logs(name, numbers)
+        self._registry.create_logs(name, numbers)
         return topic
-
-    def _open_logs(self, name: str, numbers: Iterable[int]) -> None:
-        for number in numbers:
-            self._registry.log(TopicPartition(name, number))
 
     @one_at_a_time
     def alter(
         self, name: str, set_configs: Mapping[str, object], unset: Iterable[str] = ()
     ) -> tuple[Topic, tuple[str, ...]]:
-        """Change a topic's own configuration, stored and effective at once.
+        """Change a topic's configuration, stored and effective immediately.
 
         An adopted topic becomes a stored one.
 
@@ -235,7 +230,7 @@ class TopicAdmin:
     def _config_changed(self, topic: str, before: LogConfig | None = None) -> None:
         config = self._catalog.config(topic)
         if before is not None and before.winner_keys != config.winner_keys:
-            # A superseded record at the log end may have been kept; clean it again.
+            # A superseded record at the log end may have been retained; clean it again.
             partitions = self._registry.partitions_of(topic)
             for directory in {self._registry.directory_of(tp) for tp in partitions}:
                 with directory.guard("cannot write the cleaner checkpoint"):
@@ -246,13 +241,13 @@ class TopicAdmin:
 
     @one_at_a_time
     def delete(self, name: str) -> None:
-        """Delete a topic; its files are removed after `file.delete.delay.ms`.
+        """Delete a topic. Its files are removed after `file.delete.delay.ms`.
 
         Raises
         ------
         UnknownTopicOrPartitionError
         KafkaStorageError
-            The disk failed, or some partitions are in an offline directory; the next start deletes
+            The disk failed, or some partitions are in an offline directory. The next start deletes
             the rest.
         IllegalStateError
             This thread is changing or cleaning one of its partitions; nothing was changed.

@@ -14,7 +14,7 @@ CONTROLLED_SHUTDOWN = 7
 
 @dataclass(frozen=True)
 class Api:
-    """An API with all versions in the tables; a server may support fewer.
+    """An API with all versions in the tables. A server may support fewer.
 
     Attributes
     ----------

@@ -67,7 +67,7 @@ def decode(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
 
 
 def decode_at(kind: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
-    """Decode the message at a position; return it and its end. Raises as `decode` does."""
+    """Decode the message at a position, and return it and its end. Raises as `decode` does."""
     message, end, _ = decode_bounded(kind, version, data, position, sys.maxsize)
     return message, end
 
@@ -75,7 +75,7 @@ def decode_at(kind: type[M], version: int, data: Buffer, position: int = 0) -> t
 def decode_bounded(
     kind: type[M], version: int, data: Buffer, position: int, elements_max: int
 ) -> tuple[M, int, int]:
-    """Decode the message at a position; return it, its end, and its number of array elements.
+    """Decode the message at a position, and return it, its end, and its number of array elements.
 
     Elements of nested arrays and tagged fields are counted too.
 
@@ -156,7 +156,7 @@ def encode_versioned(message: Message, version: int) -> bytes:
 
 
 def version_of(data: Buffer) -> int:
-    """Return the version that precedes a message; -1 if `data` is too short for one."""
+    """Return the version that precedes a message, or -1 if `data` is too short for one."""
     if len(data) < _VERSION.size:
         return -1
     (version,) = _VERSION.unpack_from(data)

@@ -1,6 +1,6 @@
 """Message classes, and decoders and encoders for each version, compiled at first use.
 
-The decoder and encoder of a version are generated as source text, so that a field costs a few
+The decoder and encoder of a version are generated as source text, so a field costs a few
 bytecodes: adjacent numbers are one `struct` call, structures are inlined, and the version is not
 checked at run time. Each source line is mapped to its field, so error reporting costs nothing on
 success: after an error the failed line yields the field, and the local variable `p` the position.
@@ -31,7 +31,7 @@ _NEW: Any = object()
 
 
 class Malformed(ValueError):
-    """The reason why bytes are not a valid message; the caller adds the field and the position."""
+    """The reason why bytes are not a valid message. The caller adds the field and the position."""
 
 
 class TooManyElements(Malformed):
@@ -42,9 +42,9 @@ class TooManyElements(Malformed):
 
 
 class Message:
-    """A message or a structure in one; its attributes are the fields of all versions.
+    """A message or a structure in one. Its attributes are the fields of all versions.
 
-    The constructor takes keywords; an omitted field has the default of Kafka's definition. Strings
+    The constructor takes keywords. An omitted field has the default of Kafka's definition. Strings
     are `str`, ids the 22 characters of Kafka's text form, arrays lists, bytes any buffer; records
     are a buffer or a list of buffers. A tagged structure that is None is not encoded.
     """
@@ -69,7 +69,7 @@ _classes: dict[str, Mapping[str, type[Message]]] = {}
 
 
 def classes(name: str) -> Mapping[str, type[Message]]:
-    """Return the classes of a message by structure name, the message's own class first.
+    """Return the classes of a message by structure name, the message's class first.
 
     The other classes are also attributes of it.
 
@@ -364,7 +364,7 @@ def _decode_field(source: _Source, run: _Run, target: str, field: Field, path: s
 
 
 def _null_byte(source: _Source, field: Field) -> int:
-    """Return the byte that encodes a null structure; others are preceded by 1."""
+    """Return the byte that encodes a null structure. Others are preceded by 1."""
     # Kafka's generator uses a byte, -1 for null, but a varint in tagged fields, 0 for null.
     return 0 if source.version in field.tagged else 255
 
@@ -385,7 +385,7 @@ def _decode_nullable_struct(source: _Source, target: str, field: Field, path: st
 
 
 def _decode_length(source: _Source, run: _Run, field: Field, path: str, code: str) -> str:
-    """Emit code that reads a length, -1 for null; return the variable's name."""
+    """Emit code that reads a length, -1 for null, and return the variable's name."""
     number = source.name("n")
     if source.is_flexible(field):
         run.flush()
@@ -558,7 +558,7 @@ def size_of(blob: Buffer | list[Buffer]) -> int:
 
 
 def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> bytearray:
-    """Append the written bytes and a blob to `out`; return a new buffer to write to."""
+    """Append the written bytes and a blob to `out`, and return a new buffer to write to."""
     out.append(w)
     if isinstance(blob, list):
         out.extend(blob)

@@ -112,7 +112,7 @@ class Schema:
         The key of the API or the record type.
     versions, flexible, unstable : frozenset of int
     structs : dict of str to tuple of Field
-        Name → fields of each structure; the first is the message itself.
+        Name → fields of each structure. The first is the message itself.
     """
 
     name: str

@@ -15,7 +15,7 @@ from logstore.reasons.formats import format_duration, format_span, format_time
 from logstore.reasons.templates import TEMPLATES
 
 Value = int | float | str | None
-"""A value of a reason; the end of its name is its unit, see `format_value`."""
+"""A value of a reason. The end of its name is its unit, see `format_value`."""
 
 _EXACT_MAX = 2**53
 """From here on JavaScript rounds whole numbers; Kafka's 2^63 - 1 means "no limit"."""
@@ -74,7 +74,7 @@ def render(code: str, values: Mapping[str, Value], text: str) -> str:
 
 
 def format_value(name: str, value: Value) -> str:
-    """Return a value as people read it; its name gives its kind.
+    """Return a value as people read it. Its name gives its kind.
 
     `…at_ms` is a time, `…span_ms` a measured span of time (cut off after two units), another
     `…_ms` a duration that was set, `…ratio` a share of 1; offsets and ids are plain digits, other

@@ -1,4 +1,4 @@
-"""The sentence of every reason, by its code; the page has the same table.
+"""The sentence of every reason, by its code. The page has the same table.
 
 A field in braces is a value: `{name}`, or `{name?one|other}` for a word that depends on a number.
 `make docs` writes docs/REASONS.md and the page's copy (ui/front/templates.js) from this table.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 TEMPLATES: Mapping[str, str] = {
-    # Conditions of a cleaning, by gate: the first column of `explain`.
+    # Conditions of a cleaning pass, by gate: the first column of `explain`.
     "condition.policy": "compacted",
     "condition.cleaner_disabled": "cleaner enabled",
     "condition.uncleanable": "cleanable",
@@ -37,12 +37,12 @@ TEMPLATES: Mapping[str, str] = {
     "gate.policy": "cleanup.policy is {policy}",
     "gate.cleaner_enabled": "log.cleaner.enable is true",
     "gate.cleaner_disabled": "log.cleaner.enable is false",
-    "gate.never_failed": "no cleaning has failed",
+    "gate.never_failed": "cleaning has not failed",
     "gate.uncleanable": "{message}",
-    "gate.free": "no other operation holds the partition",
+    "gate.free": "no other operation uses the partition",
     "gate.paused": "{message}",
     "gate.offset_map": "{message}",
-    "gate.size": "the log holds {size_bytes} {size_bytes?byte|bytes}",
+    "gate.size": "the log contains {size_bytes} {size_bytes?byte|bytes}",
     "gate.active_segment": (
         "the active segment starts at offset {active_offset}; dirty data begins at offset"
         " {dirty_offset}, {closed_bytes} {closed_bytes?byte|bytes} of it in closed segments"
@@ -77,11 +77,11 @@ TEMPLATES: Mapping[str, str] = {
     # Causes of a closed gate, where the gate does not name them all.
     "cause.by_age_and_size": "its records are removed by age and size, never by key",
     "cause.left_alone": "a broker leaves the partition alone until it restarts",
-    "cause.no_records": "the log holds no records",
+    "cause.no_records": "the log contains no records",
     "cause.all_clean": "everything is clean, and the active segment is empty",
     "cause.in_active_segment": (
         "all dirty data, from offset {dirty_offset} on, is still in the active segment"
-        " {base_offset} ({size_bytes} {size_bytes?byte|bytes}), which no cleaning touches"
+        " {base_offset} ({size_bytes} {size_bytes?byte|bytes}), which the cleaner never touches"
     ),
     "cause.open_transaction": (
         "a transaction of producer {producer_id} is open since offset {offset}: nothing from"
@@ -96,7 +96,7 @@ TEMPLATES: Mapping[str, str] = {
     "cure.suppose_policy": "suppose cleanup.policy=compact if its broker compacts it",
     "cure.set_policy": "set cleanup.policy=compact for topic {topic}",
     "cure.enable_cleaner": "set log.cleaner.enable=true",
-    "cure.force": "force a cleaning",
+    "cure.force": "force a cleaning pass",
     "cure.salvage": "salvage the intact records",
     "cure.fetch_again": "truncate it and fetch it again from another replica",
     "cure.append": "wait until records are appended",
@@ -127,16 +127,16 @@ TEMPLATES: Mapping[str, str] = {
     # What surviving tombstones wait for.
     "tombstones.none": "there are none",
     "tombstones.unstamped": (
-        "{records} {records?has|have} no delete horizon yet: the first cleaning that reaches a"
+        "{records} {records?has|have} no delete horizon yet: the first cleaning pass that reaches a"
         " tombstone sets one, the time of that cleaning plus delete.retention.ms"
         " {delete_retention_ms}"
     ),
     "tombstones.waiting": (
-        "{records} {records?is kept until its horizon|are kept until the last horizon},"
+        "{records} {records?is retained until its horizon|are retained until the last horizon},"
         " {horizon_at_ms}"
     ),
     "tombstones.expired": (
-        "{records} {records?is|are} past the horizon: the next cleaning that reaches"
+        "{records} {records?is|are} past the horizon: the next pass that reaches"
         " {records?it removes it|them removes them}"
     ),
     # When the next pass over a partition comes.
@@ -152,7 +152,7 @@ TEMPLATES: Mapping[str, str] = {
     # Steps until a key is removed.
     "key.no_record": "it has no record in the log",
     "key.live": (
-        "record {offset} is the latest of the key: it stays until a newer record of the key,"
+        "record {offset} is the latest of the key: it is retained until a newer record of the key,"
         " or a tombstone, is appended"
     ),
     "key.no_pass": "no pass over the partition is due by itself",
@@ -207,13 +207,13 @@ TEMPLATES: Mapping[str, str] = {
         " retention.ms {limit_ms}"
     ),
     "retention.policy": "cleanup.policy {policy} does not delete",
-    "retention.older_stays": "the older segment {offset} stays",
+    "retention.older_stays": "the older segment {offset} is retained",
     "retention.merged": (
-        "its first batch ({first_at_ms}) is past retention.ms, but a cleaning rewrote it, and"
+        "its first batch ({first_at_ms}) is past retention.ms, but the cleaner rewrote it, and"
         " the segments that it joined expire together, at {at_ms} (KIP-354)"
     ),
     "retention.maybe_merged": (
-        "its first batch ({first_at_ms}) is past retention.ms, but a cleaning rewrote it, and"
+        "its first batch ({first_at_ms}) is past retention.ms, but the cleaner rewrote it, and"
         " the segments that it may have joined expire together, at {at_ms} (KIP-354)"
     ),
     # Locations of the bytes of a key, by state.
@@ -257,16 +257,16 @@ TEMPLATES: Mapping[str, str] = {
     ),
     "erasure.by_size": "retention.bytes removes its segment once enough is appended",
     "erasure.by_horizon": (
-        "a cleaning removes it when its delete horizon has passed, delete.retention.ms"
+        "the cleaner removes it when its delete horizon has passed, delete.retention.ms"
         " {delete_retention_ms} after the first pass that reads it"
     ),
-    "erasure.by_cleaning": "a cleaning removes it once its segment is closed",
+    "erasure.by_cleaning": "the cleaner removes it once its segment is closed",
     "erasure.by_superseding": (
-        "a cleaning removes it once its segment, those before it and the one of the record"
+        "the cleaner removes it once its segment, those before it and the one of the record"
         " that supersedes it are closed"
     ),
     "erasure.min_lag": "each segment must also be older than min.compaction.lag.ms {lag_ms}",
-    "erasure.last_record": "as the last record of the log it stays until another one is appended",
+    "erasure.last_record": "the log's last record is retained until another one is appended",
     "erasure.transaction_timeout": (
         "the transaction of producer {producer_id} is aborted at {at_ms},"
         " transaction.timeout.ms after its start, unless it ends before"
@@ -274,7 +274,7 @@ TEMPLATES: Mapping[str, str] = {
     "erasure.empty_policy": "cleanup.policy is empty, so no rule removes it",
     "erasure.unlimited": "retention.ms and retention.bytes are unlimited",
     "erasure.until_superseded": (
-        "it stays until a newer record of its key, or a tombstone, is appended"
+        "it is retained until a newer record of its key, or a tombstone, is appended"
     ),
     "erasure.hanging_transaction": (
         "an open transaction must end first, and no coordinator here knows it"
@@ -288,7 +288,7 @@ TEMPLATES: Mapping[str, str] = {
         " file.delete.delay.ms {delay_ms} later"
     ),
     "erasure.cleaning_due": (
-        "even without an append a cleaning is due at {at_ms}; it runs within its interval, and"
+        "even without an append, cleaning is due at {at_ms}; it runs within its interval, and"
         " files are removed file.delete.delay.ms {delay_ms} later"
     ),
     "erasure.retention_due": (
@@ -306,7 +306,7 @@ TEMPLATES: Mapping[str, str] = {
     "check.record_structure": "a record breaks a read rule",
     "check.offset_delta": "the offsets in a batch do not rise, or pass its last offset",
     "check.max_timestamp": "a batch's largest timestamp differs from its records'",
-    "check.control_batch": "a control batch does not hold exactly one valid marker",
+    "check.control_batch": "a control batch does not contain exactly one valid marker",
     "check.delete_horizon": "a batch's delete horizon is negative, or set on an empty batch",
     "check.producer_fields": "producer id, epoch and sequence of a batch do not fit together",
     "check.sequence_order": "a producer's sequences fall or jump",
@@ -322,7 +322,7 @@ TEMPLATES: Mapping[str, str] = {
     "check.segment_bounds": "a batch is outside the segment's offsets",
     "check.segment_overlap": "a segment reaches into the next one",
     "check.leftover_segment": "a segment whose records a finished swap had put into another one",
-    "check.offset_gap": "offsets are missing that no cleaning explains",
+    "check.offset_gap": "offsets are missing, which compaction does not explain",
     "check.missing_log": "other files prove that there was a .log, and it is missing",
     "check.missing_index": "a segment has no .index or .timeindex",
     "check.orphan_index": "an index without entries has no segment",

@@ -168,7 +168,7 @@ class RecordBatch:
         """Return the records section, decompressed; more than `limit` bytes are damage."""
         body = memoryview(self.data)[layout.HEADER_SIZE :]
         if not body and self.header.record_count == 0:
-            return body  # emptied by compaction; the header may name any codec
+            return body  # emptied by compaction. The header may name any codec
         try:
             codec = self.codec
             return body if codec is Codec.NONE else decompress(codec, body, limit=limit)
@@ -308,7 +308,7 @@ class RecordBatch:
         )
 
     def with_place(self, base_offset: int, partition_leader_epoch: int) -> RecordBatch:
-        """Return the batch with another base offset and leader epoch; the CRC covers neither."""
+        """Return the batch with another base offset and leader epoch. The CRC covers neither."""
         length = self.header.batch_length
         data = _pack_place(base_offset, length, partition_leader_epoch)
         header = (base_offset, length, partition_leader_epoch, *self.header[3:])
@@ -317,8 +317,8 @@ class RecordBatch:
     def with_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> RecordBatch:
         """Return the batch with another timestamp type and maxTimestamp, and a new CRC.
 
-        Returns the same batch if both are unchanged. Base timestamp and deltas are kept; undefined
-        attribute bits are cleared, as in Kafka (storage-format §1, "in-place edits").
+        Returns the same batch if both are unchanged. Base timestamp and deltas are retained;
+        undefined attribute bits are cleared, as in Kafka (storage-format §1, "in-place edits").
         """
         header = self.header
         if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
@@ -333,7 +333,7 @@ class RecordBatch:
 
     @property
     def _append_time(self) -> int | None:
-        """The timestamp of every record of a LogAppendTime batch, else None."""
+        """The timestamp of every record in a LogAppendTime batch, else None."""
         if self.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             return self.header.max_timestamp
         return None
@@ -356,7 +356,7 @@ def rows_of(window: list[Record] | RecordColumns) -> Iterator[Sequence[RecordRow
 
 
 def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]:
-    """Decode a batch read from a log; a broken read rule means that the stored batch is damaged.
+    """Decode a batch read from a log. A broken read rule means that the stored batch is damaged.
 
     Parameters
     ----------
@@ -448,7 +448,7 @@ def pack_record(
 
 
 def place_batch(batch: memoryview, base_offset: int, partition_leader_epoch: int) -> None:
-    """Set base offset and leader epoch of a batch in place; the CRC covers neither."""
+    """Set base offset and leader epoch of a batch in place. The CRC covers neither."""
     _pack_offset(batch, layout.BASE_OFFSET_POSITION, base_offset)
     _pack_epoch(batch, layout.PARTITION_LEADER_EPOCH_POSITION, partition_leader_epoch)
 
@@ -530,9 +530,9 @@ def build_batch(
     records : sequence of Record
         At least one.
     base_offset, last_offset : int, optional
-        The header's span; by default the first and last record's offsets.
+        The header's span (default: the first and last record's offsets).
     timestamp_type, append_time : TimestampType, int
-        With `LOG_APPEND_TIME` the header's maxTimestamp is `append_time`, in ms; the deltas
+        With `LOG_APPEND_TIME` the header's maxTimestamp is `append_time`, in ms. The deltas
         keep the records' timestamps.
     delete_horizon_ms : int, optional
         Sets baseTimestamp and attribute bit 6 (KIP-534).

@@ -7,15 +7,15 @@ Codec       Written                                          Read
 3 lz4       one frame, independent blocks of 64 KiB, plain   the frames that Kafka reads
 4 zstd      one frame, no content size, no checksum          all frames, skippable ones too
 
-The reader of lz4 frames is a walk of ours, since the library's would take frames that Kafka
+The reader of lz4 frames is a walk of ours, because the library's would take frames that Kafka
 refuses.
 
 Readers do not trust their input. Before memory is allocated for a declared length, it is compared
 with the limit and with the largest output that the input can produce; undeclared output is read in
 bounded steps. Any error in the bytes raises `CorruptRecordError`. As in Kafka, bytes after an lz4
-end mark or after the last gzip member are ignored; the batch's record count shows a loss.
+end mark or after the last gzip member are ignored. The batch's record count shows a loss.
 
-The compression libraries are imported when first used, since most commands never need them.
+The compression libraries are imported when first used, because most commands never need them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ ZSTD_WINDOW_SIZE_KEPT: Final = 8 * 1024 * 1024
 assert len(GZIP_HEADER) == 10
 assert len(XERIAL_HEADER) == 16
 
-_GZIP_STEP: Final = 64 * 1024  # input per call; small, since zlib copies unread input
+_GZIP_STEP: Final = 64 * 1024  # input per call; small, because zlib copies unread input
 _GZIP_OUTPUT_STEP: Final = 1024 * 1024
 _ZSTD_STEP: Final = 1024 * 1024  # output per call
 # A snappy element of 3 bytes copies at most 64: nothing can decompress to more than that ratio.
@@ -70,7 +70,7 @@ _thread = threading.local()
 
 
 class Codec(enum.IntEnum):
-    """A compression codec; the value is bits 0-2 of the batch attributes.
+    """A compression codec. The value is bits 0-2 of the batch attributes.
 
     `Codec(number)` with a number that names none, such as 5 to 7, raises `CorruptRecordError`:
     such a number can only come from a damaged header.
@@ -318,7 +318,7 @@ class _Output:
 def _compress_gzip(data: memoryview, level: int | None) -> bytes:
     import zlib
 
-    # zlib's own header would say OS 03 and note the level, so only the deflate stream is its work.
+    # zlib's header would say OS 03 and note the level, so only the deflate stream is its work.
     deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data)
     checksum = zlib.crc32(data).to_bytes(4, "little")
@@ -346,7 +346,7 @@ def _decompress_gzip(data: memoryview, limit: int) -> bytes:
 def _inflate(
     member: zlib._Decompress, chunk: bytes | memoryview, output: _Output, start: int, limit: int
 ) -> None:
-    """Decompress all that a chunk of a gzip member holds, in bounded steps."""
+    """Decompress all that a chunk of a gzip member contains, in bounded steps."""
     import zlib
 
     while True:
@@ -551,7 +551,10 @@ def _compress_zstd(data: memoryview, level: int | None) -> bytes:
 
 
 def _zstd_compressor(level: int | None) -> zstandard.ZstdCompressor:
-    """Return a compressor of this thread; only the default level's is kept, as others are large."""
+    """Return a compressor of this thread.
+
+    Only the default level's is retained, as others are large.
+    """
     import zstandard
 
     if level not in (None, ZSTD_DEFAULT_LEVEL):
@@ -603,7 +606,7 @@ def _decompress_zstd(data: memoryview, limit: int) -> bytes:
 
 
 def _zstd_decompressor(window_size: int) -> zstandard.ZstdDecompressor:
-    """Return a decompressor of this thread; none that has held a large window is kept."""
+    """Return a decompressor of this thread; none that has held a large window is retained."""
     import zstandard
 
     if window_size > ZSTD_WINDOW_SIZE_KEPT:

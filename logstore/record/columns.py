@@ -1,7 +1,7 @@
 """Records as columns: arrays of offsets, timestamps and extents over one arena of bytes.
 
-Modules exchange many records in this form only. A `BytesColumn` holds keys or values of n records
-without n objects; `RecordColumns` is a decoded section.
+Modules exchange many records in this form only. A `BytesColumn` contains keys or values of n
+records without n objects; `RecordColumns` is a decoded section.
 """
 
 from __future__ import annotations
@@ -137,13 +137,13 @@ class BytesColumn:
 class RecordColumns:
     """The records of one batch, decoded.
 
-    The arrays are views of one table, created on access, since creating a view takes as long as
+    The arrays are views of one table, created on access, because creating a view takes as long as
     decoding some dozens of records.
 
     Parameters
     ----------
     raw : bytes
-        The bytes that hold the decompressed records section.
+        The bytes that contain the decompressed records section.
     count : int
         n.
     table : (DECODED_COLUMNS * n,) int64
@@ -159,7 +159,7 @@ class RecordColumns:
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The bytes that hold keys, values and headers, read-only."""
+        """The bytes that contain keys, values and headers, read-only."""
         return np.frombuffer(self._raw, np.uint8)
 
     @property
@@ -211,7 +211,7 @@ class RecordColumns:
 
     @property
     def encoded_headers(self) -> BytesColumn:
-        """The headers of each record, encoded as by `encode_headers`; no headers are one zero byte.
+        """The headers of each record, encoded as by `encode_headers`. No headers are one zero byte.
 
         Input of `encode_section`; equal headers have equal bytes.
         """
@@ -221,7 +221,7 @@ class RecordColumns:
         return BytesColumn(self.data, starts, sizes.astype(np.int32))
 
     def between(self, start_offset: int, end_offset: int | None = None) -> RecordColumns:
-        """Return the records with offsets in [start, end) over the same arena; no end is all."""
+        """Return the records with offsets in [start, end) over the same arena. No end is all."""
         offsets = self.offsets
         inside = offsets >= start_offset
         if end_offset is not None:
@@ -290,7 +290,7 @@ def decode_section(
 ) -> RecordColumns:
     """Decode an uncompressed records section into columns.
 
-    Same arguments and errors as `records.decode_records`, its oracle; a kernel does the work.
+    Same arguments and errors as `records.decode_records`, its oracle. A kernel does the work.
     A section that is no `bytes` is copied.
     """
     if count < 0:
@@ -409,7 +409,7 @@ def find_bounds(keys: BytesColumn, values: BytesColumn, room: int, most: int) ->
     Parameters
     ----------
     room, most : int
-        Bytes and records that a batch holds at the most; a record too large for it is alone.
+        Bytes and records that a batch contains at the most. A record too large for it is alone.
 
     Returns
     -------

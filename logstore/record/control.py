@@ -3,7 +3,7 @@
 Key     0  version i16 (0)   2  type i16
 Value   0  version i16 (0)   2  coordinatorEpoch i32        (types ABORT and COMMIT only)
 
-All big-endian. A version above 0 is read as version 0, whose fields it must begin with; bytes
+All big-endian. A version above 0 is read as version 0, whose fields it must start with; bytes
 after those fields are ignored. Source: docs/spec/storage-format.md §3.
 """
 
@@ -18,7 +18,7 @@ from logstore.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from logstore.types import NO_PARTITION_LEADER_EPOCH, NO_SEQUENCE
 
 if TYPE_CHECKING:
-    # Loaded when a marker is built, since batches load the codecs.
+    # Loaded when a marker is built, because batches load the codecs.
     from logstore.record.batch import RecordBatch
 
 CURRENT_VERSION = 0
@@ -26,7 +26,7 @@ CURRENT_VERSION = 0
 _KEY = struct.Struct(">hh")
 _END_TXN_VALUE = struct.Struct(">hi")
 CONTROL_SECTION_MAX = 1 << 20
-"""Bytes that a compressed control batch may unfold to; it holds one small record."""
+"""Bytes that a compressed control batch may unfold to. It contains one small record."""
 
 CONTROL_KEY_SIZE = _KEY.size
 END_TXN_VALUE_SIZE = _END_TXN_VALUE.size
@@ -34,7 +34,7 @@ assert (CONTROL_KEY_SIZE, END_TXN_VALUE_SIZE) == (4, 6)
 
 
 class ControlType(enum.IntEnum):
-    """Kind of a control record; the numbers are on disk, do not change them.
+    """Kind of a control record. The numbers are on disk, do not change them.
 
     `UNKNOWN` is the kind of every number without a name, and is never written.
     """
@@ -118,7 +118,7 @@ def decode_end_txn_marker(
     Returns
     -------
     EndTxnMarker or None
-        None if the record is of another kind, known or not; its value is not read.
+        None if the record is of another kind, known or not. Its value is not read.
 
     Raises
     ------
@@ -154,7 +154,7 @@ def encode_end_txn_value(marker: EndTxnMarker) -> bytes:
 
 
 def end_txn_marker_of(batch: RecordBatch) -> EndTxnMarker | None:
-    """Return the transaction marker that a batch holds.
+    """Return the transaction marker that a batch contains.
 
     Returns
     -------

@@ -37,7 +37,7 @@ class BatchHeader(NamedTuple):
 
     @classmethod
     def unpack_from(cls, buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-        """Read the header at `position`; the caller has checked that 61 bytes are there."""
+        """Read the header at `position`. The caller has checked that 61 bytes are there."""
         return cls._make(layout.HEADER.unpack_from(buffer, position))
 
     @property
@@ -79,7 +79,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the batch holds a control record, such as a transaction marker."""
+        """Whether the batch contains a control record, such as a transaction marker."""
         return bool(self.attributes & layout.CONTROL_BIT)
 
     @property
@@ -89,7 +89,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of this batch may go, in Unix ms; None if unset."""
+        """When tombstones and markers of this batch may go, in Unix ms, or None if unset."""
         return self.base_timestamp if self.has_delete_horizon else None
 
     @property
@@ -118,7 +118,7 @@ def possible_record_count(count: int, last_offset_delta: int, size_bytes: int, c
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Return `sequence + increment`, wrapping from 2^31-1 to 0; -1 stays -1."""
+    """Return `sequence + increment`, wrapping from 2^31-1 to 0; -1 remains -1."""
     if sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     if sequence > INT32_MAX - increment:

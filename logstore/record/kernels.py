@@ -133,7 +133,7 @@ def read_i64(data: Bytes, position: int) -> Any:
 
 @kernel
 def write_be(out: Bytes, position: int, value: Any, size: int) -> int:
-    """Write the low `size` bytes of `value`, big-endian; return the position after them."""
+    """Write the low `size` bytes of `value`, big-endian, and return the position after them."""
     word = np.uint64(value)
     for index in range(size):
         shift = np.uint64(8 * (size - 1 - index))
@@ -145,7 +145,7 @@ def write_be(out: Bytes, position: int, value: Any, size: int) -> int:
 def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
     """Read a zigzag varint of at most `max_bytes` at `position`.
 
-    Returns (value int64, position after it int64); the position is -1 if the encoding is too
+    Returns (value int64, position after it int64). The position is -1 if the encoding is too
     long or runs past `end`. A varint of 5 bytes drops the bits above its 32nd.
     """
     if position + 1 < end:
@@ -192,7 +192,7 @@ def varint_size(value: Int) -> int:
 
 @kernel
 def write_varint(out: Bytes, position: int, value: Int) -> int:
-    """Write the zigzag encoding of `value` at `position`; return the position after it."""
+    """Write the zigzag encoding of `value` at `position`, and return the position after it."""
     signed = np.int64(value)
     zigzag = np.uint64(signed << np.int64(1)) ^ np.uint64(signed >> np.int64(63))
     if zigzag < np.uint64(0x80):
@@ -229,7 +229,7 @@ def copy_bytes(source: Bytes, start: Int, end: Int, out: Bytes, position: int) -
 def check_headers(data: Bytes, position: int, end: int) -> Any:
     """Walk the header count and headers at `position`.
 
-    Returns (status, position after them); the status is OK or one of the `BAD_*` codes.
+    Returns (status, position after them). The status is OK or one of the `BAD_*` codes.
     """
     count, position = read_varint(data, position, end, MAX_VARINT_BYTES)
     if position < 0:
@@ -260,7 +260,7 @@ def _short_varint(word: np.uint64) -> tuple[np.int64, np.int64, np.uint64]:
     """Decode a varint of one or two bytes at the low end of a word.
 
     Returns (value, bytes, other): `other` is not 0 if the varint is longer or negative. There is no
-    branch on the length, since a misprediction costs more than decoding two bytes.
+    branch on the length, because a misprediction costs more than decoding two bytes.
     """
     more = (word >> np.uint64(7)) & np.uint64(1)
     second = (word >> np.uint64(2)) & np.uint64(0x1FC0) & (~more + np.uint64(1))
@@ -378,7 +378,7 @@ def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields
     Returns
     -------
     (status, RecordFields)
-        `OK`, or the failed check; the fields are then undefined. Key, value and headers fill the
+        `OK`, or the failed check. The fields are then undefined. Key, value and headers fill the
         record. O(bytes of headers and lengths), not of keys and values.
     """
     data = borrowed(data)
@@ -573,7 +573,7 @@ def _put_record(
     header_start: Int,
     header_size: Int,
 ) -> int:
-    """Write one record at `position`; return the position after it. See `encode_batches`."""
+    """Write one record at `position`, and return the position after it. See `encode_batches`."""
     body = (
         1
         + varint_size(timestamp_delta)
@@ -675,7 +675,7 @@ def _plan_records(
     """
     largest = base_timestamp
     for index in range(stop - start):
-        row = np.uint64(start + index)  # unsigned, so that no row counts from the end
+        row = np.uint64(start + index)  # unsigned, so no row counts from the end
         timestamp = timestamps[row]
         largest = max(largest, timestamp)
         key_size = np.int64(key_sizes[row])
@@ -712,7 +712,7 @@ def _plan_records(
 
 @inline_kernel
 def _put_bytes(source: Bytes, start: Int, size: Int, out: Bytes, position: int) -> int:
-    """Copy bytes, overwriting up to a block behind them; return the position after them."""
+    """Copy bytes, overwriting up to a block behind them, and return the position after them."""
     if size > 2 * COPY_BLOCK or start + size + COPY_BLOCK > len(source):
         return copy_bytes(source, start, start + size, out, position)
     _ = source[start], out[position + size]  # so that NUMBA_BOUNDSCHECK=1 sees it
@@ -800,7 +800,7 @@ def _put_header(
 def find_bounds(
     key_sizes: Int32s, value_sizes: Int32s, overhead: int, room: int, most: int, bounds: Int64s
 ) -> int:
-    """Divide records into batches; return the number of batches.
+    """Divide records into batches, and return the number of batches.
 
     Parameters
     ----------
@@ -809,7 +809,7 @@ def find_bounds(
     overhead : int
         Most bytes of a record besides key and value.
     room, most : int
-        Most bytes and records per batch; a larger record gets a batch of its own.
+        Most bytes and records per batch. A larger record gets a batch of its own.
     bounds : (n + 1,) int64, out
         Batch i has the rows [bounds[i], bounds[i + 1]). More rows may fit into the last one.
     """
@@ -858,7 +858,7 @@ def encode_batches(
     timestamps, key_sizes, value_sizes
         One row per record; sizes are -1 for null.
     header_data, header_starts, header_sizes
-        The header count and headers of each record, at least one byte; no rows if no record has
+        The header count and headers of each record, at least one byte. No rows if no record has
         headers.
     out
         Must have room for all batches.

@@ -14,7 +14,7 @@ Offset  Size  Field                  Type  Under the CRC
     51     2  producerEpoch          i16   yes
     53     4  baseSequence           i32   yes
     57     4  recordCount            i32   yes
-    61     -  records                      yes; one compressed block if a codec is set
+    61     -  records                      yes. One compressed block if a codec is set
 
 All big-endian. Source: docs/spec/storage-format.md §1 and §17.1.
 """

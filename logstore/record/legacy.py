@@ -1,7 +1,7 @@
-"""Messages of magic 0 and 1, read only: their fields, and batches of magic 2 that hold the same.
+"""Messages of magic 0 and 1, read only: their fields, and batches of magic 2 that contain the same.
 
 Offset  Size  Field        Type  Under the CRC
-     0     8  offset       i64   no; of a compressed set its last message's
+     0     8  offset       i64   no. Of a compressed set its last message's
      8     4  messageSize  i32   no; bytes after this field
     12     4  crc          u32   no; CRC-32 (zlib) of bytes 16 to the end
     16     1  magic        i8    yes; 0 or 1
@@ -10,10 +10,11 @@ Offset  Size  Field        Type  Under the CRC
      -     4  keyLength    i32   yes; -1 is null
      -     -  key                yes
      -     4  valueLength  i32   yes; -1 is null
-     -     -  value              yes; of a compressed set the messages in it
+     -     -  value              yes. Of a compressed set the messages in it
 
 All big-endian. In a compressed set of magic 1 the inner offsets are relative to the last one, whose
-offset is the set's. In magic 0 they are absolute. Source: KIP-31, KIP-32; Kafka's RecordsIterator.
+offset is the set's. In magic 0 they are absolute. Source: KIP-31, KIP-32, and Kafka's
+RecordsIterator.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class OldMessage(NamedTuple):
     Attributes
     ----------
     timestamp : int
-        In ms; -1 in magic 0.
+        In ms, or -1 in magic 0.
     timestamp_type : TimestampType or None
         None in magic 0, which has none.
     """
@@ -74,7 +75,7 @@ class OldMessage(NamedTuple):
         Raises
         ------
         InvalidRecordError, CorruptRecordError
-            The set is empty, holds another one, or cannot be taken apart.
+            The set is empty, contains another one, or cannot be taken apart.
         """
         if not self.codec_id:
             return [(self, Record(self.offset, self.timestamp, self.key, self.value))]
@@ -106,7 +107,7 @@ class OldMessage(NamedTuple):
     def batch(
         self, limit: int, path: str | None = None, position: int | None = None
     ) -> RecordBatch:
-        """Return a batch of magic 2, uncompressed, that holds the same records.
+        """Return a batch of magic 2, uncompressed, that contains the same records.
 
         Raises
         ------
@@ -134,7 +135,7 @@ def is_sound(data: bytes) -> bool:
 
 
 def parse_message(data: bytes) -> OldMessage:
-    """Take a whole entry apart; its CRC is not looked at.
+    """Take a whole entry apart. Its CRC is not looked at.
 
     Raises
     ------

@@ -35,7 +35,7 @@ RecordRow = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
 
 class NewRecord(NamedTuple):
-    """A record to append; a timestamp of None means the log's clock."""
+    """A record to append. A timestamp of None means the log's clock."""
 
     key: bytes | None
     value: bytes | None
@@ -149,7 +149,7 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
 def decode_headers(
     section: bytes | memoryview, position: int, end: int
 ) -> tuple[tuple[Header, ...], int]:
-    """Read header count and headers at `position`; return them and the position after."""
+    """Read header count and headers at `position`, and return them and the position after."""
     count, position = decode_varint(section, position, end)
     if count < 0:
         raise InvalidRecordError(f"negative header count {count}")
@@ -246,7 +246,7 @@ def _decode_rows(
     base_timestamp: int,
     append_time: int | None,
 ) -> tuple[list[Record], int]:
-    """Decode records of a section from a position on; return them and the position after."""
+    """Decode records of a section from a position on, and return them and the position after."""
     records: list[Record] = []
     end = len(data)
     for row in rows:
@@ -282,7 +282,7 @@ def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
 
     Returns the deltas, key and value, and the position after the record; None if it is another
     kind of record, or damaged: `_decode_record` judges it then. Nothing is checked on the way:
-    every step goes forward, so that it stayed inside if it ends where the record does.
+    every step moves forward, so it remained inside if it ends where the record does.
     """
     try:
         number = data[position]

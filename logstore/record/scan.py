@@ -46,7 +46,7 @@ class ScannedBatch(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A range of the file without a recognizable batch; a `Fault` before it has the reason."""
+    """A range of the file without a recognizable batch. A `Fault` before it has the reason."""
 
     position: int
     end_position: int
@@ -93,7 +93,7 @@ class SegmentScan:
     limit : int
         Largest decompressed size of a message of magic 0 or 1, in bytes.
     end : int, optional
-        Where to stop, exclusive; the file's size by default.
+        Where to stop, exclusive (default: the file's size).
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class SegmentScan:
     def _run_oversized(self) -> Iterator[Scanned]:
         """Yield the batches at the start of a file too large for a segment, then the fault.
 
-        Stops at the first damage, since a sparse file may have any size.
+        Stops at the first damage, because a sparse file may have any size.
         """
         position = 0
         while (end := self._whole_batch_end(position)) is not None:
@@ -188,7 +188,7 @@ class SegmentScan:
         if computed == header.crc:
             yield self._trusted(position, end, header)
             return end
-        # If only the length is wrong, the batch ends where the next valid one begins.
+        # If only the length is wrong, the batch ends where the next valid one starts.
         following = self._next_batch(position + 1)
         true_end = self._true_end(position, header, following)
         if true_end is not None:

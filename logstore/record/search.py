@@ -47,14 +47,14 @@ def crc_of(file: File, position: int, end: int) -> int:
 def find_batch(
     file: File, start: int, end: int, base_offset: int, *, effort: int | None = None
 ) -> BatchAt | None:
-    """Find the first batch with a valid CRC that begins in [start, end) of a file.
+    """Find the first batch with a valid CRC that starts in [start, end) of a file.
 
     Parameters
     ----------
     start, end : int
-        Positions; the batch also ends at or below `end`.
+        Positions. The batch also ends at or below `end`.
     base_offset : int
-        Base offset of the segment; the batch's is at most 2^31-1 above it.
+        Base offset of the segment. The batch's is at most 2^31-1 above it.
     effort : int, optional
         Most bytes of candidates to read. Bytes crafted to look like many long batches would
         otherwise take quadratic time.

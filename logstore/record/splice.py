@@ -1,4 +1,4 @@
-"""A view of a `.log` file that holds only whole batches of magic 2.
+"""A view of a `.log` file that contains only whole batches of magic 2.
 
 Damaged ranges are left out, wrong lengths and magics are corrected, and messages of magic 0 and 1
 are converted to batches. So any reader of a log can read a damaged or old file.
@@ -24,7 +24,7 @@ class Piece(NamedTuple):
     position, size_bytes : int
         Position and size in the file.
     make : callable or None
-        Converts the bytes of the file for the view; None if both are equal.
+        Converts the bytes of the file for the view, or None if both are equal.
     """
 
     start: int
@@ -81,7 +81,7 @@ class SplicedFile:
         return bytes(memoryview(data)[:count])
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         done = 0
         for piece in self._splice.from_position(position):
             inside = position + done - piece.start
@@ -100,7 +100,7 @@ class SplicedFile:
         return done
 
     def _bytes(self, piece: Piece) -> bytes:
-        """Return the bytes of a converted piece; the last piece is cached."""
+        """Return the bytes of a converted piece. The last piece is cached."""
         known = self._made
         if known is None or known[0] is not piece:
             assert piece.make is not None

@@ -45,10 +45,10 @@ class Damage(NamedTuple):
     last_offset_before, first_offset_after : int or None
         Offsets of the valid batches around it, None without one.
     is_mended : bool
-        True if only fields without a CRC are wrong and the batches around determine their values;
-        the records are then readable.
+        True if only fields without a CRC are wrong and the batches around determine their values.
+        The records are then readable.
     later_records : int or None
-        Records in valid batches behind it, in its file and in later ones; None if not counted.
+        Records in valid batches behind it, in its file and in later ones, or None if not counted.
     """
 
     path: str
@@ -87,7 +87,7 @@ class SegmentBounds(NamedTuple):
         Lowest offset that belongs to this segment: `base_offset`, unless the segment below
         overlaps this one.
     following : int or None
-        Base offset of the next segment; None for the last one.
+        Base offset of the next segment, or None for the last one.
     """
 
     path: str
@@ -97,7 +97,7 @@ class SegmentBounds(NamedTuple):
 
     @property
     def is_partly_superseded(self) -> bool:
-        """Whether a segment below, after a completed swap, holds the first offsets."""
+        """Whether a segment below, after a completed swap, contains the first offsets."""
         return self.first_offset > self.base_offset
 
 
@@ -131,7 +131,7 @@ def survey(
     limit : int
         Largest decompressed size of a batch, in bytes.
     end : int, optional
-        Where to stop, exclusive; the file's size by default.
+        Where to stop, exclusive (default: the file's size).
 
     Notes
     -----
@@ -236,7 +236,7 @@ def _placed(
 
 
 def _undecodable(batch: RecordBatch, limit: int) -> str | None:
-    """Return the check that the records of a batch fail; None if they can be read."""
+    """Return the check that the records of a batch fail, or None if they can be read."""
     header = batch.header
     try:
         if header.is_control:
@@ -310,7 +310,7 @@ class SpliceBuilder:
             self._put(valid.position, size, size, None)
 
     def finish(self, file_size: int) -> Splice | None:
-        """Return the splice; None if the file needs none."""
+        """Return the splice, or None if the file needs none."""
         self._end_run()
         pieces = self._pieces
         if not pieces and not file_size:

@@ -1,6 +1,6 @@
 """Zigzag varints in plain Python: the oracle of the kernels, and the path of small batches.
 
-A varint holds 32 bits in at most 5 bytes, a varlong 64 bits in at most 10; seven bits a byte,
+A varint contains 32 bits in at most 5 bytes, a varlong 64 bits in at most 10; seven bits a byte,
 least significant group first. Longer encodings are refused, non-minimal ones within the limit
 are read. Source: docs/spec/storage-format.md §2.
 """
@@ -23,7 +23,7 @@ def wrap_int64(value: int) -> int:
 def encode_varint(value: int) -> bytes:
     """Return the zigzag encoding of `value`; the same bytes serve as varint and varlong.
 
-    `value` is within 64 bits, signed; the caller keeps a varint within 32.
+    `value` is within 64 bits, signed. The caller keeps a varint within 32.
     """
     zigzag = (value << 1) ^ (value >> 63)
     if zigzag < 0x80:

@@ -53,7 +53,7 @@ class BatchAt(NamedTuple):
 class BatchTotals(NamedTuple):
     """Sums over the batches of a file.
 
-    `last_offset` is inclusive; it and `max_timestamp` (ms) are -1 without a batch. `end_position`
+    `last_offset` is inclusive. It and `max_timestamp` (ms) are -1 without a batch. `end_position`
     is the position after the last whole batch. `delete_horizon_ms` is the earliest delete horizon,
     None if no batch has one.
     """
@@ -69,12 +69,12 @@ class BatchTotals(NamedTuple):
 def walk_buffer(
     data: bytes, path: str | None = None, start_position: int = 0
 ) -> Iterator[RecordBatch]:
-    """Yield the whole batches of a buffer; a partial batch at the end is ignored.
+    """Yield the whole batches of a buffer. A partial batch at the end is ignored.
 
     Parameters
     ----------
     data : bytes
-        Whole batches; the last one may be torn.
+        Whole batches. The last one may be torn.
     path, start_position : str, int, optional
         The file of the buffer, and the position of its first byte there. With a path, the more
         lenient rules for the tail of a file apply: up to 17 arbitrary bytes, and a torn batch of
@@ -170,7 +170,7 @@ def batch_totals(
     Parameters
     ----------
     start : BatchTotals, optional
-        Totals of the file when it ended earlier; only the rest is read.
+        Totals of the file when it ended earlier. Only the rest is read.
 
     Raises
     ------
@@ -179,7 +179,7 @@ def batch_totals(
 
     Notes
     -----
-    About 0.2 µs per batch, since no header objects are created.
+    About 0.2 µs per batch, because no header objects are created.
     """
     if end is None:
         end = file.size()
@@ -272,7 +272,7 @@ def refuse_old_format(file: File, path: str) -> None:
 def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
     """Return whether key and value fill the entry, as in a message of magic 0 or 1.
 
-    `data` is the start of a file of `file_size` bytes; the value of the first entry may be torn.
+    `data` is the start of a file of `file_size` bytes. The value of the first entry may be torn.
     """
     length_at = start + layout.BATCH_LENGTH_POSITION
     length = int.from_bytes(data[length_at : length_at + 4], "big", signed=True)
@@ -328,7 +328,7 @@ def _judge_odd_header(
 ) -> BatchHeader | None:
     """Return the header of a batch smaller than 61 bytes, None at a torn tail; or raise.
 
-    `head` holds at least 18 bytes from `position` on.
+    `head` contains at least 18 bytes from `position` on.
     """
     size = _entry_size(head, 0, path, position)
     if size > end - position:

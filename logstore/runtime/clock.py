@@ -36,7 +36,7 @@ class Clock(Protocol):
         ...
 
     def monotonic_ns(self) -> int:
-        """Return a time in nanoseconds that never goes back, from an arbitrary origin."""
+        """Return a time in nanoseconds that never decreases, from an arbitrary origin."""
         ...
 
     def monotonic_ms(self) -> int:
@@ -183,7 +183,7 @@ class ShiftedClock(SystemClock):
     Raises
     ------
     InvalidConfigurationError
-        The wall time would be before 1970 or above 2⁶³ − 1 ms; it is unchanged.
+        The wall time would be before 1970 or above 2⁶³ − 1 ms. It is unchanged.
 
     Notes
     -----
@@ -219,7 +219,7 @@ class ShiftedClock(SystemClock):
         seconds: float = 0,
         ms: float = 0,
     ) -> int:
-        """Move wall time forward by the sum of the arguments; return the new one in Unix ms."""
+        """Move wall time forward by the sum of the arguments, and return the new one in Unix ms."""
         step_ms = _step_ms(delta, weeks, days, hours, minutes, seconds, ms)
         with self._lock:
             _check_wall_ms(self.now_ms() + step_ms)
@@ -241,11 +241,11 @@ class TimeListener(Protocol):
         ...
 
     def next_due_name(self) -> str | None:
-        """Return the name of the work that is due next; None without work."""
+        """Return the name of the work that is due next, or None if there is none."""
         ...
 
     def run_due(self, due_ns: int) -> int:
-        """Run all work due at `due_ns` or before; return the number of runs."""
+        """Run all work due at `due_ns` or before, and return the number of runs."""
         ...
 
 
@@ -261,11 +261,11 @@ class VirtualClock:
     ------
     InvalidConfigurationError
         A datetime without a time zone, or a time before 1970 or above 2⁶³ − 1 ms, here or in any
-        method; the clock is unchanged.
+        method. The clock is unchanged.
 
     Notes
     -----
-    `sleep` advances the clock and returns at once. Stepping wall time back does not change
+    `sleep` advances the clock and returns immediately. Stepping wall time back does not change
     monotonic time. Not synchronized: one thread owns the clock.
 
     Time moves from one due time to the next, and listeners run their due work at each of them. Such
@@ -292,7 +292,7 @@ class VirtualClock:
         return self._wall_ns // 1_000_000
 
     def monotonic_ns(self) -> int:
-        """Return virtual time in nanoseconds; it moves forward with the wall time."""
+        """Return virtual time in nanoseconds. It moves forward with the wall time."""
         return self._monotonic_ns
 
     def monotonic_ms(self) -> int:
@@ -334,8 +334,8 @@ class VirtualClock:
         Notes
         -----
         Work of listeners may take time. Then the clock ends later than requested, and work due
-        after the requested time is left. After an error of a listener, the clock stays at the time
-        of the error.
+        after the requested time is left. After an error of a listener, the clock remains at the
+        time of the error.
         """
         total_ms = _step_ms(delta, weeks, days, hours, minutes, seconds, ms)
         _check_wall_ms(self.now_ms() + total_ms)
@@ -360,11 +360,11 @@ class VirtualClock:
     # -- for schedulers ------------------------------------------------------------------
 
     def subscribe(self, listener: TimeListener) -> None:
-        """Add a listener; the clock keeps it alive until `unsubscribe`."""
+        """Add a listener. The clock keeps it alive until `unsubscribe`."""
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: TimeListener) -> None:
-        """Remove a listener; one that is not subscribed is ignored."""
+        """Remove a listener. One that is not subscribed is ignored."""
         self._listeners = [each for each in self._listeners if each is not listener]
 
     @property
@@ -377,7 +377,7 @@ class VirtualClock:
         self._servers.add(server)
 
     def remove_server(self, server: object) -> None:
-        """Note that `server` is closed; an unknown server is ignored."""
+        """Note that `server` is closed. An unknown server is ignored."""
         self._servers.discard(server)
 
     @contextmanager
@@ -390,14 +390,14 @@ class VirtualClock:
             self._holds -= 1
 
     def next_event_ms(self) -> int | None:
-        """Return the wall time in Unix ms to which `step` would move; None without due work."""
+        """Return the wall time in Unix ms to which `step` would move, or None if there is none."""
         due_ns = self._next_due_ns()
         if due_ns is None:
             return None
         return (self._wall_ns + max(0, due_ns - self._monotonic_ns)) // 1_000_000
 
     def next_event_name(self) -> str | None:
-        """Return the name of the first work that `step` would run; None without due work."""
+        """Return the name of the first work that `step` would run, or None if there is none."""
         due_ns = self._next_due_ns()
         firsts = (each for each in self._listeners if each.next_due_ns() == due_ns)
         return None if due_ns is None else next(firsts).next_due_name()
@@ -501,7 +501,7 @@ class SkewedClock(VirtualClock):
         seconds: float = 0,
         ms: float = 0,
     ) -> int:
-        """Move the time of all machines forward; return the wall time of this one."""
+        """Move the time of all machines forward, and return the wall time of this one."""
         self._base.advance(
             delta,
             weeks=weeks,
@@ -514,7 +514,7 @@ class SkewedClock(VirtualClock):
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:
-        """Set the wall time of this machine; no time passes."""
+        """Set the wall time of this machine. No time passes."""
         _check_wall_ms(wall_ms)
         self._skew_ms = wall_ms - self._base.now_ms()
 
@@ -559,7 +559,7 @@ class SkewedClock(VirtualClock):
         return None if moment is None else moment + self._skew_ms
 
     def next_event_name(self) -> str | None:
-        """Return the name of the work that is due next; None without work."""
+        """Return the name of the work that is due next, or None if there is none."""
         return self._base.next_event_name()
 
     def step(self, until_ns: int | None = None) -> bool:

@@ -60,7 +60,7 @@ class DeterministicScheduler(QueueScheduler):
         self._runs_max = runs_max
 
     def start(self) -> None:
-        """Accept and run tasks; if started, do nothing."""
+        """Accept and run tasks. If started, do nothing."""
         with self._lock:
             if not self._started:
                 self._started = True
@@ -68,7 +68,7 @@ class DeterministicScheduler(QueueScheduler):
                     self._virtual_clock.subscribe(self)
 
     def shutdown(self) -> None:
-        """Cancel all tasks; only the caller can be a running one."""
+        """Cancel all tasks. Only the caller can be a running one."""
         self._stop()
         if self._virtual_clock is not None:
             self._virtual_clock.unsubscribe(self)
@@ -81,7 +81,7 @@ class DeterministicScheduler(QueueScheduler):
     def next_due_ms(self) -> int | None:
         """Return the wall time at which the next task is due, in Unix ms.
 
-        Rounded up, so that the task is due then. The current time if it is late, None without
+        Rounded up, so the task is due then. The current time if it is late, None without
         tasks.
         """
         due_ns = self.next_due_ns()
@@ -96,7 +96,7 @@ class DeterministicScheduler(QueueScheduler):
         Parameters
         ----------
         due_ns : int, optional
-            Latest due time (monotonic, inclusive); the current time by default.
+            Latest due time (monotonic, inclusive) (default: the current time).
 
         Returns
         -------
@@ -167,6 +167,8 @@ class DeterministicScheduler(QueueScheduler):
     def _idle_ns(self, task: ScheduledTask) -> int | None:
         # On other clocks no run would notice a change at the due times left out.
         if self._virtual_clock is None or task._idle_ms is None or task._was_woken:
+            return 0
+        if task.cancelled:  # during its run; `idle_ms` may use a closed broker
             return 0
         idle_ms = task._idle_ms()
         return None if idle_ms is None else max(0, idle_ms) * 1_000_000

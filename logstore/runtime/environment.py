@@ -26,7 +26,7 @@ class Lock(AbstractContextManager[bool], Protocol):
     """A re-entrant lock."""
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Acquire the lock; without `blocking`, return False if another thread holds it."""
+        """Acquire the lock. Without `blocking`, return False if another thread holds it."""
         ...
 
     def release(self) -> None:
@@ -45,8 +45,8 @@ class Runtime:
     fs : FileSystem
         Files; paths are plain `/`-separated strings.
     rng : random.Random
-        Source of the roll jitter, of directory names and of the key of the cleaner's hash. File
-        contents do not depend on the hash; a seed makes the jitter and the names repeatable.
+        Source of the roll jitter, directory names and the cleaner's hash key. File
+        contents do not depend on the hash. A seed makes the jitter and the names repeatable.
     scheduler : Scheduler
         Background work. By default a `DeterministicScheduler` on the clock, which the owner of the
         runtime starts.

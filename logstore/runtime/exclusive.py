@@ -34,7 +34,7 @@ def one_at_a_time(change: Callable[Concatenate[S, P], R]) -> Callable[Concatenat
 
 
 class ThreadGuard:
-    """The right of one thread at a time to use an object; other threads are refused.
+    """The right of one thread at a time to use an object. Other threads are refused.
 
     Parameters
     ----------

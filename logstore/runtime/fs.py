@@ -61,7 +61,7 @@ class FileStat(NamedTuple):
 class File(Protocol):
     """One open file.
 
-    It stays readable after the file was renamed or removed.
+    It remains readable after the file was renamed or removed.
     """
 
     def size(self) -> int:
@@ -69,7 +69,7 @@ class File(Protocol):
         ...
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         ...
 
     def read(self, position: int, size: int) -> bytes:
@@ -77,11 +77,11 @@ class File(Protocol):
         ...
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end, in order; return the position of the first."""
+        """Write all `buffers` at the end, in order, and return the position of the first."""
         ...
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all `buffers` from `position` on; a gap before it reads as zeros."""
+        """Write all `buffers` from `position` on. A gap before it reads as zeros."""
         ...
 
     def truncate(self, size: int) -> None:
@@ -128,7 +128,7 @@ class FileSystem(Protocol):
         ...
 
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of a name, links not followed; None if it does not exist."""
+        """Return the kind of a name, links not followed, or None if it does not exist."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
@@ -168,13 +168,13 @@ class FileSystem(Protocol):
         ...
 
     def space(self, path: str) -> Space | None:
-        """Return the space of the volume of a directory; None if it is unlimited."""
+        """Return the space on a directory's volume, or None if it is unlimited."""
         ...
 
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file without waiting; see `logstore.runtime.locks`.
 
-        The file is created empty if missing, and stays. The lock follows a renamed file.
+        The file is created empty if missing, and remains. The lock follows a renamed file.
 
         Returns
         -------
@@ -274,7 +274,7 @@ class DiskFileSystem:
         return file
 
     def _part(self, path: str) -> None:
-        """Replace a file that has other names by its own copy; durable on return."""
+        """Replace a file that has other names by its own copy. The change is durable on return."""
         import shutil  # slow to import, and rarely needed
 
         temporary = path + PARTING_SUFFIX
@@ -394,7 +394,7 @@ class DiskFileSystem:
             os.close(descriptor)
 
     def space(self, path: str) -> Space:
-        """Return the space of the volume of a directory."""
+        """Return the space on a directory's volume."""
         try:
             found = os.statvfs(path or ".")
         except OSError as error:
@@ -439,7 +439,7 @@ class DiskFile:
             raise _named(error, self._path) from error
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         size, done = len(view), 0
         while done < size:
             rest = view[done:] if done else view
@@ -471,7 +471,7 @@ class DiskFile:
             raise _named(error, self._path) from error
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end; return the position of the first byte."""
+        """Write all `buffers` at the end, and return the position of the first byte."""
         position = self.size()
         self.write_at(buffers, position)
         return position
@@ -511,7 +511,7 @@ class DiskFile:
             raise _named(error, self._path) from error
 
     def close(self) -> None:
-        """Close the descriptor; a second call does nothing."""
+        """Close the descriptor. A second call does nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             close_descriptor(descriptor)
@@ -532,7 +532,7 @@ class DiskFile:
 
 
 def make_dirs_durably(fs: FileSystem, path: str) -> None:
-    """Create a directory and the missing ones above it; durable on return.
+    """Create a directory and the missing ones above it. The change is durable on return.
 
     Files in a directory are durable only if its own name is, so each new name needs a sync of the
     directory above. If that sync fails, the directory is removed again. Otherwise the next attempt
@@ -561,7 +561,7 @@ def read_input(path: str) -> bytes:
 def open_anew(fs: FileSystem, path: str) -> File:
     """Open an empty file for writing, replacing an existing file. A directory raises an error.
 
-    A symbolic link or a special file is removed first, so that it is not written through.
+    A symbolic link or a special file is removed first, so it is not written through.
     """
     if fs.kind(path) in (FileKind.LINK, FileKind.SPECIAL):
         fs.remove(path)
@@ -604,6 +604,6 @@ def clear_folder(fs: FileSystem, path: str) -> None:
 
 
 def directory_of(path: str) -> str:
-    """Return the directory of `path`; empty for a bare name."""
+    """Return the directory of `path`, or empty for a bare name."""
     directory, slash, _ = path.rpartition("/")
     return directory or slash

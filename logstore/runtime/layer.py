@@ -71,7 +71,7 @@ class FileSystemLayer:
         self.base.sync_dir(path)
 
     def space(self, path: str) -> Space | None:
-        """Return the space of the volume of a directory."""
+        """Return the space on a directory's volume."""
         return self.base.space(path)
 
     def lock(self, path: str) -> FileLock | None:

@@ -5,9 +5,9 @@ work through it are its members. The end of the lifetime changes the class of al
 whose public methods and properties raise, except `close`, which may be called again. So no method
 can forget a check, and methods cost nothing extra before the end. A running method meets the end
 when it calls another method, takes a lock of the lifetime (`Lifetime.lock`) or calls `check`.
-Attributes stay readable, and so do `lasting` properties.
+Attributes remain readable, and so do `lasting` properties.
 
-In a forked child all lifetimes end at once. The child has the memory of the parent, but not its
+In a forked child all lifetimes end immediately. The child has the memory of the parent, but not its
 threads and file locks: it would write into files that the parent still writes, and a lock held by
 another thread at the fork would never be released. So no lock is taken at this end. The members
 refuse use, and their `close` leaves the files of the parent alone.
@@ -60,11 +60,11 @@ class Lifetime:
     is_over : bool
         Whether it has ended.
     is_forked : bool
-        Whether this process is a fork of the one in which the lifetime began.
+        Whether this process is a fork of the one in which the lifetime started.
 
     Notes
     -----
-    Thread-safe. Members are held weakly; each has this object as its `_lifetime`.
+    Thread-safe. Members are held weakly. Each has this object as its `_lifetime`.
     """
 
     __slots__ = ("__weakref__", "_members", "_reason", "is_forked", "is_over", "name")
@@ -86,7 +86,7 @@ class Lifetime:
             _refuse(member)
 
     def end(self, why: str = "is closed", kind: type[LogStoreError] = IllegalStateError) -> None:
-        """Make all members refuse use; a second end changes nothing.
+        """Make all members refuse use. A second end changes nothing.
 
         Parameters
         ----------

@@ -9,17 +9,17 @@ object as long as the directory is written, release it last::
     ...
     lock.release()
 
-None means that the lock is held; an `OSError` means that the disk failed. The object holds the
+None means that the lock is held. An `OSError` means that the disk failed. The object holds the
 lock: losing the reference releases it, and so does the end of the process.
 
 On a disk this is a POSIX record lock over the whole file, the same as Java's
-`FileChannel.tryLock`, so that a Kafka broker and this engine keep each other out. Such locks belong
+`FileChannel.tryLock`, so a Kafka broker and this engine keep each other out. Such locks belong
 to the process; this module records the holders within the process by device and inode. The lock
 also vanishes when the process closes *any* descriptor of the file. `DiskFileSystem` therefore
 closes descriptors through `close_descriptor`, which defers this. Code that opens and closes a held
 lock file by other means releases the lock unnoticed. A forked child holds no locks.
 
-The file stays after a release. If it were removed, one process could hold the removed file and
+The file remains after a release. If it were removed, one process could hold the removed file and
 another its successor. Kafka 4.0 does remove it (`FileLock.destroy`), so a lock is valid only if its
 file still has the name after it was taken. The file may be removed later: holders call
 `is_in_place` from time to time.
@@ -59,7 +59,7 @@ class FileLock(Protocol):
         ...
 
     def release(self) -> None:
-        """Release the lock; the file stays. A second call does nothing. Any thread may call."""
+        """Release the lock. The file remains. A second call does nothing. Any thread may call."""
         ...
 
 
@@ -94,7 +94,7 @@ class DiskLock:
         return _identity_of(self._path) == self._identity
 
     def release(self) -> None:
-        """Release the lock; the file stays."""
+        """Release the lock. The file remains."""
         with _mutex:
             # Otherwise it was released before, or inherited by a fork.
             if _held.get(self._identity) is not self._descriptors:
@@ -204,7 +204,7 @@ def close_descriptor(descriptor: int) -> None:
 
 
 def _try_lock(descriptor: int, path: str) -> bool:
-    """Lock an open file; close it and return False if another process holds it."""
+    """Lock an open file, and close it and return False if another process holds it."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -293,7 +293,7 @@ class _MemoryLock:
         return self._find() is self._file
 
     def release(self) -> None:
-        """Release the lock; the file stays."""
+        """Release the lock. The file remains."""
         file, self._file = self._file, None
         if file is not None:
             self._table.release(file)

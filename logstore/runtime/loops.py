@@ -83,7 +83,7 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def wake(self, action: Callable[[], object]) -> None:
-        """Run an action in the loop soon, without waiting; a stopped loop ignores it."""
+        """Run an action in the loop soon, without waiting. A stopped loop ignores it."""
         if self.is_current:
             self._loop.call_soon(action)
             return
@@ -98,7 +98,7 @@ class LoopThread:
         return await self._loop.run_in_executor(self._executor, call)
 
     async def to_its_end(self, call: Callable[[], T]) -> T:
-        """Run a blocking call; a cancellation waits until the call has returned."""
+        """Run a blocking call. A cancellation waits until the call has returned."""
         work = self._loop.run_in_executor(self._executor, call)
         cancelled: asyncio.CancelledError | None = None
         while not work.done():

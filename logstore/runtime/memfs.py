@@ -1,7 +1,7 @@
-"""Files in memory: immutable blocks and one growing tail, so that views stay valid.
+"""Files in memory: immutable blocks and one growing tail, so that views remain valid.
 
 A `MemoryBytes` is the contents of one file. Full blocks of 256 KiB are sealed as `bytes` and
-shared by snapshots; only the tail is still written. Zeros behind the last write take no space, so
+shared by snapshots. Only the tail is still written. Zeros behind the last write take no space, so
 a preallocated 10 MiB index of three entries takes the space of three entries.
 """
 
@@ -36,7 +36,7 @@ class Contents(Protocol):
         ...
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read."""
+        """Fill `view` from `position` on, and return the bytes read."""
         ...
 
     def write_at(self, data: bytes | memoryview, position: int) -> None:
@@ -90,7 +90,7 @@ class MemoryBytes:
                 return data
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read."""
+        """Fill `view` from `position` on, and return the bytes read."""
         while True:
             truncations = self._truncations
             count = self._read_into(view, position)
@@ -220,7 +220,7 @@ class MemoryFile:
         return self._readable().size
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
         return self._readable().read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
@@ -228,12 +228,12 @@ class MemoryFile:
         return self._readable().read(position, size)
 
     def written(self) -> int:
-        """Return the end of the bytes that were written; all bytes behind it are zeros."""
+        """Return the end of the bytes that were written. All bytes behind it are zeros."""
         contents = self._readable()
         return contents.written if isinstance(contents, MemoryBytes) else contents.size
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end; return the position of the first byte."""
+        """Write all `buffers` at the end, and return the position of the first byte."""
         position = self._readable().size
         self.write_at(buffers, position)
         return position
@@ -268,7 +268,7 @@ class MemoryFile:
         self._readable()
 
     def close(self) -> None:
-        """Close the handle; the contents belong to the file system."""
+        """Close the handle. The contents belong to the file system."""
         self._contents = None
 
     def _readable(self) -> Contents:
@@ -288,7 +288,7 @@ class MemoryFileSystem:
     Parameters
     ----------
     clock : Clock, optional
-        Dates the files; the system clock by default.
+        Dates the files (default: the system clock).
 
     Notes
     -----
@@ -480,7 +480,7 @@ class MemoryFileSystem:
 
 
 def split_path(path: str) -> tuple[str, str]:
-    """Return the directory and the name of `path`; the directory of a bare name is empty."""
+    """Return the directory and the name of `path`. The directory of a bare name is empty."""
     parent, slash, name = path.rpartition("/")
     if slash and not parent:
         parent = "/"

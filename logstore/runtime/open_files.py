@@ -1,7 +1,7 @@
 """A limit on open files that can be reopened.
 
 A log would take three descriptors for each of its segments, and a process has 1,024 by default.
-Owners of reopenable files register them here. Beyond a share of the descriptors of the process, the
+Owners of reopenable files register them here. Beyond a share of the process's descriptors, the
 file opened first is closed: its owner drops its reference. A reader in the middle of the file keeps
 its own, and the descriptor is closed with the last reference.
 """
@@ -14,10 +14,10 @@ from collections import OrderedDict
 from typing import Protocol
 
 OPEN_FILES_MIN = 64
-"""Number of files that stay open even if the limit of the process is low."""
+"""Number of files that remain open even if the limit of the process is low."""
 
 SHARE = 4
-"""One in this many descriptors of the process is used; the rest is left to other code."""
+"""One in this many descriptors of the process is used. The rest is left to other code."""
 
 TRIES_MAX = 8
 """Number of files passed over for each opened one because they cannot be closed."""
@@ -30,7 +30,7 @@ class Reopenable(Protocol):
     """An owner of an open file that can be reopened."""
 
     def let_go(self) -> bool:
-        """Close the file until it is needed again; False if it must stay open for now."""
+        """Close the file until it is needed again, or False if it must remain open for now."""
         ...
 
 

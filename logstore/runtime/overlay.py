@@ -37,7 +37,7 @@ class OverlayBytes:
     Parameters
     ----------
     open_base : callable, optional
-        Opens the base file for reading; None for a file that only the overlay has.
+        Opens the base file for reading, or None for a file that only the overlay has.
     prefix : int
         Number of bytes read from the start of the base file.
     mtime_ms : int
@@ -73,7 +73,7 @@ class OverlayBytes:
         return prefix + tail.size
 
     def acquire(self) -> None:
-        """Count one more handle; the first opens the base file.
+        """Count one more handle. The first opens the base file.
 
         The file may have been replaced since it was last open. Unless the overlay changed it, the
         new file is read.
@@ -86,7 +86,7 @@ class OverlayBytes:
             self._handles += 1
 
     def release(self) -> None:
-        """Count one handle less; the last closes the base file."""
+        """Count one handle less. The last closes the base file."""
         with _counting:
             self._handles -= 1
             if self._handles == 0 and self._base is not None:
@@ -105,7 +105,7 @@ class OverlayBytes:
         return bytes(memoryview(data)[:count])
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on; return the bytes read."""
+        """Fill `view` from `position` on, and return the bytes read."""
         prefix, tail = self._prefix_and_tail
         done = 0
         if self._base is not None and position < prefix:
@@ -116,7 +116,7 @@ class OverlayBytes:
         return done + tail.read_into(view[done:], position + done - prefix)
 
     def write_at(self, data: bytes | memoryview, position: int) -> None:
-        """Write `data` from `position` on; the overlay then has all bytes from there on."""
+        """Write `data` from `position` on. The overlay then has all bytes from there on."""
         self._is_own = True
         prefix, tail = self._prefix_and_tail
         if position < prefix and self._base is not None:
@@ -152,7 +152,7 @@ class OverlayFile(MemoryFile):
         self._release = contents.release
 
     def close(self) -> None:
-        """Close the handle; the contents belong to the overlay."""
+        """Close the handle. The contents belong to the overlay."""
         super().close()
         release, self._release = self._release, None
         if release is not None:
@@ -172,7 +172,7 @@ class OverlayFileSystem:
         The files to read. A file keeps the length that it had when it was opened here while a
         handle on it is open, and for good once it was changed.
     clock : Clock, optional
-        Dates the overlay's files; the system clock by default.
+        Dates the overlay's files (default: the system clock).
 
     Notes
     -----
@@ -212,7 +212,7 @@ class OverlayFileSystem:
         return path not in self._nodes and self._base.is_dir(path)
 
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of a name; a link of the base is one until it is written here."""
+        """Return the kind of a name. A link of the base is one until it is written here."""
         if path in self._dirs:
             return FileKind.DIRECTORY
         if path in self._nodes:
@@ -288,7 +288,7 @@ class OverlayFileSystem:
         self._dirs.discard(path)
 
     def sync_dir(self, path: str) -> None:
-        """Check that the directory exists, or did; an overlay is never durable."""
+        """Check that the directory exists, or did. An overlay is never durable."""
         if not any(each in self._nodes for each in list(self._children.get(path, {}).values())):
             self.list_dir(path)
 
@@ -334,12 +334,12 @@ class OverlayFileSystem:
         self._held_open[path] = OverlayFile(self._node(path), self._clock, writable=False)
 
     def let_go(self, path: str) -> None:
-        """Close a held file; a file that is not held is ignored."""
+        """Close a held file. A file that is not held is ignored."""
         if (held := self._held_open.pop(path, None)) is not None:
             held.close()
 
     def refresh(self, directory: str) -> None:
-        """Discard everything below a directory, so that the base is read again."""
+        """Discard everything below a directory, so the base is read again."""
         for path in self._children.pop(directory, {}).values():
             self._nodes.pop(path, None)
             self.let_go(path)

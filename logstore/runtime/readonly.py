@@ -9,7 +9,7 @@ from logstore.runtime.fs import File, FileKind, FileStat, FileSystem, Space
 
 
 class ReadOnlyFileSystem:
-    """Passes reads on to `base`; every change raises `PermissionError`.
+    """Passes reads on to `base`. Every change raises `PermissionError`.
 
     It guarantees that read-only commands write nothing: an overlay over this view takes the changes
     of recovery, and a bug surfaces as an error. It is not a `FileSystemLayer`, which would pass on
@@ -59,7 +59,7 @@ class ReadOnlyFileSystem:
     set_mtime = remove = make_dirs = remove_dir = sync_dir = lock = _refuse_change
 
     def space(self, path: str) -> Space | None:
-        """Return the space of the volume of a directory."""
+        """Return the space on a directory's volume."""
         return self._base.space(path)
 
     def lock_holder(self, path: str) -> int | None:

@@ -83,7 +83,7 @@ class ScheduledTask:
     name : str
         Name in logs and threads.
     cancelled : bool
-        Whether it was cancelled or ignored, so that no further run begins.
+        Whether it was cancelled or ignored, so no further run starts.
     is_running : bool
         Whether it is running.
     runs, failures : int
@@ -179,13 +179,13 @@ class Scheduler(Protocol):
         ...
 
     def start(self) -> None:
-        """Accept and run tasks, even after a shutdown; if started, do nothing."""
+        """Accept and run tasks, even after a shutdown. If started, do nothing."""
         ...
 
     def shutdown(self) -> None:
         """Cancel all tasks and wait for running ones.
 
-        No task runs after the return. A task may call this; then the call waits for no task.
+        No task runs after the return. A task may call this. Then the call waits for no task.
         """
         ...
 
@@ -248,9 +248,9 @@ class Scheduler(Protocol):
         Parameters
         ----------
         predicate : callable
-            Called repeatedly without a lock; it must not wait.
+            Called repeatedly without a lock. It must not wait.
         timeout_ms : int, optional
-            Milliseconds of monotonic time; no timeout by default.
+            Milliseconds of monotonic time (default: no timeout).
 
         Returns
         -------
@@ -488,12 +488,12 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def is_contained(error: BaseException) -> bool:
-    """Return whether an error stays with its task; see the module."""
+    """Return whether an error remains with its task; see the module."""
     return isinstance(error, Exception) and not isinstance(error, AssertionError)
 
 
 def outcome(task: Callable[[], T]) -> T | BaseException:
-    """Run a job; return its result, or its error if that stays with the job."""
+    """Run a job, and return its result, or its error if that remains with the job."""
     try:
         return task()
     except BaseException as error:

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 P = ParamSpec("P")
 
 Unsubscribe = Callable[[], object]
-"""Ends a subscription; a second call does nothing."""
+"""Ends a subscription. A second call does nothing."""
 
 
 class Signal(Generic[P]):

@@ -33,7 +33,7 @@ class ThreadScheduler(QueueScheduler):
     clock : Clock
         Not a virtual clock. Waits follow its monotonic time.
     threads : int
-        Maximum number of concurrent tasks; other due tasks run late.
+        Maximum number of concurrent tasks. Other due tasks run late.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class ThreadScheduler(QueueScheduler):
     Notes
     -----
     Thread-safe. A waiting task keeps its thread. If it waits for other tasks, it needs a timeout,
-    since a full pool or a shutdown delays those.
+    because a full pool or a shutdown delays those.
     """
 
     is_concurrent = True
@@ -74,7 +74,7 @@ class ThreadScheduler(QueueScheduler):
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Accept and run tasks; the first task starts the first thread."""
+        """Accept and run tasks. The first task starts the first thread."""
         with self._lock:
             self._started = True
 
@@ -131,7 +131,7 @@ class ThreadScheduler(QueueScheduler):
         if timeout_ms is not None:
             limit_ns = self._clock.monotonic_ns() + timeout_ms * 1_000_000
         while True:
-            # Before the predicate, so that a notification in between is not missed.
+            # Before the predicate, so a notification in between is not missed.
             changes = self._changes
             if predicate():
                 return True
@@ -150,7 +150,7 @@ class ThreadScheduler(QueueScheduler):
                 self._changed.wait(seconds)
 
     def notify(self) -> None:
-        """Make waiting threads evaluate their predicates at once."""
+        """Make waiting threads evaluate their predicates immediately."""
         with self._changed:
             self._changes += 1
             self._changed.notify_all()
@@ -245,7 +245,7 @@ class PacedScheduler(ThreadScheduler):
 
         The timeout counts in virtual time, which others may move, too. After a wait that ended by
         its timeout the virtual clock is at the end of the timeout or later. Tasks of the virtual
-        clock run in the calling thread; the predicate is evaluated after each due time.
+        clock run in the calling thread. The predicate is evaluated after each due time.
         """
         virtual = self._virtual_clock
         started_ns, real_started_ns = virtual.monotonic_ns(), self._clock.monotonic_ns()

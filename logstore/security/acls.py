@@ -92,7 +92,7 @@ class Acl:
     operation : AclOperation
     resource_type : ResourceType
     resource_name : str
-        `*` matches all resources of the type; the cluster is named `kafka-cluster`.
+        `*` matches all resources of the type. The cluster is named `kafka-cluster`.
     pattern_type : PatternType
         LITERAL, or PREFIXED to match all names with this prefix.
     permission : AclPermission
@@ -225,7 +225,7 @@ def _words(
 
 
 def word_of(kind: type[_Word], word: object) -> _Word:
-    """Return the member for one of Kafka's names or codes; UNKNOWN for an unknown code.
+    """Return the member for one of Kafka's names or codes, or UNKNOWN for an unknown code.
 
     Raises
     ------

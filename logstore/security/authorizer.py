@@ -68,7 +68,7 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Patterns:
-    """ACLs of one resource type by name; a lookup takes one search per prefix length."""
+    """ACLs of one resource type by name. A lookup takes one search per prefix length."""
 
     literal: dict[str, list[Acl]]
     prefixed: dict[str, list[Acl]]
@@ -90,7 +90,7 @@ class _Patterns:
             if length > len(name):
                 break
             yield from self.prefixed.get(name[:length], ())
-        # As in Kafka, `*` does not match names that begin with `*`.
+        # As in Kafka, `*` does not match names that start with `*`.
         if not name.startswith(WILDCARD):
             yield from self.literal.get(WILDCARD, ())
 
@@ -223,11 +223,11 @@ class Authorizer:
     # -- the ACLs themselves -------------------------------------------------------------
 
     def acls(self, wanted: AclFilter | None = None) -> list[Acl]:
-        """Return the ACLs selected by a filter, sorted; all by default."""
+        """Return the ACLs selected by a filter, sorted (default: all)."""
         return sorted(self._acls if wanted is None else filter(wanted.matches, self._acls))
 
     def add(self, *acls: Acl) -> None:
-        """Add ACLs; existing ones are kept."""
+        """Add ACLs; existing ones are retained."""
         self._hold(self._acls.union(acls))
 
     def remove(self, wanted: AclFilter) -> list[Acl]:
@@ -240,7 +240,7 @@ class Authorizer:
 
     @classmethod
     def from_json(cls, text: str) -> Authorizer:
-        """Create an authorizer from the JSON written by `to_json`; all members are optional.
+        """Create an authorizer from the JSON written by `to_json`. All members are optional.
 
         Raises
         ------

@@ -40,7 +40,7 @@ class Credentials:
     passwords : mapping of str to str
         Passwords by user name.
     mechanisms : iterable of str
-        Mechanisms that clients may use; all by default.
+        Mechanisms that clients may use (default: all).
     rng : Random, optional
         Source of salts and nonces, by default the operating system. Tests pass a seeded one.
 
@@ -91,7 +91,7 @@ class Credentials:
     # -- SCRAM ---------------------------------------------------------------------------
 
     def scram(self, mechanism: str, user: str) -> ScramCredential | None:
-        """Return the SCRAM credential of a user; None if there is none."""
+        """Return the SCRAM credential of a user, or None if there is none."""
         if (mechanism, user) not in self._scram and user in self._passwords:
             salt = self._rng.randbytes(SALT_BYTES)
             credential = ScramCredential.of_password(mechanism, self._passwords[user], salt)
@@ -112,17 +112,17 @@ class Credentials:
         self._scram[mechanism, user] = credential
 
     def delete_scram(self, mechanism: str, user: str) -> bool:
-        """Delete a SCRAM credential; return whether it existed."""
+        """Delete a SCRAM credential, and return whether it existed."""
         existed = self.scram(mechanism, user) is not None
         if existed:
             self._scram[mechanism, user] = None
         return existed
 
     def begin_scram(self, mechanism: str, first: ClientFirst) -> ScramExchange:
-        """Start a SCRAM exchange; one for an unknown user looks and takes the same."""
+        """Start a SCRAM exchange. One for an unknown user looks and takes the same."""
         nonce = b64encode(self._rng.randbytes(_NONCE_BYTES)).decode()
         # As for a known user, the salt depends only on name and mechanism. No proof matches the
-        # keys, since no password hashes to them.
+        # keys, because no password hashes to them.
         text = f"{mechanism}\0{first.name}".encode()
         salt = hmac.digest(self._secret, text, "sha256")[:SALT_BYTES]
         nobody = ScramCredential(salt, self._secret, self._secret, MIN_ITERATIONS)
@@ -144,7 +144,7 @@ class SaslServer:
     mechanism : str or None
         The chosen mechanism.
     principal : str or None
-        The authenticated principal, such as `User:ann`; None before.
+        The authenticated principal, such as `User:ann`, or None before.
     """
 
     def __init__(
@@ -179,7 +179,7 @@ class SaslServer:
         Raises
         ------
         SaslAuthenticationFailedError
-            Authentication failed; the exchange is over.
+            Authentication failed. The exchange is over.
         IllegalSaslStateError
             No mechanism was chosen, or the exchange is over.
         """

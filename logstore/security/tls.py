@@ -1,6 +1,6 @@
 """TLS for tests: a new certificate authority and a certificate for local host names.
 
-Uses trustme, since the standard library cannot create certificates.
+Uses trustme, because the standard library cannot create certificates.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class Action:
         return " ".join(filter(None, words))
 
     def inverse(self) -> Action | None:
-        """Return the action that reverts this one; None without `lasts`."""
+        """Return the action that reverts this one, or None without `lasts`."""
         if self.lasts == "0":
             return None
         inverse = ACTION_KINDS[self.do].inverse
@@ -228,7 +228,7 @@ class _PlannedState:
         self._is_down = False
 
     def apply(self, action: Action) -> Iterator[str]:
-        """Apply an action to the state; yield the problems with it."""
+        """Apply an action to the state, and yield the problems with it."""
         kind, name = ACTION_KINDS[action.do], action.topic
         if self._is_down and not kind.while_down:
             yield "is not possible while the broker is down"

@@ -78,10 +78,10 @@ def run(
     Parameters
     ----------
     data_dir : path, optional
-        Directory for the logs, new or empty; in memory by default. The series and the bytes are
+        Directory for the logs, new or empty (default: in memory). The series and the bytes are
         the same.
     samples : int
-        Largest number of regular rows per partition. Rolls, cleanings and retention add more.
+        Largest number of regular rows per partition. Rolls, cleaning passes and retention add more.
     progress : callable, optional
         Called with the virtual time at every sample.
     recording : Recording, optional
@@ -246,7 +246,7 @@ class _Simulation:
 
     @property
     def broker(self) -> Broker[VirtualClock]:
-        """The broker; it must be running."""
+        """The broker. It must be running."""
         return self.environment.broker
 
     # -- time ----------------------------------------------------------------------------
@@ -396,7 +396,7 @@ class _Simulation:
                     )
 
     def _sample(self, each: _Partition, event: str) -> None:
-        """Add a row; if the log is not usable, repeat its last measurements."""
+        """Add a row. If the log is not usable, repeat its last measurements."""
         each.state, log = self._state_and_log(each)
         measurements: dict[str, Any] = {}
         if log is not None:
@@ -578,7 +578,7 @@ class _Simulation:
         self.broker.create_topic(topic.name, partitions=count, configs=topic.configs)
 
     def _delete(self, topic: str) -> None:
-        """Delete a topic and reset its state; a new topic of that name starts at offset 0."""
+        """Delete a topic and reset its state. A new topic of that name starts at offset 0."""
         self.broker.delete_topic(topic)
         for each in self.watched_partitions:
             if each.tp.topic == topic:
@@ -590,7 +590,7 @@ class _Simulation:
                 self.readers.forget(each.tp)
 
     def _start_broker(self) -> None:
-        """Start the broker and read its logs; a crash may have lost unflushed records."""
+        """Start the broker and read its logs. A crash may have lost unflushed records."""
         self.environment.start()
         self._subscribe()
         for each in self.watched_partitions:

@@ -42,9 +42,9 @@ class Environment:
     Parameters
     ----------
     data_dir : path, optional
-        Directory for the logs; in memory by default.
+        Directory for the logs (default: in memory).
     clock : VirtualClock
-        The simulated time. The broker's own clock differs by `clock.skew_ms`.
+        The simulated time. The broker's clock differs by `clock.skew_ms`.
 
     Attributes
     ----------
@@ -77,13 +77,13 @@ class Environment:
 
     @property
     def broker(self) -> Broker[VirtualClock]:
-        """The broker; it must be running."""
+        """The broker. It must be running."""
         assert self.running_broker is not None, "the broker is down"
         return self.running_broker
 
     @property
     def config(self) -> BrokerConfig:
-        """The broker's current settings; the last ones while it is down."""
+        """The broker's current settings. The last ones while it is down."""
         if self.running_broker is not None:
             self._config = self.running_broker.broker_config
         return self._config
@@ -145,7 +145,7 @@ class Environment:
     # -- time ----------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
-        """Return the time of the broker's next scheduled task; None without one."""
+        """Return the time of the broker's next scheduled task, or None if there is none."""
         if self.running_broker is None:
             return None
         scheduler = self.running_broker.runtime.scheduler
@@ -161,7 +161,7 @@ class Environment:
         self._faults.append((action, rule))
 
     def repair(self, is_repaired: Callable[[Action], bool]) -> None:
-        """Remove faults; directories that are offline stay offline."""
+        """Remove faults; directories that are offline remain offline."""
         for action, rule in self._faults:
             if is_repaired(action) and rule is not None:
                 rule.remove()

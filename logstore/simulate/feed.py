@@ -66,7 +66,7 @@ class Queue(ABC):
     bytes : Counter of int
         Bytes appended so far, by partition.
     waiting : dict of int to deque
-        Arrivals that a log refused, by partition and in order; they are retried.
+        Arrivals that a log refused, by partition and in order. They are retried.
     """
 
     def __init__(self, topic: str, partitions: int) -> None:
@@ -200,7 +200,7 @@ class Feed(Queue):
         self._block = None
 
     def _start_block(self, block: Block) -> Iterator[Arrival]:
-        """Register a block's records as expected; yield its arrivals."""
+        """Register a block's records as expected, and yield its arrivals."""
         self._block = block
         self._survivors.expect(block)
         yield from self._arrivals_of(block)

@@ -26,7 +26,7 @@ def save(
     """Write the results of a run and return the paths of the files.
 
     Results of an earlier run are replaced only after all files are written, so an error such as a
-    full disk leaves the directory unchanged. Other files are kept.
+    full disk leaves the directory unchanged. Other files are retained.
 
     Raises
     ------
@@ -63,7 +63,7 @@ _NAMES = (
 
 
 def _write_all(run: Run, sweep: Sweep | None, directory: Path) -> Iterator[Path]:
-    """Write each series that has rows; yield the paths."""
+    """Write each series that has rows, and yield the paths."""
     for name in _SERIES:
         table: Table = getattr(run, name)
         if len(table):

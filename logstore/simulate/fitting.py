@@ -121,11 +121,11 @@ def fit(
         A data directory, a directory of data directories, or a partition directory. It is not
         changed.
     topics : sequence of str
-        Names of the topics; empty for all.
+        Names of the topics, or empty for all.
     days : float
         Length of the scenario.
     now_ms : int, optional
-        Start of the scenario; by default the newest timestamp.
+        Start of the scenario (default: the newest timestamp).
     progress : callable, optional
         See `recording.record`.
 
@@ -339,7 +339,7 @@ class _Fitting:
         return tree
 
     def _bound(self, values: dict[str, Any], sizes: dict[str, Any]) -> None:
-        """Limit the sizes so that no batch exceeds the topic's limits."""
+        """Limit the sizes so no batch exceeds the topic's limits."""
         config = effective_config(self.topic.configs)
         limit = min(config.segment_bytes, config.logstore_decompression_max_bytes)
         if specs.MAX_MESSAGE_BYTES in self.topic.configs:
@@ -550,7 +550,7 @@ def _mean(values: Mapping[str, Any]) -> float:
 
 
 def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
-    """Return the keys of a weekly or daily profile by hours; empty if none is significant."""
+    """Return the keys of a weekly or daily profile by hours, or empty if none is significant."""
     days = (until_ms - begin_ms) / DAY_MS
     length = next((length for needed, length in _PROFILES if days >= needed), None)
     if length is None:
@@ -574,7 +574,7 @@ def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
 
 
 def _records_between(rates: Rates, edges: Ints) -> NDArray[np.float64]:
-    """Return the number of records in each interval; gaps left by cleanings are interpolated."""
+    """Return the number of records in each interval; gaps left by the cleaner are interpolated."""
     total = np.zeros(len(edges))
     for partition in np.unique(rates.partition).tolist():
         here = rates.partition == partition

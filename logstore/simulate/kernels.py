@@ -34,7 +34,7 @@ def survey(
     Parameters
     ----------
     data, start
-        Batches from position `start`; the last may be incomplete.
+        Batches from position `start`. The last may be incomplete.
     offsets, timestamps : (capacity,) int64, out
         Offsets and record timestamps of the tombstones, written from row `tombstones`.
 

@@ -61,7 +61,7 @@ class LogStatistics:
 
     Notes
     -----
-    A segment is read again only after the cleaner replaced it; of a growing segment, only the new
+    A segment is read again only after the cleaner replaced it. Of a growing segment, only the new
     batches are read.
     """
 

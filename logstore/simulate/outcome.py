@@ -40,7 +40,7 @@ PARTITIONS = {
     "deleted_bytes": "Bytes of files that wait for removal (`.deleted`).",
     "records": "Data records in the segments.",
     "live_records": "Records that no other record supersedes, without tombstones.",
-    "dead_records": "Records that a cleaning can remove sooner or later, without tombstones.",
+    "dead_records": "Records that the cleaner can remove sooner or later, without tombstones.",
     "tombstones": "Tombstones that no other record supersedes.",
     "keys": "Keys that have a record.",
     "hole_offsets": "Offsets between log start and log end without a data record.",
@@ -110,7 +110,7 @@ SEGMENTS = {
 
 
 KINDS = ("clean", "dirty", "uncleanable", "active", "deleted")
-"""Kinds of bytes of a partition; each has a column."""
+"""Kinds of bytes in a partition. Each has a column."""
 
 REGULAR_EVENTS = ("regular", "start", "end")
 """Events of the rows that are evenly spaced in time."""
@@ -119,7 +119,7 @@ RATES = ("cleaner_bytes_per_second", "cleaner_load")
 """Columns that are meaningful only between two regular rows."""
 
 COUNTS = ("passes", "missed_tombstones")
-"""Costs that are counts; the others are sizes, durations and ratios."""
+"""Costs that are counts. The others are sizes, durations and ratios."""
 
 
 class Table:
@@ -288,6 +288,6 @@ def _rows_by_partition(series: Mapping[str, Column]) -> Iterator[Column]:
 
 
 def _latest(time_ms: Column, rows: Column, times: Column) -> Column:
-    """Return the number of the last row at or before each time; -1 without one."""
+    """Return the number of the last row at or before each time, or -1 if there is none."""
     indices = np.searchsorted(time_ms[rows], times, side="right") - 1
     return np.where(indices >= 0, rows[indices], -1) if len(rows) else np.full(len(times), -1)

@@ -49,7 +49,7 @@ class Keys(Protocol):
         """Return the numbers of keys from a partition's log."""
 
     def column(self, block: Block) -> BytesColumn | None:
-        """Return the keys of a block; None if the block contains them."""
+        """Return the keys of a block, or None if the block contains them."""
 
 
 class SpecKeys:
@@ -107,11 +107,11 @@ class KnownPopulation:
     Parameters
     ----------
     words : KnownKeys or None
-        Distribution of the keys; None for the distribution of the spec over the ranks.
+        Distribution of the keys, or None for the distribution of the spec over the ranks.
     shares : mapping of int to float
-        Shares of the records by partition; empty for equal shares.
+        Shares of the records by partition, or empty for equal shares.
     spec : Spec, optional
-        Workload; without it, no keys are drawn.
+        Workload. Without it, no keys are drawn.
     unknown : int64, optional
         Keys of the table that count as not written yet.
 
@@ -171,7 +171,7 @@ class KnownPopulation:
     # -- drawing keys ----------------------------------------------------------------------
 
     def numbers(self, block: int, events: Ints) -> Ints:
-        """Return the key number of each event of a block; see `workload.blocks.Population`."""
+        """Return the key number of each event in a block; see `workload.blocks.Population`."""
         assert self._spec is not None
         words, seed, count = self._words, self._spec.seed, len(events)
         if words is None:

@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 def in_processes(
     function: Callable[[Job], Result], jobs: Sequence[Job], workers: int
 ) -> Iterator[tuple[int, Result]]:
-    """Run jobs in processes; yield the number and the result of each job when it ends.
+    """Run jobs in processes, and yield the number and the result of each job when it ends.
 
     Parameters
     ----------

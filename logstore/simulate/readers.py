@@ -62,7 +62,7 @@ class Readers:
                 self._missed[consumer] += int((offsets >= reader.position).sum())
 
     def forget(self, tp: TopicPartition) -> None:
-        """Drop the positions in a deleted log; a new log of that name is read from its start."""
+        """Drop the positions in a deleted log. A new log of that name is read from its start."""
         for at in [at for at in self._readers if at[1] == tp]:
             del self._readers[at]
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 KEYS_MAX = 2_000_000
-"""Keys of a topic whose bytes are kept, the last written ones; the others are never written."""
+"""Keys of a topic whose bytes are retained, the last written ones. The others are never written."""
 
 ARRIVALS_MAX = 2_000_000
 """Largest number of arrivals kept per partition, the last ones."""
@@ -115,12 +115,12 @@ class Arrivals(NamedTuple):
     time_ms : int64
         Largest timestamp up to this record in the partition.
     late_ms : int64
-        Difference between `time_ms` and the record's timestamp; -1 without a timestamp.
+        Difference between `time_ms` and the record's timestamp, or -1 without a timestamp.
     partition : int64
     key : int64
         Number in the key table, or -1 - partition for a null key.
     value_bytes : int64
-        Size of the value; -1 for null.
+        Size of the value, or -1 for null.
     is_first : bool
         Whether the log has no earlier record of the key.
     """
@@ -151,7 +151,7 @@ class KeyTable:
     count : int
         Number of keys.
     held : int
-        Number of keys whose bytes are in the table; they have the smallest numbers.
+        Number of keys whose bytes are in the table. They have the smallest numbers.
     partition : (count,) int64
     """
 
@@ -168,7 +168,7 @@ class KeyTable:
         self.data = np.frombuffer(b"".join(held), np.uint8)
 
     def find(self, hashes: Ints) -> Ints:
-        """Return the numbers of keys by their hashes; -1 for unknown keys."""
+        """Return the numbers of keys by their hashes, or -1 for unknown keys."""
         if not self.count:
             return np.full(len(hashes), -1)
         indices = np.minimum(np.searchsorted(self._hashes, hashes), self.count - 1)
@@ -188,7 +188,7 @@ def hashes_of(partition: int, keys: Iterable[bytes]) -> Ints:
 
 
 def pieces_of(column: BytesColumn) -> list[bytes]:
-    """Return the byte strings of a column; a null is an empty string."""
+    """Return the byte strings of a column. A null is an empty string."""
     raw = column.data.tobytes()
     return [
         raw[start : start + size] if size > 0 else b""
@@ -207,7 +207,7 @@ class TopicRecording:
     configs : mapping of str to str
         Configuration of the topic, including its cleanup policy in any case.
     newest_ms : int or None
-        Largest timestamp; None if no record has one.
+        Largest timestamp, or None if no record has one.
     rates, batches, arrivals, keys
         See `Rates`, `Batches`, `Arrivals` and `KeyTable`.
     newest_version : int or None
@@ -252,7 +252,7 @@ class Recording:
     damages : tuple of Damage
         Damage that was skipped.
     left_out : tuple of str
-        A sentence with the reason for each topic that is left out of a recording of all topics.
+        A sentence with the reason for each topic that is omitted from a recording of all topics.
     """
 
     path: str
@@ -346,9 +346,9 @@ def record(
     path : str
         A data directory, a directory of data directories, or a partition directory.
     topics : sequence of str
-        Names of the topics; empty for all.
+        Names of the topics, or empty for all.
     configs : mapping, optional
-        Configuration that overrides the topics' own.
+        Configuration that overrides the topics'.
     broker_config : BrokerConfig, optional
         Defaults of the topics' configuration.
     progress : callable, optional
@@ -474,7 +474,7 @@ class _Piece(NamedTuple):
 
     @classmethod
     def concatenate(cls, pieces: Sequence[_Piece]) -> _Piece:
-        """Concatenate pieces; without any, return an empty piece."""
+        """Concatenate pieces. Without any, return an empty piece."""
         none: Ints = np.zeros(0, np.int64)
         empty = Arrivals(none, none, none, none, none, none.astype(np.bool_))
         columns = zip(empty, *(piece.arrivals for piece in pieces), strict=True)
@@ -485,7 +485,7 @@ class _Piece(NamedTuple):
 class _Window:
     """The last arrivals of a partition, in pieces; pieces beyond the limit are removed.
 
-    The last cleaned piece is kept separately: it shows the sizes of records, not their
+    The last cleaned piece is stored separately: it shows the sizes of records, not their
     frequencies.
     """
 

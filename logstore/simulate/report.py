@@ -28,7 +28,7 @@ SECTION_STYLES = {
     "active": ("#56b4e9", "."),
     "deleted": ("#999999", "\\"),
 }
-"""Colour and pattern of each kind of bytes; the colours are safe for colour blindness."""
+"""Colour and pattern of each kind of bytes. The colours are safe for colour blindness."""
 
 HOLES_COLOUR = "#bbbbbb"
 
@@ -74,7 +74,7 @@ PANELS: Mapping[str, Sequence[tuple[str, str, float]]] = {
     "Segments": (("segments", "segments", 1),),
     "Offsets without a record": (("hole_offsets", "holes", 1),),
 }
-"""Panels of a topic: curves as (column, label, unit); empty for those in `STACKS`."""
+"""Panels of a topic: curves as (column, label, unit), or empty for those in `STACKS`."""
 
 LIMITS = ("max_compaction_lag_ms", "throttle_bytes_per_second")
 """Columns that are the same in all partitions and drawn only while they are set."""

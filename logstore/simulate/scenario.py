@@ -1,7 +1,7 @@
 """Scenarios: TOML files with topics and their workloads, consumers and timed actions.
 
-Topics use the keys of `logstore.workload.spec`; configurations use Kafka's keys. A scenario is
-checked completely before it runs.
+`logstore.workload.spec` defines the keys of a topic. Configurations have Kafka's names. A scenario
+is validated as a whole before it runs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Consumer:
     """A consumer that reads a topic with a lag.
 
     It reads each record `lag` after the append. From `away_from` after the start it reads nothing
-    for `away`; then it catches up at once.
+    for `away`; then it catches up immediately.
     """
 
     name: str = setting("consumer", "Name in the series.")
@@ -68,12 +68,12 @@ class Consumer:
 
     @property
     def away_ms(self) -> tuple[int, int]:
-        """Start and end of the pause in ms after the start; equal without a pause."""
+        """Start and end of the pause in ms after the start, equal without a pause."""
         begin = parse_duration(self.away_from)
         return begin, begin + parse_duration(self.away)
 
     def read_until(self, now_ms: int) -> int:
-        """Return the append time up to which it has read; both times in ms after the start."""
+        """Return the append time up to which it has read. Both times in ms after the start."""
         begin, end = self.away_ms
         return (begin if begin <= now_ms < end else now_ms) - self.lag_ms
 
@@ -97,7 +97,7 @@ class Message:
 
     @property
     def timestamp_ms(self) -> int:
-        """Timestamp in ms after the start; negative if before the start."""
+        """Timestamp in ms after the start, negative if before the start."""
         return self.at_ms - parse_duration(self.late) + parse_duration(self.early)
 
 
@@ -105,8 +105,8 @@ class Message:
 class KnownKeys:
     """The `keys` table of a `continued` topic.
 
-    The uncleaned records of the directory show how keys were written recently. An update takes the
-    key of one of these records, so each key keeps its share of the writes.
+    Keys are sampled from the records above the directory's first dirty offsets, so each key gets
+    the same share of writes as before.
     """
 
     distribution: str = setting(RECORDED, "Distribution of the writes: as recorded.", None, None,
@@ -142,9 +142,9 @@ class Topic:
     continued : bool
         Whether the topic starts with the records and keys in the scenario's directory.
     known : KnownKeys or None
-        Distribution of those keys; None for the distribution of the workload over their ranks.
+        Distribution of those keys, or None for the distribution of the workload over their ranks.
     shares : mapping of int to float
-        Shares of the records by partition; empty for equal shares.
+        Shares of the records by partition, or empty for equal shares.
     """
 
     name: str
@@ -165,7 +165,7 @@ class Scenario:
     Attributes
     ----------
     origin : str
-        The directory that continued topics start from; empty without one.
+        The directory that continued topics start from, or empty if there is none.
     broker : mapping
         Kafka's broker properties.
     actions : tuple of Action
@@ -193,7 +193,7 @@ class Scenario:
         return round(self.days * DAY_MS)
 
     def partitions_of(self, topic: str) -> int:
-        """Return the number of partitions of a topic at the end."""
+        """Return the number of partitions in a topic at the end."""
         counts = [each.partitions for each in self.topics if each.name == topic]
         added = [each.partitions for each in self.actions if each.topic == topic]
         return max(counts + added)
@@ -258,11 +258,11 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
         the topic's `name`. It covers the scenario's time unless it sets its own, and may have
         `records_per_day` instead of `records`. With `records` 0 or `[[topics.messages]]` it is not
         a workload. With `continued`, it starts with the topic of that name in the directory
-        `from`; its `keys` are `KnownKeys`, and `partition_shares` spreads the records.
+        `from`. Its `keys` are `KnownKeys`, and `partition_shares` spreads the records.
         `[[consumers]]`, `[[actions]]`, `[[topics.messages]]` and `[topics.replay]` have the keys
         of `Consumer`, `Action`, `Message` and `Replay`.
     folder : Path, optional
-        Base of relative paths in the scenario; the current directory by default.
+        Base of relative paths in the scenario (default: the current directory).
 
     Raises
     ------

@@ -38,7 +38,7 @@ def copy_start_state(
     Parameters
     ----------
     data_dir : path, optional
-        Target directory, missing or empty; in memory by default.
+        Target directory, missing or empty (default: in memory).
 
     Returns
     -------

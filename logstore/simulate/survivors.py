@@ -41,7 +41,7 @@ class _Rows(NamedTuple):
 
 
 class Survivors:
-    """The surviving record of every key of a topic, by its compaction strategy.
+    """The surviving record of every key in a topic, by its compaction strategy.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Survivors:
     strategy : Strategy
         Compaction strategy of the topic.
     offset : (slots,) int64
-        Offset of the survivor; -1 if the key has no record.
+        Offset of the survivor, or -1 if the key has no record.
     tombstone : (slots,) bool
         Whether the survivor is a tombstone.
     partition : (slots,) int32
@@ -85,7 +85,7 @@ class Survivors:
         self._aborted: list[list[Ints]] = [[] for _ in range(partitions)]
 
     def _spread(self, partitions: int) -> None:
-        """Spread the keys over a number of partitions; a key that moves gets another slot."""
+        """Spread the keys over a number of partitions. A key that moves gets another slot."""
         self.keys.spread(partitions)
         partition_of = self.keys.partitions(np.arange(self.keys.count))
         slots = np.full(self.keys.count, -1, np.int64)
@@ -249,7 +249,7 @@ class Survivors:
 
 
 def _slots_of(slots: Ints, numbers: Ints) -> Ints:
-    """Return the slots of keys; -1 for a null or unknown key."""
+    """Return the slots of keys, or -1 for a null or unknown key."""
     known = (numbers >= 0) & (numbers < len(slots))
     slots_of_keys = np.full(len(numbers), -1, np.int64)
     slots_of_keys[known] = slots[numbers[known]]

@@ -1,4 +1,4 @@
-"""Durations of the stages of a job."""
+"""Durations of a job's stages."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 if __name__ == "__main__":
     # The script's folder is first on the path, but its modules are not top-level modules. Replace
-    # it with the folder that holds the package, in a checkout or an installation.
+    # it with the folder that contains the package, in a checkout or an installation.
     above = Path(__file__).resolve().parents
     sys.path[0] = str(next(path for path in above if (path / "logstore" / "errors.py").exists()))
     from logstore.cli.main import main

@@ -1,6 +1,6 @@
 """Helpers for users' tests: assertions, failing disks, logs with holes, the pytest plugin.
 
-Production code never imports this package. Public names are loaded on first use, so that the plugin
+Production code never imports this package. Public names are loaded on first use, so the plugin
 costs nothing in test runs that do not use it.
 """
 

@@ -50,7 +50,7 @@ def history(
     *,
     isolation: str = "read_committed",
 ) -> list[bytes | None]:
-    """Return the values of a key that are still in the log, oldest first; None for a tombstone.
+    """Return the values of a key that are still in the log, oldest first, or None for a tombstone.
 
     Raises
     ------
@@ -173,18 +173,18 @@ def _not_gone(broker: Broker, tp: TopicPartition, key: bytes) -> Iterator[str]:
     for record in records:
         horizon_ms = horizons.get(record.offset)
         if record is not winner:
-            why = f"superseded by offset {winner.offset}; the next cleaning removes it"
+            why = f"superseded by offset {winner.offset}; the next pass removes it"
         elif record.value is not None:
             why = "the latest record of the key; no tombstone follows"
         elif horizon_ms is None:
             why = (
-                "it has no delete horizon: its first cleaning sets one, delete.retention.ms "
+                "it has no delete horizon: its first cleaning pass sets one, delete.retention.ms "
                 f"({log.config.delete_retention_ms} ms) later"
             )
         elif horizon_ms > now_ms:
             why = f"its delete horizon is {time_text(horizon_ms)}; now is {time_text(now_ms)}"
         else:
-            why = f"the next cleaning removes it (delete horizon {time_text(horizon_ms)})"
+            why = f"the next pass removes it (delete horizon {time_text(horizon_ms)})"
         yield f"  {tp} {record_text(record)}: {why}"
     yield from _what_keeps_cleaning_off(broker, tp)
 

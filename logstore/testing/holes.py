@@ -1,8 +1,9 @@
 """Logs with holes: every shape of a compacted log that is known to make clients hang.
 
 A client that counts records, or takes the offset of the last record for the end, waits for an
-offset that never comes. Ordinary producers, transactions and cleanings create these logs, while the
-factory advances the clock; no byte is written by hand. Kafka brokers can open the directories.
+offset that never comes. Ordinary producers, transactions and cleaning passes create these logs,
+while the factory advances the clock. No byte is written by hand. Kafka brokers can open the
+directories.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def fill(
     topic: str = "holes",
     partition: int = 0,
 ) -> HoleyLog:
-    """Append records to a partition and clean it, so that it has a shape.
+    """Append records to a partition and clean it, so it has a shape.
 
     Parameters
     ----------
@@ -248,7 +249,7 @@ def _control_batches(log: _Filling) -> None:
     with log.transactions() as transaction:
         transaction(0, 1, commit=False)
         transaction(2, commit=False)
-    # The last data batch of a producer is kept empty until the producer id expires.
+    # The last data batch of a producer remains as an empty batch until the producer id expires.
     log.broker.clock.advance(ms=log.broker.broker_config.producer_id_expiration_ms + 1)
     log.log.producer_state.remove_expired(log.broker.clock.now_ms())
     log.clean()
@@ -297,7 +298,10 @@ def _bare_end(log: _Filling) -> None:
 
 
 _SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
-    "trailing_hole": ("the last records were removed, the log end offset stays", _trailing_hole),
+    "trailing_hole": (
+        "the last records were removed, the log end offset does not change",
+        _trailing_hole,
+    ),
     "last_offset_gone": (
         "the last record of a batch was removed, but not the batch",
         _last_offset_gone,
@@ -319,7 +323,7 @@ _SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
         _aborted_end,
     ),
     "bare_end": ("no batch before the log end offset, as Kafka 4 may leave it", _bare_end),
-    "nothing_left": ("all records were removed, the log end offset stays", _nothing_left),
+    "nothing_left": ("all records were removed, the log end offset does not change", _nothing_left),
 }
 
 SHAPES: Mapping[str, str] = MappingProxyType({name: each[0] for name, each in _SHAPES.items()})

@@ -238,7 +238,7 @@ def _data_dir(request: pytest.FixtureRequest, storage: str | None) -> Path | Non
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Merge the options of a test's markers; the closest marker wins, broker configs are merged."""
+    """Merge the options of a test's markers. The closest marker wins, broker configs are merged."""
     options = dict(_DEFAULTS)
     configs = dict(_property(line) for line in request.config.getini("logstore_broker_config"))
     for marker in reversed(list(request.node.iter_markers(MARKER))):

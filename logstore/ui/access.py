@@ -89,7 +89,7 @@ class Access:
     # -- refusals ------------------------------------------------------------------------
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Return the response that rejects a request; None if it has access or the token."""
+        """Return the response that rejects a request, or None if it has access or the token."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_ours(hosts[0], scope):
@@ -131,7 +131,7 @@ class Access:
         """Yield the values of cookies with our name.
 
         The header also has cookies of other ports of this host, possibly malformed or with the same
-        name; these must not deny access.
+        name. These must not deny access.
         """
         for line in headers.getlist("cookie"):
             for each in line.split(";"):
@@ -175,7 +175,7 @@ def _tokens(scope: Scope) -> list[str]:
 
 
 def _name_of(host: str) -> str | None:
-    """Return the host of `HOST[:PORT]` in lower case; None if it is invalid."""
+    """Return the host of `HOST[:PORT]` in lower case, or None if it is invalid."""
     if host.startswith("["):
         name, bracket, port = host[1:].partition("]")
         if not bracket or (port and not port.startswith(":")):

@@ -1,6 +1,6 @@
 """Requests as the functions of `api` see them, routes, and error responses.
 
-A function of `api` takes an `Ask` and returns a value to serialize as JSON; it may block. A route
+A function of `api` takes an `Ask` and returns a value to serialize as JSON. It may block. A route
 declares its parameters and rejects any other. Exceptions become error responses.
 """
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 1024 * 1024
-"""Largest body of a request; a larger Content-Length is rejected before reading."""
+"""Largest body of a request. A larger Content-Length is rejected before reading."""
 
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (errors.UnknownTopicOrPartitionError, 404),
@@ -72,7 +72,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (KafkaStorageError, 503),
     (IllegalStateError, 503),
 )
-"""Status of each error class; the first match applies, other errors are 500."""
+"""Status of each error class. The first match applies, other errors are 500."""
 
 _FORBIDDEN: Mapping[ResourceType, type[LogStoreError]] = {
     ResourceType.TOPIC: TopicAuthorizationFailedError,
@@ -189,7 +189,7 @@ class Ask:
     # -- members of the body ---------------------------------------------------------------
 
     def member(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:  # noqa: ANN401  # of that kind
-        """Return a member of the body of a type; required if it has no default."""
+        """Return a body member of a type; required if it has no default."""
         if name not in self.body:
             if default is ...:
                 raise InvalidRequestError(f"the request lacks {name!r}", field=name)
@@ -427,7 +427,7 @@ def _check_length(size_bytes: int) -> None:
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
-    """Return the JSON object of a request; an empty body is an empty object."""
+    """Return the JSON object of a request. An empty body is an empty object."""
     found = bytearray()
     _check_length(int(request.headers.get("content-length", "0")))
     async for part in request.stream():

@@ -33,7 +33,7 @@ class Connection(H11Protocol):
         self.access_log = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request; if there are too many connections, make room."""
+        """Wait for the first request. If there are too many connections, make room."""
         super().connection_made(transport)
         self._idle_since = self.loop.time()
         self._watch()
@@ -43,7 +43,7 @@ class Connection(H11Protocol):
             idle = [each for each in idle if each is not self and each.is_idle]
             if not idle:
                 return  # the server responds with 503
-            # Prefer connections without a request so far; these may be clients without the token.
+            # Prefer connections without a request so far. These may be clients without the token.
             min(idle, key=lambda each: (each.cycle is not None, each._idle_since)).make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:

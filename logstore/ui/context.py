@@ -1,4 +1,4 @@
-"""The shared state of all requests of a page."""
+"""The state shared by all requests to a page."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Context:
     loops : LoopThread
         The page's event loop, and the threads that call the broker.
     authorizer : Authorizer, optional
-        Authorizes the page's operations; by default all are allowed.
+        Authorizes the page's operations. By default all are allowed.
     principal : str
         Principal of the page's operations.
 
@@ -56,7 +56,7 @@ class Context:
     actions : tuple of Action
         All operations of the routes.
     change_lock, cleaning_lock : OperationLock
-        Serialize changes and (dry-run) cleanings: each needs exclusive use of its partition.
+        Serialize changes and (dry-run) cleaning passes: each needs exclusive use of its partition.
     read_only_because : str or None
         Reason why nothing can be changed.
     """

@@ -1,4 +1,4 @@
-"""History of the broker: gauges over time, and the last cleanings, in bounded memory."""
+"""History of the broker: gauges over time, and the last cleaning passes, in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 POINTS_MAX = 720
-"""Maximum number of points of a curve; then every second point is dropped."""
+"""Maximum number of points of a curve. Then every second point is dropped."""
 
 CLEANINGS_MAX = 500
 PARTITIONS_MAX = 256
-"""Maximum number of partitions with curves; the least recently requested is dropped."""
+"""Maximum number of partitions with curves. The least recently requested is dropped."""
 
 
 class Gauge(NamedTuple):
@@ -32,7 +32,7 @@ class Gauge(NamedTuple):
 
 
 class Curve:
-    """A number over time; a constant interval takes two points."""
+    """A number over time. A constant interval takes two points."""
 
     def __init__(self) -> None:
         self._points: list[tuple[int, float]] = []
@@ -54,7 +54,7 @@ class Curve:
 
 
 class History:
-    """The curves and the cleanings of a broker since the page was opened. Thread-safe."""
+    """The curves and the cleaning passes of a broker since the page was opened. Thread-safe."""
 
     cleanings_max = CLEANINGS_MAX
 

@@ -34,11 +34,11 @@ def command_line(
     *words : str
         The command, such as `topic` and `create`.
     names : iterable of str
-        Arguments; they may look like options.
+        Arguments. They may look like options.
     options, flags : iterable
         Options with and without a value.
     timed : bool
-        Whether the result depends on the time; then the line has --now if the broker's clock is
+        Whether the result depends on the time. Then the line has --now if the broker's clock is
         not the system clock.
     """
     parts = ["logstore", *words]
@@ -88,7 +88,7 @@ def creation(broker: Broker, name: str, partitions: int, configs: Mapping[str, o
 def alteration(
     broker: Broker, topic: str, given: Mapping[str, object], unset: Iterable[str]
 ) -> str | None:
-    """Return the command line that alters a topic; None without changes."""
+    """Return the command line that alters a topic, or None without changes."""
     options = [("--set", f"{key}={to_text(value)}") for key, value in given.items()]
     options += [("--unset", key) for key in unset]
     if not options:
@@ -99,7 +99,7 @@ def alteration(
 def broker_alteration(
     broker: Broker, given: Mapping[str, object], unset: Iterable[str], *, cluster_wide: bool
 ) -> str | None:
-    """Return the command line that alters the broker; None without changes."""
+    """Return the command line that alters the broker, or None without changes."""
     options = [("--set", f"{key}={to_text(value)}") for key, value in given.items()]
     options += [("--unset", key) for key in unset]
     if not options:

@@ -1,7 +1,7 @@
 """Live events of the broker, for clients of the event stream and for the history.
 
 While there are clients, a timer in the event loop polls four times a second: a flag set by the
-engine's signals, the progress of passes, and the clock. An append or a chunk of a cleaning
+engine's signals, the progress of passes, and the clock. An append or a chunk of a cleaning pass
 therefore costs at most setting a flag, however many clients there are. Slow clients receive the
 latest state and miss intermediate ones. The timer uses real time, because the broker's clock may
 be manual.
@@ -73,7 +73,7 @@ class Reader:
         self.set_state("cleaning", {"under_way": seen})
 
     def set_state(self, event: str, state: dict[str, Any]) -> None:
-        """Set a state to send; it replaces one that is not sent yet."""
+        """Set a state to send. It replaces one that is not sent yet."""
         self._states[event] = state
         self._woken.set()
 

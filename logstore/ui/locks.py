@@ -23,7 +23,7 @@ KEY_BITS = 256
 
 
 class OperationLock:
-    """A lock for one kind of operation of a page. Thread-safe.
+    """A lock for one kind of operation on a page. Thread-safe.
 
     With a virtual clock, waiting for a partition advances the time, so only one operation may wait.
     """

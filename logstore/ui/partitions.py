@@ -48,17 +48,17 @@ class Row:
     Attributes
     ----------
     path : str or None
-        The partition's folder; None if it is not created yet.
+        The partition's folder, or None if it is not created yet.
     measured : bool
         Whether the log was measured, not only its folder.
     cleanable_ratio, dirty_bytes : float or None, int or None
-        As computed by the cleaner; None if the topic is not compacted.
+        As computed by the cleaner, or None if the topic is not compacted.
     max_compaction_delay_ms : int or None
         Time by which the oldest dirty data exceeds `max.compaction.lag.ms`.
     lag_ms : int or None
         Age of the oldest uncleaned data, if known.
     must_clean : bool
-        Whether `max.compaction.lag.ms` is exceeded, so that the ratio does not matter.
+        Whether `max.compaction.lag.ms` is exceeded, so the ratio does not matter.
     uncleanable : UncleanablePartition or None
         Reason and time since when the cleaner skips the partition.
     error : str or None
@@ -129,13 +129,13 @@ SORTS: dict[str, Callable[[Row], Any]] = {
 
 
 class PartitionList:
-    """The rows of all partitions of a broker, cached between requests. Thread-safe.
+    """The rows for all partitions of a broker, cached between requests. Thread-safe.
 
     Parameters
     ----------
     broker : Broker
     run_in_background : callable
-        Runs a function in another thread and returns at once.
+        Runs a function in another thread and returns immediately.
     on_measured : callable
         Called in that thread for each partition measured in the background.
     """
@@ -163,7 +163,7 @@ class PartitionList:
     # -- rows ----------------------------------------------------------------------------
 
     def rows(self, topics: Iterable[Topic]) -> list[Row]:
-        """Return the rows of all partitions of the topics, in order."""
+        """Return the rows for all partitions of the topics, in order."""
         logs = open_logs(self._broker)
         return [
             self._row(tp, logs.get(tp), config)
@@ -213,7 +213,7 @@ class PartitionList:
         return sum(size for _, size in files)
 
     def _of_log(self, log: Log) -> Row:
-        """Measure a log with the cleaner's own rules."""
+        """Measure a log with the cleaner's rules."""
         tp, config = log.topic_partition, log.config
         row = Row(
             topic_partition=tp,

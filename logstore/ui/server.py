@@ -50,7 +50,7 @@ class Ui:
     token : str, optional
         Secret required for access. [default: random]
     authorizer : Authorizer, optional
-        Authorizes the page's operations; by default all are allowed.
+        Authorizes the page's operations. By default all are allowed.
     principal : str
         Principal of the page's operations.
 
@@ -151,7 +151,7 @@ class Ui:
         return self._is_closed
 
     def close(self) -> None:
-        """Complete pending responses, end event streams and stop; idempotent."""
+        """Complete pending responses, end event streams and stop. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -21,7 +21,7 @@ def given_settings(ask: Ask, name: str) -> dict[str, object]:
     Raises
     ------
     InvalidRequestError
-        A value is invalid; the error's field is its key.
+        A value is invalid. The error's field is its key.
     """
     member = ask.member(name, dict, {})
     _check_count(name, len(member))

@@ -24,7 +24,7 @@ KINDS = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
-"""Content types by suffix; other files are not served."""
+"""Content types by suffix. Other files are not served."""
 
 INDEX = "/index.html"
 
@@ -47,7 +47,7 @@ class Front:
         return sorted(self._files)
 
     async def answer(self, request: Request) -> Response | None:
-        """Respond with a file, or 304 if the client has it; None if the file does not exist."""
+        """Respond with a file, or 304 if the client has it, or None if the file does not exist."""
         file = self._files.get(request.url.path)
         if file is None:
             return None

@@ -23,7 +23,7 @@ Interfaces
   `transactions`, `authorizer`, `credentials`, `limits`, `loops` (the event loop), `run`.
 - **Versions** are in `versions.SERVED`. An API with a handler and an entry there is advertised.
 - **Authentication**: while `session.is_authenticated` is False, only handlers registered with
-  `before_authentication=True` are called; they use `session.sasl`.
+  `before_authentication=True` are called. They use `session.sasl`.
 - **Waiting** for logs and replicas uses `service.purgatory`; waiting for a group uses a callback
   that completes a future through `service.loops.wake`.
 """

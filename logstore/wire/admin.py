@@ -64,7 +64,7 @@ CreatedTopic = CreateTopicsResponse.CreatableTopicResult
 
 @handles("CreateTopics", Where.APART)
 def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopicsResponse:
-    """Create topics; each succeeds or fails independently of the others."""
+    """Create topics. Each succeeds or fails independently of the others."""
     asked = Counter(topic.name for topic in request.topics)
     may_create_any = session.allows("create", "cluster")
     default = session.service.manager.broker_config.num_partitions
@@ -237,7 +237,7 @@ def delete_topics(request: DeleteTopicsRequest, session: Session) -> DeleteTopic
 
 
 def _delete(asked: DeletedTopic, session: Session) -> None:
-    """Delete a topic; the response has its name and id only if the client may describe it."""
+    """Delete a topic. The response has its name and id only if the client may describe it."""
     name = asked.name
     if asked.topic_id != ZERO_UUID:
         if name is not None:
@@ -505,7 +505,7 @@ def alter_replica_log_dirs(
 
 
 def _partitions(asked: Iterable[Any] | None, session: Session) -> dict[str, list[int]]:
-    """Return the requested partitions by topic; all partitions if `asked` is None."""
+    """Return the requested partitions by topic. All partitions if `asked` is None."""
     if asked is not None:
         found: dict[str, list[int]] = {}
         for topic in asked:

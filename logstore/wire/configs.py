@@ -154,7 +154,7 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
 
 
 def _check_broker(kind: int, name: str, session: Session) -> bool:
-    """Refuse other brokers; return whether the request is for the cluster-wide defaults."""
+    """Refuse other brokers, and return whether the request is for the cluster-wide defaults."""
     if name == "" and kind == ResourceType.BROKER:
         return True
     node_id = session.service.node_id
@@ -285,7 +285,7 @@ def _altered(
     operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
     response: type[AlterConfigsResponse] | type[IncrementalAlterConfigsResponse],
 ) -> list[Any]:
-    """Change resources one by one; a refusal does not affect the others."""
+    """Change resources one by one. A refusal does not affect the others."""
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results = []
     for resource in request.resources:

@@ -2,7 +2,7 @@
 
 One coroutine handles the requests one after another, and waits until the client has read the
 previous response. Reading the socket pauses while too many requests of this connection are queued,
-or while the requests of all connections hold too many bytes (`RequestPool`).
+or while the requests of all connections use too many bytes (`RequestPool`).
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Connection(asyncio.Protocol):
         self._received = end - at
         if not ends:
             return False
-        # Decoded messages refer to these bytes; a copy keeps them from retaining a larger rest.
+        # Decoded messages refer to these bytes. A copy keeps them from retaining a larger rest.
         view = memoryview(data if end - at <= at else data[:at])
         start = 0
         for stop in ends:
@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def held_since(self) -> float:
-        """Time when the oldest request in memory began to arrive, or its handling began."""
+        """Time when the oldest request in memory began to arrive, or its handling started."""
         return self._answering_since if self._answering_bytes else self._frame_began_at
 
     def hold(self) -> None:
@@ -383,7 +383,7 @@ class Connection(asyncio.Protocol):
             self._send(response_frame(head, response))
 
     async def _decode_large(self, head: Head, frame: Buffer) -> tuple[Message, int]:
-        """Decode a large request in a worker; return it and its number of array elements."""
+        """Decode a large request in a worker, and return it and its number of array elements."""
         service = self._session.service
         limit = service.limits.entries
         try:

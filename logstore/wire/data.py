@@ -104,7 +104,7 @@ ProducedPartition = ProduceResponse.PartitionProduceResponse
 
 @handles("Produce")
 async def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
-    """Append a batch to each partition; with acks=all, wait for the in-sync replicas."""
+    """Append a batch to each partition. With acks=all, wait for the in-sync replicas."""
     service = session.service
     load = _Load.of(request)
     session.is_large = session.is_large or load.takes_long
@@ -345,7 +345,7 @@ def _batch_end(data: bytes, at: int) -> int | None:
 def _restamped(data: bytes, shift_ms: int) -> bytes:
     """Shift the timestamps of a client's batch to the broker's clock.
 
-    Only the base and maximum timestamps change, since record timestamps are deltas. Damaged
+    Only the base and maximum timestamps change, because record timestamps are deltas. Damaged
     batches and batches without timestamps are returned unchanged.
     """
     batch = RecordBatch(data)
@@ -407,7 +407,7 @@ class _FetchedOne(NamedTuple):
 
 @handles("Fetch")
 async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
-    """Read raw batches; wait up to max_wait_ms until min_bytes are available."""
+    """Read raw batches, and wait up to max_wait_ms until min_bytes are available."""
     service = session.service
     if request.session_id:
         # Every response has session id 0, so no session exists (KIP-227).
@@ -451,7 +451,7 @@ class _Stand:
 
     @classmethod
     def of(cls, wanted: Iterable[_Wanted], isolation: Isolation, nodes: Nodes) -> _Stand:
-        """Return the current positions; a log requested several times counts once."""
+        """Return the current positions. A log requested several times counts once."""
         logs = {id(each.log): each.log for each in wanted if each.log is not None}
         return cls._now(list(logs.values()), isolation, nodes)
 

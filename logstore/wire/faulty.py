@@ -123,7 +123,7 @@ def _partition_of(element: object) -> int | None:
 
 
 def without(message: Message, subject: Subject, topic: str | None = None) -> bool:
-    """Remove the matching part of a message; return whether any topics are left."""
+    """Remove the matching part of a message, and return whether any topics are left."""
     any_left = False
     for field in subject.arrays(message):
         elements = getattr(message, field.attribute)
@@ -237,7 +237,7 @@ def _set_error(answer: Message, code: int) -> None:
 
 
 def merged(response: Message, refusal: Message, subject: Subject) -> Message:
-    """Add a refusal to the response for the rest; return the refusal if it has no parts."""
+    """Add a refusal to the response for the rest, and return the refusal if it has no parts."""
     is_in_parts = False
     for field in subject.arrays(refusal):
         if field.is_struct and _has_errors(refusal.schema.name, field.element):

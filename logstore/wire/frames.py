@@ -31,7 +31,7 @@ class Head(NamedTuple):
     Attributes
     ----------
     body_at : int
-        Position of the request body in the frame; -1 if the API version is unknown.
+        Position of the request body in the frame, or -1 if the API version is unknown.
     """
 
     api: Api
@@ -66,7 +66,7 @@ def parse_head(frame: Buffer) -> Head:
 
 
 def parse_body(head: Head, frame: Buffer, elements_max: int) -> tuple[Message, int]:
-    """Decode a request body; return it and the total number of its array elements.
+    """Decode a request body, and return it and the total number of its array elements.
 
     Raises
     ------

@@ -59,7 +59,7 @@ NOT_ALLOWED = "GROUP_AUTHORIZATION_FAILED"
 
 
 def code_of(error: str | None) -> int:
-    """Return the code of an error name; 0 for None."""
+    """Return the code of an error name, or 0 for None."""
     return KAFKA_CODES["NONE" if error is None else error]
 
 
@@ -87,7 +87,7 @@ _BATCHED_FROM = 4
 
 @handles("FindCoordinator")
 def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindCoordinatorResponse:
-    """Return the address of the leader of the key's partition in the coordinators' topic."""
+    """Return the address of the key's coordinator."""
     if session.version < _BATCHED_FROM:
         error, node_id, host, port = _coordinator(request.key, request.key_type, session)
         return FindCoordinatorResponse(

@@ -18,7 +18,7 @@ class Limits:
     Attributes
     ----------
     frame_bytes : int
-        Size of one request (`socket.request.max.bytes`); a larger one closes its connection before
+        Size of one request (`socket.request.max.bytes`). A larger one closes its connection before
         any of it is buffered.
     frame_bytes_before_authentication : int
         The same before authentication (`sasl.server.max.receive.size`).
@@ -40,7 +40,7 @@ class Limits:
     fetch_bytes : int
         Bytes of records in one response (`fetch.max.bytes`).
     entries : int
-        Elements in all arrays of one request (`logstore.request.max.entries`); a request with more
+        Elements in all arrays of one request (`logstore.request.max.entries`). A request with more
         closes its connection.
     partitions : int
         Partitions that one request may create (Kafka's MAX_PARTITIONS_PER_BATCH).

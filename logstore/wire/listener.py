@@ -167,7 +167,7 @@ class Listener:
     @property
     @lasting
     def ca_path(self) -> str | None:
-        """Path of the CA certificate for clients; the file is removed when the listener closes.
+        """Path of the CA certificate for clients. The file is removed when the listener closes.
 
         None unless the certificate was generated.
         """
@@ -205,7 +205,7 @@ class Listener:
     ) -> FaultRule:
         """Refuse requests, delay them, or close their connections.
 
-        A rule for a topic or a partition affects only that part of a request; the rest is handled
+        A rule for a topic or a partition affects only that part of a request. The rest is handled
         normally.
 
         Parameters
@@ -287,7 +287,7 @@ class Listener:
         self._server.close()
         for connection in list(self._connections):
             connection.abort()
-        # Their tasks and subscriptions end in the next iterations of the loop; the task of a large
+        # Their tasks and subscriptions end in the next iterations of the loop. The task of a large
         # request ends when its worker does.
         while self._connections:
             await asyncio.sleep(0)
@@ -381,7 +381,7 @@ class Listener:
 
 
 def _written(pem: bytes) -> str:
-    """Write a certificate to a temporary file, since clients only accept paths."""
+    """Write a certificate to a temporary file, because clients only accept paths."""
     with NamedTemporaryFile(prefix="logstore-ca-", suffix=".pem", delete=False) as file:
         file.write(pem)
     return file.name

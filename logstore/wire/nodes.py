@@ -40,7 +40,7 @@ class PartitionView(NamedTuple):
     Attributes
     ----------
     leader : int
-        Broker id; -1 without a leader.
+        Broker id, or -1 without a leader.
     offline : sequence of int
         Replicas that are offline.
     error : LogStoreError or None
@@ -81,7 +81,7 @@ class DoneDeletion:
         return True
 
     def subscribe(self, listener: object) -> Unsubscribe:
-        """Do nothing, since `is_done` never changes."""
+        """Do nothing, because `is_done` never changes."""
         return lambda: None
 
 
@@ -116,7 +116,7 @@ class Nodes:
         return self.node_id
 
     def addresses(self, own: Address) -> dict[int, Address]:
-        """Return the addresses of all running brokers, given this broker's own."""
+        """Return the addresses of all running brokers, given this broker's."""
         return {self.node_id: own}
 
     # -- topics --------------------------------------------------------------------------

@@ -95,4 +95,4 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "ConsumerGroupDescribe": (("describe", "group"), ("describe", "topic")),
     "DescribeTopicPartitions": (("describe", "topic"),),
 }
-"""Requirements by API; all of them apply unless a comment says otherwise."""
+"""Requirements by API. All of them apply unless a comment says otherwise."""

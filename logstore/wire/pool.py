@@ -1,7 +1,8 @@
 """A limit on the memory held by all requests of a listener.
 
-Kafka reserves the announced size of a request in a pool (KIP-72, `queued.max.request.bytes`). Here
-bytes count as they arrive, so a client that announces 100 MiB and sends nothing reserves nothing.
+Kafka reserves the whole size of a request when its header arrives (KIP-72,
+`queued.max.request.bytes`). This pool counts bytes when they are received, so a client cannot
+reserve 100 MiB by sending only a size.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _CHUNK_BYTES = 1 << 20
 """More than one socket read returns, so bounds what arrives before reading pauses."""
 
 _HARMLESS_BYTES = 64 << 10
-"""Memory that a request may hold for as long as it waits, without being closed as stalled."""
+"""Memory that a request may use for as long as it waits, without being closed as stalled."""
 
 
 class Reader(Protocol):
@@ -45,10 +46,10 @@ class Reader(Protocol):
 
 
 class RequestPool:
-    """Counts the bytes of all requests of a listener, from arrival to response.
+    """Counts the bytes of all requests to a listener, from arrival to response.
 
     At the limit, no connection reads a new request. Partly received requests are completed, oldest
-    first, as far as they fit into an allowance above the limit; the others wait. Reading resumes
+    first, as far as they fit into an allowance above the limit. The others wait. Reading resumes
     when responses have brought the sum below the limit.
 
     Must be used in the thread of the event loop.
@@ -58,7 +59,7 @@ class RequestPool:
     limit_bytes : int
         0 or less means no limit; values below `largest_bytes` are raised to it.
     largest_bytes : int
-        Size of the largest request. The allowance is as large, so that the oldest request can
+        Size of the largest request. The allowance is as large, so the oldest request can
         always be completed.
     readers : collection of Reader
         A live view of all connections.
@@ -93,7 +94,7 @@ class RequestPool:
             return
         self._is_reported = True
         logger.warning(
-            "requests hold %d bytes (queued.max.request.bytes = %d): no new requests are read until"
+            "requests use %d bytes (queued.max.request.bytes = %d): no new requests are read until"
             " responses have been sent",
             self.used_bytes,
             self._limit_bytes,
@@ -141,7 +142,7 @@ class RequestPool:
     def close_stalled(self, before: float) -> None:
         """If the pool is full, close connections that have held memory since before a time.
 
-        Candidates have a partly received request, or requests that hold much memory while they
+        Candidates have a partly received request, or requests that use much memory while they
         wait, even for other clients. The oldest are closed first, until the pool is no longer full.
         """
         if not self.is_full:

@@ -25,7 +25,7 @@ class DelayedOperation(Protocol):
     def is_done(self) -> bool:
         """Return whether the operation is complete, and store its result.
 
-        Called by the waiter, without a lock; it must not block.
+        Called by the waiter, without a lock. It must not block.
         """
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
@@ -139,7 +139,7 @@ class _Event:
             self._sleeper.set_result(is_set)
 
     async def until(self, deadline: float) -> bool:
-        """Wait until the event is set, and clear it; return False after the deadline."""
+        """Wait until the event is set, and clear it, and return False after the deadline."""
         loop = self._loops.loop
         if loop.time() >= deadline:
             return False

@@ -71,7 +71,7 @@ def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHands
 def sasl_authenticate(
     request: SaslAuthenticateRequest, session: Session
 ) -> SaslAuthenticateResponse:
-    """Handle the next SASL token of a client; a failure closes the connection."""
+    """Handle the next SASL token of a client. A failure closes the connection."""
     if session.is_authenticated:
         return SaslAuthenticateResponse(
             error_code=KAFKA_CODES["ILLEGAL_SASL_STATE"],
@@ -152,7 +152,7 @@ def describe_user_scram_credentials(
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, session: Session
 ) -> AlterUserScramCredentialsResponse:
-    """Set and delete SCRAM credentials; the changes of one user all apply or none does."""
+    """Set and delete SCRAM credentials. The changes of one user all apply or none does."""
     given: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
     users = list(dict.fromkeys(each.name for each in given))
     errors: dict[str, tuple[str, str]] = {}
@@ -253,7 +253,7 @@ def describe_acls(request: DescribeAclsRequest, session: Session) -> DescribeAcl
 
 @handles("CreateAcls")
 def create_acls(request: CreateAclsRequest, session: Session) -> CreateAclsResponse:
-    """Create ACLs; an invalid one does not affect the others."""
+    """Create ACLs. An invalid one does not affect the others."""
     refusal = _change_refusal(session)
     authorizer = session.service.authorizer
     results, good = [], []

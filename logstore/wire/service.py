@@ -45,7 +45,7 @@ class ServedBroker(NamedTuple):
     Attributes
     ----------
     works_in_memory : bool
-        Whether file operations never wait for a disk, so that the event loop may run them.
+        Whether file operations never wait for a disk, so the event loop may run them.
     nodes : Nodes, optional
         Cluster metadata. [default: a single broker]
     """
@@ -174,7 +174,7 @@ class Service:
     async def run_large(self, call: Callable[[], T]) -> T:
         """Run a call of a large request in a worker thread, when a slot is free.
 
-        The call keeps its slot until it returns, even if the client disconnects, since its memory
+        The call keeps its slot until it returns, even if the client disconnects, because its memory
         is in use until then.
         """
         async with self._slots:

@@ -82,7 +82,7 @@ class Session:
     is_encrypted : bool
         Whether the connection uses TLS.
     has_failed : bool
-        Whether authentication failed; the connection is closed shortly after the response.
+        Whether authentication failed. The connection is closed shortly after the response.
     ends : bool
         Set to close the connection after the response.
     is_large : bool

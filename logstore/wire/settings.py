@@ -26,17 +26,17 @@ class ListenerSettings:
     sasl : mapping of str to str, or Credentials, optional
         Passwords by user name; makes SASL authentication mandatory.
     tls : ssl.SSLContext or "generate", optional
-        A server context, or "generate" for a new certificate for this host; the CA certificate for
+        A server context, or "generate" for a new certificate for this host. The CA certificate for
         clients is then in the file `Listener.ca_path` (needs the extra `tls`).
     authorizer : Authorizer, optional
-        Checks the permissions of clients; without one, every client may do everything.
+        Checks the permissions of clients. Without one, every client may do everything.
     auto_create : bool
         Whether Metadata requests create missing topics (`auto.create.topics.enable`).
     restamp : bool
         Whether to shift the timestamps of produced records by the difference between the broker's
         clock and the system clock.
     limits : Limits, optional
-        By default taken from the broker's settings (`Limits.of`); the connection limits then
+        By default taken from the broker's settings (`Limits.of`). The connection limits then
         follow changes of the settings.
     versions : mapping of str to Versions
         Served versions by API name; fewer versions imitate an older broker.
@@ -67,7 +67,7 @@ class ListenerSettings:
 
 
 def settings_of_several(settings: Mapping[str, Any]) -> ListenerSettings:
-    """Return the common settings of all listeners of a cluster.
+    """Return the common settings of a cluster's listeners.
 
     Raises
     ------

@@ -6,9 +6,12 @@ Source: KafkaApis and TransactionCoordinator of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from logstore.coordinator.groups.offsets import ConsumerGroupMetadata
+from logstore.coordinator.markers import MarkerErrors, write_markers
+from logstore.coordinator.markers import partitions_of as marked_partitions
 from logstore.coordinator.transactions.state import (
     ProducerIdAndEpoch,
     TransactionMetadata,
@@ -63,7 +66,6 @@ from logstore.wire.groups import (
 from logstore.wire.registry import handles
 
 if TYPE_CHECKING:
-    from logstore.wire.nodes import DelayedAppend
     from logstore.wire.session import Session
 
 NOT_ALLOWED = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
@@ -73,7 +75,7 @@ NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def _error_of(call: Callable[[], object], session: Session, fenced_from: int) -> str | None:
-    """Call the coordinator; return the name of its error, or None.
+    """Call the coordinator, and return the name of its error, or None.
 
     Parameters
     ----------
@@ -86,9 +88,9 @@ def _error_of(call: Callable[[], object], session: Session, fenced_from: int) ->
         return error.kafka_error if session.version >= fenced_from else "INVALID_PRODUCER_EPOCH"
     except ConcurrentTransactionsError as error:
         return error.kafka_error
-    except (KafkaStorageError, NotEnoughReplicasError):
+    except NotEnoughReplicasError:
         return "COORDINATOR_NOT_AVAILABLE"  # the client retries
-    except NotLeaderForPartitionError:
+    except (KafkaStorageError, NotLeaderForPartitionError):
         return "NOT_COORDINATOR"
     except LogStoreError as error:
         return error.kafka_error
@@ -130,7 +132,10 @@ def _init_refusal(request: InitProducerIdRequest, session: Session) -> str | Non
 def _given(request: InitProducerIdRequest, session: Session) -> ProducerIdAndEpoch:
     coordinator = session.service.transactions
     if request.transactional_id is None:
-        return ProducerIdAndEpoch(coordinator.new_producer_id(), 0)
+        try:
+            return ProducerIdAndEpoch(coordinator.new_producer_id(), 0)
+        except KafkaStorageError as error:  # the producer has no coordinator to look for
+            raise CoordinatorLoadInProgressError(str(error)) from error
     known = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     return coordinator.init_producer_id(
         request.transactional_id,
@@ -155,7 +160,7 @@ _Errors = Mapping[TopicPartition, str | None]
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, session: Session
 ) -> AddPartitionsToTxnResponse:
-    """Add partitions to a transaction; if one is refused, none is added."""
+    """Add partitions to a transaction. If one is refused, none is added."""
     if session.version >= _BATCHED_FROM:
         return _add_for_brokers(request, session)
     transactional_id = request.v3_and_below_transactional_id
@@ -277,7 +282,7 @@ def _in_transaction(
     session: Session,
     version: TransactionVersion = TransactionVersion.V0,
 ) -> str | None:
-    """Add partitions to a transaction; return the name of an error, or None."""
+    """Add partitions to a transaction, and return the name of an error, or None."""
     if not transactional_id:
         return "INVALID_REQUEST"
     coordinator = session.service.transactions
@@ -361,7 +366,8 @@ def _commit_offsets(
             partition = groups.partition_of(request.group_id)
         owner = coordinator.of(request.transactional_id, producer.producer_id)
         with owner.verified(partition, producer, request.transactional_id, adds=adds):
-            groups.append_transactional(request.group_id, offsets, producer)
+            wait = groups.append_transactional(request.group_id, offsets, producer)
+        wait()
     except (MessageSizeTooLargeError, RecordListTooLargeError):
         outcome = "INVALID_COMMIT_OFFSET_SIZE"
     except (KafkaStorageError, NotLeaderForPartitionError) as error:
@@ -409,9 +415,6 @@ def end_txn(request: EndTxnRequest, session: Session) -> EndTxnResponse:
 _MARKER_TIMEOUT_S = 30
 """`request.timeout.ms` of a broker: how long a marker may wait for the in-sync replicas."""
 
-_MarkerErrors = dict[int, dict[TopicPartition, str | None]]
-"""Error of each partition, by producer id."""
-
 
 @handles("WriteTxnMarkers")
 async def write_txn_markers(
@@ -422,7 +425,9 @@ async def write_txn_markers(
         errors = await _write_markers(request, session)
     else:
         errors = {
-            marker.producer_id: dict.fromkeys(_marked(marker), "CLUSTER_AUTHORIZATION_FAILED")
+            marker.producer_id: dict.fromkeys(
+                marked_partitions(marker), "CLUSTER_AUTHORIZATION_FAILED"
+            )
             for marker in request.markers
         }
     return WriteTxnMarkersResponse(
@@ -435,33 +440,9 @@ async def write_txn_markers(
     )
 
 
-def _marked(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic.name, number)
-        for topic in marker.topics
-        for number in topic.partition_indexes
-    ]
-
-
-async def _write_markers(request: WriteTxnMarkersRequest, session: Session) -> _MarkerErrors:
-    errors: _MarkerErrors = {}
-    delayed: dict[tuple[int, TopicPartition], DelayedAppend] = {}
-
-    def write() -> None:
-        for marker in request.markers:
-            of_producer = errors.setdefault(marker.producer_id, {})
-            for tp in _marked(marker):
-                try:
-                    waiting = _write_marker(tp, marker, session)
-                except LogStoreError as error:
-                    of_producer[tp] = error.kafka_error
-                else:
-                    of_producer[tp] = None
-                    if waiting is not None:
-                        delayed[marker.producer_id, tp] = waiting
-
-    await session.run(write)
+async def _write_markers(request: WriteTxnMarkersRequest, session: Session) -> MarkerErrors:
     service = session.service
+    errors, delayed = await session.run(partial(write_markers, request, service.nodes))
     deadline = service.loops.loop.time() + _MARKER_TIMEOUT_S
     if delayed:
         await service.purgatory.wait_in(service.loops, list(delayed.values()), deadline)
@@ -469,24 +450,6 @@ async def _write_markers(request: WriteTxnMarkersRequest, session: Session) -> _
         if waiting.error is not None:
             errors[producer_id][tp] = waiting.error.kafka_error
     return errors
-
-
-def _write_marker(
-    tp: TopicPartition, marker: WriteTxnMarkersRequest.WritableTxnMarker, session: Session
-) -> DelayedAppend | None:
-    """Write a durable marker; return the operation that waits for the in-sync replicas."""
-    nodes = session.service.nodes
-    log = nodes.log(tp)
-    nodes.check_append(tp)
-    info = log.writer.append_end_txn_marker(
-        marker.producer_id,
-        marker.producer_epoch,
-        marker.coordinator_epoch,
-        commit=marker.transaction_result,
-        transaction_version=marker.transaction_version,
-    )
-    log.flush()
-    return nodes.delayed_append(tp, info.last_offset)
 
 
 def _marker_results(

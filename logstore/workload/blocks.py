@@ -1,8 +1,8 @@
-"""A workload in columns, as blocks; each block is a pure function of the spec and its number.
+"""A workload in columns, as blocks. Each block is a pure function of the spec and its number.
 
-A block holds 65,536 *events* (changes at the source, in the order in which they happen). Producers
-collect events into batches, so records *arrive* in a different order. Blocks share no state, so
-any number of tasks can generate them in any order and produce the same bytes. NumPy only.
+A block contains 65,536 *events* (changes at the source, in the order in which they happen).
+Producers collect events into batches, so records *arrive* in a different order. Blocks share no
+state, so any number of tasks can generate them in any order and produce the same bytes. NumPy only.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ class Markers(NamedTuple):
 
 
 class Population(Protocol):
-    """Keys that replace the spec's; the block's `key` column then has no bytes."""
+    """Keys that replace the spec's. The block's `key` column then has no bytes."""
 
     def numbers(self, block: int, events: Ints) -> Ints:
-        """Return the key number of each event of a block; negative means no key."""
+        """Return the key number of each event in a block; negative means no key."""
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
         """Return the partition of each key."""
@@ -85,14 +85,14 @@ class Population(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Records in order of arrival; each column has n entries.
+    """Records in order of arrival. Each column has n entries.
 
     Attributes
     ----------
     number : int
         Number of the block.
     sequence : int64
-        Position among all records of the workload; the records of a partition are in this order.
+        Position among all records of the workload. The records of a partition are in this order.
     event : int64
         Position of the change among all events at the source.
     partition : int32
@@ -100,7 +100,7 @@ class Block:
     key_number : int64
         Number of the key, in [0, keys.count) or as the population defines it.
     key : (n, width) uint8
-        Key bytes; all keys of a workload have the same length.
+        Key bytes. All keys of a workload have the same length.
     value : Ragged
         Values, empty for tombstones.
     tombstone : bool
@@ -108,7 +108,7 @@ class Block:
     timestamp : int64
         CreateTime in ms since the epoch: the event's arrival at the producer, minus its lag.
     appended : int64
-        Time at which the record's batch was sent, in ms since the epoch; never decreases.
+        Time at which the record's batch was sent, in ms since the epoch, never decreases.
     version : int64
         Version in the header, 0 if the header is missing.
     version_form : uint8
@@ -152,7 +152,7 @@ class Block:
 
         Notes
         -----
-        A malformed value holds the low bytes of the version, so that a reader that pads it is
+        A malformed value contains the low bytes of the version, so a reader that pads it is
         detected.
         """
         whole = np.ascontiguousarray(self.version.astype(">i8")).view(np.uint8).reshape(-1, 8)
@@ -174,7 +174,7 @@ def build_block(
     number : int
         Block number, in [0, spec.blocks).
     recorded : Recorded, optional
-        Recorded arrivals that replace the spec's. A batch then holds only records with the same
+        Recorded arrivals that replace the spec's. A batch then contains only records with the same
         arrival time.
     population : Population, optional
         Keys that replace the spec's.
@@ -251,7 +251,7 @@ def repartition_block(block: Block, after_ms: int, partitions: int) -> Block:
     after_ms : int
         Records appended at or before this time are omitted.
     partitions : int
-        New number of partitions of the topic.
+        New number of partitions in the topic.
     """
     is_left = block.appended > after_ms
     rows = np.flatnonzero(is_left)

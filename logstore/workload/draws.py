@@ -1,7 +1,7 @@
 """Random numbers of a workload: Philox streams, distributions, murmur2. NumPy only.
 
 NumPy's generator provides only raw 64-bit words, whose sequence the algorithm defines. The
-distributions are computed here, so that no NumPy release can change a workload.
+distributions are computed here, so no NumPy release can change a workload.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
 # Each feature draws from its own stream, so enabling one does not change the others.
-# The numbers are part of the meaning of a seed.
+# The numbers define the meaning of a seed.
 KEYS, SIZES, CONTENT, DELETES, LATENESS, VERSIONS, PRODUCERS, TRANSACTIONS, BATCHES = range(1, 10)
 VERSION_FORMS, HOT, ARRIVALS = 10, 11, 12
 
@@ -57,7 +57,7 @@ class Stream:
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, limit: int, count: int) -> Ints:
-        """Return integers in [0, limit); with `limit` at most 2^40, the bias is below 2^-13."""
+        """Return integers in [0, limit). With `limit` at most 2^40, the bias is below 2^-13."""
         return (self.uniform(count) * limit).astype(np.int64)
 
     def chance(self, share: float, count: int) -> Bools:
@@ -80,7 +80,7 @@ def zipf_table(count: int, exponent: float) -> Floats:
 
 
 def key_numbers(spec: specs.Spec, block: int, events: Ints) -> Ints:
-    """Return the key number of each event of a block, in [0, keys.count)."""
+    """Return the key number of each event in a block, in [0, keys.count)."""
     keys, count = spec.keys, len(events)
     stream = Stream(spec.seed, block, KEYS)
     if keys.distribution == specs.UNIFORM:
@@ -136,7 +136,7 @@ def _dictionary() -> Bytes:
 
 
 def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
-    """Return the arrival time of each event of a block, in ms since the epoch; never decreases."""
+    """Return the arrival time of each event in a block, in ms since the epoch, never decreases."""
     time, span = spec.time, spec.time.days * DAY_MS
     positions: Floats = events.astype(np.float64)
     if time.arrival == specs.POISSON:
@@ -144,7 +144,7 @@ def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
     even = positions * (span / spec.records)
     if time.profile:
         even = _apply_profile(time, even / span)
-    # Slowing down time at noon puts more events there; the derivative stays positive.
+    # Slowing down time at noon puts more events there. The derivative remains positive.
     day = 2.0 * np.pi / DAY_MS
     phase = day * (time.start_ms % DAY_MS)
     swing = time.daily_swing / day

@@ -33,7 +33,7 @@ DATA, COMMIT, ABORT = range(3)
 LEADER_EPOCH = 0
 
 PARCEL_BYTES = 8 << 20
-"""Size limit of a parcel; a batch above it gets a parcel of its own."""
+"""Size limit of a parcel. A batch above it gets a parcel of its own."""
 
 ENTRY = np.dtype([("kind", "u1"), ("producer", "<i4"), ("size", "<i4"), ("at_ms", "<i8")])
 """One append: kind, producer number, bytes in `batches` (0 for a marker), time in ms since the
@@ -71,7 +71,7 @@ def build_parcels(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> 
     number : int
         Number of the block. Block 0 has a parcel for every partition, even an empty one.
     parcel_bytes : int
-        Size limit of a parcel; it does not affect the bytes of the logs.
+        Size limit of a parcel. It does not affect the bytes of the logs.
 
     Raises
     ------
@@ -141,7 +141,7 @@ class _Draft:
 def _arrivals(
     spec: Spec, block: Block, keys: BytesColumn | None
 ) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """Yield partition, kind, producer, time and batch of each append of a block, in order."""
+    """Yield partition, kind, producer, time and batch of each append in a block, in order."""
     markers = zip(*(column.tolist() for column in block.markers), strict=True)
     marker = next(markers, None)
     for first, partition, producer, at_ms, batch in _sealed_batches(spec, block, keys):
@@ -163,7 +163,7 @@ def _end(marker: tuple[int, int, int, int, bool, int]) -> tuple[int, int, int, i
 def _sealed_batches(
     spec: Spec, block: Block, keys: BytesColumn | None
 ) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """Yield first sequence, partition, producer, time and bytes of each batch of a block."""
+    """Yield first sequence, partition, producer, time and bytes of each batch in a block."""
     config, codec = effective_config(spec.topic_configs), Codec.from_name(spec.batches.codec)
     keys = _keys(block) if keys is None else keys
     values, headers = _values(block), version_headers(spec.versions.header, block)

@@ -35,7 +35,7 @@ class BatchPlacer:
     Parameters
     ----------
     first_id : int
-        Id of the first producer; the ids of the others follow.
+        Id of the first producer. The ids of the others follow.
     """
 
     def __init__(self, producers: Producers, first_id: int = 0) -> None:
@@ -95,7 +95,7 @@ def fit_segment(log: Log, batches: Sequence[bytes], at_ms: int) -> bool:
     Parameters
     ----------
     at_ms : int
-        Time of arrival of the last batch.
+        Arrival time of the last batch.
     """
     segment = log.active_segment
     if not segment.size_bytes:

@@ -37,7 +37,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             "segment.bytes": "104857600",
         },
     },
-    # Changes of a table in transactions; a delete is an event followed by a tombstone.
+    # Changes of a table in transactions. A delete is an event followed by a tombstone.
     "cdc-table": {
         "topic": "cdc-table",
         "keys": {"count": 500_000, "prefix": "row-", "distribution": "zipf", "exponent": 1.0},

@@ -24,7 +24,7 @@ MONDAY_MS = 4 * DAY_MS
 def profile_curve(time: Time) -> tuple[Floats, Floats]:
     """Return times in ms after the start, and the amount that has arrived by each.
 
-    The amounts are in days at the mean rate. The times run from the start to the end; the rate is
+    The amounts are in days at the mean rate. The times run from the start to the end. The rate is
     constant between two of them. If a periodic profile is cut off, its total can differ from the
     number of days.
     """

@@ -16,13 +16,13 @@ class Recorded:
     Attributes
     ----------
     at_ms : (n,) int64
-        Arrival times after the start; never decreasing.
+        Arrival times after the start, never decreasing.
     lag_ms : (n,) int64
         Lags of the timestamps behind the arrivals.
     key : (n,) int64, optional
-        Key numbers; drawn if not given.
+        Key numbers (drawn by default).
     tombstone : (n,) bool, optional
-        Whether each event deletes its key; drawn if not given.
+        Whether each event deletes its key (drawn by default).
     period_ms : int
         Period after which the events repeat; 0 means once.
     """
@@ -39,7 +39,7 @@ class Recorded:
         return rows
 
     def arrivals(self, events: Ints) -> Ints:
-        """Return the arrival time of each event of a workload, in ms after the start."""
+        """Return the arrival time of each event in a workload, in ms after the start."""
         cycles: Ints = events // len(self.at_ms) * self.period_ms
         return self.at_ms[self.rows(events)] + cycles
 

@@ -30,7 +30,7 @@ from logstore.workload.tables import (
 )
 
 BLOCK_RECORDS = 65_536
-"""Records of a block, the unit of generation; part of the meaning of a seed."""
+"""Records of a block, the unit of generation; part of a seed's meaning."""
 
 ZIPF_KEYS_MAX = 50_000_000
 """Limit for the table of a Zipf distribution, which takes 8 bytes a key."""
@@ -95,9 +95,7 @@ class Values:
     bytes: int = setting(100, "fixed: size; lognormal: median size.", 0, 1 << 20)
     min_bytes: int = setting(0, "uniform, lognormal: smallest size.", 0, 1 << 20)
     max_bytes: int = setting(1_000, "uniform, lognormal: largest size, inclusive.", 0, 1 << 20)
-    sigma: float = setting(
-        1.0, "lognormal: standard deviation of the logarithm of the size.", 0.0, 4.0
-    )
+    sigma: float = setting(1.0, "lognormal: standard deviation of the size's logarithm.", 0.0, 4.0)
     content: str = setting(
         WORDS, "Compressible text, or incompressible bytes.", choice=(WORDS, RANDOM)
     )
@@ -109,7 +107,7 @@ class Values:
 
     @property
     def mean_bytes(self) -> float:
-        """Expected size; an upper bound for lognormal, whose limits are applied afterwards."""
+        """Expected size. An upper bound for lognormal, whose limits are applied afterwards."""
         if self.sizes == FIXED:
             return self.bytes
         if self.sizes == UNIFORM:
@@ -163,7 +161,7 @@ class Time:
 
     @property
     def start_ms(self) -> int:
-        """Start in milliseconds since the epoch; a time without a zone is in UTC."""
+        """Start in milliseconds since the epoch. A time without a zone is in UTC."""
         start = datetime.fromisoformat(self.start)
         if start.tzinfo is None:
             start = start.replace(tzinfo=UTC)
@@ -187,7 +185,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producers:
-    """The producers; each fills one batch per partition and sends it when full.
+    """The producers. Each fills one batch per partition and sends it when full.
 
     Two updates of a key by two producers can thus be reordered (the race of KIP-280).
     """
@@ -202,7 +200,7 @@ class Producers:
 
     @property
     def with_id(self) -> int:
-        """Number of producers with an id; the ids are the producer numbers."""
+        """Number of producers with an id. The ids are the producer numbers."""
         return self.count if self.idempotent else self.transactional
 
 
@@ -380,7 +378,7 @@ class Spec:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of the workload; the last one may be shorter."""
+        """Number of blocks of the workload. The last one may be shorter."""
         return -(-self.records // BLOCK_RECORDS)
 
 
@@ -419,8 +417,8 @@ def parse(text: str) -> Spec:
     Raises
     ------
     InvalidConfigurationError
-        The text is not TOML; a key, table or preset is unknown (the message suggests the nearest
-        name); a value has the wrong type, is out of range or contradicts another one.
+        The text is not TOML. A key, table or preset is unknown (the message suggests the nearest
+        name). A value has the wrong type, is out of range or contradicts another one.
     """
     return from_mapping(read_toml(text, "workload"))
 

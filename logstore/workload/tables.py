@@ -1,4 +1,4 @@
-"""Tables of a TOML file as frozen dataclasses; a key has a default, a range and a description."""
+"""Tables of a TOML file as frozen dataclasses. A key has a default, a range and a description."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def setting(
     high: float | None = None,
     choice: tuple[str, ...] = (),
 ) -> Any:  # noqa: ANN401  # like dataclasses.field
-    """Return the field of a key; its type is the type of the default."""
+    """Return the field of a key. Its type is the type of the default."""
     return field(default=default, metadata={"allowed": Allowed(doc, low, high, choice)})
 
 

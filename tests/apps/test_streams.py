@@ -98,7 +98,7 @@ def message(number: int) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_committed_output_is_exactly_that_of_the_model(layout, apps, classes, figures, tmp_path):
+def test_committed_output_matches_the_model(layout, apps, classes, figures, tmp_path):
     row = figures("Streams", layout)
     with LAYOUTS[layout](tmp_path / "brokers") as brokers:
         bootstrap = brokers.bootstrap

@@ -1,7 +1,7 @@
 """The traffic of an application: the orders sent, and the records in its output.
 
 The clients are confluent-kafka's (librdkafka), so that no code is shared with the applications,
-which use Kafka's own Java client.
+which use Kafka's Java client.
 """
 
 from __future__ import annotations

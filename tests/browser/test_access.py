@@ -144,7 +144,7 @@ def test_a_page_of_another_origin_changes_and_reads_nothing(
     assert ("POST", 403) in statuses or ("POST", 401) in statuses
 
 
-def test_nobody_shows_the_page_in_a_frame_of_theirs(open_page, visitor, ui):
+def test_the_page_cannot_be_framed(open_page, visitor, ui):
     page = open_page(ui)
     target = ui.url.partition("?")[0]
     with somebody_elses_site(

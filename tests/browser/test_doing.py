@@ -56,7 +56,7 @@ def test_a_setting_shows_its_exact_number_origin_and_default(open_page, users):
     expect(field(page, "segment.bytes")).to_have_value("1GiB")
 
 
-def test_a_refused_value_is_told_at_its_field_and_mended_there(open_page, visitor, users):
+def test_an_invalid_value_is_reported_and_corrected_at_its_field(open_page, visitor, users):
     page = open_page(users.ui(), "#/t/users/settings")
     ratio = field(page, "min.cleanable.dirty.ratio")
     ratio.fill("2")
@@ -98,7 +98,7 @@ def test_restored_values_are_not_changes(open_page, users):
     expect(changes(page)).to_contain_text("None.")
 
 
-def test_a_retention_that_loses_records_is_told_before_and_asked_once(open_page, visitor, users):
+def test_retention_that_deletes_records_is_confirmed_once(open_page, visitor, users):
     page = open_page(users.ui(), "#/t/users/settings")
     field(page, "retention.ms").fill("90m")
     expect(previewed(page)).to_contain_text("The change would lose data.")

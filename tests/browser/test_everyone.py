@@ -42,7 +42,7 @@ def test_every_page_is_readable_from_a_phone_to_a_wall(page):
     assert {where: what for where, what in found.items() if what} == {}
 
 
-def test_every_page_is_named_and_moves_as_little_as_is_asked_for(page):
+def test_every_page_has_a_title_and_respects_reduced_motion(page):
     page.emulate_media(reduced_motion="reduce")
     titles = []
     for place in PLACES:
@@ -122,7 +122,7 @@ def test_from_the_list_to_a_cleaned_partition_without_a_mouse(page, logstore_bro
     assert logstore_broker.explain("users", 0).partitions[0].will_clean is False
 
 
-def test_times_are_told_in_utc_and_in_the_readers_own(open_page, logstore_broker):
+def test_times_are_shown_in_utc_and_in_local_time(open_page, logstore_broker):
     fill(logstore_broker)
     page = open_page(logstore_broker.ui(), "#/", timezone_id="Europe/Vienna")
     bar = page.get_by_role("region", name="Virtual clock")

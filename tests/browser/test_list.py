@@ -42,7 +42,7 @@ def test_of_thousands_of_rows_only_those_in_view_are_drawn(page):
     assert rows.count() < DRAWN_MAX
 
 
-def test_keys_go_through_the_list_and_whoever_comes_back_stands_where_they_left(page):
+def test_keys_move_through_the_list_and_the_position_is_restored(page):
     page.get_by_role("link", name="many-0", exact=True).focus()
     page.keyboard.press("ArrowDown")
     expect(page.get_by_role("link", name="many-1", exact=True)).to_be_focused()

@@ -22,7 +22,7 @@ def drawn(page):
     return page.locator("main *").count()
 
 
-def test_of_two_thousand_partitions_those_in_view_are_asked_for_and_drawn(open_page, visitor, many):
+def test_only_visible_partitions_are_requested_and_drawn(open_page, visitor, many):
     page = open_page(many.ui())
     expect(page.get_by_role("main")).to_contain_text(re.compile("2[, ]?000 partitions"))
     grid = page.get_by_role("grid", name="Partitions")
@@ -60,7 +60,7 @@ def test_a_strip_of_a_thousand_segments_is_drawn_in_bounds(open_page, logstore_b
     assert drawn(page) < DRAWN_MAX
 
 
-def test_a_page_that_lost_its_server_says_so_and_catches_up(open_page, visitor, logstore_broker):
+def test_a_disconnected_page_shows_it_and_catches_up(open_page, visitor, logstore_broker):
     broker = logstore_broker
     broker.create_topic("users", partitions=1)
     ui = broker.ui()

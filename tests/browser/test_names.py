@@ -65,7 +65,7 @@ def test_records_are_shown_as_they_were_written(page):
 
 
 @pytest.mark.parametrize("name", (MARKUP, ADDRESS, AROUND))
-def test_a_key_is_looked_for_whatever_it_says(page, name):
+def test_any_key_text_can_be_searched(page, name):
     go(page, "#/t/users/0/key")
     page.get_by_role("main").get_by_role("textbox").first.fill(name)
     page.keyboard.press("Enter")

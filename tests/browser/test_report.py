@@ -59,7 +59,7 @@ def resized(page, width):
     )
 
 
-def test_it_asks_nobody_for_anything_and_complains_of_nothing(opened):
+def test_it_sends_no_external_request_and_logs_no_error(opened):
     _, watch, url = opened
     assert watch.requests == [url]
     assert watch.findings == []
@@ -110,7 +110,7 @@ def test_it_is_readable_at_every_width(page, width):
 
 
 @pytest.mark.parametrize("scheme", ("light", "dark"))
-def test_axe_finds_nothing_and_lines_stand_out_too(page, scheme):
+def test_axe_finds_no_violation_and_lines_have_contrast(page, scheme):
     """Contrasts of what axe does not look at: WCAG's 4.5 for text, nearly 3 for lines of a plot."""
     page.emulate_media(color_scheme=scheme)
     assert breaches(page) == []
@@ -164,7 +164,7 @@ def test_no_colour_carries_meaning_alone(page):
             assert set(plot["names"]) <= set(plot["legend"]), plot
 
 
-def test_what_is_drawn_is_told_in_words_too(page):
+def test_drawings_have_text_alternatives(page):
     names = page.evaluate(
         """all => [...document.querySelectorAll(all)].map(
             e => document.getElementById(

@@ -174,7 +174,7 @@ def test_a_partition_that_cannot_be_cleaned_is_found_and_tried_again(
 
 
 @running
-def test_what_loses_data_names_it_and_asks_once(open_page, visitor, logstore_broker):
+def test_data_loss_is_described_and_confirmed_once(open_page, visitor, logstore_broker):
     logstore_broker.create_topic("users", partitions=1)
     for number in range(10):
         logstore_broker.append("users", key=b"%d" % number, value=b"x")

@@ -63,7 +63,7 @@ def test_a_chart_has_a_bar_for_each_step_and_the_longest_is_the_fastest(run, tem
 
 
 @pytest.mark.parametrize("strategy", ("timestamp", "header"))
-def test_strategy_and_codec_are_those_of_the_log(run, temporary, strategy):
+def test_strategy_and_codec_match_the_log(run, temporary, strategy):
     said = run(*("bench", *TINY, "--strategy", strategy, "--codec", "lz4", "--format", "json")).json
     (done,) = said["cleaned"]
     assert done["strategy"] == strategy

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 
@@ -283,3 +284,22 @@ def test_bars_count_the_passes_of_each_partition_and_end_full():
         ("mapping t-1", "done"),
         ("rewriting t-1", 3, "pass 2"),
     ]
+
+
+def test_an_assumed_policy_is_noted(run, users, data_dir, tmp_path):
+    shutil.copytree(data_dir / "users-0", tmp_path / "copy" / "users-0")
+    path = f"{tmp_path}/copy/users-0"
+    found = run("clean", path, "--dry-run")
+    assert found.stdout.startswith("nothing would be cleaned\n")
+    assert found.stderr.startswith(
+        "note: assumed: no configuration of topic users is stored here: cleanup.policy delete"
+    )
+    [policy, *_] = run("clean", path, "--dry-run", "--format", "json").json["assumed"]
+    assert "cleanup.policy delete" in policy
+    given = ("clean", path, "--dry-run", "--config", "cleanup.policy=compact")
+    assert "assumed" not in run(*given).stderr
+    assumed = run(*given, "--format", "json").json["assumed"]
+    assert not any("cleanup.policy" in text for text in assumed)
+    assert any("cleaner-offset-checkpoint" in text for text in assumed)
+    assert run("clean", users, "--dry-run", "--format", "json").json["assumed"] == []
+    assert run("clean", users, "--dry-run").stderr == ""

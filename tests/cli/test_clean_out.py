@@ -63,7 +63,13 @@ def test_one_partition_alone(run, users, data_dir, out):
 def test_table_shows_the_copys_location(run, users, out):
     text = run("clean", users, "--force", "--out", out).stdout
     assert "30 → 10" in text
-    assert text.endswith(f"\nthe cleaned copy is in {out}; the original was not changed\n")
+    assert text.endswith(f"\nthe cleaned copy is in {out}. The original was not changed.\n")
+
+
+def test_table_does_not_call_an_uncleaned_copy_cleaned(run, users, out):
+    text = run("clean", "events", "--out", out).stdout
+    assert text.startswith("nothing was cleaned\n")
+    assert text.endswith(f"\nthe uncleaned copy is in {out}. The original was not changed.\n")
 
 
 def test_config_and_now_hold_for_the_copy(run, users, data_dir, out):

@@ -85,7 +85,7 @@ def test_every_command_supports_csv(run):
             assert "table|json|jsonl|csv" in run(name, "--help").stdout
 
 
-def test_columns_of_a_list_are_those_of_all_items():
+def test_columns_of_a_list_match_all_items():
     items = [json.dumps({"a": number}) for number in range(30)]
     last = json.dumps({"a": None, "b": [True]})
     assert next(csv_lines([*items, last])) == "a,b"
@@ -171,7 +171,7 @@ def test_texts_of_other_commands_are_escaped(run, data_dir):
     assert "odd\\x1bname" in text
 
 
-def test_line_ends_inside_of_a_cell_stay():
+def test_line_ends_inside_of_a_cell_are_retained():
     for text in ("a\nb", "a\r\nb", "a\n"):
         [row] = rows_of("\n".join(csv_lines([json.dumps({"value": text})])))
         assert row == {"value": text, "value_base64": NULL}

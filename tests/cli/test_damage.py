@@ -167,7 +167,7 @@ def on_disk(directory, path):
 
 
 def test_all_commands_agree_on_the_leftovers_of_a_finished_swap(run, tmp_path):
-    """A copy made during a cleaning: the new segment 0, and old ones that it replaced."""
+    """A copy made during a cleaning pass: the new segment 0, and old ones that it replaced."""
     directory = partition([batch(n, key=b"k%d" % n) for n in (1, 4, 7, 9)])
     for base in (4, 8, 12):
         old = [batch(n, key=b"k%d" % n) for n in range(base, base + 4)]

@@ -81,7 +81,7 @@ def test_demo_prints_its_steps_and_passes_its_checks(told: Told) -> None:
     found = summary(out)
     assert found["ok"] is True
     assert found["problems"] == []
-    assert "identical to Kafka's own cleaner: 3 segments, 9 files, byte for byte" in text
+    assert "identical to Kafka's cleaner: 3 segments, 9 files, byte for byte" in text
     days = [(each["day"], each["why"].split(",")[0]) for each in found["passes"]]
     assert days[0] == (6, "the dirty ratio is 1.00")
     assert days[1][0] == 13
@@ -242,7 +242,7 @@ def flip_a_byte(directory: Path) -> None:
 
 
 def change_a_value(directory: Path) -> None:
-    """Change a record's value in a batch that stays valid."""
+    """Change a record's value in a batch that remains valid."""
     path = first_log(directory)
     data = bytearray(path.read_bytes())
     (length,) = struct.unpack_from(">i", data, 8)

@@ -15,7 +15,7 @@ JAN_1 = 1_704_067_200_000
 
 @pytest.fixture
 def copies(run, data_dir, tmp_path):
-    """A partition before and after a cleaning, and the cleaning's report."""
+    """A partition before and after a cleaning pass, and the cleaning pass's report."""
     run("topic", "create", "users", "--config", "cleanup.policy=compact", "--now", JAN_1)
     records = [{"key": f"k{number % 3}", "value": f"v{number}"} for number in range(10)]
     many = "".join(map(lines, records))
@@ -25,7 +25,7 @@ def copies(run, data_dir, tmp_path):
     return tmp_path / "before" / "users-0", data_dir / "users-0", run(*clean).json
 
 
-def test_fates_are_those_of_the_report(run, copies):
+def test_fates_match_the_report(run, copies):
     before, after, report = copies
     found = run("diff", before, after, "--format", "json").json
     [cleaned] = report["cleaned"]

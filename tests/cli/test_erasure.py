@@ -261,7 +261,7 @@ def test_an_open_transaction_does_not_reopen_an_earlier_one_of_its_producer():
 
 
 def test_the_last_record_of_a_log_can_go_once_another_is_appended(run, create, put, erasure):
-    """With versions a cleaning keeps it, although it is superseded."""
+    """With versions a cleaning pass keeps it, although it is superseded."""
     create("cleanup.policy=compact", "compaction.strategy=timestamp")
     put("ann", "new", at=JAN_1 + HOUR_MS)
     put("ann", "late", at=JAN_1)

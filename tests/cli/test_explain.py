@@ -28,7 +28,7 @@ def users(run):
     return "users"
 
 
-def test_every_gate_has_its_number_and_its_moment(run, users):
+def test_every_gate_has_its_number_and_its_time(run, users):
     report = run("explain", users, "--now", JAN_1 + 5, "--format", "json").json
     [item] = report["partitions"]
     assert (item["topic"], item["partition"], item["will_clean"]) == ("users", 0, False)
@@ -62,7 +62,7 @@ def test_a_configuration_can_be_supposed(run, users):
     assert item["will_clean"] is False
 
 
-def test_the_table_says_when_and_why(run, users):
+def test_the_table_shows_the_time_and_the_reason(run, users):
     run("topic", "create", "events", "--now", JAN_1)
     text = run("explain", "--now", JAN_1).stdout
     assert (
@@ -97,10 +97,10 @@ def test_a_closed_gate_has_a_cause_and_a_cure(run, users):
     assert young["cures"][0]["values"] == {"at_ms": JAN_1 + HOUR_MS}
     assert young["cure"].startswith("wait until 2024-01-01 01:00:00.000Z; or lower")
     text = " ".join(run("explain", users, "--now", JAN_1).stdout.split())
-    assert "or force a cleaning (logstore clean --force)" in text
+    assert "or force a cleaning pass (logstore clean --force)" in text
 
 
-def test_an_open_segment_says_what_closes_it(run, data_dir):
+def test_an_open_segment_lists_the_conditions_that_close_it(run, data_dir):
     configs = ("cleanup.policy=compact", "segment.ms=2h", "max.compaction.lag.ms=3h")
     given = [part for each in configs for part in ("--config", each)]
     run("topic", "create", "t", *given, "--now", JAN_1)

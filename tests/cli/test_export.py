@@ -218,7 +218,7 @@ def test_kafkas_own_topics_are_decoded_unless_raw(run, tmp_path):
 
 
 @pytest.mark.parametrize("number", (0, 1, -2, -1))
-def test_damage_is_passed_over_and_fates_are_told_beyond_it(run, data_dir, tmp_path, number):
+def test_damage_is_skipped_and_later_fates_are_reported(run, data_dir, tmp_path, number):
     """In the clean section the rewrite meets it first, in the dirty section the map."""
     with Broker(data_dir, clock=VirtualClock(NOW)) as broker:
         broker.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "1000"})

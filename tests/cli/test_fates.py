@@ -79,7 +79,7 @@ def test_the_fates_are_those_of_the_dry_run_and_of_the_cleaning(run, users):
     assert Counter(item["fate"] for item in left) == {"retained": 4, "active": 1}
 
 
-def test_forced_and_rolled_fates_are_those_of_such_a_dry_run(run, users):
+def test_forced_and_rolled_fates_match_such_a_dry_run(run, users):
     run("clean", users)
     options = ("--force", "--roll")
     [stats] = run("clean", users, *options, "--dry-run", "--format", "json").json["cleaned"]
@@ -93,7 +93,7 @@ def test_forced_and_rolled_fates_are_those_of_such_a_dry_run(run, users):
 
 def test_table_names_the_range_the_records_and_the_sums(run, users):
     text = run("inspect", users, "--fate").stdout
-    assert text.splitlines()[0] == "users-0  the next cleaning compacts offsets 0..12"
+    assert text.splitlines()[0] == "users-0  the next cleaning pass compacts offsets 0..12"
     assert "     0  superseded              8  k0\n" in text
     assert "    12  active                     k0\n" in text
     assert text.endswith("\n13 records: 4 retained, 8 superseded, 1 active\n")
@@ -124,7 +124,7 @@ def test_several_partitions_and_topics(run, users):
     ]
     text = run("inspect", "--fate").stdout
     assert text.startswith("events-0  never cleaned: cleanup.policy is delete\n\nno records\n\n")
-    assert "\nusers-0  the next cleaning compacts" in text
+    assert "\nusers-0  the next cleaning pass compacts" in text
 
 
 def test_path_of_a_partition_and_config(run):
@@ -143,7 +143,7 @@ def test_path_of_a_partition_and_config(run):
     assert {item["fate"] for item in found} == {"retained", "active"}
 
 
-def test_keys_that_are_no_text_and_null_keys(run, data_dir):
+def test_keys_that_are_not_text_and_null_keys(run, data_dir):
     from logstore import Broker
 
     with Broker(data_dir) as broker:

@@ -237,7 +237,7 @@ def test_damage_that_ends_the_walk_is_named_and_hides_nothing(run, golden):
     assert [s["batches"] for s in recovered.json["segments"]] == [17, 17, 17, 0, 17, 17, 16, 2]
 
 
-def test_partition_that_cannot_be_opened_hides_no_other(run, data_dir):
+def test_partition_that_cannot_be_opened_does_not_hide_others(run, data_dir):
     run("append", "bad", "--create", input=lines({"value": "x"}))
     run("append", "good", "--create", input=lines({"value": "x"}))
     good = run("inspect", "good", "--partition", 0, "--format", "json").json
@@ -442,3 +442,21 @@ def test_of_two_metadata_logs_one_is_shown(run, tmp_path):
         f"{tmp_path}/nodes/one/__cluster_metadata-0"
     ]
     assert "nodes/two/__cluster_metadata-0 is left out" in found.stderr
+
+
+@pytest.mark.parametrize("option", ((), ("--summary",), ("--deep",), ("--fate",)))
+def test_an_assumed_policy_is_noted(run, data_dir, tmp_path, option):
+    run("topic", "create", "users", "--config", "cleanup.policy=compact")
+    run("append", "users", input=lines({"key": "k", "value": "v"}))
+    for name in ("users-0", "other-0", "more-0"):
+        shutil.copytree(data_dir / "users-0", tmp_path / "copy" / name)
+    one = run("inspect", f"{tmp_path}/copy/users-0", *option).stderr
+    assert one == (
+        "note: assumed: no configuration of topic users is stored here: cleanup.policy delete and"
+        " the current defaults are assumed; override with --config KEY=VALUE\n"
+    )
+    all_of_them = run("inspect", f"{tmp_path}/copy", *option).stderr
+    assert all_of_them.endswith("KEY=VALUE (likewise for 2 other topics)\n")
+    given = ("--config", "cleanup.policy=compact")
+    assert run("inspect", f"{tmp_path}/copy", *option, *given).stderr == ""
+    assert run("inspect", *option).stderr == ""

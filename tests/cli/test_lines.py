@@ -82,7 +82,7 @@ def test_line_names_its_partition():
         (b"[" * 100_000, "not JSON"),
     ),
 )
-def test_malformed_line_says_why(line, message):
+def test_a_malformed_line_is_reported_with_the_reason(line, message):
     with pytest.raises(MalformedLineError, match=message):
         parse(line)
 

@@ -84,7 +84,7 @@ def test_nothing_is_changed(run, data_dir, topic):
     assert tree_hash(data_dir) == before
 
 
-def test_partition_that_is_damaged_hides_no_other(run, data_dir):
+def test_partition_that_is_damaged_does_not_hide_others(run, data_dir):
     run("append", "t", "--create", input=lines(*({"value": "v", "partition": n} for n in (0, 1))))
     path = data_dir / "t-0" / f"{0:020}.log"
     data = bytearray(path.read_bytes())

@@ -39,7 +39,7 @@ def parsed(read, value):
         return error.message
 
 
-def test_settings_that_nobody_gave():
+def test_default_settings():
     assert Settings()._asdict() == {
         "data_dirs": (),
         "config_file": None,

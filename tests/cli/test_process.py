@@ -42,7 +42,7 @@ NEEDED = {
     },
 }
 """The modules that a command or option needs: batches of damaged files are listed one by one, and
-retention includes a cleaning."""
+retention includes a cleaning pass."""
 
 
 def call(*arguments, data_dir, **options):
@@ -131,7 +131,7 @@ def tell():
 main()
 """
     done = subprocess.run(
-        [sys.executable, "-c", script, "inspect"],
+        [sys.executable, "-c", script, "inspect", "--config", "cleanup.policy=compact"],
         env={**os.environ, "LOGSTORE_DATA_DIR": str(GOLDEN / "segments" / "data")},
         capture_output=True,
         text=True,
@@ -287,7 +287,10 @@ def in_shell(line, data_dir):
 
 @pytest.mark.parametrize(
     "command",
-    ("read golden", "read golden --format jsonl", "topic list", "inspect", "check", "--help"),
+    (
+        *("read golden", "read golden --format jsonl", "topic list", "check", "--help"),
+        "inspect --config cleanup.policy=compact",
+    ),
 )
 def test_a_closed_output_is_named(command):
     done = in_shell(f"logstore {command} >&-", GOLDEN / "segments" / "data")

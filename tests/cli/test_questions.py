@@ -47,7 +47,7 @@ def test_a_wrong_output_is_noticed(tmp_path):
     assert question_pages.written(dots.replace("d", "c"), tmp_path) == dots.replace("d", "c")
 
 
-def test_dots_stand_for_anything():
+def test_dots_match_anything():
     assert agrees("a 17 b\nc\nd\n", "a … b\n…\nd\n")
     assert agrees("a\n", "a\n…\n")
     assert not agrees("a\nb\n", "a\n")

@@ -212,7 +212,7 @@ def test_read_committed_equals_a_kafka_consumer(run):
     assert [record["offset"] for record in found] == wanted
 
 
-def test_a_corrupt_batch_is_passed_over_and_named(run, golden):
+def test_a_corrupt_batch_is_skipped_and_named(run, golden):
     directory = golden("segments")
     path = directory / "golden-0" / f"{83:020}.log"
     data = bytearray(path.read_bytes())
@@ -272,7 +272,7 @@ def test_a_broker_keeps_unchecked_damage_and_stops_there_when_it_reads(run, dama
     assert [record["offset"] for record in listed.jsonl] == list(range(600))
 
 
-def test_the_latest_of_each_key_is_that_of_the_records_that_are_intact(run, damaged):
+def test_the_latest_of_each_key_matches_the_records_that_are_intact(run, damaged):
     told = damaged(649)  # of key 5
     read = run("read", "t", "--latest-per-key", "--format", "jsonl", code=1)
     assert [record["offset"] for record in read.jsonl] == list(range(642, 649))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 
 import pytest
 
@@ -91,7 +92,7 @@ def test_kept_segments_are_listed_with_the_reason(run, events):
     first, second, third = report["kept"]
     assert (first["base_offset"], first["expires_at_ms"]) == (0, JAN_1 + 8 * DAY_MS + 1)
     assert "within retention.ms" in first["reason"]
-    assert second["reason"] == third["reason"] == "the older segment 0 stays"
+    assert second["reason"] == third["reason"] == "the older segment 0 is retained"
     assert {each["delayed_by_merging"] for each in report["kept"]} == {False}
 
 
@@ -108,7 +109,7 @@ def test_table_of_a_dry_run(run, events):
         "its newest record (2024-01-04 00:00:00.000Z) is 6d 6h old, within retention.ms 7d;"
         " expires at 2024-01-11 00:00:00.001Z, in 18h 1ms"
     )
-    assert third.endswith("the older segment 2 stays")
+    assert third.endswith("the older segment 2 is retained")
     assert blank == ""
     assert total == "1 segment would be deleted, 220 B freed; 2 left, 440 B (nothing was changed)"
 
@@ -187,18 +188,20 @@ def test_record_from_the_future_keeps_its_segment(run):
 
 
 def test_adopted_topic_is_retained_when_a_command_asks(run, golden):
-    """A copied directory is not retained in the background, but on command."""
+    """A copied directory is not retained in the background, but by a command with a policy."""
     directory = golden("segments")
     before = bases(directory, "golden-0")
     asked = ("retain", "golden", "--data-dir", directory, "--now", "2035-01-01")
     table = run(*asked, "--dry-run").stdout
     assert (table.count("  delete  "), table.count("would be deleted")) == (len(before), 1)
     assert bases(directory, "golden-0") == before
-    run(*asked)
+    run(*asked, code=2)
+    assert bases(directory, "golden-0") == before
+    run(*asked, "--config", "cleanup.policy=delete")
     assert len(bases(directory, "golden-0")) == 1
 
 
-def test_partition_that_cannot_be_opened_hides_no_other(run, data_dir, events):
+def test_partition_that_cannot_be_opened_does_not_hide_others(run, data_dir, events):
     run("topic", "create", "bad", "--now", day(1))
     append(run, "bad", 1)
     path = data_dir / "bad-0" / f"{0:020}.log"
@@ -220,7 +223,12 @@ def test_lines_of_jsonl_are_the_removed_segments(run, events):
 def test_nothing_there(run, data_dir):
     data_dir.mkdir()
     assert run("retain").stdout == "no partitions\n"
-    assert run("retain", "--format", "json").json == {"dry_run": False, "removed": [], "kept": []}
+    assert run("retain", "--format", "json").json == {
+        "dry_run": False,
+        "removed": [],
+        "kept": [],
+        "assumed": [],
+    }
 
 
 @pytest.mark.parametrize(
@@ -239,3 +247,48 @@ def test_wrong_usage(run, data_dir, events, arguments, message):
     assert message in refused.stderr
     assert refused.stdout == ""
     assert bases(data_dir) == before
+
+
+@pytest.fixture
+def copied(data_dir, events, tmp_path):
+    """A copy of `events-0` without the topic's configuration."""
+    directory = tmp_path / "copy"
+    shutil.copytree(data_dir / "events-0", directory / "events-0")
+    return directory
+
+
+def test_nothing_is_deleted_under_an_assumed_policy(run, copied):
+    late = ("--data-dir", copied, "--now", day(31))
+    for limits in ((), ("--config", "retention.ms=1d")):
+        refused = run("retain", *late, *limits, code=2)
+        assert refused.stdout == ""
+        assert refused.stderr == (
+            "error: no configuration of topic events is stored here, so events-0 was not changed;"
+            " set --config cleanup.policy=POLICY, or use --dry-run to see what the defaults would"
+            " delete (INVALID_CONFIG)\n"
+        )
+        report = run("retain", *late, *limits, "--format", "json", code=2).json
+        assert report["removed"] == []
+        assert any("cleanup.policy delete" in text for text in report["assumed"])
+    assert bases(copied) == [0, 2, 4]
+    given = ("--config", "cleanup.policy=delete")
+    report = run("retain", *late, *given, "--format", "json").json
+    assert len(report["removed"]) == 3
+    assert not any("cleanup.policy" in text for text in report["assumed"])
+
+
+def test_a_partition_under_an_assumed_policy_does_not_affect_others(run, copied):
+    run("topic", "create", "known", "--data-dir", copied, "--config", "retention.ms=1d")
+    append(run, "known", 1, **{"data-dir": str(copied)})
+    refused = run("retain", "--data-dir", copied, "--now", day(31), "--format", "json", code=2)
+    assert [item["topic"] for item in refused.json["removed"]] == ["known"]
+
+
+def test_dry_run_under_an_assumed_policy_notes_it(run, copied):
+    found = run("retain", f"{copied}", "--now", day(31), "--dry-run")
+    assert "3 segments would be deleted" in found.stdout
+    assert found.stderr.startswith(
+        "note: assumed: no configuration of topic events is stored here: cleanup.policy delete"
+    )
+    given = ("--config", "cleanup.policy=delete")
+    assert run("retain", f"{copied}", "--now", day(31), "--dry-run", *given).stderr == ""

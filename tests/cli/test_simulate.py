@@ -178,7 +178,9 @@ def earlier(run, tmp_path):
     return tmp_path / "out", look
 
 
-def test_an_interrupt_keeps_existing_files_and_says_so(run, earlier, monkeypatch, tmp_path):
+def test_an_interrupted_run_retains_existing_files_and_reports_it(
+    run, earlier, monkeypatch, tmp_path
+):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 

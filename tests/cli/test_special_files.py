@@ -50,7 +50,7 @@ SMALL_FILES = (
 
 
 @pytest.mark.parametrize("name", SMALL_FILES)
-def test_check_and_dump_obey_the_limit_of_the_config_file(run, data_dir, tmp_path, name):
+def test_check_and_dump_use_the_limit_of_the_config_file(run, data_dir, tmp_path, name):
     """As commands that open logs do, instead of only the engine's default."""
     run("append", "u", "--create", input=lines({"key": "a", "value": "b"}))
     run("roll", "u")
@@ -94,7 +94,7 @@ def beside(run, data_dir, tmp_path):
     ),
     ids=" ".join,
 )
-def test_a_pipe_in_one_partition_hides_no_other(run, data_dir, tmp_path, beside, command):
+def test_a_pipe_in_one_partition_does_not_hide_others(run, data_dir, tmp_path, beside, command):
     where = {"--from": [data_dir], "--out": [tmp_path / "out"]}.get(command[-1], [])
     with no_hang():
         told = run(*command, *where, code=None)

@@ -95,7 +95,7 @@ def test_the_table_has_bars(run, users):
     assert "2024-01-02" in text
 
 
-def test_damage_is_passed_over_and_named(run, users, data_dir):
+def test_damage_is_skipped_and_named(run, users, data_dir):
     path = sorted((data_dir / "users-0").glob("*.log"))[0]
     data = bytearray(path.read_bytes())
     data[70] ^= 1

@@ -51,7 +51,7 @@ def test_order(run, partitions, sort, order):
     assert [line.split("-")[0] for line in lines[:4]] == [item["topic"] for item in items]
 
 
-def test_lag_is_that_of_the_oldest_segment_that_is_not_clean(run, partitions):
+def test_lag_matches_the_oldest_segment_that_is_not_clean(run, partitions):
     items = run("inspect", "--summary", *NOW, "--format", "json").json["partitions"]
     hours = {item["topic"]: item["lag_ms"] and item["lag_ms"] / HOUR_MS for item in items}
     assert hours == {"a": 9, "b": 5, "c": 8, "d": None}

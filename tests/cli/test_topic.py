@@ -252,7 +252,7 @@ def test_change_is_shown_with_values_and_origins(run, tmp_path):
     ]
 
 
-def test_alteration_without_a_change_says_so(run):
+def test_an_alteration_without_a_change_is_reported(run):
     run("topic", "create", "t", "--config", "segment.ms=1d")
     for given in (("--set", "segment.ms=86400000"), ("--unset", "retention.ms")):
         assert run("topic", "alter", "t", *given).stdout == (

@@ -69,7 +69,7 @@ def test_it_shows_a_copied_directory_until_it_is_stopped(golden, number, code):
         assert about["data_dirs"] == [str(directory)]
         connection, stream = asked(url, "/api/events")
         with closing(connection):
-            assert stream.readline() == b"retry: 1000\n"  # and stays open
+            assert stream.readline() == b"retry: 1000\n"  # and remains open
             process.send_signal(number)
             output, errors = process.communicate(timeout=TIMEOUT_S)
         assert (process.returncode, output) == (code, "")

@@ -1,6 +1,6 @@
 """Interrupts at every operation of a scenario: Ctrl-C, or a timeout, in the middle of a step.
 
-The broker stays open. Each disk operation is interrupted once before and once after it, and
+The broker remains open. Each disk operation is interrupted once before and once after it, and
 optionally again while the log recovers. The broker is then judged like a reopened one. The rest of
 the scenario must succeed on it, and a broker that is opened afterwards must have the same contents.
 """
@@ -148,7 +148,7 @@ def note_done(broker: Broker, journal: Journal) -> None:
 
 
 def note_failed_pass(broker: Broker, journal: Journal) -> None:
-    """Note the checkpoint of a first cleaning that failed: its first dirty offset, as in Kafka."""
+    """Note the checkpoint of a first pass that failed: its first dirty offset, as in Kafka."""
     for tp, partition in journal.partitions.items():
         if partition.is_cleaning and partition.cleanings[-1].checkpoint_before is None:
             log = broker.manager.log(tp)

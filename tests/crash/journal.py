@@ -1,7 +1,7 @@
 """The journal of a scenario: its actions, their acknowledgements, and the reopened contents.
 
 A scenario drives a `Session`, which notes in the `Journal` every record that was tried or
-acknowledged, the offset below which the engine called the log durable, each cleaning and the
+acknowledged, the offset below which the engine called the log durable, each cleaning pass and the
 records it removed, the log start, truncations, and deleted topics. `judge.check_broker` judges any
 state after a crash by it.
 """

@@ -32,7 +32,7 @@ def check_broker(broker: Broker, journal: Journal, reference: Journal) -> None:
     journal : Journal
         As of the crash.
     reference : Journal
-        The run without a crash: the result of a cleaning that was in progress.
+        The run without a crash: the result of a cleaning pass that was in progress.
     """
     check_topics(broker, journal)
     for tp in broker.partitions():

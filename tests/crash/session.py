@@ -186,7 +186,7 @@ class Session:
         def step() -> None:
             log = self.broker.log(topic)
             partition = self.journal.partition(log.topic_partition)
-            if not partition.is_cleaning:  # else a cleaning that failed is tried again
+            if not partition.is_cleaning:  # else a cleaning pass that failed is tried again
                 checkpoint = checkpoint_of(self.broker, log)
                 cleaning = Cleaning(list(partition.present), bases_of(log), checkpoint)
                 partition.cleanings.append(cleaning)

@@ -1,6 +1,6 @@
 """Random histories, cleaned and crashed: readers of committed data never see another state.
 
-With small maps, early horizons, transactions and merged segments: the last cleaning of a history is
+With small maps, early horizons, transactions and merged segments: the last pass of a history is
 crashed at several operations, with names and contents in part, then loaded and cleaned again.
 """
 

@@ -80,7 +80,7 @@ def test_the_limit_is_a_setting_of_broker_and_topic() -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_readers_cleaner_and_appends_obey_the_setting(codec: Codec) -> None:
+def test_readers_cleaner_and_appends_use_the_setting(codec: Codec) -> None:
     data = with_codec(bomb(codec, 5000), codec)
     world = memory_world()
     world.write(log_name(0), data)

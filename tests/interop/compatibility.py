@@ -27,7 +27,7 @@ def section(results: dict[str, dict[str, Any]]) -> str:
     dump_tool = _dump_tool_version()
     lines = [
         BEGIN,
-        "## Results with Kafka's own classes",
+        "## Results with Kafka's classes",
         "",
         f"From the last `make interop`, against Kafka {' and '.join(versions)}: ✓ all agree, "
         "◐ some, ✗ none, – not run; the number counts directories or logs. "

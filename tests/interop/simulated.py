@@ -1,4 +1,4 @@
-"""A simulation against Kafka: the same appends at the same times in Kafka's own classes.
+"""A simulation against Kafka: the same appends at the same times in Kafka's classes.
 
 The events of a simulated partition are recorded: each append with its bytes, each pass and each
 removal with its time. Kafka's log and cleaner replay the same days; after each day the segments of

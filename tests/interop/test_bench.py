@@ -1,4 +1,4 @@
-"""The harness with Kafka's own cleaner, at sizes that take seconds."""
+"""The harness with Kafka's cleaner, at sizes that take seconds."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The decoders of `dump` against Kafka's own tool: random records of its internal topics."""
+"""The decoders of `dump` against Kafka's tool: random records of its internal topics."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ def test_share_groups_are_printed_as_by_the_tool_of_kafka_4(kafka4, tmp_path, mo
 
 
 @pytest.mark.parametrize("topic", FLAGS)
-def test_the_text_is_that_of_kafkas_tool(topic, tmp_path, monkeypatch):
+def test_the_text_matches_kafkas_tool(topic, tmp_path, monkeypatch):
     result = [pair for seed in range(20) for pair in pairs(topic, Random(f"{topic}{seed}"))]
     folder = tmp_path / f"{topic}-0"
     folder.mkdir()
@@ -102,7 +102,7 @@ def test_decoders_by_class(package, key, value, tmp_path, monkeypatch):
     assert [line.text for line in lines] == output.output.split("\n")[:-1]
 
 
-def test_what_kafkas_own_coordinators_and_controller_wrote(scratch, monkeypatch):
+def test_records_of_kafkas_coordinators_and_controller(scratch, monkeypatch):
     try:
         broker = RealBroker.of(KAFKA_3, scratch)
     except Unavailable as error:

@@ -1,4 +1,4 @@
-"""`logstore dump` against Kafka's own tool: every golden file, and damaged ones."""
+"""`logstore dump` against Kafka's tool: every golden file, and damaged ones."""
 
 import struct
 

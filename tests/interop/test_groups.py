@@ -1,4 +1,4 @@
-"""Kafka's own classes read every record that the group coordinator writes.
+"""Kafka's classes read every record that the group coordinator writes.
 
 `kafka-dump-log --offsets-decoder` parses keys and values with Kafka's generated messages and prints
 them as JSON, with subscriptions and assignments. Its output for a history of consumers is compared

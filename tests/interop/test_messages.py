@@ -1,4 +1,4 @@
-"""Every version of every message against Kafka's own classes.
+"""Every version of every message against Kafka's classes.
 
 Kafka reads random messages of this engine, converts them to JSON and encodes them again; it then
 parses the JSON and encodes the result. All bytes and all JSON must be equal, and this engine

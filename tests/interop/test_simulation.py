@@ -1,4 +1,4 @@
-"""Simulations equal the results of Kafka's own log and cleaner, day by day, to the byte."""
+"""Simulations equal the results of Kafka's log and cleaner, day by day, to the byte."""
 
 import pytest
 

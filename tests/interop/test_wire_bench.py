@@ -46,7 +46,7 @@ def test_each_broker_has_all_figures(result, name):
 
 
 @pytest.mark.parametrize("name", FALSE_TRUTHS)
-def test_what_is_true_of_a_broker(result, name):
+def test_properties_of_a_broker(result, name):
     (side,) = (side for side in result.sides if side.name == name)
     assert {truth for truth, output in side.truths.items() if output != YES} == FALSE_TRUTHS[
         name

@@ -18,7 +18,7 @@ print(build_meta.build_sdist("dist"))
 """
 
 
-def test_what_commands_left_in_a_checkout_is_not_packed(tmp_path):
+def test_files_created_by_commands_are_not_packaged(tmp_path):
     checkout = tmp_path / "checkout"
     skipped = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in PACKAGES:

@@ -141,7 +141,7 @@ def test_dump_of_the_partition_directory_is_the_text_of_the_page(partition: Worl
     assert shown == files(block(STORAGE, "dump"))
 
 
-def test_vectors_are_those_of_the_tests() -> None:
+def test_vectors_match_the_tests() -> None:
     rows = re.findall(r"^\| ([GF]\d\w?) \| .* \| `(\w+)` \|$", STORAGE, re.MULTILINE)
     known = golden.BATCHES | {name: getattr(golden, name) for name, _ in rows if name[0] == "F"}
     assert {name: bytes.fromhex(data) for name, data in rows} | {"G1": golden.G1} == known

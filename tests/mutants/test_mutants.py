@@ -85,7 +85,7 @@ def planted(source, lines=range(1000)):
         ("x = 'ä' < b", {"< → <="}),
     ),
 )
-def test_what_is_planted_in_a_line(source, faults):
+def test_mutations_of_a_line(source, faults):
     assert {str(fault) for fault in faults_of(source, {1, 2})} == faults
 
 
@@ -127,7 +127,7 @@ def project(tmp_path):
 @pytest.mark.interop
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-def test_what_no_test_notices_is_listed(project, capfd, monkeypatch):
+def test_surviving_mutants_are_listed(project, capfd, monkeypatch):
     monkeypatch.setattr(driver, "START_SECONDS", 8)
     (project / "tests" / "mutants").mkdir()
     (project / driver.REASONS).write_text(
@@ -156,7 +156,7 @@ def test_links_to_folders_are_copied_as_links(project, tmp_path_factory):
     assert (copy / "linked" / "numbers.py").read_text() == MODULE
 
 
-def test_each_reason_stands_for_a_fault_that_can_still_be_planted():
+def test_each_reason_matches_a_fault_that_can_be_planted():
     """Code moves, and a reason whose line is gone would answer nothing."""
     root = Path(__file__).parents[2]
     by_path: dict[str, list[tuple[str, str]]] = {}

@@ -444,9 +444,10 @@ class Simulation(World):
             broker = self.cluster.brokers[self.cluster.group_coordinator(group_id)]
             owner = broker.coordinator.of(process.id, producer.producer_id)
             with owner.verified(partition, producer, process.id):
-                broker.groups.append_transactional(
+                wait = broker.groups.append_transactional(
                     group_id, {tp: OffsetAndMetadata(value, "")}, producer
                 )
+            wait()
             return True
 
         writes = self.writes.setdefault((group_id, tp), [])
@@ -464,7 +465,9 @@ class Simulation(World):
                 commit = process.ended
                 self.tally["end repeated"] += self._end_once(process, producer, commit=commit)
             return
-        commit = outcome % 4 > 0 and not process.is_broken
+        # As with Kafka's producer, a commit without an answer can only be repeated.
+        is_unknown = transaction.outcome is None
+        commit = is_unknown or (outcome % 4 > 0 and not process.is_broken)
         was_broken = process.is_broken
         if commit:
             transaction.outcome = None
@@ -743,11 +746,14 @@ class Simulation(World):
         leader = self.cluster.leader(tp)
         if leader < 0:
             return
-        log = self.cluster.brokers[leader].log(tp)
-        mark, end = log.high_watermark, self.ends[tp]
+        mark, end = self.cluster.brokers[leader].log(tp).high_watermark, self.ends[tp]
         if mark > end:
             known = self.records.setdefault(tp, {})
-            known.update(self._read(log, end, mark))
+            in_sync = self.cluster.state(tp).isr
+            for broker, log in self.logs(tp).items():  # the leader's may be cleaned already
+                for offset, record in self._read(log, end, mark) if broker in in_sync else ():
+                    same = known.setdefault(offset, record) == record
+                    claim(same, "replicas in sync have different records", tp, broker, record)
             self.ends[tp] = mark
 
     @staticmethod
@@ -799,7 +805,7 @@ class Simulation(World):
             log._check()
             claim(log.log_end_offset == end, "the ends differ", *logs)
             claim(log.high_watermark == end, "a high watermark lags", *logs)
-            claim(log.last_stable_offset == end, "a transaction stays open", tp, log)
+            claim(log.last_stable_offset == end, "a transaction remains open", tp, log)
             known = self.records.get(tp, {})
             for offset, record in self._read(log, 0, end):
                 claim(known.get(offset) == record, "a replica has another record", log, record)

@@ -21,7 +21,7 @@ class Transaction:
     Attributes
     ----------
     decided_before : str
-        The decision of its truncated marker: a cleaning by it cannot be undone, so its client
+        The decision of its truncated marker: a cleaning pass by it cannot be undone, so its client
         decides the same again.
     is_cut : bool
         Some of it was truncated, or of a later transaction of its producer, for whose sake the
@@ -299,7 +299,7 @@ class ModelReader:
 def follow(log: Log, model: PartitionModel) -> None:
     """Notify the model of removals at the time when the log makes them.
 
-    A caller may have to wait for a cleaning first, while others append.
+    A caller may have to wait for a cleaning pass first, while others append.
     """
     truncate_to, truncate_fully = log.truncate_to, log.truncate_fully_and_start_at
     abandon = log.abandon

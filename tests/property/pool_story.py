@@ -381,7 +381,7 @@ class PoolStory:
     # -- cutting and deleting ------------------------------------------------------------
 
     def truncate(self) -> None:
-        """Truncate, perhaps inside a batch; a cleaning of the removed part is stopped first."""
+        """Truncate, perhaps inside a batch; a pass over the removed part is stopped first."""
         if (result := self.some_log()) is None:
             return
         tp, model, log = result
@@ -585,7 +585,7 @@ class PoolStory:
         self.check_handles({file for log in logs for file in files_of_log(log)})
 
     def is_dirty(self, tp: TopicPartition) -> bool:
-        """Return whether a closed segment has dirty data or a cleaning is in progress."""
+        """Return whether a closed segment has dirty data or a cleaning pass is in progress."""
         log = self.broker.manager.log(tp)
         clean = max(self.broker.cleaner.checkpoints.of(tp) or 0, log.log_start_offset)
         dirty = log.segments.between(clean, log.active_segment.base_offset)

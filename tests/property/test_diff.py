@@ -1,4 +1,4 @@
-"""The diff of two copies equals the cleaning between them, and its dry run."""
+"""The diff of two copies equals the cleaning pass between them, and its dry run."""
 
 from __future__ import annotations
 

@@ -257,7 +257,7 @@ def test_a_running_broker_meets_the_latest_time(history, config, since_ms, key):
 @example([PUT, PUT, ("transaction", 1), PUT], PLAIN)
 @example([PUT, LATE], PLAIN | {"compaction.strategy": "timestamp"})
 @example([PUT, LATE, GONE, ROLL, CLEAN], PLAIN | {"compaction.strategy": "timestamp"})
-@example(  # a cleaning would join its segment with a younger one
+@example(  # a cleaning pass would join its segment with a younger one
     [PUT, ("other", 2), ("other", 3), ROLL, CLEAN, ("pass", 3), ("other", 1), ROLL],
     PLAIN
     | {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": 0.5}

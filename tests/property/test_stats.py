@@ -19,7 +19,7 @@ ABORTED = [("append", 1, False), ("transaction", 1, False), ("end", 1, False), (
 @settings(max_examples=50)
 @given(steps, configs, st.sampled_from([1, 2, 1000]))
 @example(ABORTED, COMPACT, 1000)
-def test_statistics_are_those_of_a_plain_walk(history, config, keys_max):
+def test_statistics_match_a_plain_walk(history, config, keys_max):
     broker = replayed(history, config)
     log = broker.log("t")
     result = partition_stats(broker, TP, top=3, keys_max=keys_max)

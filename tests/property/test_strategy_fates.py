@@ -1,4 +1,4 @@
-"""Under every strategy a dry run, the fates and the cleaning agree.
+"""Under every strategy a dry run, the fates and the cleaning pass agree.
 
 The winners are computed by an oracle that sorts and has no map.
 """

@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
 
 
 @pytest.mark.interop  # in short: test_verify_cleanings
-def test_whatever_forced_cleanings_do_in_days_and_passes_is_right(spark, tmp_path):
+def test_forced_cleanings_over_days_and_passes_are_correct(spark, tmp_path):
     made = random_cleanings(tmp_path, 12, {"offset": 4, "varlong": 4}, map_keys=6, live=True)
     verdict = verify_directories(
         spark, made.before, made.after, since_ms=made.since_ms, now_ms=made.now_ms, forced=True
@@ -57,5 +57,5 @@ def test_the_wrong_rule_is_found_and_what_was_not_cleaned_may_not_have_changed(s
     assert verdict.violations == {"tail_lost": 5 + 14}
     assert [note.split(":")[0] for note in verdict.notes] == [
         "never cleaned, expected to be unchanged",
-        "the time of the cleaning is unknown",
+        "the time of the cleaning pass is unknown",
     ]

@@ -110,7 +110,7 @@ def test_ranges_come_from_checkpoints_and_log_starts(asked, pair):
     assert len(asked) == 1, "all topics are judged in one run"
 
 
-def test_every_topic_follows_its_own_rules_and_what_is_said_wins(asked, pair):
+def test_every_topic_has_its_own_rules_and_explicit_values_win(asked, pair):
     def fill(broker):
         compacted(broker, "plain", delete_retention_ms="5", min_compaction_lag_ms="6")
         compacted(broker, "time", compaction_strategy="timestamp", max_compaction_lag_ms="7")
@@ -178,10 +178,12 @@ def test_times_and_what_is_judged_by_them(asked, pair):
     assert rules.since_ms is None
     assert started <= rules.now_ms <= SystemClock().now_ms()
     assert (rules.min_compaction_lag_ms, rules.max_compaction_lag_ms) == (0, None)
-    assert ["the time of the cleaning is unknown" in note for note in verdict.notes] == [True]
+    assert ["the time of the cleaning pass is unknown" in note for note in verdict.notes] == [True]
     with pytest.raises(
         InvalidConfigurationError,
-        match=exactly("the first cleaning (1800000000001) is later than the last (1800000000000)"),
+        match=exactly(
+            "the first cleaning pass (1800000000001) is later than the last (1800000000000)"
+        ),
     ):
         verify_directories(None, *dirs, since_ms=NOW + 1, now_ms=NOW)
 
@@ -332,7 +334,7 @@ def test_only_where_age_alone_moved_the_log_start_retention_is_judged(
     assert verdict.unproven == ("tombstones", "retention")
 
 
-def test_what_is_not_judged_stands_in_a_field_of_the_verdict(asked, pair):
+def test_unjudged_items_are_listed_in_the_verdict(asked, pair):
     def fill(broker):
         compacted(broker, "t", min_compaction_lag_ms="6")
 
@@ -343,7 +345,7 @@ def test_what_is_not_judged_stands_in_a_field_of_the_verdict(asked, pair):
     assert verify_directories(None, *dirs, now_ms=NOW).as_json()["unproven"] == []
 
 
-def test_what_no_cleaning_touched_is_a_violation_if_that_is_asked_for(asked, pair):
+def test_uncleaned_data_is_a_violation_on_request(asked, pair):
     def fill(broker):
         for topic in ("done", "left"):
             compacted(broker, topic)

@@ -212,7 +212,7 @@ def test_parquet_goes_neither_through_a_file_nor_into_the_data_directory(tmp_pat
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
 
 
-def test_parquet_goes_beside_the_data_directory_however_that_is_named(tmp_path, monkeypatch):
+def test_parquet_is_written_next_to_the_data_directory(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path / "data")
     assert {parquet_dir(name, "t") for name in (".", "../data", f"{tmp_path}/data/")} == {

@@ -35,7 +35,7 @@ def telling(version):
     return f"echo 'openjdk version \"{version}\" 2025-04-15' >&2"
 
 
-def test_java_home_comes_first_then_path_then_the_package(tmp_path, packaged):
+def test_java_home_is_first_then_path_then_the_package(tmp_path, packaged):
     home = pose(tmp_path / "home", telling("17.0.15"))
     path = pose(tmp_path / "path", telling("21.0.8"))
     packaged.append(str(pose(tmp_path / "packaged", telling("25"))))
@@ -56,7 +56,7 @@ def test_java_home_comes_first_then_path_then_the_package(tmp_path, packaged):
         ("echo hello", "its version is not recognized"),
     ),
 )
-def test_one_that_does_not_work_is_passed_over_and_named_if_none_does(
+def test_one_that_does_not_work_is_skipped_and_named_if_none_does(
     tmp_path, packaged, script, reason
 ):
     program = pose(tmp_path / "home", script)
@@ -79,7 +79,7 @@ def test_no_event_is_reported(tmp_path):
         find_java({"PATH": str(tmp_path)})
 
 
-def test_one_that_never_answers_is_passed_over(tmp_path, monkeypatch):
+def test_one_that_never_answers_is_skipped(tmp_path, monkeypatch):
     pose(tmp_path / "home", "exec sleep 60")
     monkeypatch.setattr(java, "ANSWER_SECONDS_MAX", 0.2)
     with pytest.raises(JavaNotFoundError, match=r"no answer within 0\.2 s"):

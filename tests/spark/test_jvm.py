@@ -65,7 +65,7 @@ def test_later(spark, interpreted):
 
 
 @pytest.mark.slow
-def test_a_command_whose_jvm_does_not_come_up_tells_what_it_said(tmp_path):
+def test_a_command_whose_jvm_does_not_start_reports_its_output(tmp_path):
     program = tmp_path / "home" / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(STILLBORN, encoding="utf-8")

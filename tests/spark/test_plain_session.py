@@ -29,7 +29,7 @@ print(DefaultSource.name())
 
 
 def run(script, *arguments, folder, **environ):
-    """Run a script as Spark's own processes run: in a folder of no meaning, and no path added."""
+    """Run a script as Spark's processes run: in a folder of no meaning, and no path added."""
     environ = {**os.environ, **environ}
     environ.pop("PYTHONPATH", None)
     done = subprocess.run(

@@ -86,7 +86,7 @@ def test_a_thread_looks_while_the_command_runs(monkeypatch):
     assert bar.shown in ([("verify", 1, 4)], [])
 
 
-def test_nobody_looks_where_no_terminal_watches():
+def test_no_progress_is_computed_without_a_terminal():
     bar, tracker = Bar(visible=False), Tracker()
     with SparkProgress("verify", tracker, bar):
         pass

@@ -93,7 +93,7 @@ def test_records_that_are_aborted_or_undecided_neither_beat_nor_are_beaten():
     assert folded["supersededNewest"].to_pylist() == [None, 50, None, None]
 
 
-def test_records_that_lie_elsewhere_than_their_offsets_say_are_displaced(here, many, tmp_path):
+def test_records_at_unexpected_positions_are_displaced(here, many, tmp_path):
     options = {"columns": COLUMNS, "order": "stored", "splitBytes": "1"}
     rows, _ = scan.scan_in_order(None, [many], options)
     assert len(rows) == 400

@@ -421,7 +421,7 @@ def test_a_call_of_a_task_that_ends_within_the_abort_leaves_nothing(
     assert folders(tmp_path) == []
 
 
-def test_an_abort_that_cannot_remove_says_so(tmp_path, monkeypatch):
+def test_an_abort_that_cannot_remove_files_reports_it(tmp_path, monkeypatch):
     job = writer(tmp_path, topic="users")
     job.write(iter([rows(0, range(3))]))
 
@@ -433,7 +433,7 @@ def test_an_abort_that_cannot_remove_says_so(tmp_path, monkeypatch):
         job.abort([None])
 
 
-def test_what_dead_jobs_left_is_swept_once_it_is_old(tmp_path, monkeypatch):
+def test_files_of_dead_jobs_are_removed_after_a_delay(tmp_path, monkeypatch):
     dead = writer(tmp_path, topic="users")
     dead.write(iter([rows(0, range(3))]))
     writer(tmp_path, topic="users")

@@ -1,4 +1,4 @@
-"""`spark.read.format("logstore")`: Kafka's own directories, options, splits."""
+"""`spark.read.format("logstore")`: Kafka's directories, options, splits."""
 
 import pytest
 

@@ -42,7 +42,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_what_is_written_here_reads_alike(tmp_path, codec):
+def test_our_output_is_read_identically(tmp_path, codec):
     with Broker(tmp_path, clock=VirtualClock()) as broker:
         broker.create_topic("t", configs={"compression.type": codec.replace("none", "producer")})
         rows = [

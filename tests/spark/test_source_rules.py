@@ -125,7 +125,7 @@ def test_a_log_start_inside_a_segment_is_where_reading_starts(data_dir):
     assert column(reader, "value")[0] == b"3"
 
 
-def test_only_the_columns_asked_for_are_made_in_their_order(data_dir):
+def test_only_requested_columns_are_created_in_order(data_dir):
     data_source = LogstoreDataSource({"path": str(data_dir), "columns": "offset, key,partition"})
     schema = data_source.schema()
     assert schema.names == ["offset", "key", "partition"]
@@ -184,7 +184,7 @@ def test_a_header_name_that_is_no_utf8_is_read_as_java_reads_it(tmp_path):
     assert headers == [{"key": "a\ufffd", "value": b"1"}, {"key": "b", "value": b"2"}]
 
 
-def test_a_time_that_spark_cannot_tell_is_named(tmp_path):
+def test_a_time_that_spark_cannot_represent_is_named(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("t")
         broker.append_many("t", [(None, b"v", 1), (None, b"v", 2**60)])
@@ -337,7 +337,7 @@ def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
             InvalidConfigurationError,
             match=exactly(
                 "the data source 'logstore' does not support streaming: use "
-                "spark.read.format('logstore'), or 'logstore serve' and Spark's own format "
+                "spark.read.format('logstore'), or 'logstore serve' and Spark's format "
                 "'kafka'"
             ),
         ):
@@ -346,7 +346,7 @@ def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
         InvalidConfigurationError,
         match=exactly(
             "the data source 'logstore' does not support streaming: use "
-            "DataFrame.write.format('logstore'), or 'logstore serve' and Spark's own "
+            "DataFrame.write.format('logstore'), or 'logstore serve' and Spark's "
             "format 'kafka'"
         ),
     ):

@@ -72,7 +72,7 @@ def test_a_task_reads_its_segments_without_opening_the_directory(tmp_path, nothi
     assert rows(reader, planned[:-1]) == [(0, offset) for offset in range(12)]
 
 
-def test_what_recovery_would_cut_is_not_read_and_not_recovered_again(tmp_path, nothing_is_opened):
+def test_data_beyond_recovery_is_neither_read_nor_recovered_again(tmp_path, nothing_is_opened):
     with Broker(tmp_path / "data") as broker:
         broker.create_topic("t")
         segments_of(broker, "t", 3)
@@ -125,7 +125,7 @@ def test_after_a_cleaning_the_rest_is_read_from_the_log_as_it_is_by_then(tmp_pat
     assert found == rows(open_source(tmp_path, columns="offset,value"))
 
 
-def test_a_split_that_changes_while_it_is_read_goes_on_where_it_was(tmp_path):
+def test_a_split_that_changes_while_it_is_read_continues_where_it_was(tmp_path):
     with Broker(tmp_path, clock=VirtualClock()) as broker:
         broker.create_topic("t", configs={"cleanup.policy": "compact"})
         segments_of(broker, "t", 4)
@@ -164,7 +164,7 @@ def test_appends_after_the_plan_are_not_read(tmp_path):
 
 
 @pytest.mark.interop
-def test_aborted_tells_how_a_records_transaction_ended(tmp_path):
+def test_aborted_is_the_outcome_of_a_records_transaction(tmp_path):
     with Broker(tmp_path / "data") as broker:
         broker.create_topic("t")
         expected = []
@@ -195,7 +195,7 @@ def test_aborted_tells_how_a_records_transaction_ended(tmp_path):
         assert rows(reader) == [(False, b"plain"), (False, b"2"), (False, b"2")]
 
 
-def test_the_delete_horizon_is_that_of_the_records_batch(tmp_path):
+def test_the_delete_horizon_matches_the_records_batch(tmp_path):
     clock = VirtualClock()
     with Broker(tmp_path, clock=clock) as broker:
         configs = {"cleanup.policy": "compact", "delete.retention.ms": str(DAY_MS)}
@@ -210,7 +210,7 @@ def test_the_delete_horizon_is_that_of_the_records_batch(tmp_path):
     assert rows(reader) == [(b"a", horizon), (b"b", horizon), (b"c", None), (b"d", None)]
 
 
-def test_only_who_names_the_two_columns_gets_them(tmp_path):
+def test_the_two_columns_must_be_requested_by_name(tmp_path):
     assert LogstoreDataSource({"path": str(tmp_path)}).schema().names[-1] == "headers"
     schema = LogstoreDataSource({"columns": "deleteHorizonMs,aborted,key"}).schema()
     assert schema.simpleString() == "struct<deleteHorizonMs:bigint,aborted:boolean,key:binary>"
@@ -264,7 +264,7 @@ def test_choices_that_mean_nothing_are_refused(tmp_path, options, message):
         open_source(**{"path": tmp_path, **options})
 
 
-def test_disorder_is_damage_unless_the_order_of_the_files_is_asked_for(tmp_path):
+def test_disorder_is_damage_unless_file_order_is_requested(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("t")
         segments_of(broker, "t", 3, records=6)

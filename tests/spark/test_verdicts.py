@@ -145,11 +145,11 @@ def test_stages_are_printed_with_their_speed(capsys):
         ),
         (
             {"since_ms": NOW + 1},
-            ("the first cleaning (1700000000001) is later than the last (1700000000000)"),
+            ("the first cleaning pass (1700000000001) is later than the last (1700000000000)"),
         ),
     ),
 )
-def test_rules_nobody_can_follow_are_refused(wrong, text):
+def test_impossible_rules_are_rejected(wrong, text):
     with pytest.raises(InvalidConfigurationError, match=exactly(text)):
         Rules(**{"since_ms": NOW, "now_ms": NOW, **wrong})
 

@@ -160,7 +160,7 @@ def ranges(partitions, end=END, log_end=LOG_END, start=0):
     return {(TOPIC, number): Cleaned(start, end, log_end) for number in partitions}
 
 
-# --- faults: wrong records after a cleaning, and the expected violations ----------------------
+# --- faults: wrong records after a pass, and the expected violations ----------------------
 
 
 class Case:

@@ -1,4 +1,4 @@
-"""The oracle's rules for a cleaning of a log that was cleaned before."""
+"""The oracle's rules for a cleaning pass of a log that was cleaned before."""
 
 import pytest
 

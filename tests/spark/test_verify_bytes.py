@@ -455,7 +455,7 @@ def test_a_pair_is_right_by_its_own_strategy_and_wrong_by_another(judged, versio
 
 
 def told_by(history: History, number: int, strategy: str) -> Counter[str]:
-    """Return, in plain Python, the violations of a cleaning under a strategy."""
+    """Return, in plain Python, the violations of a cleaning pass under a strategy."""
     there = {record.offset for record in history.bytes_after(number).records}
     end_offset = history.cleaned[number][1]
     inside = [row for row in history.bytes_before(number).rows() if row.offset < end_offset]

@@ -39,7 +39,7 @@ def fill(broker, topic, spec):
         )
 
 
-def test_what_the_cleaner_did_is_right_and_a_lost_record_is_found(spark, tmp_path):
+def test_correct_output_passes_and_a_lost_record_is_found(spark, tmp_path):
     """A topic a strategy, all judged at once."""
     spec = preset(
         "adversarial",

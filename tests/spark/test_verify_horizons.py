@@ -83,7 +83,7 @@ def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(spark):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("interpreted")
-def test_what_left_by_the_front_is_counted_and_must_have_been_old_enough(spark):
+def test_records_deleted_by_retention_are_counted_and_must_have_expired(spark):
     ages = (RETENTION + 1, RETENTION, RETENTION - 1, 0)
     rows = [row(n, at, None, b"v", NOW - age) for n in (0, 1) for at, age in enumerate(ages)]
     kept = [each for each in rows if each[2] == 3]

@@ -47,7 +47,7 @@ def samples():
         )
 
 
-def test_versions_are_decoded_as_the_specification_says(spark):
+def test_versions_are_decoded_as_specified(spark):
     given = [None if value is None else bytearray(value) for value in samples()]
     frame = spark.createDataFrame([(value,) for value in given], "value binary").coalesce(1)
     is_varlong, number = parse_varlong(F.col("value"))

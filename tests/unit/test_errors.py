@@ -87,7 +87,7 @@ def test_an_illegal_cleaning_state_is_an_illegal_state():
     assert issubclass(IllegalCleaningStateError, LogStoreError)
 
 
-def test_an_error_bears_its_number_in_kafka_s_protocol():
+def test_an_error_has_its_number_in_kafka_s_protocol():
     """The numbers are Kafka's: `org.apache.kafka.common.protocol.Errors`."""
     assert {kind.code for kind in CLASSES if issubclass(kind, LogStoreError)} >= {-1, 1, 22, 90}
     assert RebalanceInProgressError.code == RebalanceInProgressError("x").code == 27

@@ -42,7 +42,7 @@ def test_a_segment_file_is_taken_apart() -> None:
         "leader-epoch-checkpoint",
     ),
 )
-def test_other_names_are_no_segment_files(name: str) -> None:
+def test_other_names_are_not_segment_files(name: str) -> None:
     assert parse_segment_file(name) is None
 
 
@@ -131,13 +131,13 @@ def test_a_partitions_folder_is_taken_apart(name, topic, partition, state) -> No
         "..-0",
         f"{'t' * 250}-0",
         f"a b-0.{HEX}-delete",
-        # Kafka's own folders next to the partitions.
+        # Kafka's folders next to the partitions.
         "remote-log-index-cache",
         "__cluster_metadata-0",
         "lost+found",
     ),
 )
-def test_other_folders_are_no_partitions(name: str) -> None:
+def test_other_folders_are_not_partitions(name: str) -> None:
     assert parse_log_dir(name) is None
 
 

@@ -33,7 +33,7 @@ def test_types_errors_and_clocks_come_without_a_broker():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_broker_in_memory_loads_nothing_for_what_nobody_asked_of_it():
+def test_a_broker_in_memory_imports_no_unused_module():
     """How a disk forgets is needed at once, but neither crashes by plan nor users."""
     program = (
         "import sys\n"

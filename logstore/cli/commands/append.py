@@ -76,7 +76,7 @@ _PROGRESS_LINES = 4096
 @click.option("--create", is_flag=True, help="Create the topic if missing, with its partitions.")
 @click.option("--skip-invalid", is_flag=True, help="Skip lines that cannot be appended.")
 @click.option("--json-values", is_flag=True, help="Store numbers, objects etc. as JSON text.")
-@config_option("Topic configuration for this run (stored with --create); repeatable.")
+@config_option("Topic configuration for this run (stored with --create). Can be repeated.")
 @accept_data_loss_option
 def append(
     settings: Settings,
@@ -95,9 +95,9 @@ def append(
 
     A record is appended to the partition that its line names, else to --partition, else to the
     partition that Kafka's default partitioner selects. A line without a timestamp gets the current
-    time. In jsonl, `value` is required (null is a tombstone); a missing `key` is null.
+    time. In jsonl, `value` is required (null is a tombstone). A missing `key` is null.
 
-    The first line that cannot be appended ends the run with an error that names it; the lines
+    The first line that cannot be appended ends the run with an error that names it. The lines
     before it are appended. --skip-invalid skips and counts such lines.
     """
     from logstore.cli.commands.append_lines import parser
@@ -132,7 +132,7 @@ def append(
 def _create(
     broker: Broker, topic: str, partition: int | None, overrides: Mapping[str, str]
 ) -> bool:
-    """Create the topic if it does not exist; return whether it was created."""
+    """Create the topic if it does not exist, and return whether it was created."""
     if any(known.name == topic for known in broker.topics()):
         return False
     broker.create_topic(topic, 1 if partition is None else partition + 1, overrides)
@@ -190,7 +190,7 @@ class _Run:
                     self.taken += 1
 
     def finish(self) -> list[AppendedRange]:
-        """Append pending records; return the ranges appended."""
+        """Append pending records, and return the ranges appended."""
         from logstore.errors import RequestError
 
         try:
@@ -239,7 +239,7 @@ def _size_of(file: IO[bytes]) -> int | None:
 
 
 def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | None:
-    """Return a check that rejects a record before it is batched; None if none is needed.
+    """Return a check that rejects a record before it is batched, or None if none is needed.
 
     The log applies the same rules, but rejects the whole batch and cannot name the line.
     """

@@ -52,7 +52,7 @@ def parser(input_format: str, *, json_values: bool = False) -> Parser:
 
 
 def numbered_lines(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield (number from 1, line without its line ending); a byte order mark is removed."""
+    """Yield (number from 1, line without its line ending). A byte order mark is removed."""
     for number, line in enumerate(stream, 1):
         if number == 1:
             line = line.removeprefix(_BOM)

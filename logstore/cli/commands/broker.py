@@ -61,14 +61,14 @@ def describe(settings: Settings) -> None:
     callback=to_pairs,
     multiple=True,
     metavar="K=V",
-    help="Set a broker configuration; repeatable. Units such as 7d, 12h or 1GiB are accepted.",
+    help="Set a broker configuration. Can be repeated. Units such as 7d, 12h or 1GiB are accepted.",
 )
 @click.option(
     "--unset",
     "keys",
     multiple=True,
     metavar="K",
-    help="Remove a value set by --set; repeatable.",
+    help="Remove a value set by --set. Can be repeated.",
 )
 @click.option(
     "--cluster-wide",

@@ -21,6 +21,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
+from logstore.cli.show.damage import assumed_of, note_assumed_policy
 from logstore.cli.show.output import (
     emit,
     emit_json,
@@ -91,7 +92,7 @@ UNCLEANABLE = "uncleanable"
     help="Copy the partitions to DIR, a new or empty directory, and clean the copy, without "
     "changing the original.",
 )
-@config_option("Topic configuration for this run; repeatable.")
+@config_option("Topic configuration for this run. Can be repeated.")
 @accept_data_loss_option
 def clean(
     settings: Settings,
@@ -110,12 +111,12 @@ def clean(
     directory, which is not changed.
 
     Without --force, partitions that are due are cleaned, the most urgent first, until none is
-    due. A cleaning never touches the active segment, nor records from the last stable offset on.
-    Partitions that were not cleaned are listed with the reason.
+    due. A cleaning pass never touches the active segment, nor records from the last stable offset
+    on. Partitions that were not cleaned are listed with the reason.
 
     With --out, the copy is a separate data directory: the partitions with their checkpoints and
     configurations. If the original was not closed cleanly, the copy is recovered, but the original
-    is not. An interrupted run removes its copy; the copy of a killed run is removed by the next run
+    is not. An interrupted run removes its copy. The copy of a killed run is removed by the next run
     with the same --out.
     """
     if partition is not None and target is None:
@@ -155,9 +156,13 @@ def clean(
                 threads=threads,
                 progress=CleaningBars(bar) if bar.visible else None,
             )
-    _print(settings, report)
+        assumed = assumed_of(broker, chosen, cleaning=True)
+        if settings.as_table:
+            note_assumed_policy(broker, chosen)
+    _print(settings, report, assumed)
     if settings.as_table and out is not None:
-        emit(f"\nthe cleaned copy is in {out}; the original was not changed")
+        kind = "cleaned" if report.cleaned else "uncleaned"
+        emit(f"\nthe {kind} copy is in {out}. The original was not changed.")
     reasons = {obstacle.reason for obstacle in report.not_cleaned}
     return 1 if UNCLEANABLE in reasons else 0
 
@@ -254,9 +259,9 @@ class CleaningBars:
 # -- output --------------------------------------------------------------------------------
 
 
-def _print(settings: Settings, report: CleanReport) -> None:
+def _print(settings: Settings, report: CleanReport, assumed: list[str]) -> None:
     if settings.output == "json":
-        emit_json(report.to_json())
+        emit_json(report.to_json() | {"assumed": assumed})
     elif settings.as_items:
         document = report.to_json()
         emit_values(document["cleaned"] + document["not_cleaned"], output=settings.output)
@@ -280,7 +285,7 @@ def _show(report: CleanReport) -> None:
                     f"{tp} needs {count} passes: its keys do not fit in the map; showing the first"
                 )
     else:
-        emit("nothing was cleaned")
+        emit("nothing would be cleaned" if report.dry_run else "nothing was cleaned")
     if report.not_cleaned:
         emit("")
         table = Table(("not cleaned", "reason", "detail"), wrap=True)

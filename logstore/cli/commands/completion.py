@@ -60,7 +60,7 @@ def _script(shell: str) -> str:
     kind = get_completion_class(shell)
     assert kind is not None
     complete = kind(main, {}, PROGRAM, VARIABLE)
-    # `source` would run bash to check its version; the script may be for another machine.
+    # `source` would run bash to check its version. The script may be for another machine.
     return (complete.source_template % complete.source_vars()).strip()
 
 

@@ -125,8 +125,8 @@ def delete_records(
                 "version": 1}
 
     The log start offset is advanced durably, and segments entirely below it are deleted at once.
-    Records below it in the first remaining segment are invisible to readers, but stay on disk until
-    that segment is deleted. The topic's cleanup.policy must include delete.
+    Records below it in the first remaining segment are invisible to readers, but remain on disk
+    until that segment is deleted. The topic's cleanup.policy must include delete.
 
     Each partition has its own result: an error in one (exit code 1) does not affect the others. A
     file that is malformed or lists a partition twice is rejected as a whole.

@@ -50,7 +50,7 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
     Writes, inspects and cleans a topic of user accounts over several days of virtual time.
     Accounts are closed, and max.compaction.lag.ms (KIP-354) bounds the time until their data is
     deleted. Then cleans a directory written by Apache Kafka and compares the result with the
-    output of Kafka's own cleaner. The exit code is 1 if anything differs.
+    output of Kafka's cleaner. The exit code is 1 if anything differs.
 
     The virtual time ends at midnight UTC today, or at --now. --data-dir and --config-file have no
     effect.
@@ -93,7 +93,7 @@ def _take(out: Path, names: tuple[str, ...]) -> None:
                 f"{out} is not empty and not from an earlier demo: choose another --out"
             )
     out.mkdir(parents=True, exist_ok=True)
-    # Marked first, so that the next run can replace the files of an interrupted run.
+    # Marked first, so the next run can replace the files of an interrupted run.
     _mark(out, {"ok": None})
     for name in names:
         if (out / name).exists():

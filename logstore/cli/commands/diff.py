@@ -44,7 +44,7 @@ _NUMBERS = ("offset", "superseded by")
 @click.argument("after", metavar="AFTER")
 @click.option("--all", "show_all", is_flag=True, help="Also list retained records.")
 @click.option("--summary", is_flag=True, help="Show only the number of records of each fate.")
-@config_option("Topic configuration to assume, such as compaction.strategy; repeatable.")
+@config_option("Topic configuration to assume, such as compaction.strategy. Can be repeated.")
 @as_recovered_option
 def diff(
     settings: Settings,
@@ -58,7 +58,7 @@ def diff(
     """Explain the fate of each record of partition directory BEFORE in AFTER, a later copy.
 
     The fates are the same as in inspect --fate, but derived from the two copies by the rules of
-    compaction, independently of the cleaner. Differences that no cleaning, retention or append
+    compaction, independently of the cleaner. Differences that no cleaning pass, retention or append
     explains are reported as lost, changed or foreign, and the exit code is 1. Nothing is changed.
     Uses about 200 bytes of memory per key.
 
@@ -68,7 +68,7 @@ def diff(
               tombstone_expired  removed; the surviving tombstone of its key
               aborted            removed; part of an aborted transaction
               control_expired    removed; a transaction marker
-              null_key           removed; a record without a key
+              null_key           removed. A record without a key
               below_log_start    below the log start offset
               added              beyond the end of BEFORE
               lost               removed, but should survive

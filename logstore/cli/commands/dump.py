@@ -136,7 +136,7 @@ def dump(
     """Print .log, .checkpoint, index and .snapshot files in the format of kafka-dump-log.
 
     The output matches Kafka's tool character for character. Problems with indexes and offsets are
-    printed on standard error after all files; as in Kafka, a valid index written by appends of
+    printed on standard error after all files. As in Kafka, a valid index written by appends of
     several batches is reported too. Use `check` to verify files, and `inspect --batches` for JSON.
     """
     from logstore.config.overrides import ReadLimits

@@ -48,7 +48,7 @@ _COLOURS = {"live": "bold red", "tombstone": "yellow", "unreadable": "bold red"}
 @click.argument("target", metavar="TOPIC_OR_PATH")
 @key_options
 @partition_option("Search only this partition. [default: all of the topic]")
-@config_option("Topic configuration to assume; repeatable.")
+@config_option("Topic configuration to assume. Can be repeated.")
 def erasure(
     settings: Settings,
     target: str,
@@ -66,11 +66,11 @@ def erasure(
 
     The earliest time is the first time at which a record can be deleted, whatever is appended for
     other keys. By the latest time, the record is deleted if a broker with this configuration runs
-    from now on and nothing is appended, however late its checks run; there is no latest time if
+    from now on and nothing is appended, however late its checks run. There is no latest time if
     nothing deletes the record by itself. An open transaction ends after its timeout if the
     directory has its state (__transaction_state), otherwise never. Both times come from simulating
-    cleanings and retention in memory, which needs as much memory as the records that a cleaning
-    keeps in a partition with the key. Nothing is changed.
+    cleaning passes and retention in memory, which needs as much memory as the records that a
+    cleaning pass keeps in a partition with the key. Nothing is changed.
     """
     wanted = key_of(key, key_base64)
     if wanted is None:

@@ -65,7 +65,7 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
 )
 @click.argument("target", required=False, metavar="[TOPIC_OR_PATH]")
 @partition_option("Partition of the topic. [default: all]")
-@config_option("Topic configuration to assume; repeatable.")
+@config_option("Topic configuration to assume. Can be repeated.")
 @click.option(
     "--quick",
     is_flag=True,
@@ -85,12 +85,12 @@ def explain(
 ) -> int:
     """Explain why partitions are due for cleaning now, or why not, and what helps.
 
-    A cleaning requires every condition to hold; of dirty ratio and maximum lag, one is enough. If a
-    condition will hold by time alone, that time is shown. Each one that does not hold is listed
-    with its cause and its remedies. Tombstones are counted, with whether a pass is due that removes
-    them. Partitions that are due are cleaned in a dry run, so damage is found now. With --key, the
-    records of a key are listed: when each can be removed, and what must happen first. Nothing is
-    changed.
+    A cleaning pass requires every condition to hold. Of dirty ratio and maximum lag, one is enough.
+    If a condition will hold by time alone, that time is shown. Each one that does not hold is
+    listed with its cause and its remedies. Tombstones are counted, with whether a pass is due that
+    removes them. Partitions that are due are cleaned in a dry run, so damage is found now. With
+    --key, the records of a key are listed: when each can be removed, and what must happen first.
+    Nothing is changed.
 
     A folder copied from a broker does not contain its topic's configuration; pass it with --config.
     """

@@ -95,8 +95,8 @@ def to_out(ctx: click.Context, param: click.Parameter, value: str) -> str:
     callback=to_schema,
     multiple=True,
     metavar="ID=FILE",
-    help="File with the schema of an id: .avsc, .proto, .desc (from protoc) or .json; repeatable. "
-    "Files that it references precede it: ID=FILE,FILE.",
+    help="File with the schema of an id: .avsc, .proto, .desc (from protoc) or .json. Can be "
+    "repeated. Files that it references precede it: ID=FILE,FILE.",
 )
 @click.option(
     "--roll",
@@ -106,7 +106,7 @@ def to_out(ctx: click.Context, param: click.Parameter, value: str) -> str:
 @click.option("--no-fates", is_flag=True, help="Omit fates; the log is then read only once.")
 @raw_option
 @as_recovered_option
-@config_option("Topic configuration to assume for the fates; repeatable.")
+@config_option("Topic configuration to assume for the fates. Can be repeated.")
 def export(
     settings: Settings,
     target: str | None,
@@ -125,12 +125,12 @@ def export(
     """Write the records of TOPIC_OR_PATH to a Parquet, Arrow, CSV or JSON lines file.
 
     TOPIC_OR_PATH is a topic, a partition's folder, a data directory or a .log file. [default: the
-    whole data directory] Each row has the record's location and its fate in the next cleaning, as
-    in `inspect --fate`. Transaction markers are included, with `control` set. Memory use does not
-    depend on the size of the data. Parquet and Arrow require pyarrow.
+    whole data directory] Each row has the record's location and its fate in the next cleaning pass,
+    as in `inspect --fate`. Transaction markers are included, with `control` set. Memory use does
+    not depend on the size of the data. Parquet and Arrow require pyarrow.
 
-    Decoded keys and values are additional JSON columns; decode_error holds the reason if a record
-    cannot be decoded. Records of Kafka's internal topics are decoded unless --raw is given.
+    Decoded keys and values are additional JSON columns; decode_error contains the reason if a
+    record cannot be decoded. Records of Kafka's internal topics are decoded unless --raw is given.
 
     FILE is created only when it is complete. Damaged batches are skipped and reported, and the exit
     code is 1.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from logstore.inspect.schemas.kinds import Schema
 
 SchemaFiles = tuple[int, tuple[str, ...]]
-"""The id of a schema, and its files: the last one holds it and may reference the others."""
+"""The id of a schema, and its files: the last one contains it and may reference the others."""
 
 SCHEMA_ID_MAX = 2**31 - 1
 _KINDS = (".avsc", ".proto", ".desc", ".json")

@@ -16,7 +16,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.show.damage import MetDamages
+from logstore.cli.show.damage import MetDamages, note_assumed_policy
 from logstore.cli.show.decoded import displayed, raw_option
 from logstore.cli.show.output import (
     emit,
@@ -81,7 +81,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
 @click.option(
     "--fate",
     is_flag=True,
-    help="List each record's fate in the next cleaning, and the record that supersedes it.",
+    help="List each record's fate in the next cleaning pass, and the record that supersedes it.",
 )
 @click.option("--force", is_flag=True, help="With --fate: as clean --force would clean.")
 @click.option(
@@ -89,7 +89,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
 )
 @raw_option
 @as_recovered_option
-@config_option("Topic configuration to assume; repeatable.")
+@config_option("Topic configuration to assume. Can be repeated.")
 def inspect(
     settings: Settings,
     target: str | None,
@@ -115,12 +115,12 @@ def inspect(
 
     \b
     Sections: clean        below the first dirty offset
-              dirty        compacted by the next cleaning
+              dirty        compacted by the next cleaning pass
               uncleanable  at or above the first uncleanable offset
               active       the segment that appends are written to
 
-    --fate does a dry run of the cleaner, whether or not a cleaning is due. A folder copied from a
-    broker does not contain its topic's configuration; pass it with --config.
+    --fate does a dry run of the cleaner, whether or not a cleaning pass is due. A folder copied
+    from a broker does not contain its topic's configuration; pass it with --config.
 
     \b
     Fates:    retained           kept
@@ -202,6 +202,7 @@ def _print_partitions(
     if settings.as_table:
         from logstore.cli.show.inspect import show_many, show_one
 
+        note_assumed_policy(broker, target.partitions)
         is_one = len(target.partitions) == 1 and not is_summary
         if is_one and (summary := next(found, None)) is not None:
             show_one(summary)

@@ -145,9 +145,9 @@ def read(
     """Read records of TOPIC_OR_PATH in offset order.
 
     TOPIC_OR_PATH is a topic, a partition's folder, a folder with partitions, or a .log file.
-    Damaged batches are skipped and reported on standard error, and the exit code is 1; a batch that
+    Damaged batches are skipped and reported on standard error, and the exit code is 1. A batch that
     a crash left incomplete at the end of the log does not count as damage. Offsets removed by
-    compaction are skipped; an offset outside the log is an error. Control records are not shown
+    compaction are skipped. An offset outside the log is an error. Control records are not shown
     (see inspect --records). Records of Kafka's internal topics are decoded: tables show them
     instead of the bytes, JSON has both.
     """

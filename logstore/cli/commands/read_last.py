@@ -27,7 +27,7 @@ def last_of(
     -----
     Starts `count` offsets before the end, and further back each time that there are too few items.
     If the log has many gaps, or few items match, up to 4/3 of the log is read. Only the items
-    yielded are kept in memory.
+    yielded are held in memory.
     """
     span = count
     found: deque[T] = deque(maxlen=count)

@@ -16,6 +16,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
+from logstore.cli.show.damage import assumed_of, note_assumed_policy
 from logstore.cli.show.output import (
     emit,
     emit_failure,
@@ -59,7 +60,7 @@ Failures = list[tuple["TopicPartition", "LogStoreError"]]
     help="Show which segments would be deleted and why, without changing anything.",
 )
 @config_option(
-    "Topic configuration for this run; repeatable. Units such as 7d, 12h or 1GiB are accepted."
+    "Topic configuration for this run. Can be repeated. Units such as 7d, 12h or 1GiB are accepted."
 )
 @accept_data_loss_option
 def retain(
@@ -78,9 +79,12 @@ def retain(
     cleanup.policy includes delete. Only whole segments are deleted. If the active segment is
     deleted too, the log is rolled first.
 
-    Every segment is listed with the reason. Segments that are kept show the time at which they
-    expire by age. Under compact,delete, that time moves when a cleaning merges old records with
-    younger ones (KIP-354); the reason then says so.
+    Every segment is listed with the reason. Segments that are retained show the time at which they
+    expire by age. Under compact,delete, that time moves when a cleaning pass merges old records
+    with younger ones (KIP-354); the reason then says so.
+
+    The directory of another broker does not contain the configurations of its topics. Nothing is
+    deleted there until --config sets cleanup.policy, and the limits that differ from the defaults.
     """
     if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")
@@ -105,22 +109,37 @@ def _run(
     settings: Settings, broker: Broker, partitions: Sequence[TopicPartition], *, dry_run: bool
 ) -> Failures:
     report, failures = _retain(broker, partitions, dry_run=dry_run)
-    _print(settings, report, broker.clock.now_ms())
+    assumed = assumed_of(broker, partitions)
+    if dry_run and settings.as_table:
+        note_assumed_policy(broker, partitions)
+    if report.decisions or not failures or not settings.as_table:
+        _print(settings, report, broker.clock.now_ms(), assumed)
     return failures
 
 
 def _retain(
     broker: Broker, partitions: Sequence[TopicPartition], *, dry_run: bool
 ) -> tuple[RetainReport, Failures]:
-    """Run retention on each partition; an error in one does not affect the others."""
+    """Run retention on each partition. An error in one does not affect the others.
+
+    Without a dry run, an assumed cleanup.policy is such an error.
+    """
+    from logstore.analysis.assumptions import policy_assumption
     from logstore.analysis.reports import RetainReport
-    from logstore.errors import LogStoreError
+    from logstore.errors import InvalidConfigurationError, LogStoreError
 
     decisions: list[RetentionDecision] = []
     failures: Failures = []
     task = "deciding" if dry_run else "removing"
     for tp in watched(partitions, task):
         try:
+            broker.log(*tp)  # an error of opening precedes
+            if not dry_run and policy_assumption(broker.manager, tp.topic):
+                raise InvalidConfigurationError(
+                    f"no configuration of topic {tp.topic} is stored here, so {tp} was not"
+                    " changed; set --config cleanup.policy=POLICY, or use --dry-run to see what the"
+                    " defaults would delete"
+                )
             decisions += broker.retain(tp.topic, tp.partition, dry_run=dry_run).decisions
         except LogStoreError as error:
             failures.append((tp, error))
@@ -130,9 +149,9 @@ def _retain(
 # -- output --------------------------------------------------------------------------------
 
 
-def _print(settings: Settings, report: RetainReport, now_ms: int) -> None:
+def _print(settings: Settings, report: RetainReport, now_ms: int, assumed: list[str]) -> None:
     if settings.output == "json":
-        emit_json(report.to_json())
+        emit_json(report.to_json() | {"assumed": assumed})
     elif settings.as_items:
         emit_values(report.to_json()["removed"], output=settings.output)
     else:

@@ -71,14 +71,14 @@ def to_topics(
     help="Serve a cluster of N brokers with replication, on the port of --listen and the ports "
     "after it. Each broker has its own folder in the data directory.",
 )
-@click.option("--memory", is_flag=True, help="Keep everything in memory; write nothing to disk.")
+@click.option("--memory", is_flag=True, help="Keep all data in memory and write nothing to disk.")
 @click.option(
     "--topic",
     "topics",
     callback=to_topics,
     multiple=True,
     metavar="NAME:PARTITIONS:K=V",
-    help="Create a topic if it does not exist, with its configuration; repeatable.",
+    help="Create a topic with its configuration if it does not exist. Can be repeated.",
 )
 @click.option(
     "--no-auto-create",
@@ -148,7 +148,7 @@ def _pages(
     authorizer: Authorizer | None,
     principal: str,
 ) -> list[str]:
-    """Start the page of each broker and return their addresses; it is closed with the broker."""
+    """Start the page of each broker and return their addresses. It is closed with the broker."""
     from logstore.broker import Broker
 
     host, port = address

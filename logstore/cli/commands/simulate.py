@@ -106,7 +106,7 @@ def to_axes(
     "topics",
     multiple=True,
     metavar="NAME",
-    help="Topic of --from to simulate; repeatable. [default: all but Kafka's internal topics]",
+    help="Topic of --from to simulate. Can be repeated. [default: all but Kafka's internal topics]",
 )
 @click.option(
     "--days",
@@ -115,14 +115,14 @@ def to_axes(
     help="Days to simulate.  [default: the scenario's; with --from: 30]",
 )
 @click.option("--seed", type=click.IntRange(0), help="Random seed.  [default: the scenario's]")
-@config_option("Topic or broker configuration that overrides the scenario's; repeatable.")
+@config_option("Topic or broker configuration that overrides the scenario's. Can be repeated.")
 @click.option(
     "--sweep",
     "axes",
     multiple=True,
     callback=to_axes,
     metavar="KEY=VALUE,VALUE",
-    help="Run every combination of these values; repeatable.",
+    help="Run every combination of these values. Can be repeated.",
 )
 @click.option("--jobs", type=click.IntRange(1), help="Processes for a sweep.  [default: CPU cores]")
 @click.option(

@@ -64,7 +64,7 @@ def fit_directory(
 
 
 def report(fit: Fit) -> int:
-    """Print notes and damage on standard error; return the exit code."""
+    """Print notes and damage on standard error, and return the exit code."""
     for text in fit.notes:
         note(text)
     return report_all(fit.recording.damages)

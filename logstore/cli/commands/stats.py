@@ -67,7 +67,7 @@ _ROWS_MAX = 20
     metavar="N",
     help="Number of top keys to list, by records and by bytes.",
 )
-@config_option("Topic configuration to assume, such as compaction.strategy; repeatable.")
+@config_option("Topic configuration to assume, such as compaction.strategy. Can be repeated.")
 @as_recovered_option
 def stats(
     settings: Settings,
@@ -85,7 +85,7 @@ def stats(
     control records, or below the log start offset. Sizes of records are uncompressed; sizes of
     files are on disk. Nothing is changed.
 
-    Keys are counted in rounds of one million, using about 250 MB of memory; each further round
+    Keys are counted in rounds of one million, using about 250 MB of memory. Each further round
     reads the records again.
     """
     overrides = topic_overrides(configs)

@@ -71,7 +71,7 @@ def topic() -> None:
     metavar="N",
     help="Number of partitions.",
 )
-@config_option("Topic configuration; repeatable. Units such as 7d, 12h or 1GiB are accepted.")
+@config_option("Topic configuration. Can be repeated. Units such as 7d, 12h or 1GiB are accepted.")
 def create(
     settings: Settings, name: str, partitions: int, configs: tuple[tuple[str, str], ...]
 ) -> None:
@@ -193,14 +193,14 @@ def _show_description(found: Topic, configs: dict[str, ConfigValue]) -> None:
     callback=to_pairs,
     multiple=True,
     metavar="K=V",
-    help="Set a topic configuration; repeatable. Units such as 7d, 12h or 1GiB are accepted.",
+    help="Set a topic configuration. Can be repeated. Units such as 7d, 12h or 1GiB are accepted.",
 )
 @click.option(
     "--unset",
     "keys",
     multiple=True,
     metavar="K",
-    help="Remove a topic configuration, restoring the broker's value or default; repeatable.",
+    help="Remove a topic configuration, restoring the broker's value or default. Can be repeated.",
 )
 def alter(
     settings: Settings, name: str, values: tuple[tuple[str, str], ...], keys: tuple[str, ...]

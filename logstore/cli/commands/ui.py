@@ -32,7 +32,7 @@ DEFAULT_ADDRESS = "127.0.0.1:0"
 @listen_option(DEFAULT_ADDRESS)
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @as_recovered_option
-@config_option("Topic configuration to assume; repeatable.")
+@config_option("Topic configuration to assume. Can be repeated.")
 def ui(
     settings: Settings,
     directory: str | None,
@@ -43,7 +43,7 @@ def ui(
 ) -> None:
     """Show a data directory in a browser, until SIGTERM or Ctrl-C.
 
-    The first line on standard output is the address to open; it ends in a token, which is required
+    The first line on standard output is the address to open. It ends in a token, which is required
     for access. DATA_DIR may also be the folder of a partition or a .log file. It is only read: no
     file in it is changed or created. A folder copied from a broker does not contain its topic's
     configuration; pass it with --config. To inspect and operate a running broker, use serve --ui.

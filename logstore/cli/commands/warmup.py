@@ -8,7 +8,7 @@ from logstore.cli.show.output import emit, emit_json
 
 @command("warmup", examples=["logstore warmup"])
 def warmup(settings: Settings) -> None:
-    """Compile the kernels, so that no large append, read or cleaning waits for compilation.
+    """Compile the kernels, so no large append, read or cleaning waits for compilation.
 
     The compiled code is stored next to the installation, in ~/.cache/logstore if that is read-only,
     or in NUMBA_CACHE_DIR. All processes use it until the program or its libraries change.

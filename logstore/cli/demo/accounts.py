@@ -145,13 +145,13 @@ class Accounts:
         return f"{FIRST_NAMES[user % len(FIRST_NAMES)]} {last}"
 
     def email(self, user: int) -> bytes:
-        """Return the e-mail address of an account; it ends in the account's number."""
+        """Return the e-mail address of an account. It ends in the account's number."""
         text = self.name(user).lower().replace(" ", ".")
         return f"{text}.{user:0{self.digits}}@example.org".encode()
 
     @property
     def traces(self) -> re.Pattern[bytes]:
-        """A pattern for a key or an e-mail address; a group holds the account's number."""
+        """A pattern for a key or an e-mail address. A group contains the account's number."""
         number = rb"(\d{%d})" % self.digits
         return re.compile(rb"user-" + number + rb"|\." + number + rb"@example\.org")
 

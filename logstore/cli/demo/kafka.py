@@ -23,7 +23,7 @@ DATA = Path(__file__).with_name("data") / "kafka-3.9"
 
 
 class KafkaCase(NamedTuple):
-    """One cleaning by Kafka.
+    """One cleaning pass by Kafka.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class KafkaCase(NamedTuple):
     counters : mapping
         `CleanerStats` of Kafka's pass.
     mtimes_ms : mapping
-        Modification time of each file before the cleaning.
+        Modification time of each file before the cleaning pass.
     digests : mapping
         SHA-256 by file, of every segment file that Kafka left.
     """

@@ -69,7 +69,7 @@ class Presenter:
         self._numbers: dict[str, Any] = {}
 
     def present(self) -> dict[str, Any]:
-        """Run and print all chapters; return the summary for `--format json`."""
+        """Run and print all chapters, and return the summary for `--format json`."""
         self._introduce()
         story = Story.begin(self.out / ACCOUNTS, self._accounts, self.seed)
         try:
@@ -260,7 +260,7 @@ class Presenter:
         case = KafkaCase.load()
         say.step(f"A directory that Apache Kafka {case.version} wrote")
         say.text(
-            "Kafka's own cleaner has cleaned a copy of it. This run cleans it with the clock at "
+            "Kafka's cleaner has cleaned a copy of it. This run cleans it with the clock at "
             f"the same time, {format_time(case.cleaning_time_ms)}."
         )
         case.place(self.out / KAFKA_BEFORE)
@@ -279,9 +279,9 @@ class Presenter:
             "files": files,
         }
         self._judge(
-            f"identical to Kafka's own cleaner: {plural(segments, 'segment')}, "
+            f"identical to Kafka's cleaner: {plural(segments, 'segment')}, "
             f"{plural(files, 'file')}, byte for byte",
-            problem and f"differs from Kafka's own cleaner: {problem}",
+            problem and f"differs from Kafka's cleaner: {problem}",
         )
 
     def _verify(self) -> None:
@@ -344,7 +344,7 @@ class Presenter:
             "show the segments": f"inspect {ours}",
             "read the first records": f"read {ours} --max-records 3",
             f"find no records of {self._holder}": f"read {ours} --key {erased}",
-            "show why no cleaning is due": f"clean {ours}",
+            "show why cleaning is not due": f"clean {ours}",
             "clean anyway, including the active segment": f"clean {ours} --force --roll",
             "show the directory written by Kafka": f"inspect {theirs}",
             "clean it like Kafka": f"clean {theirs} {by_kafka}",

@@ -99,7 +99,7 @@ class Story:
 
     @property
     def day(self) -> float:
-        """Days since the story began."""
+        """Days since the story started."""
         return (self.clock.now_ms() - self.accounts.start_ms) / DAY_MS
 
     def inspect(self) -> PartitionSummary:
@@ -127,7 +127,7 @@ class Story:
         return Written(chapter.records, size, batches, seconds)
 
     def clean_when_due(self, progress: Progress = _ignore_progress) -> list[CleanerRun]:
-        """Run the cleaner once a day until it cleans the topic; return all its runs.
+        """Run the cleaner once a day until it cleans the topic, and return all its runs.
 
         Raises
         ------
@@ -186,7 +186,7 @@ def _age(duration_ms: int) -> str:
 
 
 def topic_config(records: int) -> dict[str, str]:
-    """Return the topic's configuration; other keys have Kafka's defaults."""
+    """Return the topic's configuration. Other keys have Kafka's defaults."""
     return {
         "cleanup.policy": "compact",
         "max.compaction.lag.ms": str(MAX_LAG_DAYS * DAY_MS),
@@ -197,7 +197,7 @@ def topic_config(records: int) -> dict[str, str]:
 
 
 def compile_kernels() -> float:
-    """Compile the kernels by running a small story in memory; return the seconds it took."""
+    """Compile the kernels by running a small story in memory, and return the seconds it took."""
     before = time.perf_counter()
     jit.compile_always()
     accounts = Accounts(10_000, 0, DAY_MS)

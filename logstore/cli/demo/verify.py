@@ -25,9 +25,9 @@ def expected_offsets(
     Parameters
     ----------
     cleaned_to : int
-        Below this offset only the last record of each key is kept.
+        Below this offset only the last record of each key is retained.
     with_tombstones : bool
-        Whether a last record without a value is kept as well (before its delete horizon).
+        Whether a last record without a value is retained as well (before its delete horizon).
     """
     latest = dict(zip(accounts.users[:cleaned_to].tolist(), range(cleaned_to), strict=True))
     kept = np.sort(np.fromiter(latest.values(), np.int64, len(latest)))
@@ -68,7 +68,7 @@ def verify_records(
 
 
 def offsets_left(broker: Broker, topic: str) -> NDArray[np.int64]:
-    """Return the offsets of all records of a topic's partition 0."""
+    """Return the offsets of all records in a topic's partition 0."""
     log = broker.log(topic)
     batches = log.reader.batches(log.log_start_offset)
     return np.concatenate([batch.columns().offsets for batch in batches])

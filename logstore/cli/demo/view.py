@@ -112,7 +112,7 @@ class Narrator:
             self._line(INDENT + line)
 
     def picture(self, summary: PartitionSummary, scale_bytes: int) -> None:
-        """Draw a bar for each segment; a segment of `scale_bytes` has the longest bar."""
+        """Draw a bar for each segment. A segment of `scale_bytes` has the longest bar."""
         longest = max(8, self.width - _SEGMENT_COLUMNS)
         rows = []
         for segment in summary.segments:

@@ -8,7 +8,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def bar(part: float, whole: float, width: int) -> str:
-    """Return a bar of length part / whole; any positive part is visible.
+    """Return a bar of length part / whole. Any positive part is visible.
 
     The resolution is an eighth of a character, or `#` if the output lacks these characters.
     """

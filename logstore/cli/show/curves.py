@@ -11,7 +11,7 @@ _PLAIN = "_.-=+*#@"
 
 
 def curve(values: Sequence[float], width: int) -> str:
-    """Return a chart from zero to the largest value; each character is a mean of values."""
+    """Return a chart from zero to the largest value. Each character is a mean of values."""
     if not len(values):
         return ""
     marks = _BLOCKS if can_print(_BLOCKS) else _PLAIN

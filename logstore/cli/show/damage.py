@@ -1,4 +1,4 @@
-"""Report the damage that a command skipped."""
+"""Report the damage that a command skipped, and the facts that it assumed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 DAMAGES_SHOWN_MAX = 10
-"""Maximum number of damaged ranges to print; the rest is counted."""
+"""Maximum number of damaged ranges to print. The rest is counted."""
 
 EXIT_DAMAGED = 1
 
@@ -48,7 +48,7 @@ class MetDamages:
         return [damage for damage in found if damage not in ends], ends
 
     def report(self) -> int:
-        """Print the damage on standard error; return the exit code."""
+        """Print the damage on standard error, and return the exit code."""
         damages, ends = self._split()
         for end in ends:
             size = plural(end.size_bytes, "byte")
@@ -72,12 +72,12 @@ def damages_of(broker: Broker, partitions: Iterable[TopicPartition]) -> list[Dam
 
 
 def report_damages(broker: Broker, partitions: Iterable[TopicPartition]) -> int:
-    """Print the damage met so far on standard error; return the exit code."""
+    """Print the damage met so far on standard error, and return the exit code."""
     return report_all(damages_of(broker, partitions))
 
 
 def report_all(damages: Sequence[Damage]) -> int:
-    """Print damage on standard error; return the exit code."""
+    """Print damage on standard error, and return the exit code."""
     for damage in damages[:DAMAGES_SHOWN_MAX]:
         print_stderr(f"damage: {damage}")
     if len(damages) > DAMAGES_SHOWN_MAX:
@@ -85,19 +85,37 @@ def report_all(damages: Sequence[Damage]) -> int:
     return EXIT_DAMAGED if damages else 0
 
 
+def note_assumed_policy(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
+    """Print a note on standard error if the cleanup.policy of any topic is assumed."""
+    from logstore.analysis.assumptions import policy_assumption
+
+    topics = dict.fromkeys(tp.topic for tp in partitions)
+    assumed = [text for topic in topics if (text := policy_assumption(broker.manager, topic))]
+    if assumed:
+        others = plural(len(assumed) - 1, "other topic")
+        note(f"assumed: {assumed[0]}" + (f" (likewise for {others})" if assumed[1:] else ""))
+
+
 def found_json(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
     """Return skipped damage and assumptions for JSON, each if there is any."""
+    partitions = list(partitions)
+    damages = [damage._asdict() for damage in damages_of(broker, partitions)]
+    assumed = assumed_of(broker, partitions)
+    return {name: found for name, found in (("damages", damages), ("assumed", assumed)) if found}
+
+
+def assumed_of(
+    broker: Broker, partitions: Iterable[TopicPartition], *, cleaning: bool = False
+) -> list[str]:
+    """Return the distinct assumptions about the partitions that are open."""
     from logstore.analysis.assumptions import assumptions
     from logstore.analysis.broker_state import open_logs
 
-    partitions = list(partitions)
-    damages = [damage._asdict() for damage in damages_of(broker, partitions)]
     opened = open_logs(broker)
-    assumed = [
-        text for tp in partitions if tp in opened for text in assumptions(broker.manager, tp)
-    ]
-    return {
-        name: found
-        for name, found in (("damages", damages), ("assumed", list(dict.fromkeys(assumed))))
-        if found
-    }
+    texts = (
+        text
+        for tp in partitions
+        if tp in opened
+        for text in assumptions(broker.manager, tp, cleaning=cleaning)
+    )
+    return list(dict.fromkeys(texts))

@@ -1,4 +1,4 @@
-"""Output of `inspect --fate`: each record's fate in the next cleaning."""
+"""Output of `inspect --fate`: each record's fate in the next cleaning pass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from logstore.analysis.fates import fate_json
 from logstore.analysis.view import PartitionView
 from logstore.cli.commands.clean import PHASES
-from logstore.cli.show.damage import found_json, report_damages
+from logstore.cli.show.damage import found_json, note_assumed_policy, report_damages
 from logstore.cli.show.decoded import displayed_key
 from logstore.cli.show.output import (
     emit,
@@ -66,7 +66,7 @@ def print_fates(
     force: bool,
     roll: bool,
 ) -> int:
-    """Print the fates of partitions; with several, one that fails does not affect the others.
+    """Print the fates of partitions. With several, one that fails does not affect the others.
 
     Keys of Kafka's internal topics are decoded unless `raw`; `force` and `roll` as in `clean`.
 
@@ -78,6 +78,7 @@ def print_fates(
     failures: Failures = []
     listing_of = partial(_Listing, broker, force=force, roll=roll)
     if output == "table":
+        note_assumed_policy(broker, partitions)
         for number, tp in enumerate(partitions):
             if number:
                 emit("")
@@ -206,7 +207,7 @@ def _show_heading(topic_partition: TopicPartition, fates: PartitionFates) -> Non
     if not fates.is_compacted:
         what = _never(fates)
     elif first_dirty < upper_bound:
-        what = f"the next cleaning compacts offsets {first_dirty}..{upper_bound}"
+        what = f"the next cleaning pass compacts offsets {first_dirty}..{upper_bound}"
     else:
         what = f"no cleanable dirty records from offset {first_dirty} on"
     emit(f"{paint(str(topic_partition), 'bold')}  {what}")

@@ -122,7 +122,7 @@ def section_bar(sizes: Mapping[str, int], *, width: int) -> Iterator[str]:
     Parameters
     ----------
     sizes : mapping of str to int
-        Bytes by section; each that has any gets at least one column.
+        Bytes by section. Each that has any gets at least one column.
     """
     glyphs = section_glyphs()
     shares = _shares(sizes, width)

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from logstore.cli.show.output import note, one_line, plural, print_stderr
 
 FINDINGS_SHOWN_MAX = 10
-"""Maximum number of recovery findings to print; a badly damaged directory has hundreds."""
+"""Maximum number of recovery findings to print. A badly damaged directory has hundreds."""
 
 _PACKAGES = ("logstore",)
 _COMPILER = "logstore.jit"
@@ -17,7 +17,7 @@ _ABOUT_FILES = (
     "logstore.manager.directories.",
     "logstore.manager.registry",
 )
-"""Loggers that repeat warnings about files each time they are read; each is printed once."""
+"""Loggers that repeat warnings about files each time they are read. Each is printed once."""
 
 _RECOVERY = ("logstore.storage.loading.loader", "logstore.storage.loading.leftovers")
 
@@ -80,7 +80,7 @@ class MessageHandler(logging.Handler):
 
 
 def show_messages(recovery: Recovery) -> None:
-    """Print the engine's log messages until `stop_messages`; a second call has no effect."""
+    """Print the engine's log messages until `stop_messages`. A second call has no effect."""
     for package in _PACKAGES:
         logger = logging.getLogger(package)
         if not any(isinstance(handler, MessageHandler) for handler in logger.handlers):

@@ -101,7 +101,7 @@ def emit_items(
 
     With `json`, the members returned by `more` are appended after the last item.
 
-    If the iterable raises, the output is a complete document with the items before the error; it is
+    If the iterable raises, the output is a complete document with the items before the error. It is
     empty if there are none.
     """
     if output == "csv":

@@ -24,7 +24,7 @@ class ProgressBar:
     unit : str
         Unit of the counts: `bytes`, which also show a speed, or a noun such as `partitions`.
     with_output : bool
-        Whether results are printed at the same time; if these go to the terminal, no bar is shown.
+        Whether results are printed at the same time. If these go to the terminal, no bar is shown.
     """
 
     def __init__(self, unit: str = BYTES, *, with_output: bool = False) -> None:
@@ -58,7 +58,7 @@ class ProgressBar:
         self._progress.update(self._tasks[task], completed=done, total=total, detail=detail)
 
     def finish(self, task: str) -> None:
-        """Show a task as completed; the last few completed tasks stay visible."""
+        """Show a task as completed. The last few completed tasks remain visible."""
         if self._progress is not None and task in self._tasks:
             number = self._tasks.pop(task)
             total = next(each.total for each in self._progress.tasks if each.id == number)

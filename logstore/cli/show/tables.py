@@ -109,7 +109,7 @@ class Table:
     right : sequence of str
         Right-aligned columns, which are never truncated.
     wrap : bool
-        Wrap the last column to the terminal width; if little room is left, put it below its row.
+        Wrap the last column to the terminal width. If little room is left, put it below its row.
     whole : sequence of str
         Other columns that are never truncated.
     least : mapping of str to int, optional

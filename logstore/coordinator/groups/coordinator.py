@@ -474,8 +474,14 @@ class GroupCoordinator:
         group_id: str,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         producer: tuple[int, int],
-    ) -> None:
+    ) -> Callable[[], None]:
         """Write checked offsets as part of the transaction of (producer id, epoch).
+
+        Returns
+        -------
+        callable
+            Waits until the in-sync replicas have the offsets, and raises the errors of
+            `CoordinatorHost.await_replicated`. Call it without a lock.
 
         Raises
         ------
@@ -484,8 +490,9 @@ class GroupCoordinator:
         RequestError, KafkaStorageError
             Nothing was written.
         """
-        with self._calls(waits=True):
+        with self._calls():
             self._store.write_offsets(group_id, offsets, producer)
+            return partial(self._host.await_replicated, self._store.written)
 
     def fetch(
         self,
@@ -537,6 +544,27 @@ class GroupCoordinator:
         """
         fetched = self.fetch(group_id)
         return {tp: each.committed for tp, each in fetched.items() if each.committed is not None}
+
+    def of(self, group_id: str, *, creates: bool = False) -> GroupCoordinator:
+        """Return the coordinator of a group: this one, except in a cluster.
+
+        Parameters
+        ----------
+        creates : bool
+            Whether to create the topic in a cluster first, because a write follows.
+
+        Raises
+        ------
+        CoordinatorNotAvailableError
+            No broker coordinates the group at present.
+        """
+        if creates and self._host.is_replicated:
+            self.ensure_stored()
+        return self._host.groups_of(self, group_id)
+
+    def everywhere(self) -> list[GroupCoordinator]:
+        """Return the coordinators of all brokers: this one, except in a cluster."""
+        return self._host.all_groups(self)
 
     def partition_of(self, group_id: str) -> TopicPartition:
         """Return the partition of `__consumer_offsets` for a group."""

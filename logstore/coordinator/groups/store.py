@@ -280,6 +280,11 @@ class GroupStore:
         written, self._written = self._written, {}
         return written
 
+    @property
+    def written(self) -> dict[Log, int]:
+        """The last offset written to each log by the current call."""
+        return dict(self._written)
+
     def await_read(self, contents: OffsetsPartition) -> None:
         """Let the current call wait until the in-sync replicas have all contents."""
         if contents.next_offset > contents.log.log_start_offset:

@@ -12,8 +12,10 @@ again, or when it times out. After a crash between steps 2 and 4, the next coord
 markers; a duplicate marker has no effect. So all partitions get the same kind of marker, or none.
 
 Durability comes from fsync, where Kafka relies on replicas. States, epochs, fencing and errors are
-the same as in Kafka's TransactionCoordinator, except those that only a network needs: there are no
-pending states, and no error asks clients to retry later.
+the same as in Kafka's TransactionCoordinator. In a cluster, a state takes effect when the in-sync
+replicas have it, and is rolled back otherwise. No lock is held during that wait: other calls for
+the same id get CONCURRENT_TRANSACTIONS, as with Kafka's pending states. A call that ends a
+transaction also waits for its markers, as long as their leaders can be reached.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from logstore.coordinator.groups.coordinator import GroupCoordinator
 from logstore.coordinator.host import NO_EPOCH, CoordinatorHost
+from logstore.coordinator.markers import OUTDATED_ERRORS, TransactionMarker
 from logstore.coordinator.transactions.log import (
     StoredTransactions,
     TransactionConfig,
@@ -52,7 +55,6 @@ from logstore.errors import (
     LogStoreError,
     NotCoordinatorError,
     ProducerFencedError,
-    TransactionCoordinatorFencedError,
     UnknownTopicOrPartitionError,
 )
 from logstore.names import TRANSACTION_STATE_TOPIC
@@ -68,6 +70,13 @@ if TYPE_CHECKING:
 __all__ = ["ProducerIdAndEpoch", "TransactionConfig", "TransactionCoordinator"]
 
 logger = logging.getLogger(__name__)
+
+ADD_TIMEOUT_MS = 100
+"""Time to wait for other requests of an id before a partition is added to its transaction.
+
+A producer of `TransactionVersion.V2` sends batches to several leaders at once. Kafka's
+`add.partitions.to.txn.retry.backoff.max.ms`.
+"""
 
 
 class TransactionCoordinator:
@@ -96,8 +105,10 @@ class TransactionCoordinator:
 
     Notes
     -----
-    The coordinator is thread-safe. Calls hold one lock throughout, also while markers are written.
-    It is acquired before the group coordinator's lock and before the lock of any log.
+    The coordinator is thread-safe. On a single broker, calls hold one lock throughout. In a
+    cluster, a call has its transactional id to itself, and holds the lock only while it does not
+    wait: tasks in virtual time run in the thread of the waiting call, so locks would not exclude
+    them. The lock is acquired before the group coordinator's lock and before the lock of any log.
     """
 
     def __init__(
@@ -119,6 +130,7 @@ class TransactionCoordinator:
         self._active = False
         # Partitions of prepared transactions that already have their marker.
         self._with_marker: dict[str, set[TopicPartition]] = {}
+        self._pending: set[str] = set()  # ids with a call in progress, in a cluster
         self._expiry_task: ScheduledTask | None = None
         self._abort_task: ScheduledTask | None = None
         self._next_expiry_ms = runtime.clock.now_ms() + self.config.remove_expired_interval_ms
@@ -183,10 +195,9 @@ class TransactionCoordinator:
                 f" [1, {self.config.max_timeout_ms}] (transaction.max.timeout.ms)"
             )
         encode_key(transactional_id)
-        with self._lock:
-            transactions = self._enter(transactional_id)
+        with self._exclusive(transactional_id):
+            metadata = self._find(transactional_id)
             self._check_readable(transactional_id)
-            metadata = transactions.by_id.get(transactional_id)
             last_epoch = NO_PRODUCER_EPOCH
             version = TransactionVersion.V0
             if metadata is None:
@@ -260,10 +271,12 @@ class TransactionCoordinator:
         KafkaStorageError
             The disk failed.
         """
-        with self._lock:
-            metadata = self._require_idle_owner(transactional_id, producer)
+        with self._exclusive(transactional_id):
+            self._complete_known(transactional_id)
+            metadata = self._require_owner(transactional_id, producer)
             if metadata.state is TransactionState.ONGOING:
                 if metadata.partitions.issuperset(partitions):
+                    self._await_newest(transactional_id)  # an earlier call may have failed
                     return
                 start_ms = metadata.start_ms
             else:
@@ -291,8 +304,8 @@ class TransactionCoordinator:
         ProducerFencedError, InvalidProducerIdMappingError, KafkaStorageError
             See `add_partitions`.
         """
-        with self._lock:
-            return self._require_idle_owner(transactional_id, producer).partitions
+        self._complete_first(transactional_id)
+        return self._require_owner(transactional_id, producer).partitions
 
     def partition_for(self, transactional_id: str) -> TopicPartition:
         """Return the partition for a transactional id, and create the topic if necessary.
@@ -352,17 +365,31 @@ class TransactionCoordinator:
         KafkaStorageError
             The stored state cannot be read or written.
         """
-        with self._lock:
-            if adds:
-                assert transactional_id is not None
-                self._check_owner(transactional_id, producer)
+        verifies = self._manager.broker_config.transaction_partition_verification_enable
+        if transactional_id is None and verifies:
+            transactional_id = self._id_of(producer.producer_id)
+            if transactional_id is None:
+                raise InvalidTxnStateError(
+                    f"{topic_partition}: producer {producer.producer_id} has no transactional id"
+                    " and so no open transaction"
+                )
+        if transactional_id is not None:
+            self._complete_first(transactional_id)
+        if adds:
+            assert transactional_id is not None
+            self._check_owner(transactional_id, producer)
+            self._host.wait_until(
+                lambda: transactional_id not in self._pending, timeout_ms=ADD_TIMEOUT_MS
+            )
+            with _produce_errors():
                 self.add_partitions(
                     transactional_id, producer, (topic_partition,), TransactionVersion.V2
                 )
-            elif self._manager.broker_config.transaction_partition_verification_enable:
-                self._verify(topic_partition, producer, transactional_id)
-            elif transactional_id is not None:
-                self._check_owner(transactional_id, producer)
+        with self._lock:  # so that the transaction cannot end
+            if transactional_id is not None:
+                metadata = self._check_owner(transactional_id, producer)
+                if adds or verifies:
+                    _check_open(topic_partition, metadata)
             yield
 
     def end_transaction(
@@ -399,7 +426,7 @@ class TransactionCoordinator:
         KafkaStorageError
             The outcome was not decided: the data or the decision could not be made durable.
         """
-        with self._lock:
+        with self._exclusive(transactional_id):
             if version.bumps_epoch:
                 return self._end_v2(transactional_id, producer, commit=commit)
             metadata = self._require_owner(transactional_id, producer)
@@ -415,7 +442,7 @@ class TransactionCoordinator:
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool
     ) -> ProducerIdAndEpoch:
         """End a transaction with an epoch bump, or repeat the response to an earlier call."""
-        metadata = self._enter(transactional_id).by_id.get(transactional_id)
+        metadata = self._find(transactional_id)
         is_retry = metadata is not None and metadata.is_before_end(producer)
         if metadata is None or not (is_retry or metadata.producer_id == producer.producer_id):
             raise _not_mapped(transactional_id, producer)
@@ -449,8 +476,7 @@ class TransactionCoordinator:
 
     def has_producer(self, producer_id: int) -> bool:
         """Return whether a transactional id of this coordinator has a producer id."""
-        with self._lock:
-            return self._id_of(producer_id) is not None
+        return self._id_of(producer_id) is not None
 
     def transactions(self) -> dict[str, TransactionMetadata]:
         """Return a copy of the states of all transactional ids that this broker coordinates."""
@@ -475,8 +501,22 @@ class TransactionCoordinator:
     def take_over(self) -> None:
         """Load the partitions that this broker coordinates, and complete prepared transactions."""
         with self._lock:
-            if self._is_in_use():
-                self._complete_prepared(self._take_over())
+            if not self._is_in_use():
+                return
+            self._take_over()
+        self.complete_prepared()
+
+    def complete_prepared(self) -> None:
+        """Write missing markers of prepared transactions, as far as possible."""
+        with self._lock:
+            if not self._is_in_use():
+                return
+            known = self._load().by_id.values()
+            prepared = [each.transactional_id for each in known if each.state.is_prepared]
+        for transactional_id in prepared:
+            metadata = self._load().by_id.get(transactional_id)
+            if metadata is not None and metadata.state.is_prepared:
+                self._try(self._complete_known, transactional_id, "cannot be completed")
 
     def abort_timed_out(self) -> list[str]:
         """Abort timed-out transactions and fence their producers.
@@ -489,23 +529,24 @@ class TransactionCoordinator:
         list of str
             Transactional ids of the aborted transactions.
         """
+        self.take_over()
         with self._lock:
             if not self._is_in_use():
                 return []
-            stored = self._take_over()
-            self._complete_prepared(stored)
-            now_ms = self._runtime.clock.now_ms()
-            timed_out = [
-                metadata
-                for metadata in stored.by_id.values()
-                if metadata.state is TransactionState.ONGOING
-                and metadata.start_ms + metadata.timeout_ms < now_ms
-            ]
-            return [
-                metadata.transactional_id
-                for metadata in timed_out
-                if self._try(self._abort_and_fence, metadata, "cannot be aborted")
-            ]
+            known = list(self._load().by_id.values())
+        timed_out = [each.transactional_id for each in known if self._is_timed_out(each)]
+        return [each for each in timed_out if self._try(self._abort, each, "cannot be aborted")]
+
+    def _is_timed_out(self, metadata: TransactionMetadata) -> bool:
+        end_ms = metadata.start_ms + metadata.timeout_ms
+        is_open = metadata.state is TransactionState.ONGOING
+        return is_open and end_ms < self._runtime.clock.now_ms()
+
+    def _abort(self, transactional_id: str) -> None:
+        """Abort a transaction that is still open after its timeout."""
+        metadata = self._load().by_id.get(transactional_id)
+        if metadata is not None and self._is_timed_out(metadata):
+            self._abort_and_fence(metadata)
 
     def remove_expired(self) -> list[str]:
         """Remove the ids that were unused for `transactional.id.expiration.ms`; return them."""
@@ -519,28 +560,30 @@ class TransactionCoordinator:
                 if metadata.state.is_idle
                 and metadata.last_update_ms <= now_ms - self.config.id_expiration_ms
             ]
-            return [
-                metadata.transactional_id
-                for metadata in expired
-                if self._try(self._forget, metadata, "cannot be removed")
-            ]
+            ids = [metadata.transactional_id for metadata in expired]
+        return [each for each in ids if self._try(self._forget, each, "cannot be removed")]
 
-    def _forget(self, metadata: TransactionMetadata) -> None:
+    def _forget(self, transactional_id: str) -> None:
+        """Remove an id."""
         now_ms = self._runtime.clock.now_ms()
-        self._log.forget(metadata.transactional_id, self._epoch_of(metadata), now_ms=now_ms)
-        del self._load().by_id[metadata.transactional_id]
+        with self._lock:
+            known = self._load().by_id
+            if (metadata := known.get(transactional_id)) is not None and metadata.state.is_idle:
+                self._log.forget(transactional_id, self._epoch_of(metadata), now_ms=now_ms)
+                del known[transactional_id]
 
-    def _try(
-        self,
-        action: Callable[[TransactionMetadata], object],
-        metadata: TransactionMetadata,
-        failure: str,
-    ) -> bool:
-        """Run a background action; on error, log it and return False. It is retried later."""
+    def _try(self, action: Callable[[str], object], transactional_id: str, failure: str) -> bool:
+        """Run a background action of an id; on error, log it and return False.
+
+        It is retried later, like an action of an id that a call is using.
+        """
         try:
-            action(metadata)
+            with self._exclusive(transactional_id):
+                action(transactional_id)
+        except ConcurrentTransactionsError:
+            return False
         except LogStoreError as error:
-            logger.warning("transaction of '%s' %s: %s", metadata.transactional_id, failure, error)
+            logger.warning("transaction of '%s' %s: %s", transactional_id, failure, error)
             return False
         return True
 
@@ -603,8 +646,9 @@ class TransactionCoordinator:
 
     def _abort_in_background(self) -> None:
         with self._lock:
-            if self._has_incomplete():
-                self.abort_timed_out()
+            has_incomplete = self._has_incomplete()
+        if has_incomplete:
+            self.abort_timed_out()
 
     def _has_incomplete(self) -> bool:
         known = () if self._stored is None else self._stored.by_id.values()
@@ -617,32 +661,53 @@ class TransactionCoordinator:
         """Return whether the topic is in use: not if it is missing or copied from a broker."""
         return self._active or self._log.is_stored
 
-    # -- inside; the lock is held ---------------------------------------------------------
+    # -- inside --------------------------------------------------------------------------
+
+    @contextmanager
+    def _exclusive(self, transactional_id: str) -> Iterator[None]:
+        """Exclude other calls for a transactional id, also while this one waits.
+
+        Raises
+        ------
+        ConcurrentTransactionsError
+            Another call is in progress.
+        """
+        if not self._host.is_replicated:
+            with self._lock:  # no call waits
+                yield
+            return
+        with self._lock:
+            if transactional_id in self._pending:
+                raise ConcurrentTransactionsError(
+                    f"another request for '{transactional_id}' is in progress"
+                )
+            self._pending.add(transactional_id)
+        try:
+            yield
+        finally:
+            self._pending.discard(transactional_id)
+            self._host.notify()
 
     def _load(self) -> StoredTransactions:
-        stored = self._stored
-        if stored is None or stored.epochs is not self._log.owned:
-            self._stored = stored = self._log.read(stored)
-            self._with_marker.clear()  # another leader may have begun other transactions
-        return stored
+        with self._lock:
+            stored = self._stored
+            if stored is None or stored.epochs is not self._log.owned:
+                self._stored = stored = self._log.read(stored)
+                self._with_marker.clear()  # another leader may have begun other transactions
+            return stored
 
     def _take_over(self) -> StoredTransactions:
-        """Load the stored states; on the first call, also complete prepared transactions."""
-        stored = self._load()
-        if not self._active:
-            self._log.ensure_stored()
-            self._active = True
-            if not self._host.is_replicated:
-                self.settle_pending_offsets()
+        """Load the stored states; a single broker also completes prepared transactions at first."""
+        with self._lock:
             stored = self._load()
-            self._complete_prepared(stored)
-        return stored
-
-    def _complete_prepared(self, stored: StoredTransactions) -> None:
-        """Write missing markers of prepared transactions, as far as possible."""
-        for metadata in list(stored.by_id.values()):
-            if metadata.state.is_prepared:
-                self._try(self._complete, metadata, "cannot be completed")
+            if not self._active:
+                self._log.ensure_stored()
+                self._active = True
+                if not self._host.is_replicated:  # else `ClusterHost` calls `take_over`
+                    self.settle_pending_offsets()
+                    self.complete_prepared()
+                stored = self._load()
+            return stored
 
     def settle_pending_offsets(self) -> None:
         """Write missing markers in `__consumer_offsets`; see `pending_offsets`.
@@ -665,17 +730,21 @@ class TransactionCoordinator:
             except LogStoreError as error:
                 logger.warning("%s: pending offsets cannot be settled: %s", log, error)
 
-    def _enter(self, transactional_id: str) -> StoredTransactions:
-        """Begin a producer's call: without background tasks, run those that are due first."""
-        self._take_over()
-        self._log.check_owned(transactional_id)
-        if self._expiry_task is None:
-            self.abort_timed_out()
-            now_ms = self._runtime.clock.now_ms()
-            if now_ms >= self._next_expiry_ms:
-                self._next_expiry_ms = now_ms + self.config.remove_expired_interval_ms
-                self.remove_expired()
-        return self._load()
+    def _find(self, transactional_id: str) -> TransactionMetadata | None:
+        """Begin a producer's call, and return the state of its id, or None.
+
+        Without background tasks, those that are due run first.
+        """
+        with self._lock:
+            self._take_over()
+            self._log.check_owned(transactional_id)
+            if self._expiry_task is None:
+                self.abort_timed_out()
+                now_ms = self._runtime.clock.now_ms()
+                if now_ms >= self._next_expiry_ms:
+                    self._next_expiry_ms = now_ms + self.config.remove_expired_interval_ms
+                    self.remove_expired()
+            return self._load().by_id.get(transactional_id)
 
     def _check_readable(self, transactional_id: str) -> None:
         stored = self._load()
@@ -687,45 +756,35 @@ class TransactionCoordinator:
                 f" {TRANSACTION_STATE_TOPIC}-{number}: {error}"
             ) from error
 
-    def _require_idle_owner(
-        self, transactional_id: str, producer: ProducerIdAndEpoch
-    ) -> TransactionMetadata:
-        """Return the state of an id like `_require_owner`, without a transaction that is decided.
+    def _complete_first(self, transactional_id: str) -> None:
+        """Complete a decided transaction before another call for its id.
 
-        The transaction is completed first, because its producer may get another id then.
+        Raises
+        ------
+        ConcurrentTransactionsError
+            It cannot be completed yet.
         """
-        metadata = self._enter(transactional_id).by_id.get(transactional_id)
+        metadata = None if self._stored is None else self._stored.by_id.get(transactional_id)
+        if metadata is not None and metadata.state.is_prepared:
+            with self._exclusive(transactional_id):
+                self._complete_known(transactional_id)
+
+    def _complete_known(self, transactional_id: str) -> None:
+        """Complete a decided transaction, because its producer may get another id then."""
+        metadata = self._load().by_id.get(transactional_id)
         if metadata is not None:
             self._ensure_complete(metadata)
-        return self._require_owner(transactional_id, producer)
 
     def _require_owner(
         self, transactional_id: str, producer: ProducerIdAndEpoch
     ) -> TransactionMetadata:
         """Return the state of an id, or raise an error if `producer` is not its newest."""
-        metadata = self._enter(transactional_id).by_id.get(transactional_id)
+        metadata = self._find(transactional_id)
         if metadata is None or metadata.producer_id != producer.producer_id:
             raise _not_mapped(transactional_id, producer)
         if metadata.producer != producer:
             raise _fenced(transactional_id, producer, metadata)
         return metadata
-
-    def _verify(
-        self, tp: TopicPartition, producer: ProducerIdAndEpoch, transactional_id: str | None
-    ) -> None:
-        if transactional_id is None:
-            transactional_id = self._id_of(producer.producer_id)
-            if transactional_id is None:
-                raise InvalidTxnStateError(
-                    f"{tp}: producer {producer.producer_id} has no transactional id and so no open"
-                    " transaction"
-                )
-        metadata = self._check_owner(transactional_id, producer)
-        if metadata.state is not TransactionState.ONGOING or tp not in metadata.partitions:
-            raise InvalidTxnStateError(
-                f"{tp} is not part of a transaction of '{transactional_id}', whose state is"
-                f" {metadata.state.kafka_name}"
-            )
 
     def _check_owner(
         self, transactional_id: str, producer: ProducerIdAndEpoch
@@ -734,18 +793,16 @@ class TransactionCoordinator:
         if not self._is_in_use():
             raise _not_mapped(transactional_id, producer)  # without creating the topic
         self._check_readable(transactional_id)
-        try:
-            return self._require_idle_owner(transactional_id, producer)
-        except ProducerFencedError as error:
-            # As in Kafka: producers expect this error in a Produce response.
-            raise InvalidProducerEpochError(str(error)) from error
+        with _produce_errors():
+            return self._require_owner(transactional_id, producer)
 
     def _id_of(self, producer_id: int) -> str | None:
         """Return the transactional id with a producer id, or None."""
-        if not self._is_in_use():
-            return None
-        stored = self._load().by_id.values()
-        return next((m.transactional_id for m in stored if m.producer_id == producer_id), None)
+        with self._lock:
+            if not self._is_in_use():
+                return None
+            known = self._load().by_id.values()
+            return next((m.transactional_id for m in known if m.producer_id == producer_id), None)
 
     def _ensure_complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Complete the transaction if it is prepared, and return the new state.
@@ -804,65 +861,69 @@ class TransactionCoordinator:
     def _complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
         """Write missing markers of a prepared transaction; complete it if all succeed."""
         transactional_id = metadata.transactional_id
-        loaded_epoch = self._epoch_of(metadata)
-        epoch = self._log.coordinator_epoch(transactional_id)
-        # The decision of an earlier call or leader may not be replicated yet.
-        self._host.await_replicated(dict([self._log.newest_written(transactional_id)]))
-        with_marker = self._with_marker.setdefault(transactional_id, set())
-        for tp in sorted(metadata.partitions - with_marker):
-            try:
-                self._write_marker(tp, metadata, epoch)
-            except LogStoreError as error:
-                logger.warning("%s: no marker written for '%s': %s", tp, transactional_id, error)
-            else:
-                with_marker.add(tp)
-        if not metadata.partitions <= with_marker:
-            return metadata
-        known = self._load().by_id.get(transactional_id)
-        if known is not None and not known.state.is_prepared:
-            # In virtual time, a task has completed it during a wait.
-            self._with_marker.pop(transactional_id, None)
-            return known
+        with self._lock:
+            loaded_epoch = self._epoch_of(metadata)
+            epoch = self._log.coordinator_epoch(transactional_id)
+            missing = metadata.partitions - self._with_marker.get(transactional_id, set())
+        # The decision of an earlier leader may not be replicated yet.
+        self._await_newest(transactional_id)
+        written = self._write_markers(metadata, epoch, missing)
+        with self._lock:
+            self._load()
+            if self._epoch_of(metadata) != loaded_epoch:
+                return metadata  # another leader may have completed it
+            with_marker = self._with_marker.setdefault(transactional_id, set())
+            with_marker |= written
+            if not metadata.partitions <= with_marker:
+                return metadata
         try:
-            completed = self._store(metadata.completed(), loaded_epoch)
+            return self._store(metadata.completed(), loaded_epoch)
         except LogStoreError as error:
             logger.warning("cannot store the completion of '%s': %s", transactional_id, error)
             return metadata
-        return completed
 
-    def _write_marker(self, tp: TopicPartition, metadata: TransactionMetadata, epoch: int) -> None:
-        """Write a durable marker to one partition."""
+    def _write_markers(
+        self, metadata: TransactionMetadata, epoch: int, partitions: Collection[TopicPartition]
+    ) -> set[TopicPartition]:
+        """Write markers to partitions; return those that need none any more."""
         producer = metadata.producer
-        try:
-            log = self._host.leader_log(tp)
-            info = log.writer.append_end_txn_marker(
-                *producer,
-                epoch,
-                commit=metadata.state.is_commit,
-                transaction_version=metadata.client_version,
-            )
-        except UnknownTopicOrPartitionError as error:
-            logger.warning(
-                "%s: skipping the marker of producer %d with epoch %d: %s",
-                tp,
-                *producer,
-                error,
-            )
-            return  # deleted with its data
-        except (InvalidProducerEpochError, TransactionCoordinatorFencedError) as error:
-            # The log knows a newer producer or coordinator: this transaction already ended there.
-            logger.error("%s: the marker of %s is outdated: %s", tp, producer, error)  # noqa: TRY400  # known, not a surprise
-            return
-        log.flush()
-        self._host.await_replicated({log: info.last_offset})
+        marker = TransactionMarker(
+            *producer, epoch, metadata.state.is_commit, metadata.client_version
+        )
+        missing = []
+        for tp in sorted(partitions):
+            try:
+                self._host.check_exists(tp)
+            except UnknownTopicOrPartitionError as error:  # deleted with its data
+                logger.warning(
+                    "%s: skipping the marker of producer %d with epoch %d: %s",
+                    tp,
+                    *producer,
+                    error,
+                )
+            else:
+                missing.append(tp)
+        written = set(partitions).difference(missing)
+        for tp, code in self._host.write_markers(marker, missing).items() if missing else ():
+            if code in OUTDATED_ERRORS:
+                # In a cluster, the next coordinator may have been faster.
+                level = logging.WARNING if self._host.is_replicated else logging.ERROR
+                logger.log(level, "%s: the marker of %s is outdated: %s", tp, producer, code)
+            elif code is not None:
+                logger.warning(
+                    "%s: no marker written for '%s': %s", tp, metadata.transactional_id, code
+                )
+                continue
+            written.add(tp)
+        return written
 
     def _store(
         self, metadata: TransactionMetadata, epoch: int | None = None, *, durable: bool = False
     ) -> TransactionMetadata:
-        """Write a state to the log and to the state in memory, and wait for the replicas.
+        """Write a state to the log, and let it take effect when the replicas have it.
 
-        If that wait fails, the state is still the newest: this broker completes it, or the next
-        coordinator does not know it.
+        If that wait fails, the previous state remains: another call writes the next one, or the
+        next coordinator finds this one in the log.
 
         Parameters
         ----------
@@ -874,28 +935,39 @@ class TransactionCoordinator:
         NotCoordinatorError
             The partition has had another leader since.
         """
-        by_id = self._load().by_id
+        transactional_id = metadata.transactional_id
+        with self._lock:
+            previous = self._load().by_id.get(transactional_id)
+            epoch = self._epoch_of(metadata) if epoch is None else epoch
+            self._check_epoch(metadata, epoch)
+            now_ms = self._runtime.clock.now_ms()
+            metadata = replace(
+                metadata,
+                last_update_ms=now_ms,
+                previous_producer_id=(previous or metadata).producer_id,
+            )
+            metadata.check_follows(previous)
+            log, offset = self._log.append(metadata, epoch, now_ms=now_ms, durable=durable)
+        self._host.await_replicated({log: offset})
+        with self._lock:
+            known = self._load().by_id
+            self._check_epoch(metadata, epoch)
+            known[transactional_id] = metadata
+            if not metadata.state.is_prepared:
+                self._with_marker.pop(transactional_id, None)
+        return metadata
+
+    def _check_epoch(self, metadata: TransactionMetadata, epoch: int) -> None:
         current = self._epoch_of(metadata)
-        epoch = current if epoch is None else epoch
         if epoch != current:
             raise NotCoordinatorError(
                 f"the state of '{metadata.transactional_id}' was loaded in leader epoch {epoch},"
                 f" but the current one is {current}"
             )
-        now_ms = self._runtime.clock.now_ms()
-        previous = by_id.get(metadata.transactional_id)
-        metadata = replace(
-            metadata,
-            last_update_ms=now_ms,
-            previous_producer_id=(previous or metadata).producer_id,
-        )
-        metadata.check_follows(previous)
-        log, offset = self._log.append(metadata, epoch, now_ms=now_ms, durable=durable)
-        by_id[metadata.transactional_id] = metadata
-        if not metadata.state.is_prepared:
-            self._with_marker.pop(metadata.transactional_id, None)
-        self._host.await_replicated({log: offset})
-        return metadata
+
+    def _await_newest(self, transactional_id: str) -> None:
+        """Wait until the replicas have the newest state of an id."""
+        self._host.await_replicated(dict([self._log.newest_written(transactional_id)]))
 
     def _epoch_of(self, metadata: TransactionMetadata) -> int:
         """Return the leader epoch in which the state of an id was loaded."""
@@ -909,6 +981,23 @@ class TransactionCoordinator:
         stored = self._load().by_id.values()
         return max(
             largest, max((metadata.producer_id for metadata in stored), default=NO_PRODUCER_ID)
+        )
+
+
+@contextmanager
+def _produce_errors() -> Iterator[None]:
+    """Raise INVALID_PRODUCER_EPOCH for a fenced producer, as in Kafka's Produce responses."""
+    try:
+        yield
+    except ProducerFencedError as error:
+        raise InvalidProducerEpochError(str(error)) from error
+
+
+def _check_open(tp: TopicPartition, metadata: TransactionMetadata) -> None:
+    if metadata.state is not TransactionState.ONGOING or tp not in metadata.partitions:
+        raise InvalidTxnStateError(
+            f"{tp} is not part of a transaction of '{metadata.transactional_id}', whose state is"
+            f" {metadata.state.kafka_name}"
         )
 
 

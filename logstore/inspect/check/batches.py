@@ -45,7 +45,7 @@ class _Records(NamedTuple):
 def verify_batch(
     batch: RecordBatch, decompression_limit: int, *, is_metadata: bool = False
 ) -> Iterator[CheckFinding | EndTxnMarker]:
-    """Yield the findings of a batch, and its transaction marker if it holds one.
+    """Yield the findings of a batch, and its transaction marker if it contains one.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def _structure(batch: RecordBatch, section: bytes, error: InvalidRecordError) ->
 
 
 def _count(section: bytes) -> int | None:
-    """Count the records by their lengths alone; None if the lengths do not add up."""
+    """Count the records by their lengths alone; return None if the lengths do not add up."""
     position, end, count = 0, len(section), 0
     while position < end:
         try:

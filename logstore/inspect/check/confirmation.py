@@ -15,7 +15,7 @@ from logstore.inspect.check.segment import CheckCounts
 from logstore.runtime import Clock
 
 MAX_PASSES = 5
-"""Largest number of passes; two are enough unless files change during each."""
+"""Largest number of passes. Two are enough unless files change during each."""
 
 PAUSE_SECONDS = 0.05
 """Pause between two passes; longer than the time between the steps of a swap."""
@@ -37,7 +37,7 @@ def confirm_findings(
     run_pass : callable
         Runs one pass from the start.
     counts : CheckCounts
-        Incremented by `run_pass`; holds the numbers of the last pass in the end.
+        Incremented by `run_pass`; contains the numbers of the last pass in the end.
     is_written : callable
         Returns whether another process has a directory open for writing.
     """

@@ -93,8 +93,8 @@ class _DataDir(NamedTuple):
     is_clean : bool
         Whether the directory was closed cleanly.
     is_crashed : bool
-        Whether the next opening recovers it: a broker used it, did not close it and does not hold
-        its lock.
+        Whether the next opening recovers it: a broker used it, did not close it and does not
+        hold its lock.
     """
 
     path: str
@@ -120,7 +120,7 @@ class Checker:
 
     Notes
     -----
-    Each method yields findings as it goes and never stops at the first. Memory: one batch, and
+    Each method yields findings as it runs and never stops at the first. Memory: one batch, and
     the state of producers and transactions, whatever the size of the log.
     """
 
@@ -136,12 +136,12 @@ class Checker:
         self._topic_ids: dict[str, tuple[bytes, str]] = {}
 
     def data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
-        """Verify data directories of one broker; the first holds the topics file.
+        """Verify data directories of one broker. The first contains the topics file.
 
         Raises
         ------
         InvalidConfigurationError
-            A path is a cluster's directory, which holds data directories.
+            A path is a cluster's directory, which contains data directories.
         """
         paths = [_trimmed(path) for path in paths]
         for path in paths:
@@ -152,7 +152,7 @@ class Checker:
         """Verify a data directory, a partition's directory or a single file.
 
         A directory with segments but without partitions is treated as a partition with a wrong
-        name. A partition is checked against the data directory that holds it.
+        name. A partition is checked against the data directory that contains it.
 
         A path that no longer exists, because another process moved it, is a finding.
 
@@ -161,7 +161,7 @@ class Checker:
         ValueError
             `path` is a file of an unknown type.
         InvalidConfigurationError
-            `path` is a cluster's directory, which holds data directories.
+            `path` is a cluster's directory, which contains data directories.
         """
         path = _trimmed(path)
         if not self._fs.is_dir(path):
@@ -207,7 +207,7 @@ class Checker:
         return total
 
     def has_anything(self, path: str) -> bool:
-        """Return whether a directory is a partition's, or holds partitions or files of a log.
+        """Return whether a directory is a partition's, or contains partitions or files of a log.
 
         Folders of segments count whatever their name, which the check reports. So do unreadable
         directories.
@@ -336,7 +336,7 @@ class Checker:
         for name, checkpoint in data_dir.checkpoints.items():
             if (row := checkpoint.rows.get(tp)) is not None:
                 # An unclean shutdown may lose records that were not flushed. The recovery point
-                # is at least the log start; only above that does it prove flushed records.
+                # is at least the log start. Only above that does it prove flushed records.
                 is_of_flushed = name == CLEANER_OFFSETS or (
                     name == RECOVERY_POINTS and row.offset > context.log_start_offset
                 )
@@ -387,7 +387,7 @@ class Checker:
         return self._describe(path, checkpoints)
 
     def _one_partition(self, path: str, tp: TopicPartition | None) -> Iterator[CheckFinding]:
-        """Verify one partition against the data directory that holds it."""
+        """Verify one partition against the data directory that contains it."""
         data_dir, slash, name = path.rpartition("/")
         data_dir = data_dir or slash or "."
         if _is_suffixed(name):
@@ -407,7 +407,7 @@ class Checker:
             yield unreadable(path, error)
 
     def _read_moves(self, path: str) -> tuple[Collection[TopicPartition], list[CheckFinding]]:
-        """Return the partitions moving out of a data directory; until then they are in two."""
+        """Return the partitions moving out of a data directory. Until then they are in two."""
         try:
             return read_moves(self._fs, path, self._limits.small_file_bytes).keys(), []
         except CorruptCheckpointError as error:
@@ -501,7 +501,7 @@ class Checker:
         raise ValueError(f"{path} is not a log file that can be verified")
 
     def _segment_file(self, directory: str, path: str, base_offset: int) -> Iterator[CheckFinding]:
-        """Verify a segment and yield the findings of one of its files."""
+        """Verify a segment and yield the findings for one of its files."""
         data_dir, slash, name = directory.rpartition("/")
         data_dir = data_dir or slash or "."
         tp = parse_partition_dir(name) or TopicPartition(name, -1)
@@ -559,9 +559,9 @@ def _check_offset(
 def _is_compacted(
     tp: TopicPartition, topics: Mapping[str, Topic], *, is_checkpointed: bool
 ) -> bool | None:
-    """Return whether a partition's topic is compacted; None if unknown.
+    """Return whether a partition's topic is compacted, or None if unknown.
 
-    A broker keeps a cleaner checkpoint in each data directory; a partition without an entry was
+    A broker keeps a cleaner checkpoint in each data directory. A partition without an entry was
     never cleaned. A folder copied alone has no checkpoint.
     """
     if tp.topic in INTERNAL_COMPACTED_TOPICS:

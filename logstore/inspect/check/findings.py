@@ -17,7 +17,7 @@ SEVERITIES = (ERROR, WARNING, INFO)
 """Severities, most severe first."""
 
 LIMIT = 100
-"""Largest number of findings of one check in one file that are listed; the rest are counted."""
+"""Largest number of findings of one check in one file that are listed. The rest are counted."""
 
 _PREFIX = "check."
 
@@ -50,7 +50,7 @@ class CheckFinding(NamedTuple):
     path : str
         The file or folder.
     position : int or None
-        Byte position in the file; None if the whole file is concerned.
+        Byte position in the file, or None if the whole file is concerned.
     offset : int or None
         The record offset concerned, if any.
     check : str
@@ -97,7 +97,7 @@ def finding(
     found: object = None,
     severity: str = ERROR,
 ) -> CheckFinding:
-    """Return a finding; an error by default."""
+    """Return a finding (an error by default)."""
     assert check in CHECKS, check
     return CheckFinding(path, position, offset, check, expected, found, severity)
 

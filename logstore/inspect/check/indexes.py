@@ -27,7 +27,7 @@ class IndexedSegment(NamedTuple):
     log_size : int
         Size of the `.log` in bytes.
     end_offset : int or None
-        Base offset of the next segment; None for the last segment.
+        Base offset of the next segment, or None for the last segment.
     may_be_padded : bool
         Whether zeros after the last entry are valid: in the active segment after an unclean
         shutdown.
@@ -50,7 +50,7 @@ class _Entry(NamedTuple):
 class _IndexCheck:
     """Check of one index, entry by entry; the caller collects findings with `take`.
 
-    An unreadable index has no entries; its segment is still checked.
+    An unreadable index has no entries. Its segment is still checked.
     """
 
     KIND: str
@@ -165,7 +165,7 @@ class _IndexCheck:
                 slot += 1
 
     def _is_padding(self, file: File, slot: int, count: int) -> bool:
-        """Return whether a slot and all later ones are zero; a single zero entry is valid."""
+        """Return whether a slot and all later ones are zero. A single zero entry is valid."""
         if slot == 0 and count == 1:
             return False
         position, end = slot * self.ENTRY.size, count * self.ENTRY.size
@@ -210,7 +210,7 @@ class _IndexCheck:
 
 
 class _Loose(NamedTuple):
-    """An entry with an offset above the last offset of the batch at its position."""
+    """An index entry whose offset exceeds the last offset of the batch that it points to."""
 
     entry: _Entry
     offset: int
@@ -283,7 +283,7 @@ class OffsetIndexCheck(_IndexCheck):
         """Check the last loose entry, now that the next entry is known.
 
         Where Kafka wrote one entry per chunk of batches, the entry covers all batches up to the
-        next entry and holds the last offset of the chunk.
+        next entry and contains the last offset of the chunk.
         """
         loose = self._loose
         if loose is None:
@@ -433,7 +433,7 @@ class TxnIndexCheck:
         self._aborts[offset] = producer_id
 
     def expect(self, txn: AbortedTxn) -> None:
-        """Record the entry that the index should hold for an abort marker."""
+        """Record the entry that the index should contain for an abort marker."""
         self._expected[txn.last_offset] = txn
 
     def finish(

@@ -45,7 +45,7 @@ class LeaderEpochs:
         return [row.start_offset for row in self._rows]
 
     def read(self, fs: FileSystem, max_bytes: int) -> Iterator[CheckFinding]:
-        """Read the checkpoint, up to `max_bytes`; yield its faults."""
+        """Read the checkpoint, up to `max_bytes`, and yield its faults."""
         for row in read_epochs(fs, self._path, max_bytes):
             if isinstance(row, EpochRow):
                 self._rows.append(row)
@@ -116,7 +116,7 @@ class LeaderEpochs:
                 )
 
     def _expected(self, header: BatchHeader, following: BatchHeader | None) -> int | None:
-        """Return the epoch that a batch should have; None if its own may be right."""
+        """Return the epoch that a batch should have, or None if its own may be right."""
         start = self._log_start_offset
         # The first entry starts at the log start, even inside a batch.
         is_cut = header.base_offset < start <= header.last_offset

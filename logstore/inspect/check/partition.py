@@ -43,7 +43,7 @@ LEFTOVERS = {
 
 
 class _PlannedFiles(PartitionFiles):
-    """Partition files whose changes stay in memory, so they are not logged."""
+    """Partition files whose changes remain in memory, so they are not logged."""
 
     def note(self, action: str, path: str, detail: str) -> None:
         """Log nothing."""
@@ -55,7 +55,7 @@ class PartitionBounds(NamedTuple):
     Attributes
     ----------
     first_base_offset, end_offset : int or None
-        First base offset and end of the log; the end is None if damage hides it. Without
+        First base offset and end of the log. The end is None if damage hides it. Without
         segments, the first base is None and the end is the log start, where the next opening
         creates a segment.
     topic_id : bytes or None
@@ -225,7 +225,7 @@ class PartitionCheck:
     def _leftover_segments(self) -> Iterator[CheckFinding]:
         """Skip segments whose records a finished swap moved into another segment.
 
-        A copy taken while the cleaner runs can hold both; commands that write remove them.
+        A copy taken while the cleaner runs can contain both; commands that write remove them.
         """
         paths = {base: self._path(name) for base, name in self._listing.logs.items()}
         try:
@@ -316,7 +316,7 @@ class PartitionCheck:
     def _lost_segments(self, start: int) -> Iterator[CheckFinding]:
         """Check a directory without segments for signs that it had some.
 
-        Snapshots and epochs above the log start are such signs; a new partition has neither.
+        Snapshots and epochs above the log start are such signs. A new partition has neither.
         """
         reached = max([start, *self._listing.snapshots, *self._state.epochs.start_offsets])
         if reached > start:

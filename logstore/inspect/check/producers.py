@@ -103,7 +103,7 @@ class ProducerHistory:
     def marker(
         self, header: BatchHeader, marker: EndTxnMarker, path: str, position: int
     ) -> Iterator[CheckFinding | AbortedTxn]:
-        """Apply a marker; yield the index entry of an aborted transaction, and findings."""
+        """Apply a marker, and yield the index entry of an aborted transaction, and findings."""
         known = self._producers.get(header.producer_id)
         if known is not None:
             yield from _fallen_epoch(header, known, path, position)

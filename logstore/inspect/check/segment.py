@@ -42,12 +42,12 @@ class PartitionContext(NamedTuple):
     is_clean : bool
         Whether the directory was closed cleanly.
     first_dirty_offset : int or None
-        Offset in the cleaner checkpoint; None without an entry for the partition.
+        Offset in the cleaner checkpoint, or None without an entry for the partition.
     is_compacted : bool or None
         Whether the topic's policy includes compact; None if unknown, as for a folder copied
         without its cleaner checkpoint.
     log_start_offset : int
-        Offset in the log start checkpoint; 0 without an entry for the partition.
+        Offset in the log start checkpoint, or 0 without an entry for the partition.
     is_log_start_known : bool
         Whether that is the exact log start: the checkpoint exists and is up to date.
     is_metadata : bool
@@ -87,7 +87,7 @@ class CheckCounts:
     progress: Callable[[str, int], None] | None = None
 
     def total(self, severity: str) -> int:
-        """Return the number of findings of a severity."""
+        """Return the number of findings with a severity."""
         return sum(count for (each, _), count in self.findings.items() if each == severity)
 
     def restart(self) -> None:
@@ -109,7 +109,7 @@ class PartitionState:
     Attributes
     ----------
     end_offset : int or None
-        First offset after the batches read; None before the first segment.
+        First offset after the batches read, or None before the first segment.
     end_is_known : bool
         Whether the end of the last segment read is not hidden by damage.
     has_holes : bool
@@ -117,7 +117,7 @@ class PartitionState:
     gaps_end : int
         Cleaning explains missing offsets below this one.
     missing_end : int
-        Batches or records are missing below this offset; a cleaner may have removed those that
+        Batches or records are missing below this offset. A cleaner may have removed those that
         would explain a contradiction.
     """
 
@@ -154,9 +154,9 @@ class PartitionState:
     def explain_gaps(self, bases: Sequence[int]) -> None:
         """Set `gaps_end`; `bases` are the base offsets of the segments.
 
-        The segment in which a cleaning ended was rewritten completely. Without a checkpoint, as in
-        a folder copied alone, every segment of a compacted topic but the active one may have been
-        cleaned.
+        The segment in which a cleaning pass ended was rewritten completely. Without a checkpoint,
+        as in a folder copied alone, every segment of a compacted topic but the active one may have
+        been cleaned.
         """
         first_dirty = self.context.first_dirty_offset
         if first_dirty is not None:
@@ -312,7 +312,7 @@ class SegmentCheck:
         )
 
     def _fault_finding(self, fault: Fault) -> CheckFinding:
-        """Return the finding of a fault; a warning if a crash may have caused it."""
+        """Return the finding of a fault. A warning if a crash may have caused it."""
         is_excused = fault.is_last and self._is_open
         end, point = self._state.end_offset, self._state.context.recovery_point
         is_excused |= end is not None and point is not None and end >= point
@@ -405,7 +405,7 @@ class SegmentCheck:
         state.missing_end = base_offset
         if max(end, state.gaps_end) < base_offset and state.end_is_known:
             # An interrupted pass leaves gaps that no checkpoint explains, and followers replicate
-            # the gaps of the leader's cleaner; any other gap means lost data.
+            # the gaps of the leader's cleaner. Any other gap means lost data.
             severity = INFO if state.may_be_compacted else WARNING
             yield finding(
                 "offset_gap",

@@ -188,7 +188,7 @@ def read_snapshot(
 def _impossible(
     entry: SnapshotEntry, offset: int, producers: set[int], transactions: set[int]
 ) -> tuple[str, object] | None:
-    """Return the expected and the actual value of an impossible entry; None if it is valid."""
+    """Return the expected and the actual value of an impossible entry, or None if it is valid."""
     opened_at = entry.current_txn_first_offset
     if entry.producer_id < 0:
         return "a producer id", entry.producer_id

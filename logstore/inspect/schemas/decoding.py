@@ -43,7 +43,7 @@ class Decoder:
         return (self._key, self._value) != (DataFormat.BYTES, DataFormat.BYTES)
 
     def decode(self, key: bytes | None, value: bytes | None) -> dict[str, Any]:
-        """Return `key` and `value` of a record as JSON values; null stays None.
+        """Return `key` and `value` of a record as JSON values; null remains None.
 
         A key or value that cannot be decoded is None; `error` gives the reason.
         """

@@ -1,7 +1,7 @@
 """Wire format of Confluent's serializers: a zero byte, the schema id, the message.
 
 For Protobuf, message indexes come before the message: a count and as many indexes, zigzag varints
-that lead from the file to a nested message; a single zero means the first message of the file.
+that lead from the file to a nested message. A single zero means the first message of the file.
 Source: Confluent's documentation of the wire format.
 """
 

@@ -38,7 +38,7 @@ def library(name: str, purpose: str) -> Any:  # noqa: ANN401  # a module
     Raises
     ------
     InvalidConfigurationError
-        The library is not installed; the message shows how to install it.
+        The library is not installed. The message shows how to install it.
     """
     try:
         return import_module(name)
@@ -143,7 +143,7 @@ class ProtobufSchema:
     Parameters
     ----------
     descriptor_set : bytes
-        Output of `protoc --include_imports --descriptor_set_out`; its last file is the schema.
+        Output of `protoc --include_imports --descriptor_set_out`. Its last file is the schema.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Conversion of decoded values to JSON types, which every output format can hold."""
+"""Conversion of decoded values to JSON types, which every output format can contain."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class _FolderDeletion(NamedTuple):
 
 
 class ShownFolder(NamedTuple):
-    """The one folder of a directory to open, under any name; or one file in it.
+    """The one folder of a directory to open, under any name, or one file in it.
 
     Attributes
     ----------
@@ -113,7 +113,7 @@ class LogDirectory:
     Parameters
     ----------
     read_only : bool
-        Take no lock and remove no marker; a missing directory is an error.
+        Take no lock and remove no marker. A missing directory is an error.
     file_delete_delay_ms : int
         How long to keep partition folders whose deletion was scheduled earlier.
     small_file_max_bytes : int
@@ -135,7 +135,7 @@ class LogDirectory:
     partitions : set of TopicPartition
         The partitions in it.
     high_watermarks : dict of TopicPartition to int
-        As found when opened; evidence only.
+        The state found at opening, as evidence only.
     half_opened : set of TopicPartition
         Partitions that are being opened, or whose opening was ended by a disk failure or an
         interrupt. Their files may be half changed, so the next attempt, or the next start, must
@@ -149,7 +149,7 @@ class LogDirectory:
     checkpoint_writes : int
         Number of checkpoint writes.
     offline_reason : str or None
-        Why the directory is offline; None if it is online.
+        Why the directory is offline, or None if it is online.
     went_offline : Signal of str
         Emitted with the reason when it goes offline, under the locks of the thread that met the
         failure.
@@ -192,6 +192,7 @@ class LogDirectory:
         self.moves: dict[TopicPartition, Move] = {}
         self.futures: set[str] = set()
         self.withheld: dict[TopicPartition, str] = {}
+        self._new: set[TopicPartition] = set()  # whose folders were created durably
         self._at_rest: set[TopicPartition] = set()
         self._damaged: set[str] = set()  # checkpoints to ignore until they are written
         self.offline_reason: str | None = None
@@ -295,7 +296,7 @@ class LogDirectory:
         return self.offline_reason is None
 
     def go_offline(self, reason: str) -> None:
-        """Refuse further use; the first reason is kept."""
+        """Refuse further use. The first reason is retained."""
         if self.offline_reason is None:
             logger.error("data directory %s is offline: %s", self.path, reason)
             self.offline_reason = reason
@@ -352,7 +353,7 @@ class LogDirectory:
         return f"{self.path}/{topic_partition}"
 
     def _show(self, shown: ShownFolder) -> None:
-        """Open one partition only; if it was renamed, the checkpoints do not apply to it."""
+        """Open one partition only. If it was renamed, the checkpoints do not apply to it."""
         self.partitions.add(shown.topic_partition)
         if shown.file is not None or shown.name != str(shown.topic_partition):
             self.clean = False
@@ -380,6 +381,13 @@ class LogDirectory:
             if kind is not FileKind.DIRECTORY:
                 fs.remove(f"{folder}/{other}")
         fs.show(f"{folder}/{file_name(base_offset, LOG_SUFFIX)}", partial(fs.base.open, path))
+
+    def make_folders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Create the folders of new partitions durably, with one sync for all of them."""
+        for tp in partitions:
+            self.runtime.fs.make_dirs(self.partition_path(tp))
+        self.runtime.fs.sync_dir(self.path)
+        self._new.update(partitions)
 
     def load(
         self,
@@ -410,12 +418,16 @@ class LogDirectory:
         self.half_opened.add(topic_partition)
         keep_below = 0
         if self._on_damage is OnDamage.REFUSE:
-            # All data of a closed log was durable; of a copied log it may have been.
+            # All data of a closed log was durable. Of a copied log it may have been.
             is_known = recovery_point is not None and not is_at_rest
             keep_below = recovery_point if is_known else INT64_MAX  # type: ignore[assignment]  # it is there
 
+        is_new = topic_partition in self._new
+        self._new.discard(topic_partition)
+
         def load(finding_level: int, runtime: Runtime = self.runtime) -> Log:
-            runtime.fs.make_dirs(folder)
+            if not is_new:
+                runtime.fs.make_dirs(folder)
             self._hide_others(folder)
             return open_log(
                 runtime,
@@ -435,6 +447,7 @@ class LogDirectory:
                     on_damage=self._on_damage,
                     keep_below=keep_below,
                     surveys=topic_partition in self._surveyed,
+                    is_named=is_new,
                 ),
             )
 
@@ -449,7 +462,7 @@ class LogDirectory:
         try:
             if topic_partition in self.partitions:
                 if keep_below and not self.read_only and self._may_be_cut(folder, is_at_rest):
-                    # Open it in memory first, so that a refusal changes no file.
+                    # Open it in memory first, so a refusal changes no file.
                     overlay = OverlayFileSystem(ReadOnlyFileSystem(self.runtime.fs))
                     load(logging.DEBUG, replace(self.runtime, fs=overlay)).close()
                 if self._views is not None and topic_partition not in self._surveyed:
@@ -553,7 +566,7 @@ class LogDirectory:
     def write_recovery_points(
         self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
     ) -> bool:
-        """Checkpoint the recovery points; entries of other logs are kept, here and below.
+        """Checkpoint the recovery points; entries of other logs are retained, here and below.
 
         `since`, here and below, is the `checkpoint_writes` from before the logs were measured. If
         another thread wrote since then, this writes nothing and returns False: the other values may
@@ -579,7 +592,7 @@ class LogDirectory:
         return self._update(LOG_START_OFFSETS, starts, since, replaced=logs.keys())
 
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
-        """Return the stored first dirty offset of a partition; None if there is none.
+        """Return the stored first dirty offset of a partition, or None if there is none.
 
         Always None in an offline directory, whose partitions are not cleaned.
         """
@@ -680,7 +693,7 @@ class LogDirectory:
         self.disown(topic_partition)
 
     def disown(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition; the files are unchanged."""
+        """Forget a partition. The files are unchanged."""
         self._at_rest.discard(topic_partition)
         self.withheld.pop(topic_partition, None)
         self.partitions.discard(topic_partition)
@@ -740,7 +753,7 @@ class LogDirectory:
                     self._rewrite(name, {})
 
     def delete_retired_folders(self, *, force: bool = False) -> int:
-        """Remove the folders whose delay is over, or all of them; return how many."""
+        """Remove the folders whose delay is over, or all of them, and return how many."""
         with self._removing:
             now_ms = self.runtime.clock.monotonic_ms()
             due = [
@@ -759,7 +772,7 @@ class LogDirectory:
     def close(self, *, clean: bool) -> None:
         """Close the directory; `clean` writes the clean-shutdown marker.
 
-        Waits for threads that write a checkpoint or remove folders; they are refused afterwards.
+        Waits for threads that write a checkpoint or remove folders. They are refused afterwards.
         """
         if self._lifetime.is_over:
             return

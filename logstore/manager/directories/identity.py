@@ -33,7 +33,7 @@ class BrokerIdentity(NamedTuple):
 
 
 class _Stored(NamedTuple):
-    """The identity in one directory; None for missing values."""
+    """The identity in one directory, or None for missing values."""
 
     log_dir: str
     node_id: int | None
@@ -43,7 +43,7 @@ class _Stored(NamedTuple):
 def read_identity(
     fs: FileSystem, log_dirs: Iterable[str], broker_config: BrokerConfig
 ) -> BrokerIdentity:
-    """Return the identity of a broker; the default is broker 0 of "logstore".
+    """Return the identity of a broker. The default is broker 0 of "logstore".
 
     Raises
     ------
@@ -82,7 +82,7 @@ def read_identity(
 
 
 def _configured(broker_config: BrokerConfig) -> tuple[str, int] | None:
-    """Return the configured key and number of the broker; None if there is none."""
+    """Return the configured key and number of the broker, or None if there is none."""
     given = {
         key: number
         for key, number in (

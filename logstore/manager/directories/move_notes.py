@@ -33,7 +33,7 @@ class Move(NamedTuple):
     folder : str
         The copy's folder name there until it is complete; the last step renames it.
     undone : bool
-        The move failed, and the partition stays where it was, whatever is in the target.
+        The move failed, and the partition remains where it was, whatever is in the target.
     """
 
     target: str
@@ -44,7 +44,7 @@ class Move(NamedTuple):
 def read_moves(
     fs: FileSystem, log_dir: str, max_bytes: int = SMALL_FILE_MAX_BYTES
 ) -> dict[TopicPartition, Move]:
-    """Return the moves that a data directory notes; empty without a file.
+    """Return the moves that a data directory notes, or empty without a file.
 
     Raises
     ------
@@ -85,7 +85,10 @@ def _move(target: object, folder: object, undone: object) -> Move:
 
 
 def write_moves(fs: FileSystem, log_dir: str, moves: Mapping[TopicPartition, Move]) -> None:
-    """Replace a directory's notes, or remove the file if there are none; durable on return."""
+    """Replace a directory's notes, or remove the file if there are none.
+
+    The change is durable on return.
+    """
     path = f"{log_dir}/{MOVES_FILE}"
     if moves:
         rows = {str(tp): move._asdict() for tp, move in sorted(moves.items())}

@@ -10,7 +10,7 @@ use. Here appends to the partition wait meanwhile, and reads continue.
 5. The source's folder is renamed `-delete`, its entries and the note are removed.
 
 Each step is durable before the next one. A start that finds the note and the folder in two
-directories retires the source's; one that finds no other folder drops the note and the copy. A move
+directories retires the source's. One that finds no other folder drops the note and the copy. A move
 that fails is noted as undone before the source continues, because the failed disk may come back
 with a folder of the right name.
 """
@@ -104,8 +104,8 @@ class PartitionMove:
         Raises
         ------
         KafkaStorageError
-            A disk failed, and its directory is offline; or a disk is full, and its directory stays
-            online. The partition stays in the source.
+            A disk failed, and its directory is offline; or a disk is full, and its directory
+            remains online. The partition remains in the source.
         """
         try:
             with self._unless_full(self._source):  # perhaps the reason for the move
@@ -127,7 +127,7 @@ class PartitionMove:
         Raises
         ------
         KafkaStorageError
-            The source's disk failed; the next start continues.
+            The source's disk failed. The next start continues.
         """
         with self._source.guard(f"{self._tp} is in {self._target.path}, but"):
             try:
@@ -174,7 +174,7 @@ class PartitionMove:
 
     @contextmanager
     def _unless_full(self, directory: LogDirectory) -> Iterator[None]:
-        """Guard a change in a directory; a full disk has lost no data and stays online."""
+        """Guard a change in a directory. A full disk has lost no data and remains online."""
         with directory.guard(self._what):
             try:
                 yield
@@ -186,7 +186,7 @@ class PartitionMove:
     # -- when it fails -------------------------------------------------------------------
 
     def _undo(self) -> None:
-        """Resume the source. A failed disk is not touched; the next start cleans it up."""
+        """Resume the source. A failed disk is not touched. The next start cleans it up."""
         source, target = self._source, self._target
         target.disown(self._tp)
         with suppress(KafkaStorageError):
@@ -315,7 +315,7 @@ class _HalfMove:
         directory.disown(self._tp)
 
     def _change(self, directory: LogDirectory, change: Callable[[LogDirectory], None]) -> None:
-        """Change files unless read-only; a failure takes the directory offline."""
+        """Change files unless read-only. A failure takes the directory offline."""
         if directory.read_only or not directory.is_online:
             return
         with suppress(KafkaStorageError), directory.guard(f"cannot settle the move of {self._tp}"):

@@ -2,7 +2,7 @@
 
 A data directory contains partition folders, `TOPIC-NUMBER`. A cluster's directory contains a data
 directory per broker, `broker-0`, `broker-1` and so on, and the controller's file. Their names look
-alike, since `broker-0` is also a partition of a topic named `broker`, and `data-1` one of a topic
+alike, because `broker-0` is also a partition of a topic named `broker`, and `data-1` one of a topic
 `data`. Therefore the files in a folder decide.
 """
 
@@ -17,6 +17,7 @@ from logstore.manager.topics.store import TOPICS_FILE
 from logstore.names import (
     CLUSTER_FILE,
     CONTROLLER_DIR,
+    FORMER_COORDINATOR_DIR,
     LOCK_FILE,
     META_PROPERTIES,
     PRODUCER_IDS_FILE,
@@ -93,11 +94,18 @@ def check_no_cluster(fs: FileSystem, path: str, nested: Sequence[str]) -> None:
     is_new = fs.is_dir(f"{path}/{CONTROLLER_DIR}") and 0 < len(numbers) == len(nested)
     if is_new or is_cluster_directory(fs, path):
         count = max(numbers, default=0) + 1
-        raise InvalidConfigurationError(
+        text = (
             f"{path} is the directory of a cluster: its folders broker-0, broker-1 and so on are"
             f" not partitions. Use the data directory of one broker (--data-dir {path}/broker-0) or"
             f" serve the cluster (logstore serve --brokers {count} --data-dir {path})"
         )
+        former = f"{path}/{FORMER_COORDINATOR_DIR}"
+        if fs.is_dir(former):
+            text += (
+                ". An earlier version wrote it: __consumer_offsets and __transaction_state are in"
+                f" {former} until the cluster is opened, which moves them to the brokers"
+            )
+        raise InvalidConfigurationError(text)
 
 
 def check_data_directory(fs: FileSystem, path: str) -> None:
@@ -114,7 +122,8 @@ def check_data_directory(fs: FileSystem, path: str) -> None:
     check_no_cluster(fs, path, nested)
     if nested:
         raise InvalidConfigurationError(
-            f"{path} is not a data directory: it holds data directories ({', '.join(nested)}). Use"
+            f"{path} is not a data directory but contains data directories"
+            f" ({', '.join(nested)}). Use"
             f" one of them, or all that belong to the same broker: --data-dir {path}/{nested[0]}"
         )
 

@@ -87,7 +87,7 @@ class TopicCatalog:
         return Topic(name, numbers, configs, adopted=True, id=self.folder_id(name))
 
     def folder_id(self, name: str) -> str | None:
-        """Return the first topic id in a topic's folders; read once."""
+        """Return the first topic id in a topic's folders. Read once."""
         if name not in self._folder_ids:
             self._folder_ids[name] = next(iter(self.folder_ids(name)), None)
         return self._folder_ids[name]
@@ -161,7 +161,7 @@ class TopicCatalog:
         return self._overrides.get(topic, {})
 
     def overrides(self, topic: str) -> Mapping[str, str]:
-        """Return the topic's own configs, updated with the configs of `override`."""
+        """Return the topic's configs, updated with the configs of `override`."""
         stored, laid = self.topic(topic).configs, self._overrides.get(topic)
         return stored if laid is None else parse_overrides(stored)[0] | laid
 

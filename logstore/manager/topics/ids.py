@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 def random_topic_id(rng: Random) -> str:
     """Return a new id: a random UUID (version 4) in 22 characters of URL-safe base64.
 
-    As in Kafka it never begins with `-`, which a tool would parse as an option.
+    As in Kafka it never starts with `-`, which a tool would parse as an option.
     """
     while True:
         text = encode_topic_id(uuid.UUID(int=rng.getrandbits(128), version=4).bytes)
@@ -34,7 +34,7 @@ def random_topic_id(rng: Random) -> str:
 
 
 def read_topic_id(fs: FileSystem, folder: str) -> str | None:
-    """Return the topic id in a partition's folder; None if there is none.
+    """Return the topic id in a partition's folder, or None if there is none.
 
     A file that is damaged or cannot be read counts as missing, with a warning. Kafka takes the
     whole data directory offline instead.

@@ -12,7 +12,7 @@ V = TypeVar("V")
 
 
 class PartitionMap(UserDict[TopicPartition, V]):
-    """A dictionary by partition that finds the partitions of a topic at once.
+    """A dictionary by partition that finds the partitions of a topic immediately.
 
     Searching thousands of partitions for each of them would take millions of steps.
 

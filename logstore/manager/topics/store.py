@@ -44,13 +44,13 @@ class Topic:
     Attributes
     ----------
     partitions : tuple of int
-        Partition numbers, ascending; a copied topic may lack some.
+        Partition numbers, ascending. A copied topic may lack some.
     configs : mapping of str to str
         Overrides by Kafka's keys.
     adopted : bool
         Derived from folders only; has no background work.
     deleting : bool
-        Its deletion was requested; the next start finishes it if necessary.
+        Its deletion was requested. The next start finishes it if necessary.
     id : str or None
         22 characters (`logstore.manager.topics.ids`). None for an adopted topic without an id in
         its folders, and for a topic stored by an older version until the next start for writing.
@@ -124,7 +124,7 @@ class TopicStore:
         configs: Mapping[str, str],
         topic_id: str | None = None,
     ) -> Topic:
-        """Store a new topic; durable on return.
+        """Store a new topic. The change is durable on return.
 
         Raises
         ------
@@ -136,28 +136,28 @@ class TopicStore:
         return self._put(Topic(name, tuple(sorted(partitions)), configs, id=topic_id))
 
     def set_partitions(self, name: str, partitions: Iterable[int]) -> Topic:
-        """Replace the partition numbers of a stored topic; durable on return."""
+        """Replace the partition numbers of a stored topic. The change is durable on return."""
         return self._put(replace(self._topics[name], partitions=tuple(sorted(partitions))))
 
     def set_configs(self, name: str, configs: Mapping[str, str]) -> Topic:
-        """Replace the overrides of a stored topic; durable on return."""
+        """Replace the overrides of a stored topic. The change is durable on return."""
         return self._put(replace(self._topics[name], configs=configs))
 
     def mark_deleting(self, name: str) -> Topic:
-        """Mark a stored topic for deletion; durable on return."""
+        """Mark a stored topic for deletion. The change is durable on return."""
         return self._put(replace(self._topics[name], deleting=True))
 
     def remove(self, name: str) -> None:
-        """Forget a stored topic; durable on return."""
+        """Forget a stored topic. The change is durable on return."""
         del self._topics[name]
         self.changes += 1
         self._write()
 
     def put(self, topics: Iterable[Topic]) -> None:
-        """Store topics, replacing topics with the same names; durable on return.
+        """Store topics, replacing topics with the same names. The change is durable on return.
 
         Atomic: a reader, or the next start after a crash, sees all of them or none. On failure the
-        previous topics stay effective.
+        previous topics remain effective.
         """
         previous = self._topics
         changed = {topic.name: topic for topic in topics}

@@ -36,7 +36,7 @@ def spec_options(function: _F) -> _F:
         "values",
         multiple=True,
         metavar="KEY=VALUE",
-        help="Override a key of SPEC: records=1000000, keys.count=500; repeatable.",
+        help="Override a key of SPEC: records=1000000, keys.count=500. Can be repeated.",
     )
     return click.argument("spec")(values(function))
 
@@ -64,7 +64,7 @@ def spec_options(function: _F) -> _F:
     metavar="N",
     help="Tasks that generate records; does not affect the output. [default: 4 a core]",
 )
-@config_option("Topic configuration, stored with the topic; repeatable.")
+@config_option("Topic configuration, stored with the topic. Can be repeated.")
 @spark_options
 def generate(
     settings: Settings,

@@ -1,4 +1,4 @@
-"""The whole pipeline: generate a workload, clean a copy of it, verify the cleaning."""
+"""The whole pipeline: generate a workload, clean a copy of it, verify the cleaning pass."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Run:
     generated : Generated
         The topic in `DIR/before`, with its rows in `DIR/before.parquet/TOPIC`.
     cleaned : CleanReport
-        Report on the cleaning of the copy in `DIR/after`.
+        Report on the cleaning pass of the copy in `DIR/after`.
     verdict : Verdict
-        Verdict of the oracle on the cleaning.
+        Verdict of the oracle on the cleaning pass.
     seconds : dict
         Duration of each stage, in order.
     """
@@ -66,21 +66,21 @@ def run_pipeline(
     strategy: str | None = None,
     threads: int | None = None,
 ) -> Run:
-    """Generate a workload, clean a copy of it and verify the cleaning.
+    """Generate a workload, clean a copy of it and verify the cleaning pass.
 
     Parameters
     ----------
     directory : str
         Directory for `before`, `before.parquet` and `after`, none of which may exist.
     strategy : str, optional
-        Compaction strategy to clean and verify with; the workload's own by default.
+        Compaction strategy to clean and verify with (default: the workload's).
     threads : int, optional
-        Partitions cleaned concurrently; the number of cores by default.
+        Partitions cleaned concurrently (default: the number of cores).
 
     Raises
     ------
     LogStoreError
-        A stage failed; the output of the previous ones is kept.
+        A stage failed. The output of the previous ones is retained.
 
     Notes
     -----

@@ -18,7 +18,7 @@ PERIOD_S = 0.3
 """Time between two updates of the bar."""
 
 JOIN_S = 5
-"""Time to wait for the last update; a JVM that hangs must not block the command."""
+"""Time to wait for the last update. A JVM that hangs must not block the command."""
 
 
 class StageInfo(Protocol):
@@ -48,7 +48,7 @@ class SparkProgress:
     tracker : Tracker
         Status tracker of the session.
     bar : ProgressBar, optional
-        The bar; by default one on standard error, if that is a terminal.
+        The bar. By default one on standard error, if that is a terminal.
     """
 
     def __init__(self, name: str, tracker: Tracker, bar: ProgressBar | None = None) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.option(
     "--strategy",
     type=click.Choice(STRATEGIES),
-    help="Compaction strategy of the topic. [default: the workload's own]",
+    help="Compaction strategy of the topic. [default: the workload's]",
 )
 @click.option(
     "--threads",
@@ -56,7 +56,7 @@ def run(
     master: str | None,
     driver_memory: str,
 ) -> int:
-    """Generate the workload SPEC, clean a copy of it, and verify the cleaning.
+    """Generate the workload SPEC, clean a copy of it, and verify the cleaning pass.
 
     SPEC is a TOML file or the name of a preset. The exit code is 1 if there are violations.
     """

@@ -1,4 +1,4 @@
-"""`logstore workload verify`: verify a cleaning independently of the cleaner."""
+"""`logstore workload verify`: verify a cleaning pass independently of the cleaner."""
 
 from __future__ import annotations
 
@@ -38,11 +38,13 @@ ENCODINGS = TOPIC_KEYS["logstore.compaction.strategy.header.encoding"].values
     ],
 )
 @click.option(
-    "--before", metavar="DIR", required=True, help="Data directory before cleaning; repeatable.",
+    "--before", metavar="DIR", required=True,
+    help="Data directory before cleaning. Can be repeated.",
     multiple=True,
 )  # fmt: skip
 @click.option(
-    "--after", metavar="DIR", required=True, help="Data directory after cleaning; repeatable.",
+    "--after", metavar="DIR", required=True,
+    help="Data directory after cleaning. Can be repeated.",
     multiple=True,
 )  # fmt: skip
 @click.option(
@@ -67,7 +69,7 @@ ENCODINGS = TOPIC_KEYS["logstore.compaction.strategy.header.encoding"].values
     "since_ms",
     callback=to_time,
     metavar="TIME",
-    help=f"Start of the first cleaning: {TIME_HELP}. [default: --now, if given]",
+    help=f"Start of the first cleaning pass: {TIME_HELP}. [default: --now, if given]",
 )
 @click.option(
     "--forced",
@@ -107,8 +109,8 @@ def verify(
     """Verify a cleaned data directory against the one before cleaning.
 
     The oracle consists of DataFrame operations and shares only the reader with the engine. It
-    checks that the cleaned range holds exactly the surviving records, byte for byte and in offset
-    order; that tombstones, lags and retention follow the rules; and that everything else is
+    checks that the cleaned range contains exactly the surviving records, byte for byte and in
+    offset order. That tombstones, lags and retention follow the rules; and that everything else is
     unchanged. The end of each partition's cleaned range comes from the cleaner checkpoint in
     --after, and the other rules from the topic configurations.
 
@@ -120,7 +122,7 @@ def verify(
     if partition is not None and topic is None:
         raise click.UsageError("--partition requires --topic")
     if since_ms is not None and settings.now_ms is None:
-        raise click.UsageError("--since requires --now, the time of the last cleaning")
+        raise click.UsageError("--since requires --now, the time of the last cleaning pass")
     with SparkOptions(master, driver_memory).session("verify") as spark:
         from logstore.spark.oracle.directories import verify_directories
 

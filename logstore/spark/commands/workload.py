@@ -53,7 +53,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
         ),
         "verify": (
             "logstore.spark.commands.verify:verify",
-            "Verify that a cleaning was correct, and list violations.",
+            "Verify that a cleaning pass was correct, and list violations.",
         ),
         "run": (
             "logstore.spark.commands.run:run",
@@ -67,7 +67,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
     ],
 )
 def workload() -> None:
-    """Generate keyed workloads and verify cleanings independently, with PySpark.
+    """Generate keyed workloads and verify cleaning passes independently, with PySpark.
 
     Uses all cores of this machine, or a cluster if started with spark-submit. Requires the extra
     `spark`, which includes a Java for machines without one.
@@ -80,7 +80,7 @@ class SparkOptions(NamedTuple):
     Attributes
     ----------
     master : str or None
-        Master URL; None for the master of `spark-submit`, or else all cores of this machine.
+        Master URL, or None for the master of `spark-submit`, or else all cores of this machine.
     driver_memory : str
         Heap of the JVM, such as `2g`.
     """
@@ -99,7 +99,7 @@ class SparkOptions(NamedTuple):
         JavaNotFoundError
             No usable Java was found.
         SparkDiedError
-            The JVM died; the message has its last output.
+            The JVM died. The message has its last output.
         """
         if importlib.util.find_spec("pyspark") is None:
             raise InvalidConfigurationError(

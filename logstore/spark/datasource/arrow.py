@@ -218,7 +218,7 @@ def _of_batches(rows: _Rows, values: Sequence[object], kind: pa.DataType) -> pa.
 
 
 def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
-    """Decode all headers; a record without headers has null, as in Spark's Kafka source.
+    """Decode all headers. A record without headers has null, as in Spark's Kafka source.
 
     The headers were validated when the records were decoded, so bounds are not checked.
     """
@@ -254,7 +254,7 @@ def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
 def _varints(
     data: NDArray[np.uint8], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Read the zigzag varint at each position; return the values and the end positions."""
+    """Read the zigzag varint at each position, and return the values and the end positions."""
     positions = positions.copy()
     raw = np.zeros(len(positions), np.int64)
     open_rows = np.arange(len(positions))
@@ -340,7 +340,7 @@ def encoded_headers(array: pa.Array) -> BytesColumn:
 
 
 def _sizes(strings: pa.Array) -> pa.Array:
-    """Return the encoded length of each string; -1 for null."""
+    """Return the encoded length of each string, or -1 for null."""
     return _as_varints(np.asarray(pc.fill_null(pc.binary_length(strings), -1)).astype(np.int64))
 
 

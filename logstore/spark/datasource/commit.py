@@ -144,7 +144,7 @@ class WriteJob:
         Parameters
         ----------
         topics : sequence of Topic
-            The topics; every one of their partitions was written.
+            The topics. Every one of their partitions was written.
         producer_ids : int
             Producer ids below this number are used in the logs and must not be assigned again.
 
@@ -179,14 +179,14 @@ class WriteJob:
             store.put(topics)
             directory.delete_retired_folders(force=True)
         finally:
-            # The other partitions were not modified, so the shutdown state stays as it was.
+            # The other partitions were not modified, so the shutdown state remains as it was.
             directory.close(clean=directory.clean or directory.fresh)
         self.abort()
 
     def abort(self) -> None:
         """Remove the job's directory.
 
-        Spark does not wait for the tasks that it kills. The directory is renamed first, so that
+        Spark does not wait for the tasks that it kills. The directory is renamed first, so
         they cannot create files in it.
         """
         fs = DiskFileSystem()

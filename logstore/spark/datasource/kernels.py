@@ -49,7 +49,7 @@ def digest_strings(
     data : (n,) uint8
         Bytes of all strings.
     starts, sizes : (m,) int64
-        Positions and lengths in bytes, all inside `data`; a negative length counts as 0.
+        Positions and lengths in bytes, all inside `data`. A negative length counts as 0.
     digests : (m,) int64, out
         Digests.
 

@@ -14,7 +14,7 @@ topic : text; required unless the option `topic` is set.
 partition : int; required for more than one partition.
 timestamp : a timestamp, or milliseconds as bigint; if missing or null, the current time.
 headers : as in the read schema.
-offset : not stored; must ascend within a partition, so that a missing sort is detected.
+offset : not stored; must ascend within a partition, so a missing sort is detected.
 timestampType : ignored.
 
 docs/WORKLOADS.md lists the write options. A batch is closed before `batchRecords` if the next
@@ -22,7 +22,7 @@ record might exceed `max.message.bytes`.
 
 Modes
 -----
-append : adds topics; if one exists, the job is refused and writes nothing.
+append : adds topics. If one exists, the job is refused and writes nothing.
 overwrite : replaces topics with the same name and keeps all others.
 
 `commit` publishes the topics atomically.
@@ -184,7 +184,7 @@ class LogstoreWriter(DataSourceArrowWriter):
         Raises
         ------
         RequestError
-            A row is not a valid record; the job fails.
+            A row is not a valid record. The job fails.
         """
         runtime = self.options.runtime()
         task_dir = self.job.task_dir()  # this and all later calls fail once the job is aborted

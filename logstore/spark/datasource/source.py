@@ -96,7 +96,7 @@ class LogstoreDataSource(DataSource):
         return "logstore"
 
     def schema(self) -> StructType:
-        """Return the requested columns; by default the columns of Spark's Kafka source."""
+        """Return the requested columns (default: the columns of Spark's Kafka source)."""
         names = parse_names(self.options.get("columns"))
         if names is None:
             return KAFKA_SCHEMA
@@ -171,7 +171,7 @@ def _no_stream(instead: str) -> InvalidConfigurationError:
     os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     return InvalidConfigurationError(
         "the data source 'logstore' does not support streaming: use"
-        f" {instead}.format('logstore'), or 'logstore serve' and Spark's own format 'kafka'"
+        f" {instead}.format('logstore'), or 'logstore serve' and Spark's format 'kafka'"
     )
 
 
@@ -250,7 +250,7 @@ class LogstoreReader(DataSourceReader):
         OffsetOutOfRangeError
             Retention removed records after planning.
         CorruptRecordError
-            A batch is damaged; the message has its file and position.
+            A batch is damaged. The message has its file and position.
         """
         assert isinstance(partition, Task)
         for split in partition.splits:

@@ -1,6 +1,6 @@
 """Splits of a partition, planned so that tasks need not open the log.
 
-The planner opens a log once and computes its recovery. A split holds, for each segment, the file
+The planner opens a log once and computes its recovery. A split contains, for each segment, the file
 and the range of valid bytes, and the task reads only those. If cleaning, retention or a deletion
 replaces a file in the meantime, its inode or size changes. The task then opens the log itself and
 continues from the offset that it had reached.
@@ -71,7 +71,7 @@ class SegmentSplit:
     Attributes
     ----------
     files : tuple of SegmentFile
-        Files with the offsets; empty if the log must be opened to find them.
+        Files with the offsets, or empty if the log must be opened to find them.
     uncommitted : tuple of Transaction
         Uncommitted transactions that overlap the split, if requested.
     lowest, beyond : int
@@ -92,13 +92,13 @@ class SegmentSplit:
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes to read; None if the log must be opened to find them."""
+        """Bytes to read, or None if the log must be opened to find them."""
         return sum(file.end - file.position for file in self.files) if self.files else None
 
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """Splits that one task reads in order; empty if there is nothing to read."""
+    """Splits that one task reads in order, or empty if there is nothing to read."""
 
     splits: tuple[SegmentSplit, ...]
 
@@ -241,7 +241,7 @@ def stored_batches(
     OffsetOutOfRangeError
         Retention removed records after planning.
     CorruptRecordError
-        A batch is damaged; the message has its file and position.
+        A batch is damaged. The message has its file and position.
     """
     fates = _Fates(split.uncommitted)
     lowest, beyond = split.start_offset, split.end_offset
@@ -312,7 +312,7 @@ class _Fates:
 
 
 class _FileReader:
-    """Reader of the files of a split, in order.
+    """Reader for the files of a split, in order.
 
     Attributes
     ----------

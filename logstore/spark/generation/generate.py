@@ -112,7 +112,7 @@ def generate(
 
     Notes
     -----
-    A task holds one block, or one parcel and the state of a segment, in memory.
+    A task keeps one block, or one parcel and the state of a segment, in memory.
     """
     spec = spec.with_configs(configs)
     validate_topic_name(spec.topic)
@@ -188,7 +188,7 @@ def _parcel_rows(spec: Spec, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 def _write_logs(
     spark: SparkSession, parcels: DataFrame, spec: Spec, job: WriteJob
 ) -> list[tuple[GeneratedPartition, int]]:
-    """Write the partitions; return each with the start time of its task in ms."""
+    """Write the partitions, and return each with the start time of its task in ms."""
     with _setting(spark, "spark.sql.execution.arrow.maxBytesPerBatch", str(ARROW_BYTES)):
         rows = parcels.mapInArrow(partial(_partition_rows, spec, job), _PARTITIONS).collect()
     return [

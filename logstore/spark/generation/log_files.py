@@ -99,7 +99,7 @@ class PartitionFiles:
         self._append_pending()
         with self._log.lock:
             self._log.producer_state.remove_expired(checked_ms)
-        # The log keeps a producer with an open transaction; its next batch adds it here again.
+        # The log keeps a producer with an open transaction. Its next batch adds it here again.
         self._last_ms = {
             producer: last_ms
             for producer, last_ms in self._last_ms.items()

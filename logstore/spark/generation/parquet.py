@@ -38,7 +38,7 @@ class ParquetTarget:
     path : str
         Path of the directory, on a file system that all tasks share.
     overwrite : bool
-        Replace an existing directory that holds only Parquet files.
+        Replace an existing directory that contains only Parquet files.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""The oracle: verifies cleanings by rules implemented independently of the cleaner."""
+"""The oracle: verifies cleaning passes by rules implemented independently of the cleaner."""

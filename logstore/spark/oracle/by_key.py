@@ -1,7 +1,7 @@
 """First pass of the oracle: compare checksums by key, expected against actual.
 
 A correct cleaning leaves, for each key, the survivor and the records of the tail. One hash
-aggregate over both sides computes per-key checksums of the expected and the actual records; it
+aggregate over both sides computes per-key checksums of the expected and the actual records. It
 needs no join, and no sort if records compete by offset. `verify` compares partitions with a
 differing key record by record, and only that comparison reports violations. Fingerprints have 64
 bits, and a checksum is their exclusive or.
@@ -127,7 +127,7 @@ def _summary(before: int, after: int, front: int, wrong: bool, seen: int) -> Par
 def _fingerprint(*, fates: bool, horizons: bool) -> Column:
     """Return the fingerprint of everything in a record that must not change.
 
-    The horizon is included in the tail only; elsewhere, a cleaning may set it.
+    The horizon is included in the tail only; elsewhere, a cleaning pass may set it.
     """
     names = ["offset", "tombstone", "value_digest", "headers_digest", "micros", "type"]
     more = []

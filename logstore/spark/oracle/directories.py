@@ -75,7 +75,7 @@ class _Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """The caller's description of the cleaning."""
+    """The caller's description of the cleaning pass."""
 
     strategy: str | None
     header: str | None
@@ -137,21 +137,21 @@ def verify_directories(
     before, after : path or sequence of paths
         A data directory, or all data directories of one broker. Opened read-only.
     strategy, header, encoding : str, optional
-        Compaction strategy and version header; by default, each topic's configuration in `after`,
+        Compaction strategy and version header. By default, each topic's configuration in `after`,
         or in `before` if it is only configured there.
     topic, partition : str, int, optional
-        Topic and partition to verify; all by default.
+        Topic and partition to verify (default: all).
     since_ms, now_ms : int, optional
-        Start times of the first and last cleaning, in Unix ms. With `now_ms` only, there was one
-        cleaning. With neither, tombstones without a delete horizon are accepted either way,
-        tombstones with one must be there until the system clock reaches it, and lags are not
+        Start times of the first and last cleaning pass, in Unix ms. With `now_ms` only, there was
+        one pass. With neither, tombstones without a delete horizon are accepted either
+        way, tombstones with one must be there until the system clock reaches it, and lags are not
         checked.
     forced : bool
-        Whether the cleaning ignored compaction lags; they are then not checked.
+        Whether the cleaning pass ignored compaction lags. They are then not checked.
     require_cleaned : bool
         Report partitions of compacted topics that were never cleaned as violations.
     broker_config : mapping or BrokerConfig, optional
-        Defaults for topics, as they were during the cleaning.
+        Defaults for topics, as they were during the cleaning pass.
     examples : int
         Most examples of each kind of violation.
 
@@ -283,7 +283,7 @@ def _rules(
 
 
 def _begin(old: _Partition) -> Begin:
-    """Return the state before the cleaning, ignoring a checkpoint outside the log."""
+    """Return the state before the cleaning pass, ignoring a checkpoint outside the log."""
     dirty = old.first_dirty_offset
     if dirty is None or not old.log_start_offset <= dirty <= old.log_end_offset:
         dirty = old.log_start_offset
@@ -384,7 +384,7 @@ def _notes(
         yield f"never cleaned, expected to be unchanged: {_listed(never_cleaned)}"
     if request.now_ms is None:
         yield (
-            "the time of the cleaning is unknown: tombstones without a delete horizon are accepted"
+            "the time of the pass is unknown: tombstones without a delete horizon are accepted"
             " either way, and lags are not checked"
         )
     if shortened := _shortened(old, new):

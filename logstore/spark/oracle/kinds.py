@@ -96,10 +96,10 @@ def classify_violations(
 
 
 def _classify_superseded(kept: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
-    """Classify superseded records that were kept next to their winner or instead of it.
+    """Classify superseded records that were retained next to their winner or instead of it.
 
     With versions, the latter may be correct. The winner may be a tombstone whose horizon had
-    passed before the cleanings (`late`), and a pass may have removed it without reaching this
+    passed before the cleaning passes (`late`), and a pass may have removed it without reaching this
     later record (docs/spec/cleaner.md §13.7).
     """
     there = new.where(F.col("copy") == 1).select(

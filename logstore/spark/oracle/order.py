@@ -26,7 +26,7 @@ def records_out_of_order(frame: DataFrame, examples: int) -> tuple[int, list[Rec
     Parameters
     ----------
     frame : DataFrame
-        Rows of a scan, before any shuffle; the tasks must be in order of the log's segments.
+        Rows of a scan, before any shuffle. The tasks must be in order of the log's segments.
 
     Returns
     -------
@@ -34,7 +34,7 @@ def records_out_of_order(frame: DataFrame, examples: int) -> tuple[int, list[Rec
         The first records, at most one per Arrow batch and `examples` in total.
     """
     rows = frame.select("topic", "partition", "offset").mapInArrow(_runs, SCHEMA).collect()
-    rows.sort(key=lambda row: row["task"])  # stable, so the runs of a task stay in order
+    rows.sort(key=lambda row: row["task"])  # stable, so the runs of a task remain in order
     count = 0
     places: list[RecordId] = []
     last: dict[tuple[str, int], int] = {}

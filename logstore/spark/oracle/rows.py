@@ -123,7 +123,7 @@ def small_table(
 
 
 def _limit(now_ms: int, age_ms: int | None) -> int | None:
-    """Return the timestamp, in microseconds, of a record of the given age."""
+    """Return the timestamp, in microseconds, of a record with the given age."""
     return None if age_ms is None else _within_int64((now_ms - age_ms) * 1000)
 
 
@@ -133,7 +133,7 @@ def _within_int64(number: int) -> int:
 
 
 def old_rows(before: DataFrame, ranges: DataFrame, orders: Orders) -> DataFrame:
-    """Return the records before the cleaning, including those below the log start after it.
+    """Return the records before the cleaning pass, including those below the log start after it.
 
     Records omitted by `scan_folded` are represented by the columns `FOLDED` of another record.
     """
@@ -159,7 +159,7 @@ def old_rows(before: DataFrame, ranges: DataFrame, orders: Orders) -> DataFrame:
 
 
 def new_rows(after: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Return the records after the cleaning, from the log start on."""
+    """Return the records after the cleaning pass, from the log start on."""
     # A null in `aborted` is an open transaction, so flags state whether the columns exist.
     return _contents(
         after,
@@ -217,7 +217,7 @@ def in_tail(prefix: str = "") -> Column:
 
 
 def in_front() -> Column:
-    """Return whether a record is below the log start after the cleaning."""
+    """Return whether a record is below the log start after the cleaning pass."""
     return F.col("offset") < F.coalesce("start", F.lit(0))
 
 
@@ -237,7 +237,7 @@ def order_column(orders: Orders) -> Column:
 
 
 def fixed_expectation(prefix: str = "") -> Column:
-    """Return required, optional or forbidden; null if that depends on the winner of the key."""
+    """Return required, optional or forbidden, or null if that depends on the winner of the key."""
 
     def col(name: str) -> Column:
         return F.col(prefix + name)
@@ -277,7 +277,7 @@ def superseded_expectation(prefix: str = "") -> Column:
 def young(prefix: str = "") -> Column:
     """Return whether a record is younger than the minimum compaction lag.
 
-    Excludes the section that was clean before, as earlier cleanings may have had other lags.
+    Excludes the section that was clean before, as earlier cleaning passes may have had other lags.
     """
     col = F.col
     dirty = col(f"{prefix}offset") >= F.coalesce(f"{prefix}dirty", F.lit(0))
@@ -300,9 +300,9 @@ def wrong_horizon(old: Column, new: Column, invalid: Column, needed: Column) -> 
 
 
 def invalid_horizon(horizon: Column, prefix: str = "") -> Column:
-    """Return whether no cleaning of the range can have set a horizon.
+    """Return whether no cleaning pass of the range can have set a horizon.
 
-    A cleaning sets the horizon to its start time plus `delete.retention.ms`.
+    A cleaning pass sets the horizon to its start time plus `delete.retention.ms`.
     """
     stamped = horizon.between(F.col(f"{prefix}stamp_from"), F.col(f"{prefix}stamp_to"))
     return horizon.isNotNull() & ~(_rewritten(prefix) & F.coalesce(stamped, F.lit(True)))

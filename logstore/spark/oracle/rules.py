@@ -1,4 +1,4 @@
-"""Parameters and extent of a cleaning, as input of the oracle."""
+"""Parameters and extent of a cleaning pass, as input of the oracle."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logstore.spark.oracle.versions import ENCODINGS, HEADER, LONG, OFFSET, STRA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Parameters of a cleaning.
+    """Parameters of a cleaning pass.
 
     Attributes
     ----------
@@ -22,14 +22,14 @@ class Rules:
     encoding : str
         Encoding of the version header: `long` (8 bytes, big-endian) or `varlong`.
     since_ms, now_ms : int
-        Start times of the first and last cleaning; equal for a single pass. Without `since_ms`, a
-        tombstone without a horizon may have got one that has passed.
+        Start times of the first and last cleaning pass, equal for a single pass. Without
+        `since_ms`, a tombstone without a horizon may have got one that has passed.
     delete_retention_ms : int
-        Time for which a tombstone is kept after its first cleaning.
+        Time for which a tombstone is retained after its first cleaning pass.
     min_compaction_lag_ms : int
         Minimum age of a record that may be removed.
     max_compaction_lag_ms : int or None
-        Maximum age of an uncleaned record; None if not checked.
+        Maximum age of an uncleaned record, or None if not checked.
     """
 
     strategy: str = OFFSET
@@ -54,7 +54,7 @@ class Rules:
             )
         if self.since_ms is not None and self.since_ms > self.now_ms:
             raise InvalidConfigurationError(
-                f"the first cleaning ({self.since_ms}) is later than the last ({self.now_ms})"
+                f"the first cleaning pass ({self.since_ms}) is later than the last ({self.now_ms})"
             )
 
     @property
@@ -73,10 +73,10 @@ class Cleaned(NamedTuple):
     log_start_offset : int
         Offset from which records are compared; records below it are only counted.
     end_offset : int
-        First dirty offset after the cleaning; records from here on must be unchanged.
+        First dirty offset after the cleaning pass; records from here on must be unchanged.
     log_end_offset : int
-        Exclusive log end when the cleaning began. Under a version strategy, the last record is
-        always kept.
+        Exclusive log end when the cleaning pass started. Under a version strategy, the last record
+        is always kept.
     retention_ms : int or None
         Minimum age of the removed records below the log start; None if not checked, because the
         log start may have moved for another reason than age.
@@ -89,12 +89,12 @@ class Cleaned(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """State of a partition before the cleanings.
+    """State of a partition before the cleaning passes.
 
     Attributes
     ----------
     log_start_offset : int
-        Log start before the cleanings. Records removed from the log start since then may have
+        Log start before the cleaning passes. Records removed from the log start since then may have
         superseded later records by version.
     first_dirty_offset : int
         End of the section that was clean before. If the cleaned range ends at the same offset,

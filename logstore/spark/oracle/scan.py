@@ -30,7 +30,7 @@ STRETCH_BYTES = 64 << 20
 """Rows, or bytes of columns, that a worker reduces together."""
 
 FOLDED_SPLIT_BYTES = 128 << 20
-"""Bytes of the files of a reducing task; longer splits have more superseded records."""
+"""File bytes per reducing task; longer splits have more superseded records."""
 
 FOLDED = (StructField("superseded", LongType()), StructField("supersededNewest", LongType()))
 """Number of records omitted in favor of this one, and their latest timestamp in microseconds."""
@@ -90,7 +90,7 @@ def scan_folded(
     Parameters
     ----------
     options : mapping
-        Options of the data source; the columns must include topic, partition, offset, timestamp,
+        Options of the data source. The columns must include topic, partition, offset, timestamp,
         key and aborted.
     ranges : mapping
         Offsets [start, end) in which records compete by offset, by (topic, partition). All other

@@ -1,4 +1,4 @@
-"""Verification of a cleaning by an oracle over the records before and after, in DataFrames.
+"""Verification of a cleaning pass by an oracle over the records before and after, in DataFrames.
 
 The oracle is independent of segments, offset maps and the cleaner's code. From the records before,
 the strategy and the cleaned range, it derives which records are required, optional or forbidden
@@ -7,7 +7,7 @@ keys byte by byte. The oracle shares the reader with the engine, not the rules. 
 docs/spec/cleaner.md §2.2, §2.4, §8 and §13.
 
 One hash aggregate by key over both sides (`by_key`) finds the partitions in which every key has
-the expected result; its input may omit superseded records (`scan`). The other partitions are
+the expected result. Its input may omit superseded records (`scan`). The other partitions are
 compared record by record: one shuffle by key finds the winners, and one by offset compares. A third
 query classifies violations and fetches examples, if there are any.
 """
@@ -70,7 +70,7 @@ EXAMPLES = 10
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on a cleaning.
+    """The verdict on a cleaning pass.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class Verdict:
     notes : tuple of str
         Reasons why something was not checked.
     gone_from_front : int
-        Records before the cleaning that are below the log start after it. Retention or
+        Records before the cleaning pass that are below the log start after it. Retention or
         delete-records removed them, so they are not compared.
     unproven : tuple of str
         The rules among `tombstones`, `lags` and `retention` that were not checked.
@@ -120,7 +120,7 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether the cleaning was correct."""
+        """Whether the cleaning pass was correct."""
         return not self.violations
 
     def as_json(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def verify(
     folded: DataFrame | None = None,
     examples: int = EXAMPLES,
 ) -> Verdict:
-    """Compare the records after a cleaning with the expected ones.
+    """Compare the records after a cleaning pass with the expected ones.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def verify(
         (bigint, horizon of the record's batch or null). `valueDigest` and `headersDigest` may
         replace value and headers on both sides; headers with versions are needed anyway.
     after : DataFrame
-        Records after the cleaning in the same columns, with `aborted` and `deleteHorizonMs` if
+        Records after the cleaning pass in the same columns, with `aborted` and `deleteHorizonMs` if
         these are to be compared. Rows must be in log order within each partition, as from the data
         source.
     rules : Rules or mapping
@@ -166,7 +166,7 @@ def verify(
     cleaned : mapping
         Cleaned ranges by (topic, partition); partitions without a range must be unchanged.
     begun : mapping, optional
-        States before the cleanings; without one, a partition was cleaned for the first time.
+        States before the cleaning passes. Without one, a partition was cleaned for the first time.
     order : DataFrame, optional
         Topic, partition and offset of `after` in log order, as a cheaper scan. If `after` has
         `displaced` (boolean, whether a record is not at the position given by its offset), it is
@@ -180,7 +180,7 @@ def verify(
     -----
     Tombstones whose horizon cannot have passed are required. Under the offset strategy, tombstones
     with a horizon at or before `since_ms` are forbidden. All others are optional, including expired
-    ones under a version strategy, which may be kept for other reasons. Records of aborted
+    ones under a version strategy, which may be retained for other reasons. Records of aborted
     transactions beyond the cleaned range are optional if their segment was rewritten.
     """
     begun = begun or {}
@@ -250,7 +250,7 @@ def _within(frame: DataFrame, partitions: DataFrame) -> DataFrame:
 def _compare_records(
     old: DataFrame, new: DataFrame, partitions: DataFrame, orders: Orders, examples: int
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Compare the records of partitions; return counts and examples of violations."""
+    """Compare the records of partitions, and return counts and examples of violations."""
     before = _within(old, partitions)
     by_content = Window.partitionBy(*RECORD_ID).orderBy(
         "value_digest", "headers_digest", "micros", "key"
@@ -287,7 +287,7 @@ def _winners(old: DataFrame, orders: Orders) -> DataFrame:
 
 
 def _mark_uncertain(old: DataFrame, winners: DataFrame) -> DataFrame:
-    """Mark records whose winner was removed from the log start, perhaps before the cleaning."""
+    """Mark records whose winner was removed from the log start, perhaps before the pass."""
     gone = winners.where(F.col("versioned") & (F.col("offset") < F.col("start"))).select(
         "topic", "partition", F.col("winning_key").alias("key"), F.lit(True).alias("is_gone")
     )
@@ -385,8 +385,8 @@ def _overdue(old: DataFrame, partitions: Sequence[tuple[str, int]]) -> Violation
 
     The cleaner uses the largest timestamp of a segment's first batch, so a tail with a younger
     record need not be due. Tails with non-positive timestamps, or with aborted or open records, are
-    not reported: an open transaction delays the cleaning of everything after it. A log that was
-    not cleaned is not reported either.
+    not reported: an open transaction delays the cleaning pass of everything after it. A log that
+    was not cleaned is not reported either.
     """
     if not partitions:
         return 0, []

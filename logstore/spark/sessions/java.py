@@ -74,7 +74,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
     Parameters
     ----------
     environ : mapping, optional
-        Environment with `JAVA_HOME` and `PATH`; the process's by default.
+        Environment with `JAVA_HOME` and `PATH` (default: the process's).
 
     Raises
     ------

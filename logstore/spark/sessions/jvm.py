@@ -1,8 +1,8 @@
 """The JVM that this process starts for Spark, and the diagnosis of its death.
 
 PySpark has one JVM per process and does not notice its death: every later call fails with its own
-stack trace. The JVM's standard error is forwarded to the process's own. Its last output is kept,
-so that an error can include the reason for the death.
+stack trace. The JVM's standard error is forwarded to the process's. Its last output is
+retained, so that an error can include the reason for the death.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _BROKEN = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 class SparkDiedError(LogStoreError):
-    """The JVM died; the message has its exit code and last output."""
+    """The JVM died. The message has its exit code and last output."""
 
     exit_code = 3
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptCheckpointError, CorruptionError
 from logstore.runtime.fs import FileKind, FileSystem, NotRegularFileError, open_anew
 from logstore.types import SMALL_FILE_MAX_BYTES
+
+if TYPE_CHECKING:
+    from logstore.runtime import Runtime
+
+SYNC_THREADS = 8
+"""Threads that sync files concurrently: a file system commits waiting syncs together."""
 
 UNREADABLE = "readable file"
 """The failed check of a file that could not be read at all."""
@@ -75,21 +83,45 @@ def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
     Two syncs: the contents before the rename, the directory after it. Writers of one path must
     not overlap; `OffsetCheckpoint` takes a lock for that.
     """
-    temporary = path + TMP_SUFFIX
-    file = open_anew(fs, temporary)
+    _write_temporary(fs, path, data)
+    fs.rename(path + TMP_SUFFIX, path)
+    fs.sync_dir(_parent(path))
+
+
+def write_all_atomically(runtime: Runtime, contents: Mapping[str, bytes]) -> None:
+    """Replace the contents of several files, each as `write_atomically` does.
+
+    The syncs run concurrently, and all files are written before the first is renamed.
+    """
+    fs = runtime.fs
+    _run_all(runtime, [partial(_write_temporary, fs, *each) for each in contents.items()])
+    for path in contents:
+        fs.rename(path + TMP_SUFFIX, path)
+    directories = dict.fromkeys(_parent(path) for path in contents)
+    _run_all(runtime, [partial(fs.sync_dir, directory) for directory in directories])
+
+
+def _run_all(runtime: Runtime, tasks: Sequence[Callable[[], None]]) -> None:
+    """Run tasks concurrently, and raise the first error after all have ended."""
+    for error in runtime.scheduler.run_all(tasks, threads=min(SYNC_THREADS, len(tasks))):
+        if error is not None:
+            raise error
+
+
+def _write_temporary(fs: FileSystem, path: str, data: bytes) -> None:
+    """Write the temporary file of a path durably."""
+    file = open_anew(fs, path + TMP_SUFFIX)
     try:
         file.append([data])
         file.sync()
     finally:
         file.close()
-    fs.rename(temporary, path)
-    fs.sync_dir(_parent(path))
 
 
 def remove_temporary(fs: FileSystem, directory: str, names: Iterable[str]) -> int:
-    """Remove the temporary files of interrupted `write_atomically` calls; return their number.
+    """Remove the temporary files of interrupted `write_atomically` calls, and return their number.
 
-    Only regular files are removed; others are not the engine's.
+    Only regular files are removed. Others are not the engine's.
     """
     paths = [f"{directory}/{name}{TMP_SUFFIX}" for name in names]
     left = [path for path in paths if fs.kind(path) is FileKind.FILE]

@@ -60,7 +60,7 @@ class OffsetCheckpoint:
         self._parsed: tuple[bytes, dict[TopicPartition, int]] = (b"", {})
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return the offsets; an empty dict if the file is missing or empty.
+        """Return the offsets. An empty dict if the file is missing or empty.
 
         The file is read on each call, and parsed if it has changed. The last of several entries
         for a partition counts.
@@ -97,7 +97,7 @@ class OffsetCheckpoint:
         return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace all entries, sorted by topic and partition; durable on return."""
+        """Replace all entries, sorted by topic and partition. The change is durable on return."""
         for topic, _ in offsets:
             assert _is_topic(topic), f"{topic!r} would break its line"
         rows = [(tp.topic, tp.partition, offsets[tp]) for tp in sorted(offsets)]

@@ -1,9 +1,9 @@
 """The text format of all checkpoints.
 
-Line 1 is the version `0`, line 2 the number of entries; each further line is an entry with fields
+Line 1 is the version `0`, line 2 the number of entries. Each further line is an entry with fields
 separated by one space. The file is always replaced as a whole, so a reader sees the old or the new
 one. It may be out of date.
-Source: docs/spec/storage-format.md §10; Kafka's CheckpointFile.
+Source: docs/spec/storage-format.md §10, and Kafka's CheckpointFile.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_rows(
     Returns
     -------
     list of Row
-        In file order; empty if the file is missing, is empty, or ends after the version.
+        In file order, or empty if the file is missing, is empty, or ends after the version.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def parse_number(path: str, row: Row, field: int, name: str, *, bits: int) -> in
     Raises
     ------
     CorruptCheckpointError
-        It is not a decimal number or does not fit; the message has the line and `name`.
+        It is not a decimal number or does not fit. The message has the line and `name`.
     """
     text = row.fields[field]
     value = int(text) if _NUMBER.fullmatch(text) and len(text) <= 20 else None

@@ -19,7 +19,7 @@ def mark_clean_shutdown(
 ) -> None:
     """Write the marker that the directory is flushed; the last step of closing it.
 
-    Only its existence matters here; the epoch is for a Kafka broker that opens the directory.
+    Only its existence matters here. The epoch is for a Kafka broker that opens the directory.
     """
     text = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
     write_atomically(fs, f"{log_dir}/{CLEAN_SHUTDOWN}", text.encode())

@@ -1,15 +1,23 @@
-"""`partition.metadata`, which holds the id of a partition's topic (KIP-516)."""
+"""`partition.metadata`, which contains the id of a partition's topic (KIP-516)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptCheckpointError
 from logstore.runtime.fs import FileSystem
-from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
+from logstore.storage.checkpoint.atomic import (
+    read_bytes,
+    write_all_atomically,
+    write_atomically,
+)
 from logstore.storage.checkpoint.rows import CHECKPOINT_VERSION, Row, parse_number
 from logstore.types import LINE_END, SMALL_FILE_MAX_BYTES, decode_topic_id, encode_topic_id
+
+if TYPE_CHECKING:
+    from logstore.runtime import Runtime
 
 PARTITION_METADATA = "partition.metadata"
 
@@ -24,7 +32,7 @@ def read_partition_metadata(
     Returns
     -------
     bytes or None
-        16 bytes, never all zero; None if the partition has no `partition.metadata`.
+        16 bytes, never all zero, or None if the partition has no `partition.metadata`.
 
     Raises
     ------
@@ -58,9 +66,20 @@ def read_partition_metadata(
 
 def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) -> None:
     """Store a topic id durably in a partition's directory: 16 bytes, not all zero."""
+    write_atomically(fs, f"{directory}/{PARTITION_METADATA}", _encode(topic_id))
+
+
+def write_all_partition_metadata(runtime: Runtime, topic_ids: Mapping[str, bytes]) -> None:
+    """Store topic ids durably, by the directories of their partitions."""
+    write_all_atomically(
+        runtime,
+        {f"{path}/{PARTITION_METADATA}": _encode(each) for path, each in topic_ids.items()},
+    )
+
+
+def _encode(topic_id: bytes) -> bytes:
     assert any(topic_id), "the zero id is not a topic"
-    text = f"version: {CHECKPOINT_VERSION}\ntopic_id: {encode_topic_id(topic_id)}"
-    write_atomically(fs, f"{directory}/{PARTITION_METADATA}", text.encode())
+    return f"version: {CHECKPOINT_VERSION}\ntopic_id: {encode_topic_id(topic_id)}".encode()
 
 
 def _metadata_value(path: str, lines: Sequence[str], number: int, name: str) -> str:

@@ -1,6 +1,6 @@
 """A file of entries of one size, the common base of all three indexes.
 
-One thread at a time writes, under the log's lock; any number of threads read without a lock. An
+One thread at a time writes, under the log's lock. Any number of threads read without a lock. An
 entry is written before the count is raised, and the count is lowered before the file is truncated,
 so a concurrent reader may see fewer entries but never wrong ones.
 """
@@ -21,10 +21,10 @@ from logstore.runtime.fs import File, FileSystem
 from logstore.runtime.open_files import OPEN_FILES
 
 FENCE_ENTRIES = 64
-"""One key per so many entries is kept in memory, so that a search needs one small read."""
+"""One key per so many entries is retained in memory, so a search needs one small read."""
 
 PAGE_ENTRIES = 128
-"""Most entries in the last read of a search; a wider range is halved first."""
+"""Most entries in the last read of a search. A wider range is halved first."""
 
 CHUNK_ENTRIES = 2048
 """Entries an iteration reads at a time."""
@@ -56,8 +56,8 @@ class EntryFile:
 
     Notes
     -----
-    Once closed or deleted an index stays so, and use raises `ValueError`: a late reader must
-    not create the file of a segment that is gone.
+    Once closed or deleted an index remains so, and use raises `ValueError`: a late reader must
+    not create the file of a removed segment.
     """
 
     ENTRY: ClassVar[struct.Struct]
@@ -68,10 +68,10 @@ class EntryFile:
         self._path = path
         self._base_offset = base_offset
         self._writable = writable
-        # Guards opening, renaming and the fences; other searches do not take it.
+        # Guards opening, renaming and the fences. Other searches do not take it.
         self._lock = threading.Lock()
         self._file: File | None = None
-        # Whether the file was opened before; stays true after it is closed.
+        # Whether the file was opened before; remains true after it is closed.
         self._is_known = False
         self._closed = False
         self._length = 0
@@ -137,15 +137,15 @@ class EntryFile:
                 file.close()
 
     def retire(self) -> None:
-        """Stop creating and changing the file, since its segment is being removed.
+        """Stop creating and changing the file, because its segment is being removed.
 
-        Readers of an open file continue; a missing file reads as empty from now on.
+        Readers of an open file continue. A missing file reads as empty from now on.
         """
         with self._lock:
             self._writable = False
 
     def delete_if_exists(self) -> bool:
-        """Close for good and remove the file; return whether there was one."""
+        """Close for good, remove the file, and return whether there was one."""
         self.close_handler()
         if not self.exists_on_disk:
             return False
@@ -153,7 +153,7 @@ class EntryFile:
         return True
 
     def rename_to(self, path: str) -> None:
-        """Move the file, if it exists, and use `path` from now on; an open file stays open."""
+        """Move the file, if it exists, and use `path` from now on. An open file remains open."""
         with self._lock:
             if self._fs.exists(self._path):
                 self._fs.rename(self._path, path)
@@ -185,7 +185,7 @@ class EntryFile:
             known = self._is_known
             file, is_new = self._open_or_create(create=create and self._writable and not known)
             if file is None:
-                if known:  # removed with its segment; it was not empty
+                if known:  # removed with its segment. It was not empty
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), self._path)
                 return None
             if not known:
@@ -239,11 +239,11 @@ class EntryFile:
         self._entries += len(data) // size
 
     def _cut(self, entries: int) -> None:
-        """Keep only the first `entries` entries; the caller removes the bytes of the others."""
+        """Keep only the first `entries` entries. The caller removes the bytes of the others."""
         file = self._writing()
         self._last = self._row(file, entries - 1) if entries else None
         with self._lock:
-            # A new array, since readers may be searching the old one.
+            # A new array, because readers may be searching the old one.
             self._fences = self._fences[: -(-entries // FENCE_ENTRIES)]
             self._entries = entries
         self._loaded = min(self._loaded, entries)
@@ -282,7 +282,7 @@ class EntryFile:
 
         Notes
         -----
-        The column must not fall; if it does (zeros after a crash), any slot may be returned. A
+        The column must not fall. If it does (zeros after a crash), any slot may be returned. A
         search in the key column takes one read, in another column log2(entries / page) more. After
         a short read, because of a concurrent truncation, missing entries count as not below the
         bound.
@@ -305,7 +305,7 @@ class EntryFile:
                 low = middle + 1
             else:
                 high = middle
-        # One read with both neighbours, so that the returned entries were compared.
+        # One read with both neighbours, so the returned entries were compared.
         first = max(0, low - 1)
         page = file.read(first * size, (min(high + 1, end) - first) * size)
         # A truncation lowers the count first; entries beyond the count may be zeros.

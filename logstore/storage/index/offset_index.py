@@ -41,7 +41,7 @@ class OffsetIndex(SparseIndex):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry; the base offset without entries."""
+        """Offset of the last entry, or the base offset without entries."""
         self._ready()
         last = self._last
         return self._base_offset if last is None else self._base_offset + last[0]
@@ -121,7 +121,7 @@ class OffsetIndex(SparseIndex):
 
         Notes
         -----
-        O(log entries); safe against one concurrent writer.
+        O(log entries). Safe against one concurrent writer.
         """
         _, row, _ = self._search(self.OFFSET, target_offset - self._base_offset + 1)
         return OffsetPosition(self._base_offset, 0) if row is None else self._entry(row)
@@ -132,18 +132,18 @@ class OffsetIndex(SparseIndex):
         Parameters
         ----------
         start : OffsetPosition
-            Where the read starts; only the position counts.
+            Where the read starts. Only the position counts.
         size : int
             Bytes read.
 
         Returns
         -------
         OffsetPosition or None
-            Its offset is an upper bound of the offsets read; None without such an entry.
+            Its offset is an upper bound of the offsets read, or None without such an entry.
 
         Notes
         -----
-        O(log entries); safe against one concurrent writer.
+        O(log entries). Safe against one concurrent writer.
         """
         _, _, row = self._search(self.POSITION, start.position + size)
         return None if row is None else self._entry(row)

@@ -1,7 +1,7 @@
 """Sparse indexes, of offsets and of times: files preallocated to their maximum size.
 
 While it is open for writing, the file has room for its maximum number of entries, filled with
-zeros; a trimmed file ends after its last entry. A file that is opened counts as full of entries,
+zeros. A trimmed file ends after its last entry. A file that is opened counts as full of entries,
 trimmed or not, so after a crash it must be rebuilt (`reset`, then append again).
 Source: docs/spec/storage-format.md §7.1.
 """
@@ -27,7 +27,7 @@ class SparseIndex(EntryFile):
     path : str
         Name of the file; touched at the first use, not before.
     base_offset : int
-        The segment's base offset; entries hold offsets relative to it.
+        The segment's base offset; entries contain offsets relative to it.
     max_index_bytes : int
         `segment.index.bytes`; rounded down to whole entries.
     writable : bool
@@ -50,7 +50,7 @@ class SparseIndex(EntryFile):
 
     @property
     def max_entries(self) -> int:
-        """Count of entries the file has room for; after a trim, the entries it has."""
+        """Count of entries the file has room for. After a trim, the entries it has."""
         self._ready()
         return self._length // self.ENTRY.size
 
@@ -72,14 +72,14 @@ class SparseIndex(EntryFile):
     @property
     @abstractmethod
     def last_offset(self) -> int:
-        """Offset of the last entry; the base offset without entries."""
+        """Offset of the last entry, or the base offset without entries."""
 
     def can_append_offset(self, offset: int) -> bool:
         """Return whether `offset` is within 2^31-1 above the base offset."""
         return 0 <= offset - self._base_offset <= INT32_MAX
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries whose offset is `offset` or above; the file keeps its length.
+        """Drop the entries whose offset is `offset` or above. The file keeps its length.
 
         Notes
         -----
@@ -88,7 +88,7 @@ class SparseIndex(EntryFile):
         self._keep(self._search(self.OFFSET, offset - self._base_offset)[0])
 
     def truncate(self) -> None:
-        """Drop all entries; the file keeps its length."""
+        """Drop all entries. The file keeps its length."""
         self._keep(0)
 
     def resize(self, max_index_bytes: int) -> None:

@@ -42,7 +42,7 @@ class TimeIndex(SparseIndex):
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry; the base offset without entries."""
+        """Offset of the last entry, or the base offset without entries."""
         return self.last_entry.offset
 
     @property
@@ -142,7 +142,7 @@ class TimeIndex(SparseIndex):
 
         Notes
         -----
-        O(log entries); safe against one concurrent writer.
+        O(log entries). Safe against one concurrent writer.
         """
         _, row, _ = self._search(self.TIMESTAMP, timestamp + 1)
         if row is None:

@@ -1,4 +1,4 @@
-"""The transaction index: the aborted transactions whose markers a segment holds.
+"""The transaction index: the aborted transactions whose markers a segment contains.
 
 Offset  Size  Field              Type
      0     2  version            i16   0
@@ -32,11 +32,11 @@ class TransactionIndex(EntryFile):
     fs : FileSystem
         Where the file lives.
     path : str
-        Name of the file; only the first append creates it.
+        Name of the file. Only the first append creates it.
     base_offset : int
         The segment's base offset, a lower bound of the markers in the file.
     writable : bool, optional
-        Whether the file may be created and changed; True by default.
+        Whether the file may be created and changed (default: True).
     """
 
     ENTRY = struct.Struct(">hqqqq")
@@ -57,12 +57,12 @@ class TransactionIndex(EntryFile):
 
     @property
     def last_txn(self) -> AbortedTxn | None:
-        """The last entry; None without entries."""
+        """The last entry, or None without entries."""
         self._ready()
         return None if self._last is None else self._txn(self._entries - 1, self._last)
 
     def append(self, txn: AbortedTxn) -> None:
-        """Add an entry; the first one creates the file.
+        """Add an entry. The first one creates the file.
 
         Raises
         ------
@@ -128,7 +128,7 @@ class TransactionIndex(EntryFile):
         first = 0
         if fetch_offset < upper_bound_offset:
             # Transactions that ended before the range neither overlap it nor complete the search,
-            # since an abort makes only offsets up to its marker stable.
+            # because an abort makes only offsets up to its marker stable.
             first, _, _ = self._search(self.LAST_OFFSET, fetch_offset)
         txns: list[AbortedTxn] = []
         for slot, row in enumerate(self._rows(first), first):
@@ -149,7 +149,7 @@ class TransactionIndex(EntryFile):
             self._set_length(entries * self.ENTRY.size)
 
     def reset(self) -> None:
-        """Drop all entries; an existing file is kept with length 0."""
+        """Drop all entries. An existing file is retained with length 0."""
         if self._ready() is not None:
             self._cut(0)
             self._set_length(0)

@@ -75,9 +75,9 @@ class PartitionFiles:
         ]
 
     def _list(self) -> list[tuple[str, SegmentFile]]:
-        """List the files that a log may have written; all others are foreign and left alone.
+        """List the files that a log may have written. All others are foreign and left alone.
 
-        A folder is always foreign, and so is a pipe or a device named like a `.log`; a `.log` that
+        A folder is always foreign, and so is a pipe or a device named like a `.log`. A `.log` that
         is a link can be read. The engine owns the other names and may remove or replace them, even
         if they are not regular files (see `irregular`).
         """
@@ -123,7 +123,7 @@ class PartitionFiles:
         self._unsettled = True
 
     def settle(self) -> None:
-        """Make the names durable, so that no later change survives a crash without earlier ones.
+        """Make the names durable, so no later change survives a crash without earlier ones.
 
         A crash between two stages must leave a state that the next start reads the same way.
         """
@@ -142,8 +142,8 @@ def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> N
     Parameters
     ----------
     keeps_cleaned : bool
-        Whether `.cleaned` files are kept if there is no `.swap`: the log is in use, and a cleaning
-        in another thread may be writing them.
+        Whether `.cleaned` files are retained if there is no `.swap`: the log is in use, and a
+        cleaning pass in another thread may be writing them.
     """
     if remove_temporary(files.fs, files.directory, (LEADER_EPOCHS, PARTITION_METADATA)):
         files.changed()
@@ -218,7 +218,7 @@ def _original_of_split(files: PartitionFiles, lowest: int) -> int | None:
     """Return the base offset of the segment whose split starts at `lowest`, or None.
 
     The first new segment is named after its first batch, so its base offset may be above the old
-    one. No other segment below it begins with that batch.
+    one. No other segment below it starts with that batch.
     """
     logs = [(parts.base_offset, path) for path, parts in files.listed(kind=LOG_SUFFIX)]
     base, path = max(((base, path) for base, path in logs if base < lowest), default=(None, ""))

@@ -108,8 +108,9 @@ class LogLoader:
             finish_swaps(self.files)
         self._load_segment_files()
         if not len(self.segments):
-            # Make the name of a new directory durable before its contents.
-            self.fs.sync_dir(directory_of(self.directory))
+            if not self.request.is_named:
+                # Make the name of a new directory durable before its contents.
+                self.fs.sync_dir(directory_of(self.directory))
             self._create_segment(self.log_start_offset)
         is_deleted = self.directory.endswith(DELETE_DIR_SUFFIX)
         self._judge_log_start()
@@ -127,7 +128,7 @@ class LogLoader:
             end_offset if self.clean and not wiped else min(self.recovery_point, end_offset)
         )
         self.epochs.truncate_from_end(end_offset, flush=True)
-        # At the checkpointed start, as in Kafka: an epoch may begin below the first segment.
+        # At the checkpointed start, as in Kafka: an epoch may start below the first segment.
         self.epochs.truncate_from_start(self.log_start_offset, flush=True)
         self._rebuild_producer_state(log_start, end_offset)
         surveyed = self._surveyed
@@ -151,7 +152,7 @@ class LogLoader:
         )
 
     def _refuse_old_formats(self) -> None:
-        """Raise `UnsupportedFormatError` if a `.log` begins with an old format.
+        """Raise `UnsupportedFormatError` if a `.log` starts with an old format.
 
         Nothing is changed before. Recovery refuses batches of old formats elsewhere in a file.
         """
@@ -254,7 +255,7 @@ class LogLoader:
         """Truncate the end of the active segment if it is a torn batch, and only then.
 
         Records appended after it could not be read. The same is true of a damaged end, which is
-        kept because it may hold records; appends then go to a new segment.
+        kept because it may contain records; appends then go to a new segment.
 
         Raises
         ------
@@ -310,7 +311,7 @@ class LogLoader:
                     self._useless.add(parts.base_offset)
 
     def _index_damage(self, segment: LogSegment, kinds: set[str]) -> str | None:
-        """Return the reason why a segment's indexes must be rebuilt; None if they are sound.
+        """Return the reason why a segment's indexes must be rebuilt, or None if they are sound.
 
         `kinds` are the suffixes of the segment's files.
         """
@@ -329,7 +330,7 @@ class LogLoader:
         return None
 
     def _txn_index_damage(self, segment: LogSegment) -> str | None:
-        """Return the reason why a transaction index must be rebuilt; None if it looks sound.
+        """Return the reason why a transaction index must be rebuilt, or None if it looks sound.
 
         A file that lacks only some entries is not detected: that needs a walk over the whole
         segment (`logstore.inspect.check` does it).
@@ -416,7 +417,7 @@ class LogLoader:
     def _judge_cut(
         self, segment: LogSegment, drop: Callable[[], None] | None, recovery: SegmentRecovery
     ) -> None:
-        """Allow or refuse a cut by the valid batches after it; if allowed, call `drop`.
+        """Allow or refuse a cut by the valid batches after it. If allowed, call `drop`.
 
         Raises
         ------
@@ -485,7 +486,7 @@ class LogLoader:
 
         After a clean stop Kafka does not look for them, and splits them at the next recovery or
         cleaning. Here the file names rule out all segments but those far below the next base or the
-        log end; the batches after their last index entry are read.
+        log end. The batches after their last index entry are read.
         """
         view = self.segments.view
         for segment, following in zip_longest(view, view[1:]):
@@ -544,7 +545,7 @@ class LogLoader:
                 f" the log starts at {self.segments.first.base_offset}",
             )
         elif has_lost:
-            # Nothing else may prove it after a crash; the next start must accept the log start.
+            # Nothing else may prove it after a crash. The next start must accept the log start.
             self._keep_reached(start)
 
     def _keep_reached(self, offset: int) -> None:
@@ -554,7 +555,7 @@ class LogLoader:
             self._reached_offset = offset
 
     def _recover_segments(self) -> None:
-        """Verify everything from the recovery point on; after a cut, remove later segments."""
+        """Verify everything from the recovery point on. After a cut, remove later segments."""
         pending = deque(self.segments.from_offset(self.recovery_point))
         logger.info(
             "%s: not closed cleanly; recovering %d segments from offset %d on",
@@ -706,7 +707,7 @@ def _overlap(segment: LogSegment, end_offset: int, following: LogSegment) -> Cor
 
 
 def _fits(segment: LogSegment, end_offset: int) -> bool:
-    """Return whether a segment can hold all offsets below `end_offset`."""
+    """Return whether a segment can contain all offsets below `end_offset`."""
     return end_offset - segment.base_offset <= INT32_MAX + 1
 
 
@@ -716,7 +717,7 @@ def open_log(runtime: Runtime, request: LoadRequest) -> Log:
     Raises
     ------
     UnsupportedFormatError
-        A batch has magic 0 or 1; its file was not changed.
+        A batch has magic 0 or 1. Its file was not changed.
     SegmentOverflowError
         Offsets in a segment to be recovered exceed its range and reach into the next one or fall
         back: a base offset must be damaged. The file was not changed.

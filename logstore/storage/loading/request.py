@@ -28,7 +28,7 @@ class LoadRequest:
         Whether the log was closed cleanly. If so, opening reads only the first 17 bytes of each
         segment and the batches after the last index entry.
     recovery_point, log_start_offset : int
-        From the checkpoints of the data directory; 0 if absent.
+        From the checkpoints of the data directory, or 0 if absent.
     producer_id_expiration_ms : int
         `producer.id.expiration.ms` of the broker.
     finding_level : int
@@ -36,7 +36,7 @@ class LoadRequest:
     small_file_max_bytes : int
         Size of the largest file that is read as a whole.
     reached_offset : int
-        An offset that the log once reached, from the stored high watermark; 0 if unknown.
+        An offset that the log once reached, from the stored high watermark, or 0 if unknown.
     keep_reached_offset : callable, optional
         Stores such an offset durably, before recovery or a crash removes the other evidence.
     high_watermark : int, optional
@@ -51,6 +51,8 @@ class LoadRequest:
         the log again after `PASS_OVER` refused the first attempt.
     keeps_cleaned : bool
         Leave `.cleaned` files alone: the cleaner is rewriting the log.
+    is_named : bool
+        Whether the folder's name is known to be durable.
     """
 
     directory: str
@@ -69,3 +71,4 @@ class LoadRequest:
     keep_below: int = 0
     surveys: bool = False
     keeps_cleaned: bool = False
+    is_named: bool = False

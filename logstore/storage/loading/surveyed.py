@@ -156,7 +156,7 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
 
 
 def _has_sources(files: PartitionFiles, shown: _Shown, limit: int) -> bool:
-    """Return whether all sources of a damaged `.swap` still exist, so that it can be dropped."""
+    """Return whether all sources of a damaged `.swap` still exist, so it can be dropped."""
     base, last = shown.bounds.base_offset, shown.last_offset
     live = {
         parts.base_offset: path
@@ -203,8 +203,8 @@ def _show_misnamed(files: PartitionFiles) -> dict[str, str]:
 def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict[int, Leftover]:
     """Find the segments that another segment superseded in a finished swap.
 
-    A copy taken during a cleaning can hold the new segment and some of the old ones. Every record
-    of the new segment in the range of the old ones is in them, too.
+    A copy taken during a cleaning pass can contain the new segment and some of the old ones. Every
+    record of the new segment in the range of the old ones is in them, too.
 
     Parameters
     ----------

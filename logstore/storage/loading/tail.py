@@ -2,7 +2,7 @@
 
 An incomplete copy ends inside a batch. Records appended after those bytes would be acknowledged
 but could never be read, so such a tail is truncated, and only such a tail. A damaged length looks
-the same to a walk, but valid batches follow it; they are left in place.
+the same to a walk, but valid batches follow it. They are left in place.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def find_tail(segment: LogSegment) -> Tail | None:
         last, end = _walk(segment, _indexed_position(segment))
         if end == size:
             return Tail(end, 0, False, last + 1)
-        # Bytes inside a batch may look like one; a walk from the start skips them.
+        # Bytes inside a batch may look like one. A walk from the start skips them.
         with suppress(CorruptRecordError, UnsupportedFormatError):
             last, end = max((last, end), _walk(segment, 0), key=lambda walked: walked[1])
     except (CorruptRecordError, UnsupportedFormatError):

@@ -3,8 +3,8 @@
 A reader takes no lock, so names and bytes may change while it loads a partition: by a swap of
 cleaned segments, a roll, retention or a partly written append. Files may then seem to be missing or
 damaged. So a view is accepted only if it has no findings and the finished files were the same
-before and after it was loaded. Otherwise it is loaded again, a limited number of times, since a
-busy writer may never pause. The files of an accepted view are held open, so that their bytes stay
+before and after it was loaded. Otherwise it is loaded again, a limited number of times, because a
+busy writer may never pause. The files of an accepted view are held open, so that their bytes remain
 readable after they are renamed or removed.
 
 A directory without a writer is loaded once, and its findings are reported.
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ATTEMPTS_MAX = 9
-"""Most attempts to load a view; the pauses between them take 1.25 s at most."""
+"""Most attempts to load a view. The pauses between them take 1.25 s at most."""
 
 FIRST_PAUSE_MS = 5
-"""Pause before the second attempt; each further pause is twice as long."""
+"""Pause before the second attempt. Each further pause is twice as long."""
 
 HELD_FILES_MAX = 512
 """Most files of views that are held open; half of the usual limit of file descriptors."""
@@ -44,12 +44,12 @@ TRANSIENT = (CorruptionError, KafkaStorageError, OSError)
 
 
 def pause_after(attempt: int, clock: Clock) -> None:
-    """Wait after a failed attempt; the first is number 1."""
+    """Wait after a failed attempt. The first is number 1."""
     clock.sleep(FIRST_PAUSE_MS * 2 ** (attempt - 1) / 1000)
 
 
 class Views:
-    """Views of the partitions of a data directory that another process may write.
+    """Views of the partitions in a data directory that another process may write.
 
     Parameters
     ----------

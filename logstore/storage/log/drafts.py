@@ -2,8 +2,8 @@
 
 A draft is one or several batches that are encoded already. Under the lock the draft is sealed: the
 topic's rules are applied, and offsets and leader epoch are set. One record alone takes a shorter
-way, `RecordSealer`; it runs once per append, so it creates its result with `tuple.__new__`, which
-takes a quarter of the time of a named tuple's constructor.
+way, `RecordSealer`. It runs once per append, so it creates its result with `tuple.__new__`, which
+takes a quarter as long as a named tuple's constructor.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class Stamp(NamedTuple):
 class Placement(NamedTuple):
     """What sealing a draft needs from the log, read under the log's lock.
 
-    `stamp` holds the producer fields of the batch, None for a batch without a producer.
+    `stamp` contains the producer fields of the batch, None for a batch without a producer.
     """
 
     config: LogConfig
@@ -203,7 +203,7 @@ class RecordSealer:
         Returns
         -------
         SealedBatch or None
-            None if the topic compresses its batches or a rule is broken; a `BatchDraft` of the
+            None if the topic compresses its batches or a rule is broken. A `BatchDraft` of the
             same record then compresses the batch or raises the error.
         """
         key, value, timestamp, headers = record
@@ -339,9 +339,9 @@ class RecordArrays:
     keys, values : BytesColumn
         n rows each; size -1 is null.
     timestamps : (n,) int64, optional
-        In ms; the log's clock by default.
+        In ms (default: the log's clock).
     headers : BytesColumn, optional
-        Encoded headers, as `logstore.record.columns.headers_column` returns them; None if no
+        Encoded headers, as `logstore.record.columns.headers_column` returns them, or None if no
         record has headers.
 
     Raises
@@ -532,8 +532,8 @@ class BatchesDraft:
         Returns
         -------
         list of BatchExtent or None
-            None, without any change, if the topic's rules require other batches or refuse one;
-            the drafts of `split`, appended one by one, apply these rules.
+            None, without any change, if the topic's rules require other batches or refuse one.
+            The drafts of `split`, appended one by one, apply these rules.
         """
         config, base, leader_epoch, now_ms, _ = place
         data, timestamp, bounds = self.data, self.timestamp, self._bounds

@@ -1,9 +1,9 @@
-"""Leader epochs: the offsets at which the leaders of a partition began.
+"""Leader epochs: the offsets at which the leaders of a partition started.
 
 The cache is a list of `(epoch, start_offset)`, strictly increasing in both, stored in the
 partition's `leader-epoch-checkpoint`. An assigned epoch is durable when the call returns;
-truncations may stay in memory, because loading repeats them from the bounds of the log (S-108).
-Source: docs/spec/storage-format.md §15; Kafka's LeaderEpochFileCache.
+truncations may remain in memory, because loading repeats them from the bounds of the log (S-108).
+Source: docs/spec/storage-format.md §15, and Kafka's LeaderEpochFileCache.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class EpochEntry(NamedTuple):
 
 
 class EpochEndOffset(NamedTuple):
-    """An epoch and the offset after its last record; both -1 if unknown."""
+    """An epoch and the offset after its last record, or both -1 if unknown."""
 
     epoch: int
     end_offset: int
@@ -106,7 +106,7 @@ class LeaderEpochCache:
         return bool(entries) and entries[-1][0] == epoch and entries[-1][1] <= offset
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Record that `epoch` begins at `start_offset`.
+        """Record that `epoch` starts at `start_offset`.
 
         Removes the entries that contradict it (the same or a later epoch, or a start at the same
         offset or above), with a warning. Writes the file durably if anything changed.
@@ -155,7 +155,7 @@ class LeaderEpochCache:
         Parameters
         ----------
         end_offset : int
-            New end of the log, exclusive; a negative one drops nothing.
+            New end of the log, exclusive. A negative one drops nothing.
         flush : bool
             Write the file now instead of at a later `flush` or `assign`.
         """
@@ -165,7 +165,7 @@ class LeaderEpochCache:
         self._replace(self.entries[:count], flush=flush)
 
     def truncate_from_start(self, start_offset: int, *, flush: bool) -> None:
-        """Drop the epochs that end below `start_offset`; the epoch that contains it starts there.
+        """Drop the epochs that end below `start_offset`. The epoch that contains it starts there.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class LeaderEpochCache:
         self._replace((first, *self.entries[count:]), flush=flush)
 
     def clear(self, *, flush: bool) -> None:
-        """Drop all epochs; with `flush`, write the file now."""
+        """Drop all epochs. With `flush`, write the file now."""
         self._replace((), flush=flush)
 
     def flush(self) -> None:

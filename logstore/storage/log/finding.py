@@ -10,14 +10,14 @@ class Finding(NamedTuple):
 
     `action` names the stage and its result, `path` the file, `detail` the reason:
 
-    - `removed_leftover`, `finished_swap`: an interrupted cleaning, split or deletion;
+    - `removed_leftover`, `finished_swap`: an interrupted cleaning pass, split or deletion;
     - `rebuilt_index`: missing or damaged indexes; `reset_epochs`, `removed_snapshot`: a damaged
-      small file; all three are derived from the batches;
+      small file. All three are derived from the batches;
     - `split_segment`: a segment with offset overflow; `kept_overflow`: such a segment that cannot
       be split and is served unchanged;
     - `truncated_tail`, `removed_segment`: a torn batch, from an unclean stop or an incomplete copy,
       and the segments after it; `left_damaged_end`: an end that is damaged in another way;
-    - `overlapping_segments`: two segments with the same offsets; both are kept;
+    - `overlapping_segments`: two segments with the same offsets. Both are retained;
     - `leftover_segment`: a segment, or its beginning, that another one superseded in a finished
       swap; readers skip it, and commands that write remove it;
     - `reset_log`: the data ended below the log start; `ignored_log_start`: the data never reached

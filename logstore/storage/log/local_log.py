@@ -1,6 +1,6 @@
 """The files of a partition's log: segments, their removal and replacement, and durability.
 
-Leader epochs and producer snapshots are in the same folder, and are kept in step with the segments.
+Leader epochs and producer snapshots are in the same folder, and are updated with the segments.
 The offsets that readers may see are in `logstore.storage.log.offsets`.
 """
 
@@ -45,7 +45,7 @@ R = TypeVar("R")
 class LogEnd(NamedTuple):
     """The published end of a log: the next offset, and the position of its batch.
 
-    One value, so that a reader that uses the offset reads no byte that was written later.
+    One value, so a reader that uses the offset reads no byte that was written later.
     """
 
     offset: int
@@ -72,13 +72,13 @@ class LocalLog:
     last_flush_ms : int
         When it was last flushed or opened.
     generation : int
-        Number of truncations started. A cleaning that started in an earlier generation must not
-        swap its segments in, and a reader must read again.
+        Number of truncations started. A cleaning pass that started in an earlier generation must
+        not swap its segments in, and a reader must read again.
     is_offline : bool
         Whether a disk failure ended the use of this log.
     is_changing : bool
         Whether a thread is inside `change`. The lock is re-entrant, so a signal handler or a
-        listener of that thread could take it again; its change is refused.
+        listener of that thread could take it again. Its change is refused.
     is_unfinished : bool
         Whether files or offsets may be half changed. If `is_changing` is false, an interrupt
         (Ctrl-C, a test timeout) ended the last change, and the log recovers before its next use.
@@ -244,7 +244,7 @@ class LocalLog:
         except (LogStoreError, OSError) as error:
             is_ours = not isinstance(error, OSError) or is_disk_failure(error)
             if isinstance(error, IllegalStateError) or not is_ours:
-                raise  # raised by a signal handler or a listener; the next use recovers
+                raise  # raised by a signal handler or a listener. The next use recovers
             self.is_unfinished = False
             logger.exception("%s: cannot recover from an interrupt", self.topic_partition)
             self.go_offline(f"cannot recover from an interrupt: {error}")
@@ -292,7 +292,7 @@ class LocalLog:
         Parameters
         ----------
         up_to : int, optional
-            Exclusive end of the records to make durable; the log end by default.
+            Exclusive end of the records to make durable. The log end by default.
         force : bool
             Sync the active segment even if it has no new records.
         """
@@ -314,7 +314,7 @@ class LocalLog:
 
     def prepare_shutdown(self) -> None:
         """Leave the files as a clean shutdown does. The lock is held."""
-        # Finished before the flush, so that a clean stop finds trimmed indexes.
+        # Finished before the flush, so a clean stop finds trimmed indexes.
         self.segments.active.on_become_inactive()
         self.flush(force=True)
         self.producer_state.take_snapshot()
@@ -465,7 +465,7 @@ class LocalLog:
             scheduler.schedule("delete-file", self._delete_due_files, delay_ms=delay_ms)
 
     def deletion_due_ms(self, path: str) -> int | None:
-        """Return when a renamed file will be removed, in monotonic ms; None if unknown."""
+        """Return when a renamed file will be removed, in monotonic ms, or None if unknown."""
         with self.lock:
             for deletion in self._deletions:
                 segment = getattr(deletion.remove, "__self__", None)
@@ -485,7 +485,7 @@ class LocalLog:
     def delete_expired_files(self, *, force: bool = False) -> int:
         """Remove files that were renamed `.deleted` at least `file.delete.delay.ms` ago.
 
-        Readers of a removed segment continue; its files close with the last reader. An offline log
+        Readers of a removed segment continue. Its files close with the last reader. An offline log
         leaves the files to the next start.
 
         Returns
@@ -500,7 +500,7 @@ class LocalLog:
             due = [d for d in self._deletions if force or d.due_ms <= now_ms]
             for deletion in due:
                 deletion.remove()
-            # Last, so that the next call removes the files that an interrupt left.
+            # Last, so the next call removes the files that an interrupt left.
             removed = set(map(id, due))
             self._deletions = [d for d in self._deletions if id(d) not in removed]
             return len(due)
@@ -523,7 +523,7 @@ class LocalLog:
     def renew_segment(self, segment: LogSegment) -> LogSegment:
         """Replace an empty segment by one with the present settings.
 
-        The `.log` file is kept, so that a crash never leaves a log without a segment, which would
+        The `.log` file is retained, so a crash never leaves a log without a segment, which would
         start at 0 again. It is not closed, because a reader may be using it.
         """
         assert segment.size_bytes == 0, "only an empty segment is replaced at its base"
@@ -566,7 +566,7 @@ class LocalLog:
     def cut_segments(self, offset: int) -> None:
         """Drop the records at or above `offset`, at least the first segment's base.
 
-        Durable on return; a crash meanwhile leaves a log that ends later. Nothing was changed if
+        Durable on return. A crash meanwhile leaves a log that ends later. Nothing was changed if
         the segment to truncate cannot be read.
         """
         last, *above = self.segments.from_offset(offset)
@@ -611,7 +611,7 @@ class LocalLog:
     def rebuild_producer_state(self, log_start_offset: int, high_watermark: int) -> None:
         """Rebuild the producer state from the log; see `logstore.storage.log.replay`.
 
-        Snapshots above the log end may come back after a crash; a recovery drops them.
+        Snapshots above the log end may come back after a crash. A recovery drops them.
         """
         now_ms, end = self.runtime.clock.now_ms(), self.log_end.offset
         try:

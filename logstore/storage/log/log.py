@@ -6,7 +6,7 @@ them: retention, delete-records, truncation, moves, swaps and the close.
 
 One lock guards every change of the log. Readers take an immutable view of the segments and the
 published end offset, and hold no lock while they read. The log starts no thread and never calls
-the cleaner; the cleaner asks for segments and passes new ones to `replace_segments`.
+the cleaner. The cleaner asks for segments and passes new ones to `replace_segments`.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Log(LocalLog):
 
     @property
     def log_end_offset(self) -> int:
-        """Next offset to assign; exclusive end of the log."""
+        """Next offset to assign, and exclusive end of the log."""
         return self.log_end.offset
 
     @property
@@ -156,7 +156,7 @@ class Log(LocalLog):
         listener : callable
             Called in the thread that changes the log, usually with the log's lock held. It may read
             offsets and should wake another task for all else. Changing the log here raises
-            `IllegalStateError`. Its errors are logged; they neither undo the change nor keep other
+            `IllegalStateError`. Its errors are logged. They neither undo the change nor keep other
             listeners from being called.
 
         Returns
@@ -182,7 +182,7 @@ class Log(LocalLog):
         Returns
         -------
         CheckpointOffsets or None
-            The final offsets; None if the log is offline, or was closed before.
+            The final offsets, or None if the log is offline, or was closed before.
         """
         with self.lock:
             return None if self.lifetime.is_over else self.change(self._close)
@@ -256,8 +256,8 @@ class Log(LocalLog):
 
         Notes
         -----
-        Segments entirely below the offset are removed at once. Other records below it stay in the
-        first segment's file, invisible, until it is removed.
+        Segments entirely below the offset are removed immediately. Other records below it remain in
+        the first segment's file, invisible, until it is removed.
         """
         with self.lock:
             self.raise_log_start(self.deletion_end(before_offset))
@@ -323,19 +323,19 @@ class Log(LocalLog):
             )
 
     def next_expiry_ms(self) -> int | None:
-        """Return when a segment can expire by time alone, in Unix ms; None if never.
+        """Return when a segment can expire by time alone, in Unix ms, or None if never.
 
         The time may be in the past if something else keeps the segment.
         """
         first = self.segments.first
         if not self.config.delete or not self.size_bytes:
-            return None  # an empty segment is kept
+            return None  # an empty segment is retained
         from logstore.storage.log.retention import expires_at_ms  # see `retention_decision`
 
         return expires_at_ms(first, self.config)
 
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
-        """Run retention once; return the decision that was applied."""
+        """Run retention once, and return the decision that was applied."""
         return self.change(self._delete_old_segments, first_dirty_offset)
 
     def _delete_old_segments(self, first_dirty_offset: int) -> RetentionDecision:
@@ -504,7 +504,7 @@ class Log(LocalLog):
         Raises
         ------
         SegmentOverflowError, CorruptRecordError, CorruptIndexError, UnsupportedFormatError
-            The segment cannot be split; the log is unchanged
+            The segment cannot be split. The log is unchanged
             (`logstore.storage.log.split.split_segment`).
         """
         return self.change(self._split_segment, segment)

@@ -44,7 +44,7 @@ class LogOffsets:
         Exclusive end of the decided records: the first open transaction, or the high watermark.
     high_watermark_for : callable
         Returns the high watermark after an append, given the new log end. Without replicas it is
-        the log end. On a follower it stays (`stay`) until the leader reports a new one. A leader
+        the log end. On a follower it remains (`stay`) until the leader reports a new one. A leader
         installs its own function, and calls `set_high_watermark` as its followers catch up.
     """
 

@@ -81,7 +81,7 @@ class FetchResult(NamedTuple):
 
 
 ATTEMPTS_MAX = 16
-"""Most attempts to read a log that changes each time; the last one holds the log's lock."""
+"""Most attempts to read a log that changes each time. The last one holds the log's lock."""
 
 _NOTHING = FetchResult(b"", False, (), None, 0)
 
@@ -114,7 +114,7 @@ class LogReader:
         Parameters
         ----------
         start_offset : int
-            In [log_start_offset, log_end_offset]; at the end the result is empty.
+            In [log_start_offset, log_end_offset]. At the end the result is empty.
         max_bytes : int
             Most bytes to return, unless `min_one_message` applies.
         isolation : Isolation
@@ -125,7 +125,7 @@ class LogReader:
         Raises
         ------
         OffsetOutOfRangeError
-            `start_offset` is outside its range; the error has both bounds.
+            `start_offset` is outside its range. The error has both bounds.
         KafkaStorageError
             The disk failed, or the log is offline.
         """
@@ -292,7 +292,7 @@ class LogReader:
         Parameters
         ----------
         start_offset : int
-            Inclusive; within the log.
+            Inclusive, and within the log.
         end_offset : int, optional
             Exclusive. [default: the end that `isolation` allows]
 
@@ -348,7 +348,7 @@ class LogReader:
     ) -> Iterator[tuple[RecordBatch, Record]]:
         """Yield data records in [start, end) with the batch of each, in offset order.
 
-        Control records are skipped; with `READ_COMMITTED` so are records of aborted transactions.
+        Control records are skipped. With `READ_COMMITTED` so are records of aborted transactions.
         The CRC of every batch is verified.
 
         Raises
@@ -415,7 +415,7 @@ class LogReader:
         Notes
         -----
         Memory: one batch, which may decompress to `logstore.decompression.max.bytes`, and 88 bytes
-        per record. Results stay valid: each batch has its own arena.
+        per record. Results remain valid: each batch has its own arena.
         """
         next_offset = start_offset
         for batch in self._visible(start_offset, end_offset, isolation):

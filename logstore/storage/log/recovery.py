@@ -44,10 +44,10 @@ class SegmentRecovery(NamedTuple):
     reason : str or None
         Reason why the walk stopped, if anything was truncated.
     next_offset : int
-        Offset after the last valid batch; the base offset without one.
+        Offset after the last valid batch, or the base offset if there is none.
     must_split : bool
         The segment has offset overflow. No file was changed: `logstore.storage.log.split` moves
-        the valid bytes into segments that can hold the offsets.
+        the valid bytes into segments that can contain the offsets.
     aborted : tuple of AbortedTxn
         The aborted transactions whose markers are in the valid bytes.
     """
@@ -116,7 +116,7 @@ def recover_segment(
     segment : LogSegment
         Changed in place: all three indexes, the end of the `.log`, the largest timestamp.
     producer_state : ProducerStateManager
-        The state at the segment's base offset; every batch is applied to it.
+        The state at the segment's base offset. Every batch is applied to it.
     epochs : LeaderEpochCache
         Newer leader epochs are added to it.
     before_cut : callable, optional
@@ -130,7 +130,7 @@ def recover_segment(
     Raises
     ------
     UnsupportedFormatError
-        A valid entry has magic 0 or 1; no file was changed.
+        A valid entry has magic 0 or 1. No file was changed.
     SegmentOverflowError
         A batch overflows the segment, and valid batches with lower offsets follow: its base offset
         is damaged, and a split would keep it. No file was changed.
@@ -186,7 +186,7 @@ class _Scan:
         self._epoch = -1 if latest is None else latest.epoch
         self._last_index_position = 0
         self._last_offset = segment.base_offset - 1
-        # The range of offsets of one segment; a batch beyond it must start another segment.
+        # The range of offsets of one segment. A batch beyond it must start another segment.
         self._span_start = segment.base_offset
         self.valid_bytes = 0
         self.reason: str | None = None
@@ -307,7 +307,7 @@ class _Scan:
 
 
 def _span_end(start: int) -> int:
-    """Return the last offset that a segment with base `start` may hold."""
+    """Return the last offset that a segment with base `start` may contain."""
     return min(start + INT32_MAX, INT64_MAX - 1)
 
 

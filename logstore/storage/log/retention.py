@@ -37,14 +37,14 @@ class SegmentVerdict(NamedTuple):
     Attributes
     ----------
     base_offset, end_offset : int
-        Inclusive and exclusive; the end is the next segment's base or the log end.
+        Inclusive and exclusive. The end is the next segment's base or the log end.
     rule : RetentionRule or None
-        The rule that removes it; None if it is kept.
+        The rule that removes it, or None if it is retained.
     reasons : tuple of Reason
         The reason to remove it, or all reasons to keep it.
     expires_at_ms : int or None
         First time at which its age would remove it, if `retention.ms` is a reason to keep it. Only
-        for the oldest segment that is kept: the others wait for it.
+        for the oldest segment that is retained: the others wait for it.
     delayed_by_merging : bool
         Whether merging may have delayed its removal, under `compact,delete`: it has been cleaned,
         and its first records are past `retention.ms`. A merged segment expires only with its newest
@@ -83,9 +83,9 @@ class RetentionDecision:
     Attributes
     ----------
     segments : tuple of SegmentVerdict
-        All segments, oldest first; the removed ones come first.
+        All segments, oldest first. The removed ones come first.
     rolls : bool
-        Whether all segments are removed, so that the log is rolled first and keeps an empty one.
+        Whether all segments are removed, so the log is rolled first and keeps an empty one.
     log_start_offset : int
         The log start after the run.
     """
@@ -150,7 +150,7 @@ def decide_retention(
     segments : sequence of LogSegment
         All segments of the log, oldest first, at least one.
     bounds : LogBounds
-        Offsets of the log. A segment that reaches beyond the high watermark is kept.
+        Offsets of the log. A segment that reaches beyond the high watermark is retained.
     now_ms : int
         Wall time.
     rules : sequence of RetentionRule
@@ -278,7 +278,7 @@ def _size_rule(total_bytes: int, retention_bytes: int) -> Predicate:
 
 
 def expires_at_ms(segment: LogSegment, config: LogConfig) -> int | None:
-    """Return the first time past `retention.ms` for a segment, Unix ms; None if unlimited.
+    """Return the first time past `retention.ms` for a segment, Unix ms, or None if unlimited.
 
     Later times are clamped to 2⁶³ − 1, the end of Kafka's timestamps.
     """

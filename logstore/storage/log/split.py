@@ -1,7 +1,7 @@
 """Splitting a segment with offset overflow: offsets more than 2^31-1 above its base.
 
-An index cannot hold such offsets. Brokers before 1.1 could write them (KAFKA-6264). The loader and
-the cleaner split the segments that they find. Source: docs/spec/cleaner.md §9.2.
+An index cannot contain such offsets. Brokers before 1.1 could write them (KAFKA-6264). The loader
+and the cleaner split the segments that they find. Source: docs/spec/cleaner.md §9.2.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def split_segment(
     -------
     list of LogSegment
         The new segments, lowest base first, open and durable. The old files are renamed to
-        `.deleted`; the caller removes them, and the producer snapshot of the old base if no new
+        `.deleted`. The caller removes them, and the producer snapshot of the old base if no new
         segment has that base.
 
     Raises

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class SupposedLog(Log):
     """A log as if its topic had another configuration.
 
-    It shares the current state of the log and is closed with it; no file is opened or copied.
+    It shares the current state of the log and is closed with it. No file is opened or copied.
     Decisions (of retention, such as `next_expiry_ms`, and of the cleaner) and dry runs use the
     supposed configuration. Do not append to it or roll it: both would use the real one.
 

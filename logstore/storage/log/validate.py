@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 NULL_KEY = "Compacted topic cannot accept message without key"
 
 RECORD_ERRORS_MAX = 1000
-"""Most records of one batch that an error names; a batch may have a million wrong ones."""
+"""Most records of one batch that an error names. A batch may have a million wrong ones."""
 
 
 def target_codec(config: LogConfig, source: Codec) -> Codec:
@@ -81,8 +81,8 @@ def check_timestamps(
 ) -> None:
     """Refuse create times outside [now - before.max, now + after.max]; -1 passes.
 
-    A LogAppendTime topic has no such bounds. A timestamp below -1 is always refused, since no
-    batch header can hold it. This check precedes `check_keys`: if a batch breaks both rules, the
+    A LogAppendTime topic has no such bounds. A timestamp below -1 is always refused, because no
+    batch header can contain it. This check precedes `check_keys`: if a batch breaks both rules, the
     error is about timestamps.
 
     Parameters
@@ -130,7 +130,7 @@ def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
 
 
 def check_batch_size(size_bytes: int, config: LogConfig) -> None:
-    """Refuse a batch above `max.message.bytes`, or one that no segment can hold."""
+    """Refuse a batch above `max.message.bytes`, or one that no segment can contain."""
     if size_bytes > config.max_message_bytes:
         raise MessageSizeTooLargeError(
             f"a batch of {size_bytes} bytes exceeds max.message.bytes {config.max_message_bytes}"
@@ -152,7 +152,7 @@ def check_record_count(count: int, config: LogConfig) -> None:
 
 
 def check_set_size(size_bytes: int, config: LogConfig) -> None:
-    """Refuse a set of batches that no segment can hold."""
+    """Refuse a set of batches that no segment can contain."""
     if size_bytes > config.segment_bytes:
         raise RecordListTooLargeError(
             f"a set of {size_bytes} bytes exceeds segment.bytes {config.segment_bytes}"
@@ -172,7 +172,7 @@ def check_last_offset(first_offset: int, last_offset: int) -> None:
 
 
 def whole_batches(data: bytes) -> list[RecordBatch]:
-    """Split a request's bytes into batches; a torn tail is dropped, a damaged batch refused."""
+    """Split a request's bytes into batches. A torn tail is dropped, a damaged batch refused."""
     batches = list(walk_buffer(data))
     for batch in batches:
         batch.ensure_valid()
@@ -187,11 +187,11 @@ def prepare_leader_batch(
     Raises
     ------
     InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError, CorruptRecordError
-        The batch breaks a rule of storage-format §12; the log is unchanged.
+        The batch breaks a rule of storage-format §12. The log is unchanged.
 
     Notes
     -----
-    Runs without the log's lock, since time and memory grow with the decompressed size. Records
+    Runs without the log's lock, because time and memory grow with the decompressed size. Records
     are decoded in windows; memory is at most some tens of bytes per record.
     """
     if len(batches) != 1:
@@ -373,8 +373,8 @@ def _check_client_header(batch: RecordBatch) -> None:
 class ProducerCheck(NamedTuple):
     """Result of `check_producers`.
 
-    `markers` holds the marker of each batch, None for a data batch; it is empty if no batch has a
-    producer. `duplicate` is the earlier append of the same batch, if there was one.
+    `markers` contains the marker of each batch, None for a data batch. It is empty if no batch has
+    a producer. `duplicate` is the earlier append of the same batch, if there was one.
     """
 
     markers: Sequence[EndTxnMarker | None]

@@ -55,7 +55,7 @@ _new = tuple.__new__  # see `logstore.storage.log.drafts`
 
 
 class LogWriter:
-    """Appends to a log, and rolls its active segment; the state is the log's.
+    """Appends to a log, and rolls its active segment. The state is the log's.
 
     A refused append leaves the log unchanged: no byte, no roll, no epoch.
 
@@ -126,7 +126,7 @@ class LogWriter:
         RecordListTooLargeError
             The log is unchanged.
         KafkaStorageError
-            The disk failed; the log is offline.
+            The disk failed. The log is offline.
         """
         count = len(records)
         if count == 0:
@@ -208,7 +208,7 @@ class LogWriter:
         return self._append_sealed(sealed, base, epoch, now_ms)
 
     def _begin(self) -> tuple[int, int]:
-        """Return the offset and leader epoch of a batch that may be written now; the lock is held.
+        """Return the offset and leader epoch of a batch that may be written now. The lock is held.
 
         Raises the error of a log that is closed, offline or a follower's.
         """
@@ -243,11 +243,11 @@ class LogWriter:
         Parameters
         ----------
         data : bytes
-            Whole batches; a torn one at the end is dropped. Clients and coordinators send exactly
+            Whole batches. A torn one at the end is dropped. Clients and coordinators send exactly
             one, whose offsets, leader epoch and perhaps timestamps are set here. A follower
             appends any number, and keeps their bytes.
         leader_epoch : int, optional
-            Leader epoch set on a leader's batch; the newest known one by default.
+            Leader epoch set on a leader's batch (default: the newest known one).
 
         Raises
         ------
@@ -295,7 +295,7 @@ class LogWriter:
         leader_epoch: int | None,
         now_ms: int,
     ) -> AppendInfo | None:
-        """Append a batch validated under `config`; return None if the log's has changed."""
+        """Append a batch validated under `config`, and return None if the log's has changed."""
         base, epoch = self._begin()
         if self._local.config is not config:
             return None
@@ -323,7 +323,7 @@ class LogWriter:
         Raises
         ------
         InvalidProducerEpochError, TransactionCoordinatorFencedError
-            The producer's or the coordinator's epoch is out of date; the log is unchanged.
+            The producer's or the coordinator's epoch is out of date. The log is unchanged.
         """
         control_type = ControlType.COMMIT if commit else ControlType.ABORT
         marker = EndTxnMarker(control_type, coordinator_epoch)
@@ -340,9 +340,9 @@ class LogWriter:
     def _write(
         self, batches: Sequence[RecordBatch], origin: AppendOrigin, now_ms: int
     ) -> AppendInfo:
-        """Write validated batches with their final offsets; the log is open and locked.
+        """Write validated batches with their final offsets. The log is open and locked.
 
-        A batch that a client sends again is not written; the result has its first offsets.
+        A batch that a client sends again is not written. The result has its first offsets.
         """
         producer_state = self._local.producer_state
         markers, duplicate = check_producers(producer_state, batches, origin)
@@ -468,7 +468,7 @@ class LogWriter:
         Returns
         -------
         LogSegment
-            The new active segment; an empty active one of the same base is recreated.
+            The new active segment. An empty active one of the same base is recreated.
 
         Raises
         ------
@@ -495,7 +495,7 @@ class LogWriter:
             local.producer_state.map_end_offset = base
             local.producer_state.take_snapshot()
             # Before the new file appears: only the last segment may be empty after a crash.
-            # Forced, since trimming changes the indexes even without new records.
+            # Forced, because trimming changes the indexes even without new records.
             local.flush(base, force=is_new)
             segment = local.add_segment(base) if is_new else local.renew_segment(active)
             local.publish_end(base)

@@ -35,7 +35,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of the batch's first record; -1 if it has no sequences."""
+        """Sequence of the batch's first record, or -1 if it has no sequences."""
         if self.last_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         if self.last_sequence >= self.offset_delta:
@@ -49,7 +49,7 @@ class BatchMetadata(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """The last record of a producer; the offset is -1 if no data batch is known."""
+    """The last record of a producer. The offset is -1 if no data batch is known."""
 
     producer_epoch: int
     last_data_offset: int
@@ -76,7 +76,7 @@ class ProducerEntry:
     Attributes
     ----------
     last_timestamp : int
-        Unix ms of the last batch or marker, by its largest timestamp; -1 if it had none.
+        Unix ms of the last batch or marker, by its largest timestamp, or -1 if it had none.
     current_txn_first_offset : int or None
         First data offset of the open transaction, None outside one.
     batches : deque of BatchMetadata
@@ -111,7 +111,7 @@ class ProducerEntry:
             self.batches.clear()
 
     def to_snapshot(self) -> SnapshotEntry:
-        """Return the snapshot entry, which holds only the last batch."""
+        """Return the snapshot entry, which contains only the last batch."""
         txn_first_offset = self.current_txn_first_offset
         return SnapshotEntry(
             producer_id=self.producer_id,

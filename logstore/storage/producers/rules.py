@@ -1,6 +1,6 @@
 """Rules for the next batch of a producer, given its state (storage-format §9.1).
 
-Pure functions of a producer's state and a batch's header; the result is an error, a duplicate or
+Pure functions of a producer's state and a batch's header. The result is an error, a duplicate or
 None. The leader has checked the batches of a follower, so the rules of epochs and sequences apply
 only to clients and coordinators.
 """
@@ -37,7 +37,7 @@ def check_data(
     where : TopicPartition
         For messages.
     entry : ProducerEntry or None
-        The state of the producer; None if it is not known.
+        The state of the producer, or None if it is not known.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def check_bumped_epoch(
 
 
 def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata | None:
-    """Return the remembered batch of the same epoch and sequences; None if there is none."""
+    """Return the remembered batch of the same epoch and sequences, or None if there is none."""
     if header.producer_epoch != entry.producer_epoch:
         return None
     wanted = (header.base_sequence, header.last_sequence)

@@ -14,7 +14,7 @@ Offset  Size  Field
               34   4  coordinatorEpoch i32
               38   8  currentTxnFirstOffset i64, -1 outside a transaction
 
-All big-endian. A snapshot holds the state with every batch below its offset applied. It is
+All big-endian. A snapshot contains the state with every batch below its offset applied. It is
 derived data: a damaged one is deleted and an older one used. Source: storage-format §9.2.
 """
 
@@ -57,7 +57,7 @@ class SnapshotEntry(NamedTuple):
 
 
 def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
-    """Return the bytes of a snapshot; the order of the entries means nothing."""
+    """Return the bytes of a snapshot. The order of the entries means nothing."""
     body = b"".join(_ENTRY.pack(*entry) for entry in entries)
     counted = struct.pack(">i", len(body) // ENTRY_SIZE) + body
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(counted)) + counted
@@ -201,7 +201,7 @@ class SnapshotFiles:
         return decode_snapshot(data, path, offset)
 
     def write(self, offset: int, entries: Iterable[SnapshotEntry], *, sync: bool) -> str:
-        """Write a snapshot, over one of the same offset; return its path.
+        """Write a snapshot, over one of the same offset, and return its path.
 
         Not atomic: a torn file fails its CRC and is passed over.
         """

@@ -1,10 +1,10 @@
 """Producer state of a partition: sequences, epochs and transactions.
 
-For each producer id the state holds the epochs of producer and coordinator, the time of the last
+For each producer id the state contains the epochs of producer and coordinator, the time of the last
 activity, the start of the open transaction and the last five batches. It serves duplicate
 detection, the first unstable offset, the transaction index and the cleaner's choice of empty
 batches. State is derived from the log; snapshots shorten the replay after a restart.
-Source: docs/spec/storage-format.md §9; Kafka's ProducerStateManager and ProducerAppendInfo.
+Source: docs/spec/storage-format.md §9, and Kafka's ProducerStateManager and ProducerAppendInfo.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ProducerStateManager:
     damaged_snapshots : list of CorruptSnapshotError
         Errors of the snapshots that `load_snapshot` deleted.
     map_end_offset : int
-        Offset up to which the log is applied, exclusive; set by the caller.
+        Offset up to which the log is applied, exclusive. Set by the caller.
     may_lack_batches : bool
         True if damaged batches of the log were not applied. A batch that contradicts an open
         transaction then means that the transaction's marker was among them.
@@ -119,7 +119,7 @@ class ProducerStateManager:
 
         A range selects the producers whose last data offset is in [start, end) or unknown.
         """
-        # Without the entry's property: a cleaning reads thousands of them per segment.
+        # Without the entry's property: a cleaning pass reads thousands of them per segment.
         found = {}
         for producer_id, entry in self._producers.items():
             last = batches[-1].last_offset if (batches := entry.batches) else NO_OFFSET
@@ -160,13 +160,13 @@ class ProducerStateManager:
         Parameters
         ----------
         high_watermark : int
-            Exclusive; a transaction is decided for readers once its marker is below.
+            Exclusive. A transaction is decided for readers once its marker is below.
 
         Returns
         -------
         int or None
             First offset of the oldest transaction that is open or whose marker is at or above
-            the high watermark; None without such a transaction.
+            the high watermark, or None without such a transaction.
 
         Notes
         -----
@@ -255,7 +255,7 @@ class ProducerStateManager:
         Raises
         ------
         InvalidTxnStateError
-            See `validate`; the state is unchanged.
+            See `validate`. The state is unchanged.
         """
         if not header.has_producer_id:
             return None
@@ -292,14 +292,14 @@ class ProducerStateManager:
             del self._unreplicated[marker_offset]
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """Follow a raised log start offset; producers without records stay known."""
+        """Follow a raised log start offset; producers without records remain known."""
         self.on_high_watermark_updated(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget idle producers without an open transaction; return how many."""
+        """Forget idle producers without an open transaction, and return how many."""
         expired = [
             entry.producer_id
             for entry in self._producers.values()
@@ -363,13 +363,13 @@ class ProducerStateManager:
         Parameters
         ----------
         sync : bool
-            Make the file durable now; after a roll, the next flush does so. A torn file is
+            Make the file durable now. After a roll, the next flush does so. A torn file is
             harmless: its CRC is wrong, and an older snapshot is used.
 
         Returns
         -------
         str or None
-            The file; None if the newest snapshot already holds the state.
+            The file, or None if the newest snapshot already contains the state.
         """
         if self.map_end_offset <= self._last_snapshot_offset:
             return None
@@ -404,13 +404,13 @@ class ProducerStateManager:
         self._snapshots.delete(offset)
 
     def mark_snapshot_deleted(self, offset: int) -> str | None:
-        """Rename the snapshot of `offset` for removal later; return its new path, if any."""
+        """Rename the snapshot of `offset` for removal later, and return its new path, if any."""
         return self._snapshots.mark_deleted(offset)
 
     def remove_straggler_snapshots(self, segment_base_offsets: Collection[int]) -> None:
         """Delete the snapshots without a segment, after reading the directory again.
 
-        The newest of them is kept if it is above every segment: a clean shutdown took it.
+        The newest of them is retained if it is above every segment: a clean shutdown took it.
         """
         self._snapshots.reload()
         bases = set(segment_base_offsets)
@@ -451,7 +451,7 @@ class ProducerStateManager:
             )
         entry.enter_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
-        # A marker batch holds one record, so the batch's largest timestamp is the marker's.
+        # A marker batch contains one record, so the batch's largest timestamp is the marker's.
         entry.last_timestamp = header.max_timestamp
         first_offset, entry.current_txn_first_offset = entry.current_txn_first_offset, None
         if first_offset is None:

@@ -63,7 +63,7 @@ class SegmentFiles:
         self.base_offset = base_offset
         self.config = config
         self.suffix = suffix
-        # Guards name and opening of the `.log`; each index has a lock of its own.
+        # Guards name and opening of the `.log`. Each index has a lock of its own.
         self._names = threading.Lock()
         self._is_closed = False
         # Opened for writing on the first change only: most segments are only read, and a `.log`
@@ -121,7 +121,7 @@ class SegmentFiles:
 
     def _writing(self) -> File:
         """Return the `.log` file for a change to it."""
-        self._is_synced = False  # first, since `let_go` depends on it
+        self._is_synced = False  # first, because `let_go` depends on it
         self._may_be_longer = True
         file = self._file
         return self._open(write=True) if file is None or not self._is_writable else file
@@ -141,7 +141,7 @@ class SegmentFiles:
     def let_go(self) -> bool:
         """Close the `.log` until it is needed again; running reads continue.
 
-        A file with changes that are not durable stays open: a failed write could not be reported.
+        A file with changes that are not durable remains open: a failed write could not be reported.
         """
         if not self._is_synced:
             return False
@@ -163,7 +163,7 @@ class SegmentFiles:
     def change_suffix(self, suffix: str) -> None:
         """Rename every existing file of the segment to end in `suffix`.
 
-        Open handles stay valid, so readers of the segment continue.
+        Open handles remain valid, so readers of the segment continue.
         """
         with self._names:
             source = self.log_path
@@ -179,7 +179,7 @@ class SegmentFiles:
         self.remove_files()
 
     def remove_files(self) -> None:
-        """Remove every file of the segment; its readers continue through open handles.
+        """Remove every file of the segment. Its readers continue through open handles.
 
         An index that is not open reads as empty from then on.
         """

@@ -1,7 +1,7 @@
 """One segment of a partition: a `.log` file, its indexes and its timestamps.
 
 A segment appends batches without parsing them and indexes them sparsely by bytes (storage-format
-§8). Writers hold the lock of the log; readers hold none and stay within the published bytes.
+§8). Writers hold the lock of the log; readers hold none and remain within the published bytes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _NO_RUNWAY = (-1, -1, -1, -2)
 _new = tuple.__new__  # see `logstore.storage.log.drafts`
 
 COPY_BYTES = 1 << 20
-"""Bytes that `append_from_file` copies per write; a larger batch is copied alone."""
+"""Bytes that `append_from_file` copies per write. A larger batch is copied alone."""
 
 
 class LogSegment(SegmentFiles):
@@ -92,7 +92,7 @@ class LogSegment(SegmentFiles):
 
     Notes
     -----
-    Creating or opening a segment touches only the `.log`; an index file is created on first
+    Creating or opening a segment touches only the `.log`. An index file is created on first
     use. `size_bytes` counts data, not the zeros of a preallocated file.
     """
 
@@ -151,7 +151,7 @@ class LogSegment(SegmentFiles):
 
     def _append_last_time_entry(self) -> None:
         last = self.max_timestamp_so_far
-        # An index without room for the reserved entry stays without it.
+        # An index without room for the reserved entry remains without it.
         with suppress(SegmentOverflowError):
             self.time_index.maybe_append(last.timestamp, last.offset, skip_full_check=True)
 
@@ -169,7 +169,7 @@ class LogSegment(SegmentFiles):
         Parameters
         ----------
         extents : sequence of BatchExtent, or (n, EXTENT_COLUMNS) int64
-            The batches in the buffers, in order; their sizes add up to the bytes. Index entries
+            The batches in the buffers, in order. Their sizes add up to the bytes. Index entries
             of an array are found by a kernel and written in one write per index.
         buffers : sequence of bytes-like
             The bytes, split anywhere.
@@ -184,7 +184,7 @@ class LogSegment(SegmentFiles):
         SegmentOverflowError
             The last offset does not fit the segment; nothing was written.
         OSError
-            The write failed; the file was cut back to its former size where possible.
+            The write failed. The file was cut back to its former size where possible.
 
         Notes
         -----
@@ -273,12 +273,12 @@ class LogSegment(SegmentFiles):
         return int(end), counter, TimestampOffset(*largest)
 
     def append_next(self, data: Buffer, last_offset: int, max_timestamp: int) -> bool:
-        """Append one batch if it needs no roll and no index entry; most batches need neither.
+        """Append one batch if it needs no roll and no index entry. Most batches need neither.
 
         Parameters
         ----------
         data : bytes
-            The batch; its offsets are above those in the segment.
+            The batch. Its offsets are above those in the segment.
 
         Returns
         -------
@@ -350,7 +350,7 @@ class LogSegment(SegmentFiles):
     def _take_back(self, position: int, indexed_from: int | None) -> None:
         """Undo an append whose write failed halfway.
 
-        Bytes that stay on disk are beyond the published size and entries: the next append
+        Bytes that remain on disk are beyond the published size and entries: the next append
         overwrites them, closing trims them, recovery truncates them.
         """
         with suppress(OSError):
@@ -467,7 +467,7 @@ class LogSegment(SegmentFiles):
     def max_timestamp_so_far(self) -> TimestampOffset:
         """Largest record timestamp and its offset; from the time index after a reload.
 
-        Neither creates a time index nor caches the result, since a reader must not overwrite the
+        Neither creates a time index nor caches the result, because a reader must not overwrite the
         value of a concurrent append.
         """
         largest = self._max_timestamp
@@ -479,7 +479,7 @@ class LogSegment(SegmentFiles):
 
     @property
     def largest_timestamp(self) -> int:
-        """Largest record timestamp in ms; the file's modification time when there is none."""
+        """Largest record timestamp in ms. The file's modification time when there is none."""
         largest = self.max_timestamp_so_far.timestamp
         return largest if largest >= 0 else self.last_modified_ms
 
@@ -550,7 +550,7 @@ class LogSegment(SegmentFiles):
     def is_index_end_sound(self, last_offset: int | None) -> bool:
         """Return whether the last index entry points at a batch and its offset is in the segment.
 
-        `last_offset` is the segment's last offset; if None it is read from the `.log`.
+        `last_offset` is the segment's last offset. If None it is read from the `.log`.
         """
         entry = self.offset_index.lookup(INT64_MAX)
         if not self.offset_index.loaded_entries:
@@ -615,7 +615,7 @@ class LogSegment(SegmentFiles):
     def _mended(self, lie: OffsetPosition) -> OffsetIndex:
         """Rebuild the offset index from the `.log` in memory, after a wrong entry was found.
 
-        Valid entries behind a damaged batch, where the `.log` cannot be walked, are kept.
+        Valid entries behind a damaged batch, where the `.log` cannot be walked, are retained.
         """
         index = self.offset_index
         with self._mending:
@@ -659,7 +659,7 @@ class LogSegment(SegmentFiles):
                 if self.offset_index.is_full:
                     break
                 self.offset_index.append(*entry)
-            self._rebuilt_index = None  # last, since readers use it meanwhile
+            self._rebuilt_index = None  # last, because readers use it meanwhile
 
     def read(
         self,
@@ -669,14 +669,14 @@ class LogSegment(SegmentFiles):
         max_position: int | None = None,
         min_one_message: bool = False,
     ) -> SegmentRead | None:
-        """Read batches, the last perhaps torn, starting with the one that holds `start_offset`.
+        """Read batches, the last perhaps torn, starting with the one that contains `start_offset`.
 
         Parameters
         ----------
         max_size : int
             Most bytes to return, except that `min_one_message` always returns the first batch.
         max_position : int, optional
-            End of the read, exclusive; the segment's size by default. `UNKNOWN_POSITION` reads
+            End of the read, exclusive (default: the segment's size). `UNKNOWN_POSITION` reads
             no bytes and returns only the batch's position.
 
         Returns
@@ -701,7 +701,7 @@ class LogSegment(SegmentFiles):
         return SegmentRead(data, found.position, found.size_bytes)
 
     def read_next_offset(self) -> int:
-        """Return the offset after the last batch; the base offset without batches."""
+        """Return the offset after the last batch, or the base offset without batches."""
         previous = self.base_offset - 1
         for at in self.batches(self.indexed_position(INT64_MAX)):
             check_place(at.header, previous, self.log_path, at.position)
@@ -709,7 +709,7 @@ class LogSegment(SegmentFiles):
         return previous + 1
 
     def last_batch(self) -> BatchAt | None:
-        """Return position and header of the last batch; None without batches."""
+        """Return position and header of the last batch, or None without batches."""
         last = None
         for at in self.batches(self.indexed_position(INT64_MAX)):
             last = at
@@ -741,12 +741,12 @@ class LogSegment(SegmentFiles):
         Returns
         -------
         int
-            Bytes removed; 0 if no batch reaches `offset`.
+            Bytes removed, or 0 if no batch reaches `offset`.
 
         Raises
         ------
         CorruptRecordError, UnsupportedFormatError
-            The batches up to `offset` cannot be walked; the segment is unchanged.
+            The batches up to `offset` cannot be walked. The segment is unchanged.
         """
         position = self.size_bytes
         if offset <= self.base_offset:
@@ -756,7 +756,7 @@ class LogSegment(SegmentFiles):
         return self.truncate_at(position, offset)
 
     def truncate_at(self, position: int, offset: int) -> int:
-        """Truncate the `.log` at a position and the indexes at an offset; return bytes removed.
+        """Truncate the `.log` at a position and the indexes at an offset, and return bytes removed.
 
         The caller guarantees that the batches below the position end below the offset.
         """

@@ -23,7 +23,7 @@ class LogSegments:
         All segments in order, as of the last change.
     active : LogSegment
         The segment with the highest base offset, the only one that is appended to. An attribute,
-        since each append reads it; it is missing until the first segment is added.
+        because each append reads it. It is missing until the first segment is added.
     """
 
     active: LogSegment
@@ -33,7 +33,7 @@ class LogSegments:
         self.view: tuple[LogSegment, ...] = ()
 
     def add(self, segment: LogSegment) -> LogSegment | None:
-        """Add a segment; return the one of the same base that it replaces. O(n)."""
+        """Add a segment, and return the one of the same base that it replaces. O(n)."""
         previous: LogSegment | None = self._by_base.get(segment.base_offset)
         self._by_base[segment.base_offset] = segment
         self._publish()
@@ -98,7 +98,7 @@ class LogSegments:
         return view[slot] if slot < len(view) else None
 
     def from_offset(self, offset: int) -> tuple[LogSegment, ...]:
-        """Return the segment that holds `offset` and all after it.
+        """Return the segment that contains `offset` and all after it.
 
         If `offset` is below every base offset, this is the first segment.
         """
@@ -107,7 +107,7 @@ class LogSegments:
         return view[max(slot, 0) :]
 
     def between(self, start: int, end: int) -> tuple[LogSegment, ...]:
-        """Return the segments that may hold offsets in [start, end).
+        """Return the segments that may contain offsets in [start, end).
 
         From the one containing `start` up to the last whose base is below `end`.
         """

@@ -1,4 +1,4 @@
-"""Replacing segments by complete new ones; a crash at any point is harmless.
+"""Replacing segments by complete new ones. A crash at any point is harmless.
 
 Used for cleaned and for split segments (cleaner §9). The loader completes or undoes a replacement
 that a crash interrupted.
@@ -58,12 +58,12 @@ def swap_segments(
     segments : LogSegments
         Changed in place.
     new_segments : sequence of LogSegment
-        Complete, durable, named `.cleaned`; on return they have their final names.
+        Complete, durable, named `.cleaned`. On return they have their final names.
     old_segments : sequence of LogSegment
         Segments that retention has already removed are skipped. If it has removed all of them,
         the files of the new segments are removed, too.
     apart : bool
-        True if a crash may leave only the first few segments replaced, as in a cleaning. With
+        True if a crash may leave only the first few segments replaced, as in a cleaning pass. With
         False, as in a split, a crash leaves all of them replaced or none.
     before_rename : callable, optional
         Called after the last check and before the first rename.
@@ -77,7 +77,7 @@ def swap_segments(
     -----
     Every intermediate state can be recovered from names alone: `.cleaned` becomes `.swap` from the
     highest base down, the old files become `.deleted`, then `.swap` is removed. Each step waits
-    until the previous one is durable, since a disk may reorder renames; a comment at each sync
+    until the previous one is durable, because a disk may reorder renames. A comment at each sync
     gives the reason. If segments are replaced `apart`, loading drops the new segments from the
     lowest one with a `.cleaned` file on, so only the first few remain replaced.
     """
@@ -90,7 +90,7 @@ def swap_segments(
         for segment in new:
             segment.delete_if_exists()
         return []
-    end_offset = max(segment.read_next_offset() for segment in new)  # first, since it may fail
+    end_offset = max(segment.read_next_offset() for segment in new)  # first, because it may fail
     # All new names first: without a lost `.cleaned` file, its `.swap` files would look complete.
     fs.sync_dir(directory)
     if before_rename is not None:
@@ -109,8 +109,8 @@ def swap_segments(
     for segment in old:
         segment.change_suffix(DELETED_SUFFIX)
         if segment.base_offset >= end_offset and segment.base_offset not in by_base:
-            # No record of it was kept, so loading cannot know that it was replaced. One by one, so
-            # that no value outlives its tombstone in a later segment.
+            # No record of it was retained, so loading cannot know that it was replaced. One by one,
+            # so that no value outlives its tombstone in a later segment.
             fs.sync_dir(directory)
     # Otherwise an old segment could exist together with its replacement.
     fs.sync_dir(directory)

@@ -65,7 +65,7 @@ class BatchExtent(NamedTuple):
 
 
 def draw_roll_jitter(config: LogConfig, rng: Random) -> int:
-    """Draw the ms by which a segment rolls before `segment.ms` is over; once per segment."""
+    """Draw the ms by which a segment rolls before `segment.ms` is over, once per segment."""
     if config.segment_jitter_ms == 0:
         return 0
     bound = min(config.segment_jitter_ms, config.segment_ms)

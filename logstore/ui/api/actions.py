@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 PARTITIONS_MAX = Limits().partitions
-"""Maximum number of partitions of a new topic; same limit as in the wire protocol."""
+"""Maximum number of partitions in a new topic; same limit as in the wire protocol."""
 
 
 # -- performing an operation -------------------------------------------------------------------
@@ -63,7 +63,7 @@ def _perform(
     command : str or None
         The equivalent command line.
     do, rehearse : callable
-        Perform the operation or its dry run; return the same JSON as the command line.
+        Perform the operation or its dry run, and return the same JSON as the command line.
     loses : callable
         Returns the data that would be lost; called under the lock.
     """

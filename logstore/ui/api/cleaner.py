@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 CLEANINGS = 100
-"""Maximum number of cleanings in a response."""
+"""Maximum number of cleaning passes in a response."""
 
 
 def cleaner(ask: Ask) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _dirty_bytes(broker: Broker, topic_partition: TopicPartition) -> int | None:
 
 
 def history(ask: Ask) -> dict[str, Any]:
-    """Return gauges over time and the last cleanings, of the broker or one partition."""
+    """Return gauges over time and the last cleaning passes, of the broker or one partition."""
     live = ask.context.live.history
     if "topic" not in ask.query:
         if "partition" in ask.query:

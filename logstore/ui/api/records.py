@@ -27,7 +27,7 @@ RECORDS_MAX = 500
 """Maximum number of items in a response."""
 
 ANSWER_CHARACTERS_MAX = 4 * 1024 * 1024
-"""Length after which a response with records ends; it always has at least one record."""
+"""Length after which a response with records ends. It always has at least one record."""
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
@@ -112,7 +112,7 @@ def records(ask: Ask) -> dict[str, Any]:
 
 
 def fates(ask: Ask) -> dict[str, Any]:
-    """Return the fate of each record in the next cleaning, as `inspect --fate` does."""
+    """Return the fate of each record in the next cleaning pass, as `inspect --fate` does."""
     tp = ask.topic_partition("describe", "read")
     first, count = ask.window(RECORDS_MAX)
     cleaner = ask.broker.cleaner

@@ -419,13 +419,13 @@ function RecordAt({ record }) {
 
 // -- results of operations and dry runs ----------------------------------------------------
 
-/** A table with the result of a cleaning or its dry run. */
+/** A table with the result of a cleaning pass or its dry run. */
 export function Cleaning({ done }) {
   if (done.cleaned.length === 0) {
     return html`<p>${cleaningInWords(done)}</p>`;
   }
   return html`<table class="grid-table">
-    <caption>Result of the cleaning</caption>
+    <caption>Result of the cleaning pass</caption>
     <thead><tr><th scope="col">What</th><th scope="col" class="number">Before</th>
       <th scope="col" class="number">After</th></tr></thead>
     <tbody>
@@ -456,7 +456,7 @@ function sum(items, name) {
   return items.reduce((total, item) => total + item[name], 0);
 }
 
-/** One sentence about a cleaning or its dry run. */
+/** One sentence about a cleaning pass or its dry run. */
 export function cleaningInWords(done) {
   const would = done.dry_run ? "would be " : "";
   if (done.cleaned.length === 0) {

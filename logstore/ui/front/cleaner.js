@@ -1,4 +1,4 @@
-// The cleaner: current and past cleanings, uncleanable partitions, and gauges over time.
+// The cleaner: current and past passes, uncleanable partitions, and gauges over time.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, subscribe, useAnswer } from "./api.js";
@@ -19,7 +19,7 @@ const GAUGES = {
   "max-compaction-delay-secs": ["Longest delay past max.compaction.lag.ms", "s"],
   "max-buffer-utilization-percent": ["Fullest offset map", "%"],
   "cleaner-recopy-percent": ["Bytes written of those read", "%"],
-  "max-clean-time-secs": ["Longest of the last cleanings", "s"],
+  "max-clean-time-secs": ["Longest of the last passes", "s"],
   "DeadThreadCount": ["Threads that died", ""],
 };
 
@@ -30,8 +30,8 @@ const CURVES = {
   "max-compaction-delay": "Longest delay past the bound",
   "cleaner-recopy-percent": "Bytes written of those read",
   "uncleanable-partitions": "Uncleanable partitions",
-  "cleaner-bytes-read": "Bytes read by cleanings",
-  "cleaner-bytes-written": "Bytes written by cleanings",
+  "cleaner-bytes-read": "Bytes read by the cleaner",
+  "cleaner-bytes-written": "Bytes written by the cleaner",
 };
 
 const HISTORY_MAX = 50;
@@ -165,7 +165,7 @@ function History({ cleanings }) {
   return html`<section class="panel" aria-labelledby="cleaner-history">
     <h2 id="cleaner-history">Past cleanings</h2>
     ${cleanings.length === 0
-      ? html`<${Empty}>No cleanings since the broker started.<//>`
+      ? html`<${Empty}>No cleaning passes since the broker started.<//>`
       : html`<${Rows} label="Past cleanings, newest first" headings=${PAST} numbers=${["Records", "Took"]}>
           ${cleanings.slice(0, HISTORY_MAX).map(
             (each) => html`<tr key=${`${each.topic}-${each.partition}-${each.at_ms}-${each.pass}`}>
@@ -182,7 +182,7 @@ function History({ cleanings }) {
   </section>`;
 }
 
-/** Records that a cleaning removed, by their fates. */
+/** Records that the cleaner removed, by their fates. */
 function Gone({ fates }) {
   const gone = Object.entries(fates).filter(([fate, count]) => fate !== "retained" && count > 0);
   if (gone.length === 0) return "none went";

@@ -76,7 +76,7 @@ export function PartitionList({ query, about, topic, hash }) {
     </div>
     ${total > 0 && html`
       <p class="hint">
-        A line across a bar marks the value from which a cleaning is due: min.cleanable.dirty.ratio and
+        A line across a bar marks the value from which a cleaning pass is due: min.cleanable.dirty.ratio and
         max.compaction.lag.ms.
       </p>
     `}

@@ -49,7 +49,7 @@ export function Page({ params, about, refreshAbout }) {
     isMeant,
   });
   useEffect(() => {
-    // A dry run locks the partition like a cleaning, and no event reports when it is released.
+    // A dry run locks the partition like a cleaning pass, and no event reports when it is released.
     if (request.answer?.in_progress == null) return undefined;
     const timer = setTimeout(request.reload, HELD_MS);
     return () => clearTimeout(timer);
@@ -252,7 +252,7 @@ const PASSES = ["When", "Offsets", "Read", "Written", "Kept", "Gone", "Took"];
 
 function Cleanings({ cleanings, topic, about }) {
   if (cleanings.length === 0) {
-    return html`<${Empty} line=${`logstore clean ${quoted(topic)} --dry-run${directoryOption(about)}`}>No cleanings since then. To show what a cleaning would do:</${Empty}>`;
+    return html`<${Empty} line=${`logstore clean ${quoted(topic)} --dry-run${directoryOption(about)}`}>No cleaning passes since then. To show what a cleaning pass would do:</${Empty}>`;
   }
   return html`
     <${Rows} label="Cleanings" headings=${PASSES} numbers=${PASSES.slice(2)}>

@@ -174,7 +174,7 @@ function retentionInWords({ segments, size_bytes: bytes, reasons }) {
   return `removes ${plural(segments, "segment")}, ${formatBytes(bytes)}, by ${reasons.join(" and ")}`;
 }
 
-/** The cleaning that is due with the change, or, where none is, the one that comes once it is. */
+/** The cleaning pass that is due with the change, or, where none is, the one that comes once it is. */
 function Pass({ outlook }) {
   const pass = outlook.first_pass ?? outlook.later_pass;
   if (pass === null) return null;

@@ -194,7 +194,7 @@ export function Segment({ topic, partition, segment, onClose }) {
           segment.holes != null && ["Offsets gone", formatCount(segment.holes)],
           segment.tombstones != null && ["Tombstones", formatCount(segment.tombstones)],
           ["Latest timestamp", html`<${Time} ms=${segment.max_timestamp} both />`],
-          segment.delete_horizon_ms != null && ["Delete horizon", html`<${Time} ms=${segment.delete_horizon_ms} both />`, "tombstones are removed by the first cleaning after it"],
+          segment.delete_horizon_ms != null && ["Delete horizon", html`<${Time} ms=${segment.delete_horizon_ms} both />`, "tombstones are removed by the first cleaning pass after it"],
         ]}
       />
       ${!segment.deleted && html`
@@ -263,8 +263,8 @@ export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
   const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
     <p class="dim">
-      A tombstone is a record without a value: it deletes its key. Its first cleaning keeps it and sets
-      the delete horizon of its batch to the time of the cleaning + delete.retention.ms. The first
+      A tombstone is a record without a value: it deletes its key. Its first cleaning pass keeps it and sets
+      the delete horizon of its batch to the time of the cleaning pass + delete.retention.ms. The first
       cleaning after the horizon removes it. Superseded tombstones are not counted: they are removed
       like any superseded record.
     </p>
@@ -286,10 +286,10 @@ function TombstoneFacts({ answer, nowMs }) {
     <${Facts}
       facts=${[
         ["Tombstones", formatCount(found.records)],
-        ["Without a horizon", formatCount(found.unstamped), "set by their first cleaning"],
-        ["Before their horizon", formatCount(stamped), "kept by every cleaning"],
-        ["Past their horizon", formatCount(found.expired), "removed by the next cleaning that reaches them"],
-        found.unreached > 0 && ["Not reached", formatCount(found.unreached), "beyond the cleaning that is due"],
+        ["Without a horizon", formatCount(found.unstamped), "set by their first cleaning pass"],
+        ["Before their horizon", formatCount(stamped), "kept by every cleaning pass"],
+        ["Past their horizon", formatCount(found.expired), "removed by the next pass that reaches them"],
+        found.unreached > 0 && ["Not reached", formatCount(found.unreached), "beyond the cleaning pass that is due"],
         found.first_horizon_ms != null && ["First horizon", showTime(found.first_horizon_ms), away(found.first_horizon_ms)],
         found.last_horizon_ms != null && ["Last horizon", showTime(found.last_horizon_ms), away(found.last_horizon_ms)],
         answer.delete_retention_ms != null && ["delete.retention.ms", formatDuration(answer.delete_retention_ms)],
@@ -316,7 +316,7 @@ function TombstoneFacts({ answer, nowMs }) {
 
 // -- fates ---------------------------------------------------------------------------------
 
-/** The fate of a record in the next cleaning: short and long text. */
+/** The fate of a record in the next cleaning pass: short and long text. */
 export const FATES = {
   retained: ["kept", "the latest of its key, or not cleanable"],
   superseded: ["superseded", "a later record of its key survives"],
@@ -334,7 +334,7 @@ export function Fates({ topic, partition, isMeant, isCostly }) {
   const target = withQuery(`${path("partitions", topic, partition)}/fates`, { first, count: PAGE });
   const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
-    <p class="dim">The fate of each record in a cleaning that runs now.</p>
+    <p class="dim">The fate of each record in a cleaning pass that runs now.</p>
     <${Requested} of=${request} what="Fates">
       ${(answer) => html`
         ${answer.counts != null && html`<${FateCounts} counts=${answer.counts} />`}

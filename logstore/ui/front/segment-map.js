@@ -27,7 +27,7 @@ const CHARACTER_WIDTH = 7;
 /** The sections of a log, in words. */
 export const SECTIONS = {
   clean: "already cleaned; one record per key",
-  dirty: "written since the last cleaning",
+  dirty: "written since the last cleaning pass",
   uncleanable: "dirty, but not cleanable yet",
   active: "the active segment, which appends are written to",
   deleted: "removed from the log; its file is pending deletion",

@@ -49,21 +49,21 @@ const MEANINGS = Object.fromEntries(
       "retention.bytes", "log.retention.bytes",
     ],
     ["Interval of checks for segments to delete", "log.retention.check.interval.ms"],
-    ["How long deleted files stay on the disk", "file.delete.delay.ms", "log.segment.delete.delay.ms"],
+    ["How long deleted files remain on disk", "file.delete.delay.ms", "log.segment.delete.delay.ms"],
     [
       "Share of dirty bytes in the log at which compaction starts",
       "min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio",
     ],
     [
-      "Minimum time that a record stays uncompacted",
+      "Minimum time that a record remains uncompacted",
       "min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms",
     ],
     [
-      "Maximum time that a record may stay uncompacted",
+      "Maximum time that a record may remain uncompacted",
       "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms",
     ],
     [
-      "How long tombstones are kept after their first cleaning",
+      "How long tombstones are retained after their first cleaning pass",
       "delete.retention.ms", "log.cleaner.delete.retention.ms",
     ],
     [

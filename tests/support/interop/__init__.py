@@ -1,4 +1,4 @@
-"""Kafka's own classes and brokers as judges, and the modules that drive them."""
+"""Kafka's classes and brokers as judges, and the modules that drive them."""
 
 from tests.support.interop.judge import (
     BUILDS,

@@ -1,4 +1,4 @@
-"""Kafka's own dump tool, and its output for some golden files (tests/data/kafka-3.9/dump).
+"""Kafka's dump tool, and its output for some golden files (tests/data/kafka-3.9/dump).
 
 `python -m tests.support.interop.dump_tool` records the output again. Files are named relative to
 tests/data/kafka-3.9; absolute paths in the output are replaced by `DIR`.

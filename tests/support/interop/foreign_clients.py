@@ -1,7 +1,7 @@
 """The clients of the sweep: their sources and the commands that start their programs.
 
 Every version is pinned by hash: in `requirements/` those that the Python tests use anyway, in
-`tests/interop/pom.xml` Kafka's own, in `tests/interop/sweep` the others.
+`tests/interop/pom.xml` Kafka's, in `tests/interop/sweep` the others.
 """
 
 from __future__ import annotations

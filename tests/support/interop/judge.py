@@ -1,4 +1,4 @@
-"""Kafka's own classes in a child process: build the judge once, start it, send it commands.
+"""Kafka's classes in a child process: build the judge once, start it, send it commands.
 
 The judge is a Java process (`tests/interop/src`) that writes one JSON object per line; a second
 release of Kafka is a second build of the same sources. Without a JDK or Maven, or without a network

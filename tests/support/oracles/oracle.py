@@ -33,7 +33,7 @@ def latest_values(items: Iterable[Item]) -> dict[bytes, bytes]:
 
 
 def survivors(items: Sequence[Item], end_offset: int) -> list[Item]:
-    """The result of a first cleaning of everything below `end_offset`: no tombstone expires."""
+    """The result of a first pass over everything below `end_offset`: no tombstone expires."""
     last = {item.key: item.offset for item in items if item.offset < end_offset}
     return [
         item

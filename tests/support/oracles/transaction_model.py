@@ -2,7 +2,7 @@
 
 `TransactionModel` drives both and compares: each pass with the oracle, batch by batch, and after
 each step the visible records, the markers and index entries, and the producer state, with the
-invariants of any cleaning.
+invariants of any cleaning pass.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Sixty virtual days of the preset `adversarial`: late timestamps, versions, tombstones, aborted
 transactions. After a third the topic is cleaned once, so that its tombstones get a delete horizon,
-which is long past when the cleaning between before and after begins.
+which is long past when the cleaning pass between before and after begins.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class History:
     ----------
     before, after : Path
     now_ms : int
-        When the cleaning began.
+        When the cleaning pass began.
     cleaned : dict
         By partition: log start offset, first dirty offset afterwards, log end offset.
     spec : Spec
@@ -86,7 +86,7 @@ def cleaned_history(
         writes to it.
     hasty : int
         A partition in which keys are written twice just before it is cleaned, younger than
-        `MIN_LAG_MS`: a forced cleaning asks for no lag.
+        `MIN_LAG_MS`: a forced cleaning pass asks for no lag.
     """
     spec = preset(
         "adversarial",

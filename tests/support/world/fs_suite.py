@@ -22,7 +22,7 @@ BLOCK = 256 * 1024
 class Place(NamedTuple):
     """A file system, an existing empty directory in it, and a function to add a file there.
 
-    `add` may write through another file system beneath; no handle of it stays open.
+    `add` may write through another file system beneath; no handle of it remains open.
     """
 
     fs: FileSystem
@@ -358,7 +358,7 @@ class FileSystemSuite:
         with pytest.raises(IsADirectoryError):
             open_anew(place.fs, place.path("d"))
 
-    def test_directories_are_no_files(self, place):
+    def test_directories_are_not_files(self, place):
         place.fs.make_dirs(place.path("d"))
         for options in ({}, {"write": True}, {"create": True}):
             with pytest.raises(IsADirectoryError):

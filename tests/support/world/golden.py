@@ -1,4 +1,4 @@
-"""Golden vectors: bytes that Kafka's own classes wrote (storage-format §17, cleaner §14).
+"""Golden vectors: bytes that Kafka's classes wrote (storage-format §17, cleaner §14).
 
 G* are record batches, F* other files, E* the states of the worked cleaning examples. The leader
 epoch is -1 and the timestamp type CreateTime unless noted.

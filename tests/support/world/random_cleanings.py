@@ -34,7 +34,7 @@ BY_STRATEGY = {
 
 @dataclass(frozen=True)
 class Cleanings:
-    """The directories, the times of the first and the last cleaning, and the actions taken."""
+    """The directories, the times of the first and the last cleaning pass, and the actions taken."""
 
     before: Path
     after: Path

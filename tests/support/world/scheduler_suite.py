@@ -301,9 +301,7 @@ class SchedulerSuite:
 
     @pytest.mark.parametrize("threads", (1, 3))
     @pytest.mark.parametrize("error", (AssertionError("broken"), Stop("crash")))
-    def test_what_no_caller_may_overlook_is_raised_and_no_more_jobs_begin(
-        self, bench, threads, error
-    ):
+    def test_critical_errors_are_raised_and_stop_further_jobs(self, bench, threads, error):
         begun = []
 
         def job(number):

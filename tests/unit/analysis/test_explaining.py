@@ -1,4 +1,4 @@
-"""Explanations: damage closes the gate of a cleaning only if the cleaning reads it."""
+"""Explanations: damage closes the gate of a cleaning pass only if the cleaning pass reads it."""
 
 from __future__ import annotations
 

@@ -101,6 +101,6 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_records_and_the_steps(name: str) -> None:
-    """Also while files of the last cleaning, with the same records, await their removal."""
+    """Also while files of the last cleaning pass, with the same records, await their removal."""
     configs, fill, records, steps = CASES[name]
     assert explained(configs, fill) == (records, steps)

@@ -33,7 +33,7 @@ def test_a_cleaning_is_run_to_the_end_and_nothing_changes(broker):
     assert (broker.topic("t"), broker.log("t").size_bytes) == before
 
 
-def test_what_is_not_due_is_run_as_it_will_be_once_it_is(broker):
+def test_partitions_that_are_not_due_are_cleaned_as_of_their_due_time(broker):
     given = {"cleanup.policy": "compact", "min.compaction.lag.ms": "1d"}
     first = broker.preview("t", 0, set=given).partitions[0].after
     assert (first.explanation.binding, first.explanation.first_pass) == ("min_compaction_lag", None)
@@ -48,10 +48,10 @@ def test_a_quick_one_reads_no_record(broker):
     assert told.after.explanation.first_pass is told.after.explanation.tombstones is None
     assert "quick" in told.unread
     told = broker.preview("t", 0, set={"cleanup.policy": "delete"}, quick=True).partitions[0]
-    assert told.unread is None  # no cleaning would read anything
+    assert told.unread is None  # no cleaning pass would read anything
 
 
-def test_more_than_may_be_read_is_left_out_and_told(broker):
+def test_data_above_the_read_limit_is_omitted_and_reported(broker):
     given = {"cleanup.policy": "compact"}
     told = broker.preview("t", set=given, read_bytes_max=100).partitions[0]
     assert "exceed the read limit" in told.unread
@@ -74,7 +74,7 @@ def test_broker_settings_concern_the_topics_that_go_by_them(broker):
     assert undone.partitions[0].after.retention.removed == ()
 
 
-def test_what_the_change_would_refuse_is_refused(broker):
+def test_a_preview_rejects_the_same_values_as_the_change(broker):
     with pytest.raises(InvalidConfigurationError, match="nearest") as told:
         broker.preview("t", set={"retention.mss": "1"})
     assert (told.value.key, told.value.nearest) == ("retention.mss", "retention.ms")
@@ -105,7 +105,7 @@ def test_an_uncleanable_partition_stays_so(broker):
     assert told.after.later_pass is None
 
 
-def test_other_rules_of_who_wins_let_the_last_clean_record_compete_again(broker):
+def test_under_other_strategies_the_last_clean_record_competes_again(broker):
     broker.alter_configs("t", {"cleanup.policy": "compact"})
     broker.clean("t", 0, force=True, roll=True)
     end = broker.log("t").log_end_offset

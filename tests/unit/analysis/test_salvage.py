@@ -217,7 +217,7 @@ def test_a_batch_outside_the_transaction_whose_marker_is_lost_is_left_out():
     assert errors_of(directory.fs) == []
 
 
-def test_messages_of_old_formats_are_saved_as_they_lie():
+def test_messages_in_old_formats_are_saved_unchanged():
     data = [
         message(0, b"k", b"v", magic=0),
         message(1, b"k", None, timestamp=5),

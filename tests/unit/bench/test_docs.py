@@ -6,7 +6,7 @@ from logstore.bench.report.result import read_result
 from tools import performance_docs
 
 
-def test_the_page_is_that_of_the_newest_result():
+def test_the_page_matches_the_newest_result():
     old = performance_docs.TARGET.read_text(encoding="utf-8")
     assert performance_docs.page(old) == old, "run: make docs"
 

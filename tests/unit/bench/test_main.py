@@ -30,7 +30,7 @@ def test_one_line_is_measured_and_kept(tmp_path, capsys):
     assert out.with_suffix(".html").read_text() == first
 
 
-def test_a_part_is_kept_only_where_it_is_told_to(tmp_path, capsys, monkeypatch):
+def test_a_part_is_retained_only_on_request(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("logstore.bench.__main__.RESULTS", tmp_path)
     assert main(["--only", "api/read", *FAST]) == 0
     assert "written" not in capsys.readouterr().err

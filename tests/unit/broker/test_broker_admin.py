@@ -31,7 +31,7 @@ def fill(broker, timestamps, topic="a", **configs):
         broker.append(topic, value=b"v", key=b"k", timestamp=timestamp)
 
 
-def test_one_bad_partition_of_a_delete_request_hides_no_other(broker):
+def test_one_bad_partition_of_a_delete_request_does_not_hide_others(broker):
     fill(broker, range(T, T + 10))
     fill(broker, [T], "compacted", cleanup_policy="compact")
     fill(broker, [T], "both", cleanup_policy=["compact", "delete"])
@@ -106,7 +106,7 @@ def test_offsets_for_times_and_bounds(broker):
         broker.offsets_for_times({TopicPartition("c", 0): 1})
 
 
-def test_a_dry_retention_says_what_the_real_one_then_does(broker):
+def test_dry_run_of_retention_predicts_the_real_run(broker):
     fill(broker, range(T, T + 10), retention_ms=1000)
     fill(broker, range(T, T + 3), "b", retention_bytes=0)
     broker.clock.advance(ms=1006)
@@ -143,6 +143,16 @@ def test_configs_are_altered_for_good(broker):
         broker.alter_configs("a", {"cleanup.policy": "shred"})
     broker.delete_topic("a")
     assert broker.topics() == []
+
+
+def test_configs_that_are_no_mapping_are_refused(broker):
+    fill(broker, [T])
+    for call in (
+        lambda: broker.alter_configs("a", 7),
+        lambda: broker.create_topic("c", 1, 7),
+    ):
+        with pytest.raises(TypeError, match="expected a mapping of topic configs, not 7"):
+            call()
 
 
 def test_a_read_only_broker_changes_nothing():

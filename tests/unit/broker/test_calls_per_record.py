@@ -101,7 +101,7 @@ def test_a_record_that_is_sent_into_an_open_batch_is_few_calls(broker):
 
 
 @pytest.mark.parametrize("idempotent", (True, False))
-def test_a_batch_that_is_sent_is_not_taken_apart_nor_its_futures_told(
+def test_a_sent_batch_is_not_parsed_and_its_futures_are_not_notified(
     broker, monkeypatch, idempotent
 ):
     """A future looks up its outcome in its batch, which is stored by columns, at any size."""

@@ -121,7 +121,7 @@ def test_everything_of_a_closed_broker_is_refused():
     broker.__exit__(None, None, None)
 
 
-def test_what_is_refused_may_have_any_arguments(world):
+def test_rejected_calls_accept_any_arguments(world):
     broker = filled(world)
     broker.close()
     for use in (
@@ -216,7 +216,7 @@ def test_a_collector_of_a_closed_broker_yields_nothing():
         broker.metrics()
 
 
-def test_who_made_a_manager_closes_the_broker_with_it(world):
+def test_the_creator_of_a_manager_closes_its_broker(world):
     broker = filled(world)
     broker.manager.close()
     with pytest.raises(IllegalStateError, match="the broker is closed"):
@@ -339,7 +339,7 @@ def test_a_second_close_returns_once_the_first_is_done(world):
     assert seen == [True]
 
 
-def test_a_fate_that_is_asked_for_again_is_refused():
+def test_a_repeated_request_for_a_fate_is_rejected():
     broker = filled((MemoryFileSystem(), "/data", VirtualClock()))
     fates = broker.fates("a")
     assert isinstance(fates, PartitionFates)
@@ -354,7 +354,7 @@ def test_a_fate_that_is_asked_for_again_is_refused():
 
 @pytest.mark.parametrize("threads", (None, 2))
 @pytest.mark.parametrize("virtual", (True, False))
-def test_a_progress_listener_cannot_close_its_broker_and_is_told_so_at_once(virtual, threads):
+def test_a_progress_listener_that_closes_its_broker_gets_an_error(virtual, threads):
     clock = VirtualClock() if virtual else SystemClock()
     fs = MemoryFileSystem(clock)
     world = fs, "/data", clock
@@ -376,11 +376,11 @@ def test_a_progress_listener_cannot_close_its_broker_and_is_told_so_at_once(virt
             match=exactly(
                 "the broker cannot be closed by a listener of its own cleaning, or by a "
                 "signal handler in the same thread, which would wait for itself: raise an "
-                "exception to end the cleaning"
+                "exception to end the cleaning pass"
             ),
         ):
             broker.clean("a", force=True, threads=threads, progress=close)
-        assert len(refusals) == 1, "its exception ended the cleaning"
+        assert len(refusals) == 1, "its exception ended the cleaning pass"
         assert len(broker.clean("a", force=True).cleaned) == 1
     with opened(world) as broker:
         assert broker.manager.directories[0].clean, "the close after it was a proper one"

@@ -87,7 +87,7 @@ def broker(request, tmp_path):
         yield cluster.brokers[cluster.leader(TP)]
 
 
-def test_the_states_are_those_of_a_reader_of_committed_data(broker):
+def test_the_states_match_a_reader_of_committed_data(broker):
     log = broker.log(TP)
     committed = CommittedData(log)
     states = {
@@ -160,7 +160,7 @@ def test_erasure_and_explain_give_each_record_its_commit_state(broker):
 
 
 def test_no_uncommitted_record_supersedes_another(broker):
-    """In the fates, and in the cleaning that they foretell."""
+    """In the fates, and in the cleaning pass that they foretell."""
     committed = {offset for offset, state in STATES.items() if state == "committed"}
     fates = list(broker.fates("t", force=True, roll=True))
     assert {each.offset for each in fates if each.fate == "superseded"} == {0}

@@ -29,7 +29,7 @@ def broker(request, tmp_path):
         yield broker
 
 
-def test_unsynced_data_is_gone(broker):
+def test_unsynced_data_is_removed(broker):
     broker.create_topic("users", configs=DURABLE)
     broker.append("users", value=b"1", key=b"k")
     broker.alter_configs("users", {}, unset=["flush.messages"])
@@ -55,7 +55,7 @@ def test_a_new_segment_is_gone_or_stays(broker):
         assert values(recovered) == [b"1", b"2"]
 
 
-def test_a_topic_that_was_created_stays_and_one_deleted_is_gone(broker):
+def test_a_topic_that_was_created_stays_and_one_deleted_is_removed(broker):
     broker.create_topic("users")
     broker.create_topic("orders")
     broker.delete_topic("users")
@@ -73,7 +73,7 @@ def test_a_cleaned_log_stays_clean(broker):
         assert values(recovered) == [b"3", b"4"]
 
 
-def test_deleted_records_do_not_come_back(broker):
+def test_deleted_records_do_not_return(broker):
     broker.create_topic("users", configs=DURABLE)
     for number in range(5):
         broker.append("users", value=b"%d" % number)
@@ -100,7 +100,7 @@ def test_a_committed_transaction_stays_and_an_open_one_is_aborted(broker):
         assert values(recovered, isolation="read_committed") == [b"0"]
 
 
-def test_a_consumer_goes_on_with_what_was_committed_durably(broker):
+def test_a_consumer_continues_with_what_was_committed_durably(broker):
     broker.create_topic("users", configs=DURABLE)
     for number in range(4):
         broker.append("users", value=b"%d" % number)
@@ -136,7 +136,7 @@ def test_the_crashed_broker_refuses_any_use_and_can_be_closed(broker):
     recovered.close()
 
 
-def test_background_work_ends_and_begins_anew():
+def test_background_work_ends_and_begins_again():
     with Broker(clock=VirtualClock(), background=True) as worker:
         worker.create_topic("users", configs={"retention.ms": "1000", "segment.ms": "1000"})
         worker.append("users", value=b"1")
@@ -165,7 +165,7 @@ class Flusher:
         self.log.flush()
 
 
-def test_what_is_synced_while_the_broker_ends_comes_too_late(broker):
+def test_a_sync_during_shutdown_is_too_late(broker):
     broker.create_topic("users")
     broker.append("users", value=b"1")
     broker.manager.services.add(Flusher(broker.log("users")))
@@ -173,7 +173,7 @@ def test_what_is_synced_while_the_broker_ends_comes_too_late(broker):
         assert values(recovered) == []
 
 
-def test_threads_end_and_the_machines_clock_goes_on():
+def test_threads_end_and_the_system_clock_continues():
     with Broker(clock=SystemClock(), background=True) as worker:
         worker.create_topic("users", configs=DURABLE)
         worker.append("users", value=b"1")
@@ -237,7 +237,7 @@ def test_the_same_seed_leaves_the_same_bytes():
 # --- faulty file systems, and refusals ------------------------------------------------------
 
 
-def test_a_faulty_file_system_crashes_as_it_is_told():
+def test_a_faulty_file_system_crashes_at_the_configured_operation():
     for mode, left in (
         (None, [b"1"]),
         (CrashMode(Contents.KEPT, Names.KEPT), [b"1", b"2"]),

@@ -57,14 +57,14 @@ def test_an_append_is_done_and_its_answer_lost(broker):
 
 
 @pytest.mark.parametrize("records", ([(b"k", b"v")] * 3, [(b"k", b"v")] * 300))
-def test_the_batches_of_append_many_are_struck_one_by_one(broker, records):
+def test_faults_apply_to_each_batch_of_append_many(broker, records):
     broker.fail("append", nth=3, error=LEADER, topic="users")
     with pytest.raises(NotLeaderForPartitionError):
         broker.append_many("users", records, batch_records=1)
     assert len(values(broker)) == 2
 
 
-def test_ready_made_batches_are_struck(broker):
+def test_faults_apply_to_prebuilt_batches(broker):
     broker.create_topic("copies")
     broker.append("users", value=b"1")
     batch = next(iter(broker.log("users").reader.batches(0)))
@@ -96,7 +96,7 @@ def test_a_producer_sends_again_until_it_passes_and_stores_once(broker, after):
     assert producer.metrics(raw=True)["record-retry-total"] == 3
 
 
-def test_a_producer_that_is_not_idempotent_stores_twice_what_it_was_not_told(broker):
+def test_a_producer_that_is_not_idempotent_stores_an_unacknowledged_batch_twice(broker):
     broker.fail("append", times=2, error=LOST, after=True)
     producer = broker.producer(enable_idempotence=False)
     assert producer.send("users", b"1").get().offset == 2
@@ -169,7 +169,7 @@ def test_a_consumer_asks_again_after_its_backoff(broker):
     assert broker.clock.now_ms() - start_ms == 600
 
 
-def test_a_consumer_is_told_what_does_not_pass(broker):
+def test_a_consumer_reports_corrupt_records(broker):
     broker.append("users", value=b"1")
     consumer = broker.consumer("users", auto_offset_reset="earliest")
     for error, kind in (
@@ -209,7 +209,7 @@ def test_a_commit_is_made_again_as_long_as_it_may(broker):
     assert broker.clock.now_ms() - start_ms == 1200
 
 
-def test_a_commit_without_waiting_is_told_the_error(broker):
+def test_an_asynchronous_commit_reports_the_error(broker):
     broker.append("users", value=b"1")
     consumer = broker.consumer("users", group_id="g", auto_offset_reset="earliest")
     consumer.poll()
@@ -229,7 +229,7 @@ def test_a_commit_whose_answer_is_lost_counts(broker):
 
 
 @pytest.mark.parametrize("after", (False, True))
-def test_a_join_is_asked_for_again_in_one_poll(broker, after):
+def test_a_join_is_retried_within_one_poll(broker, after):
     broker.append("users", value=b"1")
     rule = broker.fail("join", times=3, error="COORDINATOR_NOT_AVAILABLE", after=after)
     consumer = broker.consumer("users", group_id="g", auto_offset_reset="earliest")
@@ -289,7 +289,7 @@ def test_a_sync_that_fails_loses_what_it_was_to_keep(broker):
         assert values(recovered) == [b"1"]
 
 
-def test_a_slow_disk_moves_time_and_serves_nobody_meanwhile(broker):
+def test_a_slow_disk_advances_time_and_blocks_other_requests(broker):
     served = []
     broker.append("users", value=b"1")
     broker.runtime.scheduler.start()

@@ -118,7 +118,7 @@ def test_the_same_holds_of_what_was_killed_or_copied_in_part(name: str, stop: st
     check_growth(name, stop=stop)
 
 
-def test_the_same_holds_beside_a_process_that_writes() -> None:
+def test_the_result_is_the_same_during_writes_of_another_process() -> None:
     check_growth("explain", is_written=True)
 
 

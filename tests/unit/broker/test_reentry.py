@@ -341,7 +341,7 @@ def test_a_send_that_was_interrupted_before_it_had_a_producer_id_fails(broker, m
             (
                 "t-0 cannot be changed by a listener of its own cleaning, or by a signal "
                 "handler in the same thread, which would wait for itself: raise an "
-                "exception to end the cleaning"
+                "exception to end the cleaning pass"
             ),
         ),
         (
@@ -349,7 +349,7 @@ def test_a_send_that_was_interrupted_before_it_had_a_producer_id_fails(broker, m
             (
                 "t-0 cannot be changed by a listener of its own cleaning, or by a signal "
                 "handler in the same thread, which would wait for itself: raise an "
-                "exception to end the cleaning"
+                "exception to end the cleaning pass"
             ),
         ),
         (
@@ -357,7 +357,7 @@ def test_a_send_that_was_interrupted_before_it_had_a_producer_id_fails(broker, m
             (
                 "t-0 cannot be changed by a listener of its own cleaning, or by a signal "
                 "handler in the same thread, which would wait for itself: raise an "
-                "exception to end the cleaning"
+                "exception to end the cleaning pass"
             ),
         ),
         (
@@ -365,7 +365,7 @@ def test_a_send_that_was_interrupted_before_it_had_a_producer_id_fails(broker, m
             (
                 "t-0 cannot be changed by a listener of its own cleaning, or by a signal "
                 "handler in the same thread, which would wait for itself: raise an "
-                "exception to end the cleaning"
+                "exception to end the cleaning pass"
             ),
         ),
         (
@@ -373,7 +373,7 @@ def test_a_send_that_was_interrupted_before_it_had_a_producer_id_fails(broker, m
             (
                 "the broker cannot be closed by a listener of its own cleaning, or by a "
                 "signal handler in the same thread, which would wait for itself: raise "
-                "an exception to end the cleaning"
+                "an exception to end the cleaning pass"
             ),
         ),
     ),
@@ -422,7 +422,7 @@ def test_a_listener_of_a_cleaning_cannot_end_its_broker(end):
                 match=exactly(
                     "the broker cannot be closed by a listener of its own cleaning, or by a "
                     "signal handler in the same thread, which would wait for itself: raise "
-                    "an exception to end the cleaning"
+                    "an exception to end the cleaning pass"
                 ),
             ) as error:
                 getattr(broker, end)()
@@ -432,5 +432,5 @@ def test_a_listener_of_a_cleaning_cannot_end_its_broker(end):
         assert broker.append("t", key=b"k", value=b"w").offset == 3
     assert set(refused) == {
         "the broker cannot be closed by a listener of its own cleaning, or by a signal handler in"
-        " the same thread, which would wait for itself: raise an exception to end the cleaning"
+        " the same thread, which would wait for itself: raise an exception to end the cleaning pass"
     }

@@ -76,7 +76,7 @@ def test_headers_are_pairs_or_a_mapping_everywhere(broker):
 # --- partitions and offsets ------------------------------------------------------------------
 
 
-def test_a_partition_is_taken_where_a_topic_is_meant(broker):
+def test_a_partition_name_is_accepted_in_place_of_a_topic(broker):
     broker.append(USERS, value=b"1")
     broker.append_many(USERS, [(b"k", b"2")])
     broker.producer().send(USERS, b"3")
@@ -101,7 +101,7 @@ def test_a_partition_of_kafka_pythons_type_is_taken_too(broker):
     assert values(broker, theirs("users", 1)) == [b"1"]
 
 
-def test_what_is_neither_a_name_nor_a_partition_is_refused(broker):
+def test_values_that_are_neither_names_nor_partitions_are_rejected(broker):
     with pytest.raises(TypeError, match="expected a TopicPartition, not 7"):
         broker.append(7, value=b"1")
     conflict = "users-1 conflicts with the partition given: 3"
@@ -336,7 +336,7 @@ def dropped_warnings(make):
     return [str(each.message) for each in caught if each.category is ResourceWarning]
 
 
-def test_a_broker_with_threads_that_was_never_closed_is_told_of(tmp_path):
+def test_an_unclosed_broker_with_threads_is_reported(tmp_path):
     kept = []
 
     def with_threads():
@@ -350,7 +350,7 @@ def test_a_broker_with_threads_that_was_never_closed_is_told_of(tmp_path):
     kept.pop().close()
 
 
-def test_brokers_without_threads_or_closed_ones_are_not_told_of(tmp_path):
+def test_brokers_without_threads_and_closed_brokers_are_not_reported(tmp_path):
     def without_threads():
         Broker(str(tmp_path / "a"), background=True).close()
         Broker(clock=VirtualClock(), background=True)
@@ -361,7 +361,7 @@ def test_brokers_without_threads_or_closed_ones_are_not_told_of(tmp_path):
     assert dropped_warnings(without_threads) == []
 
 
-def test_what_is_raised_is_not_logged_as_well(broker, caplog):
+def test_raised_errors_are_not_also_logged(broker, caplog):
     caplog.set_level(logging.WARNING)
     for refused in (
         lambda: broker.append("nobody", value=b"1"),

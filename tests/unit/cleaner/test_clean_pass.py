@@ -639,7 +639,7 @@ def test_a_pass_that_fails_leaves_no_file_of_its_output_open(monkeypatch) -> Non
     assert world.files(".cleaned")
 
 
-def test_the_last_append_below_an_offset_is_that_of_the_last_segment_wholly_below() -> None:
+def test_the_last_append_below_an_offset_matches_the_last_segment_wholly_below() -> None:
     """It decides when tombstones expire; a segment that ends exactly there is below."""
     log = log_of_three_groups(memory_world())
     first, second, third, *_ = log.segments

@@ -187,7 +187,7 @@ def test_a_log_that_is_refused_is_not_rolled_either() -> None:
     assert bases_of(broker.log("users")) == bases_of(broker.log("events")) == [0]
 
 
-def test_the_most_urgent_log_comes_first() -> None:
+def test_the_most_urgent_log_is_first() -> None:
     broker = new_broker()
     for name in ("few", "many", "some"):
         topic(broker, name, min_cleanable_dirty_ratio=0.01)
@@ -403,7 +403,7 @@ def overflowed_broker() -> Broker:
     return broker
 
 
-def test_s225_a_segment_that_overflows_is_split_and_the_checkpoint_stays() -> None:
+def test_s225_a_segment_that_overflows_is_split_and_the_checkpoint_is_retained() -> None:
     broker = overflowed_broker()
     log, manager = broker.log("users"), broker.cleaner
     result = manager.clean(log, manager.chooser.state_of(log))
@@ -416,7 +416,7 @@ def test_s225_a_segment_that_overflows_is_split_and_the_checkpoint_stays() -> No
 
 
 @pytest.mark.parametrize("force", (False, True))
-def test_a_command_goes_on_after_a_split(force: bool) -> None:
+def test_a_command_continues_after_a_split(force: bool) -> None:
     broker = overflowed_broker()
     report = broker.clean("users", force=force)
     assert [stats.end_offset for stats in report.cleaned] == [2**40]
@@ -425,7 +425,7 @@ def test_a_command_goes_on_after_a_split(force: bool) -> None:
     assert cleaner_checkpoint(broker) == {USERS: 2**40}
 
 
-def test_a_dry_run_says_that_a_split_comes_first() -> None:
+def test_a_dry_run_reports_that_a_split_is_needed_first() -> None:
     broker = overflowed_broker()
     (left,) = broker.clean("users", force=True, dry_run=True).not_cleaned
     assert left.reason == "uncleanable"

@@ -87,7 +87,7 @@ def test_tombstones_are_counted_by_their_horizons(broker):
     assert "2 are past the horizon" in text
 
 
-def test_a_due_pass_that_ends_before_tombstones_is_not_said_to_reach_them(broker):
+def test_a_due_pass_that_ends_before_tombstones_does_not_report_them(broker):
     put(broker, (b"a", b"1"), (b"a", b"2"), (b"b", None))
     broker.roll("t")
     assert explained(broker).tombstone_reasons[-1] == Reason.of("pass.due")
@@ -332,7 +332,7 @@ def test_one_of_the_dirty_ratio_and_the_maximum_lag_is_enough():
     assert gates("max_compaction_lag") == ["paused"]
 
 
-def test_an_active_segment_says_what_closes_it(broker):
+def test_an_active_segment_lists_the_conditions_that_close_it(broker):
     put(broker, (b"a", b"1"))
     closings = explained(broker).active_segment.closings
     [remedy] = [each for each in explained(broker).remedies if each.gate == "active_segment"]

@@ -1,4 +1,4 @@
-"""The fate of each record in the next cleaning, computed in advance."""
+"""The fate of each record in the next cleaning pass, computed in advance."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_keys_below_the_checkpoint_are_superseded_by_dirty_ones() -> None:
 
 
 @pytest.mark.parametrize("compression", ("none", "lz4"))
-def test_with_versions_the_winner_may_lie_below_those_that_it_supersedes(compression: str) -> None:
+def test_with_versions_the_winner_may_have_a_lower_offset(compression: str) -> None:
     """In the dirty section, and across the checkpoint; the last record stays, superseded."""
     with new_broker() as broker:
         topic(broker, compaction_strategy="timestamp")
@@ -415,7 +415,7 @@ def test_a_cleaning_matches_the_listed_fates() -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_listed_fates_match_kafkas_cleaning(case: str, tmp_path) -> None:
-    """Directories before and after a pass of Kafka's own cleaner."""
+    """Directories before and after a pass of Kafka's cleaner."""
     expected = manifest(case)
     with open_broker(case, copy_of(case, tmp_path)) as broker:
         log = broker.log("golden")

@@ -150,7 +150,7 @@ def changed(batch: bytes, **fields: int) -> bytes:
     ),
     ids=("length", "header", "old", "magic", "count", "delta", "base", "overflow", "crc"),
 )
-def test_scan_batches_tells_which_batch_is_damaged(damaged: bytes) -> None:
+def test_scan_batches_reports_the_damaged_batch(damaged: bytes) -> None:
     status, table, position = scan(ONE + damaged + ONE)
     assert (status, len(table), position) == (DAMAGED, 1, len(ONE))
 

@@ -61,7 +61,7 @@ def test_a_dirty_log_is_cleaned_within_a_back_off() -> None:
     assert offsets(broker) == [15, 16, 17, 18, 19]
 
 
-def test_s232_nothing_found_sleeps_the_back_off_something_found_goes_on() -> None:
+def test_s232_nothing_found_sleeps_the_back_off_something_found_continues() -> None:
     broker = new_broker(log_cleaner_backoff_ms=700)
     for name in ("a", "b", "c"):
         topic(broker, name)
@@ -101,7 +101,7 @@ def test_s229_no_log_is_cleaned_by_two_workers_at_once() -> None:
     assert max(most) == 2
 
 
-def test_s226_what_is_younger_than_the_minimum_lag_stays() -> None:
+def test_s226_what_is_younger_than_the_minimum_lag_is_retained() -> None:
     broker = new_broker(log_cleaner_min_cleanable_ratio="0.01")
     topic(broker, min_compaction_lag_ms=HOUR_MS)
     fill(broker)
@@ -238,7 +238,7 @@ def spoil(broker: Broker) -> None:
     file.close()
 
 
-def test_a_damaged_partition_is_named_with_its_reason_and_the_others_go_on() -> None:
+def test_a_damaged_partition_is_named_with_its_reason_and_the_others_continue() -> None:
     broker = new_broker()
     topic(broker)
     topic(broker, "other")
@@ -446,7 +446,7 @@ def test_s220_retention_of_a_log_that_becomes_compacted() -> None:
 # --- metrics ----------------------------------------------------------------------------------
 
 
-def test_the_gauges_are_those_of_the_last_passes() -> None:
+def test_the_gauges_match_the_last_passes() -> None:
     broker = new_broker(log_cleaner_io_buffer_load_factor="0.000005")
     topic(broker, min_cleanable_dirty_ratio=0, max_compaction_lag_ms=HOUR_MS)
     broker.clock.advance(ms=1)
@@ -531,7 +531,7 @@ def test_segments_that_retention_removes_from_a_compacted_log_are_reported(caplo
     broker.close()
 
 
-def test_who_follows_the_logs_hears_of_a_pass_once_the_partition_is_free() -> None:
+def test_followers_of_the_logs_are_notified_of_a_pass_once_the_partition_is_free() -> None:
     """A worker that skipped the log, because it was being cleaned, checks again."""
     with Broker(clock=VirtualClock()) as broker:
         topic(broker)

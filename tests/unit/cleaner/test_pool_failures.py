@@ -312,7 +312,7 @@ def test_an_aborted_pass_leaves_the_checkpoint_to_the_aborting_caller() -> None:
     assert broker.cleaner.checkpoints.of(USERS) is None
 
 
-def test_a_stop_goes_on_though_the_checkpoint_cannot_be_stored() -> None:
+def test_a_stop_continues_though_the_checkpoint_cannot_be_stored() -> None:
     clock = VirtualClock()
     fs = FaultyFileSystem(clock)
     broker = Broker(

@@ -1,4 +1,4 @@
-"""Interference with a cleaning at any time: truncations, deletions, failing disks."""
+"""Interference with a cleaning pass at any time: truncations, deletions, failing disks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reopened(broker: Broker, **configs: object) -> Broker:
 # --- owners of a partition --------------------------------------------------------------------
 
 
-def test_two_who_want_a_partition_that_is_being_cleaned_both_get_it() -> None:
+def test_two_waiters_for_a_partition_being_cleaned_both_acquire_it() -> None:
     runtime = Runtime(VirtualClock())
     runtime.scheduler.start()
     states = CleaningStates(runtime)
@@ -212,7 +212,7 @@ def test_a_log_whose_start_moved_after_its_choice_is_measured_again() -> None:
     assert done.value.value is None
 
 
-def test_a_log_that_another_one_replaced_is_passed_over() -> None:
+def test_a_log_that_another_one_replaced_is_skipped() -> None:
     broker = open_broker()
     topic(broker, max_compaction_lag_ms=HOUR_MS)
     fill(broker)
@@ -250,7 +250,7 @@ def test_a_truncation_lowers_the_checkpoint_also_of_a_topic_that_is_not_compacte
 
 @pytest.mark.parametrize("phase", ("map", "rewrite"))
 def test_files_that_are_removed_in_mid_pass_are_read_to_the_end(phase: str) -> None:
-    """Deleting records does not stop a cleaning, and after a start no file is open."""
+    """Deleting records does not stop a cleaning pass, and after a start no file is open."""
     broker = open_broker()
     topic(broker, cleanup_policy="compact,delete", segment_bytes=400)
     fill(broker, count=40)
@@ -274,7 +274,7 @@ def test_files_that_are_removed_in_mid_pass_are_read_to_the_end(phase: str) -> N
 # --- housekeeping among deletions -------------------------------------------------------------
 
 
-def test_retention_of_the_others_goes_on_when_a_log_is_deleted_under_its_hands() -> None:
+def test_retention_of_the_others_continues_when_a_log_is_deleted_under_its_hands() -> None:
     broker = open_broker(log_retention_check_interval_ms=2**63 - 1)
     for name in ("a", "b"):
         topic(broker, name, cleanup_policy="delete", retention_ms=1)

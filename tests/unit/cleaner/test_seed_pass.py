@@ -129,7 +129,7 @@ def test_without_versions_nothing_is_read_twice() -> None:
     assert sum(size for _, _, size in reads) == stats.map_bytes_read + stats.bytes_read
 
 
-def test_whatever_the_buffer_holds_the_seed_pass_ends_with_the_clean_section() -> None:
+def test_the_seed_pass_ends_with_the_clean_section_for_any_buffer() -> None:
     """The first dirty offset is inside a segment, because the map was full there."""
     log = opened(**HEADER)
     put_each(log, *(versioned(b"%02d" % n, b"x" * 50, n) for n in range(40)))
@@ -262,7 +262,7 @@ def test_aborted_records_of_the_clean_section_do_not_compete() -> None:
     assert [(offset, k) for offset, k, _ in contents(log) if offset == 4] == [(4, b"a")]
 
 
-def test_segments_that_are_passed_over_do_not_confuse_the_transactions() -> None:
+def test_segments_that_are_skipped_do_not_confuse_the_transactions() -> None:
     """A marker in a segment that is too old to be read still ends its transaction.
 
     Records that the same producer commits afterwards compete, and survive.

@@ -144,7 +144,7 @@ def test_min_compaction_lag_of_exactly_the_age_lets_go() -> None:
     assert reason(log) is None
 
 
-def test_the_upper_bound_may_lie_below_the_first_dirty_offset() -> None:
+def test_the_upper_bound_may_be_below_the_first_dirty_offset() -> None:
     log = log_of(memory_world(), 4, 4)
     log.offsets.set_high_watermark(5)
     found = state(log, 6)
@@ -382,7 +382,7 @@ def decided(name: str, clean: int, cleanable: int, must: int = 0, number: int = 
     return CleaningDecision(measured, ())
 
 
-def test_the_dirtiest_comes_first_and_names_break_ties() -> None:
+def test_the_dirtiest_is_first_and_names_break_ties() -> None:
     decisions = [
         decided("b", 5, 5),
         decided("a", 5, 5, number=10),

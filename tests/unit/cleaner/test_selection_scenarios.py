@@ -36,7 +36,7 @@ def checkpoint(broker: Broker):
 
 
 def chosen(broker: Broker) -> list[str]:
-    """Return the topics that a cleaning selects, in order."""
+    """Return the topics that a cleaning pass selects, in order."""
     return [stats.topic_partition.topic for stats in broker.clean().cleaned]
 
 
@@ -73,7 +73,7 @@ def test_s203_the_dirtiest_log_is_chosen_first(three: Broker) -> None:
     assert checkpoint(three).read() == dict(zip(LOGS, (20, 25, 30), strict=True))
 
 
-def test_s203_an_uncleanable_log_is_passed_over(three: Broker) -> None:
+def test_s203_an_uncleanable_log_is_skipped(three: Broker) -> None:
     damage(three, "third")
     assert chosen(three) == ["second"], "the third was tried, and failed"
     assert chosen(three) == []
@@ -83,7 +83,7 @@ def test_s203_an_uncleanable_log_is_passed_over(three: Broker) -> None:
     assert {e.topic: e.reason for e in three.clean().not_cleaned}["third"] == "uncleanable"
 
 
-def test_s203_a_log_in_progress_is_passed_over(three: Broker) -> None:
+def test_s203_a_log_in_progress_is_skipped(three: Broker) -> None:
     assert three.cleaner.states.begin(LOGS[2])
     assert chosen(three) == ["second"]
     assert checkpoint(three).read()[LOGS[2]] == 20

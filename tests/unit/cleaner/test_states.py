@@ -1,4 +1,4 @@
-"""Cleaning states: the transitions of Kafka's table, and waiting for the end of a cleaning."""
+"""Cleaning states: the transitions of Kafka's table, and waiting for the end of a cleaning pass."""
 
 from __future__ import annotations
 

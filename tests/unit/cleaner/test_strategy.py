@@ -24,7 +24,7 @@ def configured(**fields: object) -> Strategy:
 # --- the strategy in force --------------------------------------------------------------------
 
 
-def test_offset_is_the_strategy_of_a_topic_that_says_nothing() -> None:
+def test_offset_is_the_default_strategy() -> None:
     strategy = configured()
     assert strategy == Strategy() == Strategy("offset")
     assert not strategy.has_versions

@@ -168,7 +168,7 @@ def test_s200_a_small_cleaned_segment_has_one_time_entry_and_no_offset_entry(
     assert (times[-1], cleaned.largest_timestamp) == ((9000, 7), 9000)
 
 
-def test_s201_the_snapshot_of_a_base_that_is_gone_is_deleted(world: World) -> None:
+def test_s201_the_snapshot_of_a_base_that_is_removed_is_deleted(world: World) -> None:
     log = compacted(world)
     producer = Producer(log, 1)
     for number in range(2):

@@ -72,7 +72,7 @@ def test_s167_timestamps_of_records_play_no_role() -> None:
 
 
 @pytest.mark.parametrize(("late_ms", "stays"), ((-1, True), (0, False), (1, False)))
-def test_s168_the_horizon_itself_is_the_first_moment_without_the_tombstone(
+def test_s168_the_horizon_itself_is_the_first_time_without_the_tombstone(
     late_ms: int, stays: bool
 ) -> None:
     world, log = opened()

@@ -347,7 +347,7 @@ def test_aborts_are_written_with_the_batches_that_they_are_of(monkeypatch) -> No
 
 
 @pytest.mark.parametrize("clean", (True, False))
-def test_s184_sequences_go_on_behind_an_aborted_transaction(clean: bool) -> None:
+def test_s184_sequences_continue_behind_an_aborted_transaction(clean: bool) -> None:
     world, log = opened()
     (one,) = producers_of(log, 1)
     one.send(1)

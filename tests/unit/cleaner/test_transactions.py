@@ -173,7 +173,7 @@ def test_an_emptied_marker_goes_and_ends_nothing() -> None:
     assert judged(state, *data) == [NONE, EXPIRING, NONE]
 
 
-def test_control_records_of_other_kinds_stay() -> None:
+def test_control_records_of_other_kinds_are_retained() -> None:
     leader_change = build_batch(
         [Record(0, 5, bytes.fromhex("00000002"), b"")],
         producer_id=1,
@@ -239,7 +239,7 @@ def test_an_abort_that_the_log_start_passes_during_a_pass_counts_no_more(moves: 
 # --- AbortedTransactions ----------------------------------------------------------------------
 
 
-def test_aborted_transactions_of_a_range_wherever_their_markers_stand() -> None:
+def test_aborted_transactions_of_a_range_with_markers_anywhere() -> None:
     log = compacted(memory_world())
     one, two, three = (Producer(log, number) for number in (1, 2, 3))
     one.send(1)
@@ -267,7 +267,7 @@ def test_aborted_transactions_of_a_range_wherever_their_markers_stand() -> None:
     assert {case: [tuple(each) for each in txns] for case, txns in found.items()} == cases
 
 
-def test_an_abort_below_the_dirty_range_says_nothing_about_the_batches_in_it() -> None:
+def test_an_abort_below_the_dirty_range_does_not_apply_to_its_batches() -> None:
     """Kafka treats the tombstone as aborted in the second pass; its key reappears in the third."""
     log = compacted(memory_world(), delete_retention_ms=1000, index_interval_bytes=0)
     one = Producer(log, 1)

@@ -140,7 +140,7 @@ def test_iteration_ends_after_its_timeout(broker):
     assert list(consumer) == []
 
 
-def test_an_iteration_that_nothing_can_end_says_so(broker):
+def test_an_endless_iteration_raises(broker):
     with pytest.raises(Deadlock):
         next(reader(broker))
 
@@ -898,7 +898,7 @@ def test_a_consumer_closes_with_the_broker(broker):
         consumer.poll()
 
 
-def test_an_unsubscribed_member_hears_that_its_partitions_are_revoked(broker):
+def test_an_unsubscribed_member_is_notified_of_revoked_partitions(broker):
     fill(broker)
     listener = Listener()
     consumer = broker.consumer(group_id="g", auto_offset_reset="earliest")
@@ -926,7 +926,7 @@ def test_a_broker_that_closes_commits_its_consumers_positions(tmp_path):
         assert broker.groups.committed("h") == {}
 
 
-def test_what_was_committed_is_not_committed_again_until_more_is_read(broker):
+def test_unchanged_offsets_are_not_committed_again(broker):
     fill(broker)
     consumer = reader(broker, group_id="g")
     consumer.poll()
@@ -1022,7 +1022,7 @@ def test_a_listener_needs_both_methods(broker, missing):
     assert consumer.subscription() is None
 
 
-def test_several_partitions_are_paused_and_sought_together(broker):
+def test_several_partitions_are_paused_and_positioned_together(broker):
     fill(broker)
     fill(broker, 3, partition=1)
     consumer = reader(broker, T0, T1)

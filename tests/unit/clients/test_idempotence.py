@@ -2,7 +2,13 @@
 
 import pytest
 
-from logstore import Broker, InvalidProducerEpochError, OutOfOrderSequenceNumberError, VirtualClock
+from logstore import (
+    Broker,
+    IllegalStateError,
+    InvalidProducerEpochError,
+    OutOfOrderSequenceNumberError,
+    VirtualClock,
+)
 from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.types import INT16_MAX, INT32_MAX, TopicPartition
 from tests.support.world.edited_batches import with_offset_and_epoch
@@ -179,3 +185,37 @@ def test_ids_are_not_used_again_by_the_next_process():
         bench.broker.producer().send("t", b"v")
     assert [stamp[1] for stamp in stamps(bench.log())] == [0, 1000, 1001]
     bench.broker.close()
+
+
+# -- tasks in virtual time -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transactional_id", (None, "x"))
+@pytest.mark.parametrize("is_written", (False, True))
+def test_a_task_sends_no_batch_before_the_one_that_is_retried(transactional_id, is_written):
+    """It runs in the thread that waits, so the producer's lock does not exclude it."""
+    with Broker(clock=VirtualClock()) as broker:
+        broker.create_topic("t")
+        broker.runtime.scheduler.start()
+        configs = {"transactional_id": transactional_id} if transactional_id else {}
+        producer = broker.producer(linger_ms=0, **configs)
+        if transactional_id:
+            producer.init_transactions()
+            producer.begin_transaction()
+        futures, refused = [], []
+
+        def send():
+            futures.append(producer.send("t", b"2", partition=0))
+            with pytest.raises(IllegalStateError):
+                producer.flush()
+            refused.append(True)
+
+        broker.runtime.scheduler.schedule("send", send, delay_ms=10)
+        error = "REQUEST_TIMED_OUT" if is_written else "NOT_ENOUGH_REPLICAS"
+        with broker.fail("append", error=error, nth=1, after=is_written):
+            futures.append(producer.send("t", b"1", partition=0))
+        assert refused
+        if transactional_id:
+            producer.commit_transaction()
+        assert sorted(future.get().offset for future in futures) == [0, 1]
+        assert [record.value for record in broker.read("t")] == [b"1", b"2"]

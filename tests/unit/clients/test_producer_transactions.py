@@ -202,13 +202,13 @@ def test_partitions_are_added_before_their_first_data(bench, monkeypatch):
     producer = bench.broker.producer(transactional_id="x", linger_ms=0)
     producer.init_transactions()
     asked = []
-    verify = bench.broker.coordinator._verify
+    verified = bench.broker.coordinator.verified
 
-    def noting(topic_partition, *arguments):
+    def noting(topic_partition, *arguments, **options):
         asked.append(topic_partition)
-        verify(topic_partition, *arguments)
+        return verified(topic_partition, *arguments, **options)
 
-    monkeypatch.setattr(bench.broker.coordinator, "_verify", noting)
+    monkeypatch.setattr(bench.broker.coordinator, "verified", noting)
     producer.begin_transaction()
     for partition in (0, 0, 1):
         producer.send("t", b"v", partition=partition)

@@ -79,7 +79,7 @@ def test_sequences_are_of_a_partition_and_wrap():
         (3, FATAL[2], False, (40, 3, 9, False)),
     ),
 )
-def test_an_idempotent_producer_goes_on_after_an_error(epoch, error, recovers, stamp):
+def test_an_idempotent_producer_continues_after_an_error(epoch, error, recovers, stamp):
     it = session()
     it.stamp(T0)
     it._restart(ProducerIdAndEpoch(40, epoch))

@@ -165,7 +165,7 @@ def delete_key_while_broker_2_is_away(cluster, away_ms):
     compact(cluster, 2)
 
 
-def test_a_follower_that_is_back_in_time_hears_of_deletions(cluster):
+def test_a_follower_that_returns_in_time_learns_of_deletions(cluster):
     delete_key_while_broker_2_is_away(cluster, DAY_MS - 1)
     assert cluster.brokers[2].table(TP.topic) == {b"bob": b"z"}
 

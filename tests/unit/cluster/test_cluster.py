@@ -83,7 +83,7 @@ def test_without_a_leader_there_is_no_append(cluster):
     assert cluster.append("users", value=b"x", acks=0).offset == -1
 
 
-def test_deleted_records_are_gone_on_every_replica(cluster):
+def test_deleted_records_are_removed_on_every_replica(cluster):
     for number in range(4):
         cluster.append("users", value=b"%d" % number)
     results = cluster.delete_records({USERS: 3}, timeout_ms=5000)
@@ -187,6 +187,42 @@ def test_an_append_waits_for_its_offset_on_all_replicas(cluster):
     offset = cluster.append(USERS, value=b"1", acks=1).offset
     delayed = DelayedProduce(cluster.replicas(0), USERS, offset)
     assert str(delayed.error) == "users-0: not all in-sync replicas have offset 0 yet"
+
+
+# -- brokers that cannot end ---------------------------------------------------------------------
+
+
+def assert_running(cluster):
+    """Broker 0 leads, replicates and serves as before."""
+    assert cluster.state("users").isr == (0, 1, 2)
+    assert cluster.append("users", value=b"x", acks="all").offset >= 0
+    cluster.clock.advance(ms=1)
+    assert {broker.log(USERS).high_watermark for broker in cluster.brokers.values()} == {1}
+    cluster.kill(0)
+    cluster.restart(0)
+
+
+def test_a_broker_runs_on_if_it_cannot_lose_its_power():
+    with Cluster(clock=VirtualClock(), disk_faults=False) as cluster:
+        cluster.create_topic("users", replication_factor=3)
+        message = refused(InvalidConfigurationError, cluster.kill, 0, power_loss=True)
+        assert "without disk_faults=True" in message
+        assert_running(cluster)
+
+
+@pytest.mark.parametrize("method", ("kill", "stop"))
+def test_a_broker_runs_on_if_its_cleaning_would_end_it(cluster, method):
+    cluster.create_topic("compacted", replication_factor=3, configs={"cleanup.policy": "compact"})
+    for _ in range(2):
+        cluster.append("compacted", key=b"k", value=b"x")
+    messages = []
+
+    def progress(*_):
+        messages.append(refused(IllegalStateError, getattr(cluster, method), 0))
+
+    cluster.brokers[0].clean("compacted", force=True, roll=True, progress=progress)
+    assert "cannot be closed by a listener of its own cleaning" in messages[0]
+    assert_running(cluster)
 
 
 # -- brokers that end while their high watermarks are written ------------------------------------

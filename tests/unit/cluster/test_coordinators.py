@@ -92,7 +92,8 @@ class Client:
 
         def commit():
             with self.coordinator.verified(part, self.producer, self.id):
-                self.groups.append_transactional(self.group_id, offsets, self.producer)
+                wait = self.groups.append_transactional(self.group_id, offsets, self.producer)
+            wait()
 
         self.retry(commit)
 

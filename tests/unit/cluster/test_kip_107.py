@@ -125,7 +125,7 @@ def test_step_4_the_result_is_the_lowest_start_of_the_live_replicas(cluster):
     assert len(cluster.purgatory) == 0
 
 
-def test_step_4_a_broker_that_has_ended_is_no_live_replica(cluster):
+def test_step_4_a_broker_that_has_ended_is_not_a_live_replica(cluster):
     fill(cluster)
     cluster.kill(2)
     assert delete(cluster, 7) == DeleteRecordsResult(7)
@@ -164,7 +164,7 @@ def test_step_4_whose_leader_ends_meanwhile_is_not_the_leader(cluster):
     assert delete(cluster, 7).error == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_step_4_nobody_waits_longer_than_the_timeout(cluster):
+def test_step_4_no_request_waits_longer_than_the_timeout(cluster):
     fill(cluster)
     cluster.disconnect({LEADER}, FOLLOWERS)
     for timeout_ms in (0, 1, 700):
@@ -186,7 +186,7 @@ def test_step_4_each_partition_has_its_own_result(cluster):
     assert results[TP].low_watermark == 2
 
 
-def test_step_5_answers_to_followers_bear_the_leader_s_log_start(cluster, messages):
+def test_step_5_answers_to_followers_have_the_leader_s_log_start(cluster, messages):
     fill(cluster)
     del messages[:]
     delete(cluster, 7)
@@ -209,7 +209,7 @@ def test_step_6_a_follower_that_starts_above_its_leader_stays_there(cluster):
     assert starts(cluster) == [7, 8, 7]
 
 
-def test_step_7_fetches_of_followers_bear_their_log_start(cluster, messages):
+def test_step_7_fetches_of_followers_have_their_log_start(cluster, messages):
     fill(cluster)
     del messages[:]
     delete(cluster, 7)

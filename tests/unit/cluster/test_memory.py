@@ -73,7 +73,7 @@ def test_an_out_of_sync_replica_is_not_elected(tmp_path):
         assert cluster.run_until(lambda: values(cluster, 0) == [b"1"], timeout=60_000)
 
 
-def test_every_change_is_on_disk_before_brokers_are_told(tmp_path):
+def test_every_change_is_durable_before_brokers_are_notified(tmp_path):
     with opened(tmp_path) as cluster:
         cluster.create_topic("t", replication_factor=3)
         seen = []

@@ -49,7 +49,7 @@ def test_an_open_transaction_can_be_ended(directories, commit):
         assert log.last_stable_offset == log.log_end_offset
 
 
-def test_an_open_transaction_that_nobody_ends_is_aborted(directories):
+def test_an_abandoned_open_transaction_is_aborted(directories):
     with opened(directories / "open") as cluster:
         cluster.clock.advance(hours=1)
         assert settled(cluster) == (OFFSETS, COMPLETE | {"x": "CompleteAbort"})

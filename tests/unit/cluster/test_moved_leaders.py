@@ -51,7 +51,7 @@ def metadata_of(client):
     return client.ask(MetadataRequest(topics=[topic]), 12)
 
 
-def test_every_broker_tells_the_same_brokers_and_leaders(cluster, server, clients):
+def test_all_brokers_report_the_same_brokers_and_leaders(cluster, server, clients):
     ports = [server[number].port for number in range(3)]
     for client in clients:
         answer = metadata_of(client)
@@ -152,7 +152,7 @@ def test_a_leader_that_moved_leaves_its_epoch_behind(cluster, server, clients):
     assert name_of(epoch_end(clients[2], 1, 1, current=0).error_code) == "FENCED_LEADER_EPOCH"
 
 
-def test_a_fetch_that_waits_hears_of_another_leader(cluster, server, clients):
+def test_a_waiting_fetch_fails_when_the_leader_changes(cluster, server, clients):
     client = clients[1]
     request = fetch_of("t", 0, 1, max_wait_ms=30 * TIMEOUT_S * 1000)
     client.socket.sendall(client.frame(request, 11))
@@ -162,14 +162,14 @@ def test_a_fetch_that_waits_hears_of_another_leader(cluster, server, clients):
     assert name_of(answer.error_code) == "NOT_LEADER_OR_FOLLOWER"
 
 
-def test_a_broker_whose_listener_is_closed_is_not_told_any_more(cluster, server, clients):
+def test_a_broker_with_a_closed_listener_is_not_listed(cluster, server, clients):
     server[0].close()
     answer = metadata_of(clients[1])
     assert [each.node_id for each in answer.brokers] == [1, 2]
     assert answer.controller_id == 1
 
 
-def test_topics_have_the_replicas_that_were_asked_for(cluster, clients):
+def test_topics_have_the_requested_replicas(cluster, clients):
     kinds = CreateTopicsRequest
 
     def create(name, factor, assignments=()):

@@ -83,7 +83,7 @@ def test_below_min_insync_replicas_nothing_is_committed(cluster):
 # -- in sync -------------------------------------------------------------------------------------
 
 
-def test_who_lags_too_long_is_out_of_sync_and_back_when_it_caught_up(cluster):
+def test_a_lagging_replica_leaves_and_rejoins_the_isr(cluster):
     create(cluster)
     cluster.append(TP, value=b"a")
     settle(cluster)
@@ -99,7 +99,7 @@ def test_who_lags_too_long_is_out_of_sync_and_back_when_it_caught_up(cluster):
     assert cluster.state(TP).isr == (0, 1, 2)
 
 
-def test_who_has_all_there_is_stays_in_sync_however_long_it_is_away(cluster):
+def test_a_caught_up_replica_remains_in_sync_while_idle(cluster):
     create(cluster)
     cluster.append(TP, value=b"a")
     settle(cluster)
@@ -125,7 +125,7 @@ def test_an_out_of_sync_replica_does_not_delay_the_next_leader(cluster):
     assert cluster.append(TP, value=b"c", acks="all", timeout_ms=0).offset == 2
 
 
-def test_more_in_sync_replicas_than_there_are_replicas_are_not_asked_for(cluster):
+def test_min_insync_replicas_is_capped_at_the_replication_factor(cluster):
     """Kafka's effectiveMinIsr."""
     cluster.create_topic("alone", replication_factor=1, configs={"min.insync.replicas": "2"})
     assert cluster.append("alone", value=b"a", acks="all", timeout_ms=1).offset == 0
@@ -154,7 +154,7 @@ def elected_above_its_high_watermark(cluster):
     assert (state.leader, state.isr) == (1, (0, 1))
 
 
-def test_who_comes_back_is_not_in_sync_below_the_start_of_the_epoch(cluster):
+def test_a_returning_replica_is_not_in_sync_below_the_epoch_start(cluster):
     """Although it has reached the high watermark, which is below the committed records."""
     elected_above_its_high_watermark(cluster)
     cluster.slow(1, 2, 100)
@@ -181,7 +181,7 @@ def test_acknowledged_records_survive_two_elections(cluster):
     assert values(cluster, 0) == values(cluster, 2) == [b"a", b"b"]
 
 
-def test_who_comes_back_is_in_sync_at_the_high_watermark_and_not_before(cluster):
+def test_a_returning_replica_is_in_sync_at_the_high_watermark(cluster):
     create(cluster)
     cluster.kill(2)
     for number in range(3):
@@ -218,7 +218,7 @@ def test_a_wait_takes_its_timeout_in_virtual_time(cluster):
     assert values(cluster, 0) == []
 
 
-def test_replicas_that_are_gone_after_the_append_are_told(cluster):
+def test_replicas_lost_after_the_append_are_reported(cluster):
     create(cluster, min_insync_replicas=2)
     cluster.append(TP, value=b"a")
     waiting = DelayedProduce(cluster.replicas(0), TP, 0)
@@ -266,7 +266,7 @@ def test_idle_years_pass_at_once(cluster):
 # -- truncation ----------------------------------------------------------------------------------
 
 
-def test_what_was_not_committed_goes_when_another_leads(cluster):
+def test_uncommitted_records_are_truncated_under_a_new_leader(cluster):
     """KIP-101: by the epoch, not by the high watermark."""
     create(cluster)
     cluster.append(TP, value=b"a")
@@ -348,7 +348,7 @@ def test_an_unclean_leader_is_elected_if_the_topic_lets_it(cluster):
 # -- out of range --------------------------------------------------------------------------------
 
 
-def test_a_follower_below_the_leaders_start_begins_anew_there(cluster):
+def test_a_follower_below_the_leaders_start_begins_again_there(cluster):
     create(cluster, segment_bytes=100)
     cluster.append(TP, value=b"a")
     cluster.kill(2)
@@ -374,7 +374,7 @@ def test_a_follower_may_begin_inside_a_batch(cluster):
     assert_alike(cluster)
 
 
-def test_what_the_leader_has_deleted_keeps_no_follower_from_its_first_batch(cluster):
+def test_records_deleted_on_the_leader_do_not_block_a_followers_first_batch(cluster):
     """The follower has another record below the leader's log start, which is inside a batch."""
     create(cluster)
     cluster.disconnect({0}, {1, 2})
@@ -390,7 +390,7 @@ def test_what_the_leader_has_deleted_keeps_no_follower_from_its_first_batch(clus
     assert_alike(cluster)
 
 
-def test_a_start_that_the_next_leader_never_heard_of_stays(cluster):
+def test_a_start_that_the_next_leader_never_heard_of_is_retained(cluster):
     """It is inside a batch that was lost in a power failure."""
     create(cluster)
     cluster.append_batches(TP, batch_of(4))
@@ -512,7 +512,7 @@ def test_the_last_one_in_sync_leads_when_it_is_back_and_no_other(cluster):
 # -- topics --------------------------------------------------------------------------------------
 
 
-def test_a_broker_hears_of_what_became_of_topics_while_it_was_away(cluster):
+def test_a_restarted_broker_learns_of_topic_changes(cluster):
     create(cluster)
     cluster.create_topic("gone", replication_factor=3)
     cluster.create_topic("anew", replication_factor=3)
@@ -564,7 +564,7 @@ def test_clocks_of_brokers_go_apart(cluster):
 # -- on a disk -----------------------------------------------------------------------------------
 
 
-def test_a_cluster_goes_on_where_it_was_closed(tmp_path):
+def test_a_cluster_continues_where_it_was_closed(tmp_path):
     with Cluster(brokers=3, clock=VirtualClock(), data_dir=tmp_path) as cluster:
         create(cluster, min_insync_replicas=2)
         cluster.append(TP, value=b"a")
@@ -580,7 +580,7 @@ def test_a_cluster_goes_on_where_it_was_closed(tmp_path):
         assert_alike(cluster)
 
 
-def test_a_cluster_that_lost_its_file_says_so_and_deletes_nothing(tmp_path):
+def test_a_cluster_without_its_file_reports_it_and_deletes_nothing(tmp_path):
     with Cluster(brokers=1, clock=VirtualClock(), data_dir=tmp_path) as cluster:
         cluster.create_topic("users")
     (tmp_path / "controller" / "logstore-cluster.json").unlink()
@@ -611,3 +611,17 @@ def test_replication_in_threads():
                 lambda broker=broker: values(cluster, broker) == wanted, timeout=600_000
             )
         assert_alike(cluster)
+
+
+def test_a_fetch_from_before_a_loss_of_power_does_not_put_the_replica_in_sync(cluster):
+    create(cluster)
+    cluster.slow(0, 1, 50)
+    cluster.append(TP, value=b"1", acks=1)
+    assert cluster.run_until(lambda: cluster.brokers[1].log(TP).log_end_offset == 1, timeout=1000)
+    # Its next fetch, which shows that it has the record, is under way.
+    cluster.kill(1, power_loss=True)
+    cluster.restart(1)
+    assert cluster.brokers[1].log(TP).log_end_offset == 0
+    while 1 not in cluster.state(TP).isr:
+        cluster.clock.advance(ms=1)
+    assert cluster.brokers[1].log(TP).log_end_offset == 1

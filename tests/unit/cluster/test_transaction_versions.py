@@ -4,6 +4,7 @@ import pytest
 
 from logstore import Cluster, VirtualClock
 from logstore.cluster.coordination import ClusterHost
+from logstore.cluster.replicas import Replicas
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.coordinator.transactions.produce import append_as_client
 from logstore.coordinator.transactions.state import TransactionVersion
@@ -46,7 +47,8 @@ class VersionedClient(Client):
         def commit():
             with self.coordinator.verified(part, self.producer, self.id, adds=True):
                 offsets = {T[0]: OffsetAndMetadata(offset, "")}
-                self.groups.append_transactional(self.group_id, offsets, self.producer)
+                wait = self.groups.append_transactional(self.group_id, offsets, self.producer)
+            wait()
 
         self.retry(commit)
 
@@ -77,11 +79,12 @@ def transact(cluster, client, number, *, commit):
 def test_a_transaction_is_whole_although_a_broker_is_killed_at_one_of_its_waits(
     monkeypatch, victim, commit, versions
 ):
-    """At each wait for replicas: after `Ongoing`, the decision, each marker and the completion.
+    """At each wait for replicas, and before and after each leader writes markers.
 
-    The client repeats its calls at the next coordinator, also an end that was decided.
+    The waits are after `Ongoing`, the decision, and the completion. The client repeats its calls at
+    the next coordinator, also an end that was decided.
     """
-    await_replicated = ClusterHost.await_replicated
+    await_replicated, on_markers = ClusterHost.await_replicated, Replicas.on_markers
     waits = -1
     for kill_at in range(40):
         with Cluster(clock=VirtualClock(), broker_config=CONFIG, seed=kill_at) as cluster:
@@ -93,7 +96,7 @@ def test_a_transaction_is_whole_although_a_broker_is_killed_at_one_of_its_waits(
             transact(cluster, client, 1, commit=True)
             waits = -1
 
-            def kill_and_wait(host, written, cluster=cluster, kill_at=kill_at):
+            def kill(cluster=cluster, kill_at=kill_at):
                 nonlocal waits
                 waits += 1
                 if waits == kill_at:
@@ -104,11 +107,20 @@ def test_a_transaction_is_whole_although_a_broker_is_killed_at_one_of_its_waits(
                             "data": cluster.leader("t", 2),
                         }[victim]
                     )
+
+            def kill_and_wait(host, written, kill=kill):
+                kill()
                 return await_replicated(host, written)
+
+            def kill_at_markers(replicas, *request, kill=kill):
+                kill()
+                on_markers(replicas, *request)
+                kill()
 
             client.version = versions[1]
             with monkeypatch.context() as patch:
                 patch.setattr(ClusterHost, "await_replicated", kill_and_wait)
+                patch.setattr(Replicas, "on_markers", kill_at_markers)
                 transact(cluster, client, 2, commit=commit)
             for broker in [each for each in range(3) if each not in cluster.brokers]:
                 cluster.restart(broker)

@@ -50,7 +50,8 @@ class Member:
         part = groups.partition_for("g")
         self.coordinator.add_partitions(self.transactional_id, self.producer, (part,))
         with self.coordinator.verified(part, self.producer, self.transactional_id):
-            groups.append_transactional("g", offsets, self.producer)
+            wait = groups.append_transactional("g", offsets, self.producer)
+        wait()
 
     def end(self, *, commit=True):
         self.coordinator.end_transaction(self.transactional_id, self.producer, commit=commit)
@@ -126,7 +127,7 @@ def test_offsets_take_effect_when_their_transaction_is_committed(data_dir, broke
             assert committed(cluster) == {0: 5}
 
 
-def test_after_an_idle_hour_a_transaction_that_nobody_ends_is_aborted():
+def test_an_abandoned_transaction_is_aborted_after_an_idle_hour():
     with opened(None) as cluster:
         cluster.create_topic("t", replication_factor=3)
         member = Member(cluster)

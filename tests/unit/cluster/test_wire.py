@@ -101,7 +101,7 @@ def deleted(listener, tp, offset, timeout_ms=TIMEOUT_S * 1000):
 # -- responses to clients ----------------------------------------------------------------------
 
 
-def test_metadata_tell_brokers_leaders_epochs_and_replicas(made):
+def test_metadata_lists_brokers_leaders_epochs_and_replicas(made):
     cluster, server = made
     cluster.create_topic("alone", partitions=2, replication_factor=1)
 
@@ -131,7 +131,7 @@ def test_metadata_tell_brokers_leaders_epochs_and_replicas(made):
     assert (found.leader_id, name_of(found.error_code)) == (-1, "LEADER_NOT_AVAILABLE")
 
 
-def test_a_topic_that_is_deleted_while_it_is_told_has_no_leader(shared, monkeypatch):
+def test_a_topic_deleted_during_a_metadata_request_has_no_leader(shared, monkeypatch):
     """LEADER_NOT_AVAILABLE, upon which clients ask again."""
     cluster, server = shared
     topic = cluster.create_topic("short", replication_factor=1)
@@ -144,7 +144,7 @@ def test_a_topic_that_is_deleted_while_it_is_told_has_no_leader(shared, monkeypa
     assert name_of(found.partitions[0].error_code) == "LEADER_NOT_AVAILABLE"
 
 
-def test_a_broker_that_comes_back_listens_where_it_did(made):
+def test_a_broker_that_returns_listens_where_it_did(made):
     cluster, server = made
     bootstrap, port = server.bootstrap, server[1].port
     assert list(server) == [0, 1, 2]
@@ -190,7 +190,7 @@ def test_a_consumer_in_the_process_waits_no_longer_than_its_timeout(brokers):
         assert consumer.poll(timeout_ms=20) == {}
 
 
-def test_what_was_listening_is_closed_with_the_cluster():
+def test_listeners_are_closed_with_the_cluster():
     with Cluster(brokers=2) as cluster:
         server = cluster.listen()
     assert list(server) == []
@@ -218,7 +218,7 @@ def test_followers_send_clients_to_the_leader(shared):
     assert produced(server[1], TopicPartition("none", 0))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-def test_clients_of_another_leader_epoch_are_told(shared):
+def test_clients_with_another_leader_epoch_get_an_error(shared):
     """FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH, before NOT_LEADER_OR_FOLLOWER."""
     cluster, server = shared
     cluster.create_topic("epochs", replication_factor=3)
@@ -304,7 +304,7 @@ def test_a_fetch_waits_for_the_high_watermark_of_what_is_in_the_log_already(made
     assert (found.high_watermark, len(found.records) > 0) == (1, True)
 
 
-def test_an_append_that_waits_hears_of_another_leader(made):
+def test_a_waiting_append_fails_when_the_leader_changes(made):
     """NOT_LEADER_OR_FOLLOWER, before the timeout."""
     cluster, server = made
     cluster.disconnect({0}, {1, 2})
@@ -385,7 +385,7 @@ def test_a_marker_that_no_leader_took_is_written_by_the_next_one():
             wait_for(lambda: state_of(client, x) == "CompleteAbort")
 
 
-def test_an_append_that_too_few_replicas_have_by_now_is_told_so():
+def test_an_append_fails_if_too_few_replicas_have_it():
     """NOT_ENOUGH_REPLICAS_AFTER_APPEND: the setting or the replicas changed as it was answered."""
     with Cluster(brokers=3, clock=VirtualClock()) as cluster:
         cluster.create_topic("t", replication_factor=3)

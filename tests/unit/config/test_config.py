@@ -134,14 +134,14 @@ def broker(**properties):
 # --- the table ------------------------------------------------------------------------------------
 
 
-def test_topic_keys_and_defaults_are_those_of_the_specification():
+def test_topic_keys_and_defaults_match_the_specification():
     assert {key: render(row.default) for key, row in TOPIC_KEYS.items()} == TOPIC_DEFAULTS
     described = describe({})
     assert {key: value.value for key, value in described.items()} == TOPIC_DEFAULTS
     assert {value.origin for value in described.values()} == {"default"}
 
 
-def test_broker_defaults_are_those_of_the_specification():
+def test_broker_defaults_match_the_specification():
     layers = {"given": {}, "dynamic": None}
     assert dataclasses.asdict(BrokerConfig()) == BROKER_DEFAULTS | layers
     assert effective_config({}, BrokerConfig()).max_message_bytes == 1_048_588

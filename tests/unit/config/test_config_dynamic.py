@@ -33,7 +33,7 @@ def broker(**properties):
     )
 
 
-def test_fields_and_defaults_change_and_the_rest_stays():
+def test_fields_and_defaults_change_and_the_rest_is_retained():
     before = broker(log_cleaner_threads="2", log_retention_hours="5", log_segment_bytes="2000")
     after, notes = reconfigure(
         before,
@@ -178,7 +178,7 @@ def test_times_and_sizes_may_have_units():
     assert told.value.key == "log.retention.ms"
 
 
-def test_an_unknown_key_is_told_with_the_nearest():
+def test_an_unknown_key_is_reported_with_the_closest_match():
     with pytest.raises(
         InvalidConfigurationError, match=r"nearest is 'log.cleaner.threads'"
     ) as told:

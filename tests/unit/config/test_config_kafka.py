@@ -161,7 +161,7 @@ def as_of_kafka_4(rows: dict[str, ConfigKey]) -> dict[str, ConfigKey]:
     (("topic", TOPIC_KEYS, OUR_TOPIC_KEYS), ("broker", BROKER_KEYS, OUR_BROKER_KEYS)),
     ids=("topic", "broker"),
 )
-def test_types_defaults_and_ranges_are_those_of_kafka_3_9(scope, rows, ours):
+def test_types_defaults_and_ranges_match_kafka_3_9(scope, rows, ours):
     kafka = definitions("3.9.2", scope)
     assert len(kafka) > 30
     found = {text.partition(":")[0]: text for text in differences(dict(rows), kafka)}
@@ -185,7 +185,7 @@ def test_the_changes_listed_lead_to_kafka_4_4(scope, rows, ours):
     assert listed & rows.keys() <= found
 
 
-def test_broker_keys_stand_behind_topic_keys_in_kafkas_order():
+def test_broker_keys_follow_topic_keys_in_kafkas_order():
     text = (DATA / "kafka-3.9.2" / "synonyms.tsv").read_text(encoding="utf-8")
     kafka = dict(line.split("\t", 1) for line in text.splitlines())
     assert {

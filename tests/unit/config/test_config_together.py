@@ -49,7 +49,7 @@ def broker(properties):
         ),
     ),
 )
-def test_lags_are_compared_whoever_set_them(topic, properties, complaint):
+def test_lags_are_compared_for_every_source(topic, properties, complaint):
     with pytest.raises(InvalidConfigurationError) as caught:
         effective_config(topic, broker(properties))
     assert str(caught.value) == complaint
@@ -227,7 +227,7 @@ def test_a_change_is_refused_as_a_whole(changes, removed, complaint):
     assert overrides == {MIN_LAG: "5", MAX_LAG: "6"}
 
 
-def test_what_a_change_replaces_or_takes_out_may_have_been_wrong():
+def test_invalid_values_may_be_replaced_or_removed():
     """Else a topic whose stored value nobody allows any more could never be mended."""
     wrong = {"segment.ms": "soon", "no.such.key": "1", "flush.ms": "3"}
     assert alter_overrides(wrong, {"segment.ms": "5"}, ["no.such.key"])[0] == {

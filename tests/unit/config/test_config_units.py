@@ -57,7 +57,7 @@ def test_loose_sizes_have_any_spelling(text, size):
 
 
 @pytest.mark.parametrize("text", ("big", "-1", "1.5g", ""))
-def test_other_texts_are_no_loose_sizes(text):
+def test_other_texts_are_not_loose_sizes(text):
     with pytest.raises(ValueError, match="is not a size") as refusal:
         parse_loose_size(text)
     assert str(refusal.value) == f"{text!r} is not a size such as 4096, 64MiB or 1g"

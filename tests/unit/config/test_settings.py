@@ -58,7 +58,7 @@ def test_nothing_else_can_be_given_and_nothing_changed():
     assert lamp.height == 3
 
 
-def test_what_makes_no_difference_is_what_dataclasses_make():
+def test_differences_from_dataclasses_are_none():
     """Next to the methods that `dataclass` generates."""
 
     @dataclasses.dataclass(frozen=True, kw_only=True)

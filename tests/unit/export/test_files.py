@@ -76,7 +76,7 @@ def test_files_of_a_killed_export_do_not_disturb_the_next_one(fs):
     assert (content(fs), fs.list_dir("/out")) == (b"ours", ["users.csv"])
 
 
-def test_whatever_operation_fails_no_half_file_stands_under_the_name(fs):
+def test_no_failed_operation_leaves_a_partial_file(fs):
     data = b"a" * (2 << 20)
 
     def export(rule):

@@ -98,7 +98,7 @@ def test_of_a_preallocated_file_only_what_was_written_is_kept(place):
     assert (len(data), data.rstrip(b"\0")) == (size, entries)
 
 
-def test_a_replaced_file_comes_back_without_zeros_being_written():
+def test_a_replaced_file_returns_without_zeros_being_written():
     base = MemoryFileSystem()
     base.make_dirs("/data")
     place = Place(breakable(base), "/data", lambda path, data: write_file(base, path, data))
@@ -110,7 +110,7 @@ def test_a_replaced_file_comes_back_without_zeros_being_written():
     assert (contents.size, contents.written) == (size, len(b"old"))
 
 
-def test_zeros_come_back_where_other_bytes_were_written(place, monkeypatch):
+def test_zeros_return_where_other_bytes_were_written(place, monkeypatch):
     monkeypatch.setattr(disk, "_PIECE_BYTES", 4)
     monkeypatch.setattr(disk, "_ZEROS", bytes(4))
     path = place.file("a", b"0123" + bytes(12) + b"6789")
@@ -195,7 +195,7 @@ def test_a_sync_of_the_directory_keeps_names_and_not_contents(place):
     assert place.read_all(place.path("old")) == b"synced"
 
 
-def test_a_failed_sync_helps_nobody_later(place):
+def test_a_failed_sync_is_not_credited_to_later_calls(place):
     fs = place.fs
     path = place.file("a", b"durable")
     rule = fs.faults.add("fsync", nth=1, when=lambda call: call.path == path)

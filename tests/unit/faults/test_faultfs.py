@@ -430,7 +430,7 @@ def test_a_short_write_leaves_some_bytes_and_fails(fs):
         (Kind.LIST, lambda fs: fs.list_dir("/data")),
     ),
 )
-def test_reads_fail_when_asked_for_and_are_not_counted(fs, kind, use):
+def test_injected_read_failures_are_not_counted(fs, kind, use):
     fs.fail(kind.value, nth=1)
     with pytest.raises(OSError, match="Input/output"):
         use(fs)

@@ -249,7 +249,7 @@ def test_every_error_of_kafkas_can_be_had() -> None:
             assert is_injected(each)
 
 
-def test_errors_have_the_class_that_says_most_of_them() -> None:
+def test_errors_have_the_most_specific_class() -> None:
     assert type(kafka_exception("REQUEST_TIMED_OUT", "")) is RequestTimedOutError
     assert type(kafka_exception("CORRUPT_MESSAGE", "")) is CorruptRecordError
     assert type(kafka_exception("STALE_MEMBER_EPOCH", "")) is RequestError
@@ -300,7 +300,7 @@ def test_a_request_whose_disk_fails_is_what_the_disk_does_for_it(faults: Faults)
         ({"kind": "append", "error": LEADER, "when": "users"}, "must be a function"),
     ),
 )
-def test_what_makes_no_rule_is_refused(faults: Faults, arguments: dict, message: str) -> None:
+def test_invalid_rules_are_rejected(faults: Faults, arguments: dict, message: str) -> None:
     with pytest.raises(InvalidConfigurationError, match=message):
         faults.add(**arguments)
     assert not faults

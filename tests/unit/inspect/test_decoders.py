@@ -1,4 +1,4 @@
-"""Records of Kafka's own topics, as Kafka's dump tool prints them, and as JSON."""
+"""Records of Kafka's topics, as Kafka's dump tool prints them, and as JSON."""
 
 import json
 from random import Random
@@ -47,7 +47,7 @@ def test_names_of_states_are_the_coordinators():
         (b"\0\0\0\1a", b"\x7f\xff"),
     ),
 )
-def test_what_makes_no_sense_is_named_and_passed_over(topic, key, value):
+def test_invalid_lines_are_named_and_skipped(topic, key, value):
     texts = DECODERS[topic](Record(7, 0, key, value))
     said = " ".join(filter(None, texts))
     kind = int.from_bytes(key[:2]) if key and len(key) > 1 else 0
@@ -93,7 +93,7 @@ def test_a_committed_offset():
     assert (forgotten["version"], forgotten["value"]) == (None, None)
 
 
-def test_members_of_a_group_tell_what_they_read():
+def test_group_members_report_their_positions():
     subscription = types.ConsumerProtocolSubscription(topics=["t"])
     member = types.GroupMetadataValue.MemberMetadata(
         member_id="m", subscription=encode_versioned(subscription, 1), assignment=b"\0\0" + bytes(8)
@@ -195,7 +195,7 @@ def test_a_class_decodes_as_in_kafkas_tool(name, data, text):
     assert found.is_deprecated == name.startswith("kafka.serializer.")
 
 
-def test_too_few_bytes_for_a_number_are_told_in_the_record_s_place():
+def test_too_few_bytes_for_a_number_are_reported_in_place_of_the_record():
     found = decoder_class("LongDecoder")
     record = Record(3, 0, b"1234567", b"12345678")
     expected = "Error at offset 3, skipping. 7 bytes are too few for long"

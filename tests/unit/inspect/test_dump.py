@@ -1,4 +1,4 @@
-"""The text of kafka-dump-log: scenarios of group U, and what Kafka's own tool printed."""
+"""The text of kafka-dump-log: scenarios of group U, and what Kafka's tool printed."""
 
 import struct
 
@@ -71,11 +71,11 @@ def write_log(world, *batches, base_offset=0):
     return log_name(base_offset)
 
 
-# -- Kafka's own tool ----------------------------------------------------------------------------
+# -- Kafka's tool ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", dump_tool.cases())
-def test_text_is_that_of_kafkas_tool(case, monkeypatch):
+def test_text_matches_kafkas_tool(case, monkeypatch):
     flags, files = dump_tool.cases()[case]
     values = {"working_dir": dump_tool.WORKING_DIR}
     for flag, value in zip(flags, [*flags, ""][1:], strict=True):
@@ -297,7 +297,7 @@ def test_sanity_check_of_a_padded_time_index_fails(world):
 # -- damage ----------------------------------------------------------------------------------------
 
 
-def test_damage_in_a_batch_hides_no_other(world):
+def test_damage_in_a_batch_does_not_hide_others(world):
     """Where Kafka's tool would end with a stack trace."""
     bad = bytearray(batch(1))
     bad[57:61] = (9).to_bytes(4, "big")
@@ -414,7 +414,7 @@ def test_other_control_records(world, type_id, shown):
     assert dump(world, name, deep_iteration=True).records()[0].endswith(f" controlType: {shown}")
 
 
-def test_bytes_that_are_no_utf8_are_replaced_as_java_does(world):
+def test_bytes_that_are_not_utf8_are_replaced_as_java_does(world):
     """An encoded surrogate becomes one replacement character, where Python makes three."""
     record = Record(0, 5, b"\xed\xa0\x80a\xff", b"\xc3", (("h\udcff", None),))
     name = write_log(world, build_batch([record], base_offset=0))

@@ -171,7 +171,7 @@ def test_a_room_follows_one_that_is_compiled_and_no_other(room):
     assert jit.pays(follower, 0)
 
 
-def test_all_is_compiled_when_that_is_asked_for(room):
+def test_all_kernels_are_compiled_on_request(room):
     kernel = room()
     jit.compile_always()
     assert jit.pays(kernel, 0)
@@ -272,7 +272,7 @@ def test_a_room_is_loaded_once(room, loads, monkeypatch):
     assert len(loads) == 1
 
 
-def test_kernels_that_cannot_be_loaded_stay_python_and_that_is_said(
+def test_kernels_that_cannot_be_loaded_run_as_python_with_a_message(
     room, loads, monkeypatch, caplog
 ):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
@@ -286,7 +286,7 @@ def test_kernels_that_cannot_be_loaded_stay_python_and_that_is_said(
     assert record.getMessage().startswith("the kernels of toy cannot be loaded: ZeroDivision")
 
 
-def test_without_a_thread_the_work_goes_on_as_python(room, monkeypatch, caplog):
+def test_without_a_thread_the_work_continues_as_python(room, monkeypatch, caplog):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
 
     def no_more_threads(_):
@@ -300,7 +300,7 @@ def test_without_a_thread_the_work_goes_on_as_python(room, monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("mode", (policy.PYTHON, policy.COMPILED))
-def test_nothing_is_loaded_beside_where_the_work_does_not_decide(room, loads, monkeypatch, mode):
+def test_nothing_is_loaded_in_the_background_unless_work_decides(room, loads, monkeypatch, mode):
     monkeypatch.setattr(files.KernelFiles, "exist", lambda self: True)
     kernel = room()
     monkeypatch.setattr(policy, "MODE", mode)
@@ -560,7 +560,7 @@ def test_arrays_of_another_type_never_use_code_compiled_for_the_first(room, othe
 
 @WITHOUT_COMPILER
 def test_a_kernel_counts_no_references_to_its_arrays(room, monkeypatch):
-    """numba's own way: an object for each array and call, which is then taken apart."""
+    """numba's way: an object for each array and call, which is then taken apart."""
     kernel = room(least_of)
     jit.compile_always()
     array = np.array([7, 5], np.int64)

@@ -138,7 +138,7 @@ def test_logs_that_were_not_opened_keep_their_checkpoints(home):
     assert home.text(RECOVERY_POINTS) == "0\n2\na 0 4\na 1 2\n"
 
 
-def test_a_log_start_is_stored_while_it_lies_above_the_first_base(home):
+def test_a_log_start_above_the_first_base_offset_is_stored(home):
     manager = home.open()
     manager.topics.create("a", 1, {})
     fill(manager.log(A0), 5)
@@ -273,7 +273,7 @@ def test_folders_that_are_not_partitions_are_ignored_and_kept(home):
     assert set(names) <= set(home.fs.list_dir(home.path))
 
 
-def test_folders_that_are_no_partitions_are_named_once(home, caplog):
+def test_folders_that_are_not_partitions_are_named_once(home, caplog):
     """But not a broker's own or hidden ones; a broker refuses the whole directory for one."""
     manager = home.open()
     manager.close()

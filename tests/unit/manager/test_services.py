@@ -245,7 +245,7 @@ def test_services_hear_of_partitions_and_configurations(kept):
     manager.topics.delete("a")
     manager.stop()
     assert heard == [
-        *("start", "config a", "+a-0", "moved", "+a-1", "moved", "config a", "moved"),
+        *("start", "config a", "+a-0", "+a-1", "moved", "moved", "config a", "moved"),
         *("pause a-0", "moved", "resume a-0"),
         *("pause a-0", "-a-0", "pause a-1", "-a-1", "stop"),
     ]

@@ -71,7 +71,7 @@ def test_a_refused_change_changes_nothing(home):
     assert manager.catalog.config("a").segment_bytes == 1000
 
 
-def test_altering_an_adopted_topic_stores_it_as_it_stands(home):
+def test_altering_an_adopted_topic_stores_its_current_state(home):
     home.write(f"__consumer_offsets-7/{log_name(0)}", batch(0))
     manager = home.open()
     topic, _ = manager.topics.alter("__consumer_offsets", {"segment.bytes": "200"})
@@ -113,8 +113,8 @@ def test_a_log_start_is_checkpointed_again_for_a_topic_of_the_same_name(home):
     manager.close()
 
 
-def test_nobody_rolls_between_the_look_at_the_active_segment_and_its_truncation(home, monkeypatch):
-    """Otherwise a cleaning, which is not stopped for the active one, might read removed bytes."""
+def test_no_roll_happens_between_checking_and_truncating_the_active_segment(home, monkeypatch):
+    """Otherwise a pass, which is not stopped for the active one, might read removed bytes."""
     manager = home.open()
     manager.topics.create("a", 1, {})
     log = manager.log(A0)
@@ -233,12 +233,12 @@ def test_a_topic_that_is_deleted_meanwhile_keeps_no_command_from_the_others(
 
 
 def cleaned(report):
-    """The topics that a cleaning says anything of."""
+    """The topics that a cleaning pass says anything of."""
     json = report.to_json()
     return {each["topic"] for part in ("cleaned", "not_cleaned") for each in json[part]}
 
 
-def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(home):
+def test_a_deleted_topic_is_removed_at_once_and_its_name_is_free(home):
     manager = home.open()
     manager.topics.create("a", 2, {"cleanup.policy": "delete", "segment.bytes": "200"})
     manager.topics.create("b", 1, {})
@@ -268,7 +268,7 @@ def test_a_deleted_topic_is_gone_at_once_and_its_name_is_free(home):
     assert offsets(home.open().log(B0)) == list(range(5))
 
 
-def test_a_deleted_adopted_topic_does_not_come_back(home):
+def test_a_deleted_adopted_topic_does_not_return(home):
     home.write(f"a-3/{log_name(0)}", batch(0))
     manager = home.open()
     manager.topics.delete("a")

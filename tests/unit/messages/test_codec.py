@@ -32,7 +32,7 @@ def versions(name):
 
 
 @pytest.mark.parametrize("name", definitions())
-def test_what_was_written_is_read_again_and_nothing_shorter_or_longer(name):
+def test_records_are_read_back_with_their_exact_length(name):
     rng = random.Random(name)
     kind = getattr(types, name)
     for version in versions(name):
@@ -147,7 +147,7 @@ def test_bytes_of_a_tagged_field():
     assert encode_bytes(types.FetchRequest(), 12).endswith(b"\0")
 
 
-def test_a_tagged_structure_that_says_nothing_new_is_left_out():
+def test_a_tagged_structure_of_defaults_is_omitted():
     partition = types.FetchResponse.PartitionData
     silent = partition(diverging_epoch=types.FetchResponse.EpochEndOffset())
     for each in (silent, partition()):
@@ -158,7 +158,7 @@ def test_a_tagged_structure_that_says_nothing_new_is_left_out():
         assert again.responses[0].partitions[0].diverging_epoch is None
 
 
-def test_unknown_tagged_fields_are_passed_over():
+def test_unknown_tagged_fields_are_skipped():
     response = encode_bytes(types.HeartbeatResponse(error_code=3), 4)
     assert response.endswith(b"\0")
     known = response[:-1] + b"\2" + b"\x05\2xy" + b"\x81\1\0"
@@ -262,7 +262,7 @@ def test_the_first_number_that_does_not_fit_is_named():
     }
 
 
-def test_a_tagged_field_of_another_length_than_it_says():
+def test_a_tagged_field_with_a_wrong_length():
     data = encode_bytes(types.FetchRequest(cluster_id="ab"), 12)
     wrong = data[:-4] + b"\4" + data[-3:] + b"\0"
     with pytest.raises(

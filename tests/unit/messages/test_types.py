@@ -37,7 +37,7 @@ def test_the_stub_has_every_message_structure_and_field():
                 assert not each.null or annotation.endswith(" | None")
 
 
-def test_what_is_made_is_what_is_told():
+def test_generated_data_matches_its_description():
     made = types.FetchResponse.PartitionData
     assert made.__qualname__ == "FetchResponse.PartitionData"
     assert made.__module__ == types.__name__

@@ -105,12 +105,18 @@ def test_a_value_is_formatted_by_its_name(name, value, shown):
 
 def test_words_depend_on_a_number():
     texts = [Reason.of("gate.size", size_bytes=size).text for size in (0, 1, 2000)]
-    assert texts == ["the log holds 0 bytes", "the log holds 1 byte", "the log holds 2,000 bytes"]
+    assert texts == [
+        "the log contains 0 bytes",
+        "the log contains 1 byte",
+        "the log contains 2,000 bytes",
+    ]
 
 
 def test_several_reasons_are_one_text():
     reasons = (Reason.of("cure.wait", at_ms=0), Reason.of("cure.force"))
-    assert text_of(reasons, "; or ") == "wait until 1970-01-01 00:00:00.000Z; or force a cleaning"
+    assert (
+        text_of(reasons, "; or ") == "wait until 1970-01-01 00:00:00.000Z; or force a cleaning pass"
+    )
 
 
 @pytest.mark.parametrize("code", ("gate.of_tomorrow", "gate.size"))
@@ -131,5 +137,5 @@ def test_json_has_code_values_and_text():
     ((reason_docs.PAGE, reason_docs.page), (reason_docs.SCRIPT, reason_docs.script)),
     ids=("page", "script"),
 )
-def test_what_make_docs_writes_is_current(path, text):
+def test_generated_docs_are_current(path, text):
     assert path.read_text(encoding="utf-8") == text(), "run: make docs"

@@ -347,7 +347,7 @@ def test_s007_empty_batch():
     assert batch.codec is Codec.NONE
 
 
-def test_an_empty_batch_keeps_who_stamped_it_and_what_it_was():
+def test_an_empty_batch_retains_its_timestamp_type_and_attributes():
     source = BatchHeader.unpack_from(golden.G5)
     kept = RecordBatch(empty_batch(source._replace(attributes=0x38)))
     assert kept.header.attributes == 0x38

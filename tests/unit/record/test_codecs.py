@@ -172,7 +172,7 @@ def test_s019_lz4_linked_blocks_are_refused():
 
 
 def test_s019_lz4_wrong_header_checksum_is_refused():
-    """S-019: one wrong byte HC; Kafka's own old mistake (hashing the magic too) as well."""
+    """S-019: one wrong byte HC; Kafka's old mistake (hashing the magic too) as well."""
     error = refuse(Codec.LZ4, lz4_frame(PLAIN, header_checksum=0x83))
     assert (error.check, error.expected, error.found) == ("lz4_header_checksum", 0x82, 0x83)
     old = xxhash.xxh32_intdigest(codecs.LZ4_MAGIC + b"\x60\x40") >> 8 & 0xFF

@@ -208,7 +208,7 @@ def test_writable_and_read_only_arenas_share_one_compilation():
     assert len(kernels.decode_records.signatures) == decode
 
 
-def test_batches_of_columns_are_those_of_the_plain_encoder():
+def test_batches_of_columns_match_the_plain_encoder():
     """`encode_batches`, the kernel and what calls it."""
     rows = [
         Record(7 + row, 1_000 + row % 3, None if row == 4 else b"k%d" % row, b"v" * row * 30)
@@ -229,7 +229,7 @@ def test_batches_of_columns_are_those_of_the_plain_encoder():
     ]
 
 
-def test_batches_bear_attributes_and_begin_anywhere_in_the_columns():
+def test_batches_have_attributes_and_begin_anywhere_in_the_columns():
     times, keys, values, headers = columns_of(RECORDS)
     data, extents = encode_batches(
         times, keys, values, headers, [1, 3], first_offset=6, attributes=TIMESTAMP_TYPE_BIT
@@ -391,7 +391,7 @@ def test_a_batch_is_decoded_into_columns():
     assert decode_batch(stamped).timestamps.tolist() == [77] * 3
 
 
-def test_a_batch_that_cannot_be_decoded_into_columns_says_why():
+def test_a_batch_that_cannot_be_decoded_into_columns_reports_the_reason():
     data = build_batch(RECORDS)
     count = HEADER_SIZE - 4
     for bad, why in (
@@ -405,7 +405,7 @@ def test_a_batch_that_cannot_be_decoded_into_columns_says_why():
             decode_batch(bad)
 
 
-def test_what_a_null_row_says_of_its_start_means_nothing():
+def test_the_start_of_a_null_row_is_ignored():
     sizes = np.array([-1, 3, 0], np.int32)
     column = BytesColumn(
         np.frombuffer(b"key" + bytes(90), np.uint8), np.array([-(2**50), 0, 999]), sizes

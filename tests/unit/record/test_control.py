@@ -55,7 +55,7 @@ def test_a_type_without_a_name_is_unknown_and_keeps_its_number():
     assert decode_control_key(bytes.fromhex("0000ffff")).control_type is ControlType.UNKNOWN
 
 
-def test_other_known_kinds_are_no_markers():
+def test_other_known_kinds_are_not_markers():
     for kind in ControlType:
         if kind is ControlType.UNKNOWN or kind.is_end_txn:
             continue

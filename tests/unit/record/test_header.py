@@ -45,7 +45,7 @@ def test_fields_of_g3():
     )
 
 
-def test_positions_of_the_layout_are_those_of_the_fields():
+def test_positions_of_the_layout_match_the_fields():
     """Each position constant reads its field alone."""
     header = BatchHeader(*range(1, 14))
     raw = header.pack()

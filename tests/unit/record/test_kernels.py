@@ -99,7 +99,7 @@ def test_crc32c_of_whole_blocks_and_of_some_bytes_more(blocks):
 
 
 @pytest.mark.parametrize("start", range(crc32c.CRC_BLOCK - 2, crc32c.CRC_BLOCK + 2))
-def test_crc32c_where_a_whole_block_lies_before_the_start_or_not(start):
+def test_crc32c_with_and_without_a_whole_block_before_the_start(start):
     """Preceding bytes are read only if they belong to the array, and never count."""
     data = b"\xff" * start + random.Random(start).randbytes(crc32c.CRC_BLOCK + 3)
     for end in (start + 1, start + 63, start + 64, start + 65, start + 200, *range(-3, 0)):
@@ -224,7 +224,7 @@ def test_kernels_work_without_the_compiler():
     assert (section, count) == (expected.hex(), "2")
 
 
-def test_a_record_that_goes_on_behind_its_section_is_refused_whatever_stands_there():
+def test_a_record_that_exceeds_its_section_is_rejected():
     data = with_body(b"\0\0\0", encode_varint(3), b"key", encode_varint(5), b"value", b"\0")
     for end, status in ((len(data), kernels.OK), (len(data) - 1, kernels.BAD_RECORD_SIZE)):
         found = decode(data + bytes(16), 1, end=end)

@@ -41,7 +41,7 @@ def test_a_set_whose_own_offset_was_left_at_zero_keeps_those_inside():
     assert [record.offset for record in records(bytes(data))] == [0, 1]
 
 
-def test_the_log_s_append_time_is_that_of_every_message():
+def test_the_log_s_append_time_matches_every_message():
     data = compressed_set([(0, b"a", b"1"), (1, b"b", b"2")], timestamp=50, appended=True)
     parsed = legacy.parse_message(data)
     batch = parsed.batch(LIMIT)

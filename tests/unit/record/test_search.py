@@ -28,7 +28,7 @@ def test_a_batch_is_found_at_any_position(monkeypatch, block):
     assert search_in(SOUND + batch(7), start=1).position == len(SOUND)
 
 
-def test_what_is_no_sound_batch_of_the_segment_is_passed_over():
+def test_invalid_batches_of_the_segment_are_skipped():
     damaged = bytearray(SOUND)
     damaged[-1] ^= 1
     for data in (b"", SOUND[:-1], SOUND[1:], bytes(damaged)):

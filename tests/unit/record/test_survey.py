@@ -83,7 +83,7 @@ def offsets(data):
     return [each.header.base_offset for each in batches_of(data)]
 
 
-def test_a_sound_file_is_shown_as_it_lies():
+def test_a_valid_file_is_shown_in_file_order():
     data = b"".join(ROWS)
     assert not damages(surveyed(data))
     assert shown(data) is None
@@ -105,7 +105,7 @@ def test_a_batch_with_a_wrong_crc_is_left_out_and_named(number):
     ("kind", "at", "value", "check"),
     ((">i", 8, 3, "batch_length"), (">b", 16, 9, "magic"), (">q", 0, 1 << 20, "offset_order")),
 )
-def test_what_no_crc_covers_is_put_right_where_only_one_answer_fits(kind, at, value, check):
+def test_fields_outside_the_crc_are_repaired_if_unambiguous(kind, at, value, check):
     data = bytearray(b"".join(ROWS))
     struct.pack_into(kind, data, 2 * SIZE + at, value)
     [damage] = damages(surveyed(data))
@@ -131,7 +131,7 @@ def test_bytes_between_batches_and_behind_the_last_one():
     assert offsets(shown(data)) == [0, 1]
 
 
-def test_what_another_segment_supersedes_is_passed_over_without_a_word():
+def test_superseded_segments_are_skipped_silently():
     found = surveyed(b"".join(ROWS), first=3)
     assert [each.batch.header.base_offset for each in found] == [3, 4]
 

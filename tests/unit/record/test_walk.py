@@ -269,7 +269,7 @@ def test_null_keys_and_values_fill_an_old_message_too():
     assert begins_old(struct.pack(">qiI", 0, 14, 0) + body)
 
 
-def test_no_other_file_is_taken_for_one_of_an_old_format():
+def test_no_other_file_is_treated_as_one_of_an_old_format():
     """Zeros and noise that a power failure left, and batches whose magic was hit, are damage."""
     for data in (b"", bytes(5), bytes(17), bytes(100_000), BATCH, BATCH[:30]):
         assert not begins_old(data)
@@ -323,7 +323,7 @@ def test_read_ahead_borders_cut_no_header(sizes):
     assert [data[at.position : at.end_position] for at in found] == batches
 
 
-def test_a_walk_starts_and_ends_where_told():
+def test_a_walk_starts_and_ends_at_the_given_positions():
     batches = sizes_of(68, 70, 8300, 69)
     file = file_of(b"".join(batches))
     starts = [0, 68, 138, 8438, 8507]

@@ -50,7 +50,7 @@ def records_of(count, seed=0):
 
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("count", COUNTS)
-def test_records_and_facts_are_those_of_all_records_at_once(windows, codec, count):
+def test_records_and_facts_match_all_records_at_once(windows, codec, count):
     records = records_of(count)
     batch = RecordBatch(build_batch(records, codec=codec))
     assert list(batch.iter_records()) == records
@@ -206,7 +206,7 @@ def test_no_section_decompresses_to_more_than_its_bound(codec, data):
 
 
 @pytest.mark.parametrize("codec", (Codec.LZ4, Codec.ZSTD))
-def test_the_bound_of_a_short_section_is_that_of_its_blocks(codec):
+def test_the_bound_of_a_short_section_matches_its_blocks(codec):
     """A batch of a usual size is not taken for a bomb."""
     data = b"some text that repeats itself " * 1000
     assert size_bound(codec, compress(codec, data)) <= 128 << 10

@@ -33,7 +33,7 @@ def test_system_clock_is_the_machines():
     assert clock.follows_system
 
 
-def test_fixed_wall_clock_stands_while_monotonic_time_runs():
+def test_fixed_wall_clock_is_constant_while_monotonic_time_runs():
     clock: Clock = FixedWallClock(1_700_000_000_000)
     first = clock.monotonic_ns()
     clock.sleep(0.002)
@@ -42,7 +42,7 @@ def test_fixed_wall_clock_stands_while_monotonic_time_runs():
     assert not clock.follows_system
 
 
-def test_virtual_clock_starts_in_2024_and_moves_only_when_told():
+def test_virtual_clock_starts_in_2024_and_moves_only_on_request():
     clock: Clock = VirtualClock()
     assert clock.now_ms() == VIRTUAL_EPOCH_MS == 1_704_067_200_000
     assert not clock.follows_system
@@ -94,7 +94,7 @@ def test_an_error_of_a_number_itself_is_passed_on():
 
 @pytest.mark.parametrize("clock", (SystemClock(), FixedWallClock(0)), ids=repr)
 @pytest.mark.parametrize("name", ("advance", "set_ms"))
-def test_a_clock_that_nobody_moves_names_those_that_can_be_moved(clock, name):
+def test_a_clock_that_cannot_be_moved_names_those_that_can(clock, name):
     with pytest.raises(AttributeError) as raised:
         getattr(clock, name)
     assert str(raised.value) == (
@@ -171,7 +171,7 @@ class Listener:
         return count
 
 
-def test_listeners_are_served_at_their_moments_on_the_way():
+def test_listeners_are_served_at_their_times_on_the_way():
     clock = VirtualClock(0)
     first, second = Listener(clock, 5, 20, 31), Listener(clock, 5, 10)
     clock.subscribe(first)
@@ -223,7 +223,7 @@ def test_time_only_moves_while_it_is_held():
     assert listener.calls[1:] == [(10, 58)]
 
 
-def test_a_step_goes_to_the_next_moment_or_to_its_limit():
+def test_a_step_goes_to_the_next_time_or_to_its_limit():
     clock = VirtualClock(0)
     assert clock.step() is False
     assert clock.now_ms() == 0
@@ -242,7 +242,7 @@ def test_a_step_goes_to_the_next_moment_or_to_its_limit():
     assert clock.now_ms() == 10
 
 
-def test_an_error_of_a_listener_stops_the_clock_at_its_moment():
+def test_an_error_of_a_listener_stops_the_clock_at_its_time():
     clock = VirtualClock(0)
     listener = Listener(clock, 5, then=lambda: 1 / 0)
     clock.subscribe(listener)
@@ -256,7 +256,7 @@ def test_an_error_of_a_listener_stops_the_clock_at_its_moment():
     assert listener.calls == [(5, 5), (20, 20)]  # and it is not held forever
 
 
-def test_runtime_is_the_machine_unless_told_otherwise():
+def test_runtime_uses_system_services_by_default():
     runtime = Runtime()
     assert isinstance(runtime.clock, SystemClock)
     assert isinstance(runtime.fs, DiskFileSystem)

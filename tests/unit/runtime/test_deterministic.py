@@ -87,7 +87,7 @@ def journal(clock, scheduler):
 # --- order --------------------------------------------------------------------------------------
 
 
-def test_tasks_of_one_moment_run_in_the_order_in_which_they_were_scheduled(clock, journal):
+def test_tasks_of_one_time_run_in_the_order_in_which_they_were_scheduled(clock, journal):
     for name in "bca":
         journal.task(name, delay_ms=5)
     journal.task("first", delay_ms=4)
@@ -114,7 +114,7 @@ def order_with_seed(seed):
     return "".join(order[1:])
 
 
-def test_seeds_give_every_order_of_tasks_of_one_moment_and_each_seed_the_same_one():
+def test_seeds_give_every_order_of_tasks_of_one_time_and_each_seed_the_same_one():
     orders = [order_with_seed(seed) for seed in range(100)]
     assert orders == [order_with_seed(seed) for seed in range(100)]
     assert set(orders) == {"".join(order) for order in itertools.permutations("abc")}
@@ -123,7 +123,7 @@ def test_seeds_give_every_order_of_tasks_of_one_moment_and_each_seed_the_same_on
 # --- time ---------------------------------------------------------------------------------------
 
 
-def test_advancing_stops_at_each_due_moment(clock, journal):
+def test_advancing_stops_at_each_due_time(clock, journal):
     journal.task("tick", delay_ms=10, period_ms=25)
     journal.task("once", delay_ms=30)
     assert clock.advance(ms=70) == 70
@@ -143,7 +143,7 @@ def test_sleeping_and_setting_the_clock_forward_let_tasks_run_too(clock, journal
     assert clock.now_ms() == 3000
 
 
-def test_nothing_runs_without_time_being_told_to_pass(clock, scheduler, journal):
+def test_nothing_runs_until_time_is_advanced(clock, scheduler, journal):
     journal.task("now")
     assert journal == []
     clock.advance()
@@ -214,7 +214,7 @@ def test_a_wall_clock_stepped_back_changes_no_order_and_no_delay(clock, journal)
     assert journal == [("earlier", 10), ("early", 50), ("late", 60)]
 
 
-def test_moments_are_exact_to_the_nanosecond(clock, scheduler):
+def test_times_are_exact_to_the_nanosecond(clock, scheduler):
     moments = []
     clock.advance(ms=0.25)
     scheduler.schedule("tick", lambda: moments.append(clock.monotonic_ns()), period_ms=3)
@@ -529,7 +529,7 @@ def test_a_task_sleeps_through_what_it_calls_idle_and_keeps_to_its_period(clock,
     assert idle == []
 
 
-def test_who_is_woken_runs_at_the_next_moment_of_its_period(clock, scheduler):
+def test_a_woken_task_runs_at_its_next_period(clock, scheduler):
     ran = []
     task = scheduler.schedule(
         "sleeper", lambda: ran.append(clock.now_ms()), period_ms=10, idle_ms=lambda: None
@@ -574,7 +574,16 @@ def test_a_run_that_fails_is_tried_again(clock, scheduler, caplog):
     assert "not now" in caplog.text
 
 
-def test_what_sleeps_is_cancelled_by_a_shutdown_and_ends_no_wait(clock, scheduler):
+def test_the_idle_time_of_a_task_cancelled_during_its_run_is_not_evaluated(clock, scheduler):
+    def idle_ms():
+        raise ValueError("closed")
+
+    task = scheduler.schedule("sleeper", lambda: task.cancel(), period_ms=10, idle_ms=idle_ms)
+    clock.advance(ms=100)
+    assert task.runs == 1
+
+
+def test_sleeping_tasks_are_cancelled_by_a_shutdown(clock, scheduler):
     task = scheduler.schedule("sleeper", lambda: None, period_ms=10, idle_ms=lambda: None)
     clock.advance(ms=10)
     with pytest.raises(Deadlock, match="no due task"):

@@ -45,7 +45,7 @@ class TestDiskFileSystemWithOtherClock(FileSystemSuite):
         return Place(fs, str(tmp_path), lambda path, data: write_file(fs, path, data))
 
 
-def test_files_bear_the_time_of_a_clock_that_is_not_the_machines(tmp_path):
+def test_files_have_the_time_of_a_clock_that_is_not_the_machines(tmp_path):
     clock = VirtualClock(1_000_000_000_000)
     fs = DiskFileSystem(clock)
     path = f"{tmp_path}/a"
@@ -353,7 +353,7 @@ class TestSecondNames:
         DiskFileSystem().open(str(copy), write=True)
         assert synced == [str(copy.parent)]
 
-    def test_other_errors_than_impossible_ones_are_told(self, names):
+    def test_possible_errors_are_reported(self, names):
         original, copy = names
         with pytest.raises(FileExistsError):
             DiskFileSystem().link(str(original), str(copy))

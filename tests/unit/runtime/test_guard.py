@@ -25,7 +25,7 @@ def test_a_failed_file_operation_takes_the_owner_offline():
     assert isinstance(error.value.__cause__, OSError)
 
 
-def test_the_owner_may_be_told_more_than_the_caller():
+def test_the_owner_may_receive_more_details_than_the_caller():
     owner = Owner()
     with (
         pytest.raises(KafkaStorageError, match=r"^t-0: cannot open: gone$"),

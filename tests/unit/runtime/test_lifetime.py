@@ -67,7 +67,7 @@ class Slotted:
         return 1
 
 
-def test_all_that_is_public_is_refused_and_the_rest_stays():
+def test_all_that_is_public_is_refused_and_the_rest_is_retained():
     lifetime = Lifetime("the thing")
     thing = Thing(lifetime)
     assert (thing.method(1), thing.fact, len(thing)) == (1, 5, 8)
@@ -92,7 +92,7 @@ def test_all_that_is_public_is_refused_and_the_rest_stays():
     assert type(thing).of().constant == 3
 
 
-def test_the_first_reason_stays():
+def test_the_first_reason_is_retained():
     lifetime = Lifetime("the thing")
     thing = Thing(lifetime)
     assert not lifetime.is_over
@@ -135,7 +135,7 @@ def test_a_lifetime_keeps_no_member_alive():
     lifetime.end()
 
 
-def test_nobody_gets_a_lock_after_the_end_nor_who_waited_for_it():
+def test_no_thread_acquires_a_lock_after_the_end():
     lifetime = Lifetime("the thing")
     lock = lifetime.lock(threading.RLock())
     outcome = []

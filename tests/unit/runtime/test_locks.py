@@ -93,7 +93,7 @@ def test_processes_exclude_each_other(path, script):
 
 
 @pytest.mark.parametrize("script", (TAKE, TAKE_BY_US))
-def test_the_process_that_holds_a_lock_is_named_to_those_who_only_look(path, script):
+def test_the_process_that_holds_a_lock_is_named_to_readers(path, script):
     fs = ReadOnlyFileSystem(DiskFileSystem())
     with other_process(path, script) as (process, answer):
         assert answer == "taken"
@@ -105,7 +105,7 @@ def test_the_process_that_holds_a_lock_is_named_to_those_who_only_look(path, scr
         assert fs.lock_holder(path) is None
 
 
-def test_looking_at_who_holds_a_lock_gives_it_up_in_no_process(path):
+def test_reading_the_owner_of_a_lock_does_not_release_it(path):
     """The system drops a lock with any descriptor of the file that its process closes."""
     fs = DiskFileSystem()
     lock = fs.lock(path)
@@ -116,7 +116,7 @@ def test_looking_at_who_holds_a_lock_gives_it_up_in_no_process(path):
     lock.release()
 
 
-def test_nobody_takes_a_lock_while_it_is_asked_for(path, monkeypatch):
+def test_a_requested_lock_cannot_be_acquired_by_others(path, monkeypatch):
     """One taken by then would go unseen with the descriptor by which was asked."""
     asked, free = fcntl.fcntl, []
 
@@ -141,7 +141,7 @@ def test_a_lock_that_belongs_to_no_process_is_held_by_an_unknown_one(path):
     assert DiskFileSystem().lock_holder(path) is None
 
 
-def test_a_pipe_in_the_place_of_a_lock_keeps_nobody_waiting(path):
+def test_a_pipe_in_place_of_a_lock_file_does_not_block(path):
     os.mkfifo(path)
     assert DiskFileSystem().lock_holder(path) is None
 
@@ -167,7 +167,7 @@ def test_a_lost_lock_lets_another_process_in(path):
     assert answer_of_another_process(path) == "taken"
 
 
-def test_handles_closed_beside_a_lock_let_no_other_process_in(path):
+def test_closing_other_handles_does_not_release_a_lock(path):
     """The system itself would drop the lock with any descriptor of the file."""
     fs = DiskFileSystem()
     before = open_descriptors()
@@ -321,7 +321,7 @@ def test_a_forked_child_holds_nothing_and_may_take_locks_of_its_own(path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_what_a_forked_child_does_with_an_inherited_lock_costs_its_parent_nothing(path):
+def test_a_forked_child_cannot_release_its_parents_lock(path):
     script = """
 import os, sys
 from logstore.runtime import DiskFileSystem
@@ -376,7 +376,7 @@ def test_a_lock_file_is_made_for_its_owner_to_write(path):
     lock.release()
 
 
-def test_a_lock_file_bears_the_time_of_a_clock_that_is_not_the_machines(path):
+def test_a_lock_file_has_the_time_of_a_clock_that_is_not_the_machines(path):
     clock = VirtualClock(1_000_000_000_000)
     fs = DiskFileSystem(clock)
     fs.lock(path).release()
@@ -437,7 +437,7 @@ def test_an_overlay_does_not_see_the_locks_of_its_base(tmp_path):
     held.release()
 
 
-def test_locking_is_no_operation_that_can_be_crashed():
+def test_locking_is_not_an_operation_that_can_be_crashed():
     fs = FaultyFileSystem(VirtualClock())
     fs.make_dirs("/data")
     fs.sync_dir("/")

@@ -91,7 +91,7 @@ def test_the_error_of_a_cancelled_call_is_not_reported_as_lost(loop):
     assert reports == []
 
 
-def test_the_loop_goes_on_during_a_blocking_call(loop):
+def test_the_loop_continues_during_a_blocking_call(loop):
     work = Work()
 
     async def scenario():

@@ -40,7 +40,7 @@ def test_root_is_there_from_the_start():
     assert fs.list_dir("") == ["b"]
 
 
-def test_files_bear_the_clocks_time():
+def test_files_have_the_clocks_time():
     clock = VirtualClock(1_000_000)
     fs = MemoryFileSystem(clock)
     file = fs.open("/a", create=True)
@@ -237,7 +237,7 @@ def test_each_step_of_a_truncation_leaves_only_bytes_that_were_there(kept):
     assert shown[-1] == len(NUMBERED)
 
 
-def test_a_read_beside_truncations_ends_early_but_is_never_wrong():
+def test_a_read_concurrent_with_truncations_may_end_early_but_is_correct():
     """Each block holds its own number: a byte from another block or a zero would be seen."""
     fs = MemoryFileSystem()
     blocks = [bytes([1 + number]) * BLOCK_SIZE for number in range(4)]

@@ -172,7 +172,7 @@ def test_letting_go_changes_nothing():
     assert True in let_go
 
 
-def test_a_reader_goes_on_in_a_file_that_was_let_go_and_removed(world):
+def test_a_reader_continues_in_a_file_that_was_let_go_and_removed(world):
     log = world.log(**SMALL)
     fill(log, 30)
     log.flush()
@@ -195,7 +195,7 @@ def test_records_that_are_not_durable_stay_open(world):
     assert active.let_go()
 
 
-def test_an_index_that_was_removed_says_so_and_not_that_nothing_was_in_it(world):
+def test_a_removed_index_is_not_reported_as_empty(world):
     """Aborted records would come through else; the reader looks again, in other segments."""
     log = world.log(**SMALL)
     fill(log, 30)

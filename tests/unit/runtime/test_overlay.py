@@ -164,7 +164,7 @@ def test_a_name_can_pass_from_a_file_to_a_directory(base_and_root):
     assert not fs.exists(f"{root}/a")
 
 
-def test_directories_of_the_base_stay(base_and_root):
+def test_directories_of_the_base_are_retained(base_and_root):
     base, root = base_and_root
     base.make_dirs(f"{root}/d")
     fs = OverlayFileSystem(base)
@@ -246,7 +246,7 @@ def test_a_listing_holds_together_while_the_base_changes(tmp_path):
 # -- a base that others change -------------------------------------------------------------------
 
 
-def test_what_is_held_is_readable_until_it_is_let_go(tmp_path):
+def test_a_held_file_is_readable_until_its_release(tmp_path):
     """Whatever becomes of the name, the file, and its folder, in the base."""
     disk = Counting()
     folder = f"{tmp_path}/t-0"

@@ -5,7 +5,7 @@ import pytest
 from logstore.runtime import Signal
 
 
-def test_every_listener_is_told_in_the_order_in_which_they_came():
+def test_listeners_are_called_in_order_of_subscription():
     signal, told = Signal("a test"), []
     signal.emit(0)
     for name in "abc":
@@ -14,7 +14,7 @@ def test_every_listener_is_told_in_the_order_in_which_they_came():
     assert told == [("a", 1), ("b", 1), ("c", 1)]
 
 
-def test_one_who_leaves_is_told_no_more_and_the_others_are():
+def test_an_unsubscribed_listener_is_not_called_but_others_are():
     signal, first, second = Signal("a test"), [], []
     leave = signal.subscribe(first.append)
     signal.subscribe(second.append)
@@ -34,7 +34,7 @@ def test_a_listener_that_subscribes_twice_leaves_once():
     assert told == [1, 1, 2]
 
 
-def test_listeners_may_come_and_leave_while_they_are_told():
+def test_listeners_may_subscribe_and_unsubscribe_during_a_call():
     signal, told = Signal("a test"), []
 
     def once():
@@ -61,7 +61,7 @@ def test_a_listeners_own_error_is_logged_and_keeps_from_nothing(caplog):
 
 
 @pytest.mark.parametrize("kind", (AssertionError, KeyboardInterrupt))
-def test_what_is_no_defect_of_a_listener_is_raised_once_all_were_told(kind, caplog):
+def test_other_exceptions_of_a_listener_are_raised_after_all_calls(kind, caplog):
     signal, told = Signal("a test"), []
 
     def fail(text):

@@ -142,7 +142,7 @@ def test_as_many_tasks_run_at_the_same_time_as_there_are_threads(scheduler):
         gate.open.set()
 
 
-def test_threads_are_daemons_that_bear_the_name_of_their_task(scheduler):
+def test_threads_are_daemons_that_have_the_name_of_their_task(scheduler):
     seen = []
     task = scheduler.schedule("kafka-log-flusher", lambda: seen.append(threading.current_thread()))
     scheduler.schedule("later", lambda: None, delay_ms=HOUR_MS)
@@ -312,7 +312,7 @@ def test_two_tasks_may_shut_down_at_the_same_time(scheduler):
     assert [task.failures for task in tasks] == [0, 0]
 
 
-def test_a_scheduler_started_again_during_a_run_of_before_goes_on(scheduler):
+def test_a_scheduler_started_again_during_a_run_of_before_continues(scheduler):
     gate = Gate()
 
     def stop():
@@ -339,7 +339,7 @@ def only_notices(monkeypatch):
 
 
 @pytest.mark.usefixtures("only_notices")
-def test_a_notice_wakes_those_who_wait(scheduler):
+def test_a_notification_wakes_waiting_threads(scheduler):
     asked, told = threading.Semaphore(0), threading.Event()
 
     def predicate():
@@ -362,7 +362,7 @@ def test_a_notice_wakes_those_who_wait(scheduler):
 
 
 @pytest.mark.usefixtures("only_notices")
-def test_the_end_of_a_task_wakes_those_who_wait(scheduler):
+def test_the_end_of_a_task_wakes_waiting_threads(scheduler):
     task = scheduler.schedule("work", lambda: None, delay_ms=5)
     assert scheduler.wait_until(lambda: task.runs == 1)
     task = scheduler.schedule("work", lambda: 1 / 0, delay_ms=5)
@@ -381,7 +381,7 @@ def test_a_notice_between_asking_and_waiting_is_not_lost(scheduler):
     assert answers == []
 
 
-def test_who_waits_looks_by_himself_now_and_then(scheduler):
+def test_waiting_threads_poll_periodically(scheduler):
     told = threading.Event()
     asked = threading.Event()
 
@@ -467,7 +467,7 @@ def test_a_hook_that_fails_costs_a_thread_but_no_task(monkeypatch):
 # --- jobs ---------------------------------------------------------------------------------------
 
 
-def test_jobs_run_beside_each_other_on_threads_of_their_own(scheduler):
+def test_jobs_run_concurrently_on_separate_threads(scheduler):
     together = threading.Barrier(3)
     names = set()
 

@@ -103,7 +103,7 @@ def test_the_deciding_gate_is_reported():
     assert decided([acl(), denying]).acl == denying
 
 
-def test_the_star_stands_for_no_name_that_begins_with_one():
+def test_the_wildcard_does_not_match_names_that_start_with_an_asterisk():
     assert not decided([acl(name="*")], name="*a").allowed
     assert decided([acl(name="*")], name="*").allowed
 
@@ -293,7 +293,7 @@ def test_json_that_is_wrong_is_refused(text, says):
         Authorizer.from_json(text)
 
 
-def test_one_text_is_no_list_of_super_users():
+def test_one_text_is_not_a_list_of_super_users():
     with pytest.raises(
         InvalidConfigurationError, match=exactly("super_users must be a list, not 'User:ann'")
     ):

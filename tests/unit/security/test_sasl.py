@@ -169,7 +169,7 @@ def test_an_unknown_user_keeps_its_salt_and_gets_a_new_nonce(credentials):
 
 
 @pytest.mark.parametrize("mechanism", SCRAM)
-def test_the_work_for_an_answer_does_not_tell_whether_there_is_such_a_user(mechanism, monkeypatch):
+def test_response_time_does_not_reveal_whether_a_user_exists(mechanism, monkeypatch):
     """Counted in hashes: neither message of a user's first exchange takes one more."""
     credentials = Credentials(PASSWORDS, rng=random.Random(1))
     work = []
@@ -197,7 +197,7 @@ def test_the_work_for_an_answer_does_not_tell_whether_there_is_such_a_user(mecha
     assert "pbkdf2_hmac" not in str(found)
 
 
-def test_salts_do_not_tell_whether_there_is_such_a_user(credentials):
+def test_salts_do_not_reveal_whether_a_user_exists(credentials):
     """Those of the two mechanisms differ, of a user and of a name that is none."""
     for user in ("ann", "nobody"):
         salts = {

@@ -140,7 +140,7 @@ def test_damage_stays_what_it_is_through_a_restart(kind):
         assert min(counts) > 0 <= dead
 
 
-def test_damage_is_met_where_it_was_asked_for():
+def test_damage_is_injected_at_the_requested_position():
     outcome = live(
         ("24h", "corrupt", 'topic = "t", offset = 40'),
         ("25h", "corrupt", 'topic = "t", partition = 0, offset = 99999'),
@@ -204,7 +204,7 @@ def test_a_clock_that_jumps_ages_what_is_there():
 
 
 def test_partitions_that_are_added_take_their_keys_from_then_on(tmp_path):
-    """The last word of a key that moved stays where it was: no cleaning meets the newer one."""
+    """The last word of a key that moved stays where it was: no pass meets the newer one."""
     transactions = """
     [topics.producers]
     count = 2
@@ -243,7 +243,7 @@ def test_partitions_that_are_added_take_their_keys_from_then_on(tmp_path):
     assert sum(each[96] for each in by_part) > 3_000  # all of them, and the markers
 
 
-def test_a_full_disk_is_met_by_whoever_writes_and_leaves_nothing_out(tmp_path):
+def test_any_writer_can_hit_a_full_disk_without_losing_records(tmp_path):
     uncompacted = ("0", "alter", "topic = 't', configs.'cleanup.policy' = 'delete'")
     full = ("24h", "fill-disk", 'lasts = "6h"')
     outcome = live(uncompacted, full, data_dir=tmp_path / "data")

@@ -60,7 +60,7 @@ def test_a_topic_that_is_not_compacted_has_nothing_that_waits_for_a_cleaning(out
     assert clicks["dirty_bytes"].any()
 
 
-def test_the_series_of_all_is_that_of_the_rows_taken_one_by_one(outcome):
+def test_the_series_of_all_matches_the_rows_taken_one_by_one(outcome):
     for topic in (None, "users", "clicks"):
         series = outcome.over_time(topic)
         rows = list(zip(*(outcome.partitions[name].tolist() for name in PARTITIONS), strict=True))

@@ -68,7 +68,7 @@ def test_values_that_cannot_be_fitted_get_a_reported_default(
     assert run(parse(found.text), samples=2).digests.keys() == {"t-0"}
 
 
-def test_a_timestamp_in_the_future_is_no_start(tmp_path):
+def test_a_timestamp_in_the_future_is_not_a_start(tmp_path):
     path = directory(tmp_path / "data", [(b"k", b"v", 32_503_680_000_000)])
     found = fit_recording(record(path), days=1)
     assert found.scenario.start_ms < 32_503_680_000_000

@@ -46,13 +46,13 @@ def arrivals(tmp_path, scenario):
     return sorted(found)
 
 
-def test_each_record_arrives_at_its_moment_about_its_key(tmp_path):
+def test_each_record_arrives_at_its_time_about_its_key(tmp_path):
     found = arrivals(tmp_path, scenario_of(tmp_path, CSV))
     minutes = [(ms / MINUTE_MS, key) for ms, key, _ in found]
     assert minutes == [*[(0, "0")] * 2, *[(10, "0")] * 3, (10, "1"), (25, "2")]
 
 
-def test_it_arrives_when_it_says_and_not_when_a_batch_is_full(tmp_path):
+def test_records_arrive_at_their_time_and_not_when_a_batch_is_full(tmp_path):
     outcome = run(scenario_of(tmp_path, CSV), samples=288)  # one each 5 minutes
     by_part = [outcome.partitions.where(partition=part, event="regular") for part in (0, 1)]
     ends = sum(found["log_end_offset"] for found in by_part)
@@ -69,7 +69,7 @@ def test_it_is_stretched_and_looped_until_the_end(tmp_path):
     assert quick.topics[0].workload.records > 14
 
 
-def test_what_comes_after_the_end_does_not_come(tmp_path):
+def test_records_after_the_end_are_not_sent(tmp_path):
     assert scenario_of(tmp_path, CSV, days=0.01).topics[0].workload.records == 6
     with pytest.raises(
         InvalidConfigurationError,

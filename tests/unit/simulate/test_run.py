@@ -66,7 +66,7 @@ def test_memory_and_disk_are_the_same_run(tmp_path):
     ("strategy", "policy"),
     (("offset", "compact"), ("timestamp", "compact"), ("header", "compact,delete")),
 )
-def test_the_counts_are_those_of_the_log(tmp_path, strategy, policy):
+def test_the_counts_match_the_log(tmp_path, strategy, policy):
     """At the end a table of the newest values determines the live records; the rest is dead."""
     scenario = parse(MIXED)
     for name, value in (
@@ -210,7 +210,7 @@ def test_every_scenario_is_the_same_in_memory_and_on_disk(name, tmp_path):
     assert len(one.digests) == sum(topic.partitions for topic in scenario.topics)
 
 
-def test_tables_tell_their_columns():
+def test_tables_describe_their_columns():
     table = Table(("a", "b"))
     table.add(a=1, b="x")
     table.add(a=2, b="y")

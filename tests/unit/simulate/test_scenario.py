@@ -18,7 +18,7 @@ records = 100
 """
 
 
-def test_a_topic_is_kafkas_default_unless_it_says_otherwise():
+def test_a_topic_has_kafkas_defaults_without_overrides():
     topic = parse(SMALL).topics[0]
     assert topic.configs == {"cleanup.policy": "delete"}
     assert topic.partitions == 1
@@ -116,7 +116,7 @@ def test_a_configuration_is_laid_over_the_topics_or_the_broker():
         scenario.with_config("segment.mss", "1h")
 
 
-def test_what_comes_along_is_sound_and_told_apart():
+def test_copied_files_are_valid_and_distinguished():
     titles = library.titles()
     assert len(set(titles.values())) == len(titles) >= 7
     with pytest.raises(

@@ -60,7 +60,7 @@ def at_hour(outcome, hour):
 
 
 @pytest.mark.parametrize("what", PROMISED)
-def test_what_is_promised_has_its_columns(deletes, what):
+def test_promised_properties_have_columns(deletes, what):
     for name in PROMISED[what]:
         assert name in PARTITIONS
         assert deletes.partitions[name].dtype.kind in "if"
@@ -103,13 +103,13 @@ def test_the_classes_add_up_to_the_tombstones(deletes):
     assert (oldest[deletes.partitions["tombstones_beyond"] > 0] >= 16 * HOUR_MS).all()
 
 
-def test_the_bound_stands_beside_the_delay(deletes):
+def test_the_bound_is_shown_next_to_the_delay(deletes):
     assert {*deletes.partitions["max_compaction_lag_ms"].tolist()} == {2 * HOUR_MS}
     unbounded = DELETES.replace(', "max.compaction.lag.ms" = "2h"', "")
     assert {*run(parse(unbounded), samples=2).partitions["max_compaction_lag_ms"].tolist()} == {0}
 
 
-def test_holes_of_segments_are_those_of_the_partition(deletes):
+def test_holes_of_segments_match_the_partition(deletes):
     segments = deletes.segments.arrays()
     last = segments["time_ms"] == segments["time_ms"].max()
     row = {name: column[-1] for name, column in deletes.partitions.arrays().items()}
@@ -119,7 +119,7 @@ def test_holes_of_segments_are_those_of_the_partition(deletes):
     assert segments["hole_offsets"][last].sum() > 0
 
 
-def test_amplification_and_bytes_of_the_cleaner_are_those_of_its_passes(deletes):
+def test_amplification_and_bytes_of_the_cleaner_match_its_passes(deletes):
     row = {name: column[-1] for name, column in deletes.partitions.arrays().items()}
     assert row["cleaner_written_bytes"] == deletes.passes["bytes_written"].sum()
     assert row["cleaner_read_bytes"] == deletes.passes["bytes_read"].sum()
@@ -127,7 +127,7 @@ def test_amplification_and_bytes_of_the_cleaner_are_those_of_its_passes(deletes)
     assert row["write_amplification"] == pytest.approx(expected)
 
 
-def test_rates_are_those_of_the_last_regular_row(deletes):
+def test_rates_match_the_last_regular_row(deletes):
     """A row in between has a rate over no more than the time since the last look."""
     name = "cleaner_bytes_per_second"
     found, series = deletes.partitions.arrays(), deletes.over_time()

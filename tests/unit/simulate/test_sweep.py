@@ -45,7 +45,7 @@ def test_processes_give_what_one_gives():
     assert told == [(0, 2), (1, 2), (2, 2)] * 2
 
 
-def test_a_wrong_value_is_told_before_anything_runs():
+def test_an_invalid_value_is_reported_before_the_run():
     with pytest.raises(InvalidConfigurationError, match=r"segment\.bytes"):
         sweep(parse(SCENARIO), {"segment.bytes": ["20KiB", "many"]})
     with pytest.raises(

@@ -58,7 +58,7 @@ def test_the_second_half_comes_out_of_the_first(distribution, keys, half, tmp_pa
     assert abs(told.passes - real.passes) <= 2
 
 
-def test_the_same_seed_is_the_same_run_in_memory_and_on_disk_and_the_directory_stays(
+def test_the_same_seed_is_the_same_run_in_memory_and_on_disk_and_the_directory_is_retained(
     half, tmp_path
 ):
     before = tree_of(half)
@@ -94,7 +94,7 @@ def test_it_begins_with_that_very_state(half):
             assert sum(first[name] for name in SIZES) == log.size_bytes
 
 
-def test_without_arrivals_a_cleaning_is_that_of_clean(half, tmp_path):
+def test_without_arrivals_a_cleaning_matches_clean(half, tmp_path):
     text = fit_recording(record(str(half)), days=1).text
     plan = parse(
         text.replace("records_per_day", "records_per_day = 0\n# ")

@@ -101,7 +101,7 @@ def test_the_guides_message_stays_under_compaction_alone(lived):
     example = lived["four-policies"]
     assert offset_5(example, "compact") == (5, b"key2", b"v2")
     assert example.left["compact"] == [
-        (2, b"key1", b"v2"),  # the third is in the open segment, which no cleaning looks into
+        (2, b"key1", b"v2"),  # the third is in the open segment, which no cleaning pass looks into
         (4, b"key3", b"v2"),
         (5, b"key2", b"v2"),
         (6, b"key1", b"v3"),

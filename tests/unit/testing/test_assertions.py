@@ -62,7 +62,7 @@ def test_partitions_and_transactions(broker):
     assert history(broker, "t", b"k", 0, isolation="read_uncommitted") == [b"first", b"open"]
 
 
-def test_faults_strike_clients_and_not_who_looks(broker):
+def test_faults_affect_clients_but_not_observers(broker):
     rule = broker.fail("fetch", error="NOT_LEADER_OR_FOLLOWER", delay=1000)
     before_ms = broker.clock.now_ms()
     assert history(broker, "users", b"1") == [b"ann", b"anna"]
@@ -106,7 +106,7 @@ def test_compacted(broker):
     )
 
 
-def test_what_only_had_to_be_run_says_so(broker):
+def test_operations_without_a_result_are_reported_as_done(broker):
     broker.roll("users")
     assert message_of(assert_compacted, broker, "users", 0)[-1] == (
         "  users-0 is due for cleaning: call broker.clean('users')"
@@ -126,13 +126,13 @@ def test_many_keys_are_cut_and_a_wrong_policy_is_named(broker):
     ]
 
 
-def test_records_without_a_key_are_nobody_s(broker):
+def test_records_without_a_key_belong_to_no_key(broker):
     broker.create_topic("events")
     broker.append_many("events", [(None, b"a"), (None, b"b")])
     assert_compacted(broker, "events")
 
 
-def test_the_strategy_says_which_record_stays(broker):
+def test_the_strategy_selects_the_retained_record(broker):
     broker.create_topic(
         "versions", configs={"cleanup.policy": "compact", "compaction.strategy": "timestamp"}
     )
@@ -153,7 +153,7 @@ def test_tombstone_gone(broker):
     assert message_of(assert_tombstone_gone, broker, "users", b"1")[:3] == [
         "key b'1' is still there",
         "  users-0 offset 0: key b'1', value b'ann':"
-        " superseded by offset 2; the next cleaning removes it",
+        " superseded by offset 2; the next pass removes it",
         "  users-0 offset 2: key b'1', value b'anna':"
         " the latest record of the key; no tombstone follows",
     ]
@@ -169,7 +169,7 @@ def test_tombstone_gone(broker):
     )
     broker.clock.advance(days=2)
     assert message_of(assert_tombstone_gone, broker, "users", b"1")[1] == (
-        "  users-0 offset 3: key b'1', a tombstone: the next cleaning removes it (delete"
+        "  users-0 offset 3: key b'1', a tombstone: the next pass removes it (delete"
         " horizon 2024-01-02T00:00:00.000Z (1704153600000 ms))"
     )
     clean(broker)

@@ -59,7 +59,7 @@ def has_shape(shape, broker, found):
 
 
 @pytest.mark.parametrize("shape", holes.SHAPES)
-def test_shape_is_what_it_says(shape, tmp_path):
+def test_shape_matches_its_definition(shape, tmp_path):
     with Broker(clock=VirtualClock(), seed=0) as broker:
         found = holes.fill(broker, shape)
         assert has_shape(shape, broker, found), headers(broker)

@@ -155,7 +155,7 @@ def test_both(logstore_broker, logstore_data_dir): pass
 """
 
 
-def test_what_the_marker_does_not_take_is_named(run):
+def test_partitions_without_the_marker_are_named(run):
     done = run(REFUSED, "-rE", ini="logstore_warmup = false")
     for message in (
         "logstore: the marker logstore has no option 'strage'; did you mean 'storage'?",
@@ -316,7 +316,7 @@ def test_description_of_a_broker():
     assert lines[-1].startswith("fault <fail('fetch', topic='nothing'")
 
 
-def test_description_of_what_cannot_be_read_says_why(monkeypatch):
+def test_the_description_of_an_unreadable_file_gives_the_reason(monkeypatch):
     with Broker(clock=VirtualClock()) as broker:
         broker.create_topic("t")
         broker.groups  # noqa: B018  # is there, and fails

@@ -204,7 +204,7 @@ def test_requests_of_a_form_change_nothing(page, kind):
         (f"/?token={TOKEN}", ()),
     ),
 )
-def test_every_answer_tells_the_browser_what_it_may_do(page, target, headers):
+def test_every_response_has_security_headers(page, target, headers):
     answer = asked(page, "GET", target, *headers)
     policy = dict(
         part.strip().partition(" ")[::2]
@@ -232,7 +232,7 @@ def test_a_static_file_is_sent_once(page):
     "target",
     ("/../app.py", "/%2e%2e/app.py", "/vendor/../../app.py", "//etc/passwd", "/app.py", "/vendor"),
 )
-def test_no_file_beside_the_page_is_served(page, target):
+def test_no_file_next_to_the_page_is_served(page, target):
     assert asked(page, "GET", target, BEARER).status == 404
 
 

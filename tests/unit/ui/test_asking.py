@@ -59,7 +59,7 @@ def test_members_are_handed_on_and_an_answer_may_have_its_own_status(page):
         (b'{"name": "\xff"}', None, None),
     ),
 )
-def test_a_body_that_nobody_can_obey_is_refused_by_name(page, body, field, suggestion):
+def test_an_invalid_body_is_rejected_by_name(page, body, field, suggestion):
     refused = page.ask("POST", "/api/echo", body)
     assert refused.status == 400
     error = refused.json["error"]
@@ -96,7 +96,7 @@ def test_a_body_without_end_is_not_read_to_it(page):
     assert len(parts) == BODY_BYTES_MAX // 65536 + 1
 
 
-def test_a_body_that_says_that_it_is_too_long_is_not_read_at_all(page):
+def test_a_body_with_a_content_length_above_the_limit_is_not_read(page):
     headers = [
         ("host", HOST),
         ("authorization", f"Bearer {TOKEN}"),
@@ -107,7 +107,7 @@ def test_a_body_that_says_that_it_is_too_long_is_not_read_at_all(page):
     assert (refused.status, refused.json["error"]["type"]) == (413, "RequestTooLargeError")
 
 
-def test_a_defect_is_told_as_one_and_logged_with_its_trace(page, caplog):
+def test_a_defect_is_reported_as_one_and_logged_with_its_traceback(page, caplog):
     failed = page.post("/api/echo", {"name": "defect"})
     assert failed.status == 500
     assert failed.json["error"]["type"] == "ZeroDivisionError"
@@ -142,7 +142,7 @@ def test_permitted_operations_are_listed_and_enforced(broker):
         )
 
 
-def test_what_is_no_unicode_can_be_told(page):
+def test_text_that_is_not_unicode_can_be_printed(page):
     text = json.dumps({"name": "\ud800"}).encode()
     assert page.ask("POST", "/api/echo", text).status == 200
 
@@ -192,7 +192,7 @@ def test_defaults_and_words_of_parameters():
     assert str(raised.value) == "n: expected an integer at least 1, not 0"
 
 
-def test_members_have_types_and_a_boolean_is_no_number():
+def test_members_have_types_and_a_boolean_is_not_a_number():
     ask = Ask(None, {}, {}, {"n": 1, "yes": True, "text": "a"}, "")
     assert ask.member("n", int) == 1
     assert ask.member("n", (int, str)) == 1

@@ -54,8 +54,8 @@ def test_an_unknown_code_or_a_missing_value_leaves_the_text(front, code, values)
 def test_several_reasons_are_one_text(front):
     reasons = [Reason.of("cure.force").to_json(), Reason.of("cure.roll").to_json()]
     assert front.call("reasons.js", "renderAll", (reasons,), (reasons, "; or ")) == [
-        "force a cleaning; roll the active segment",
-        "force a cleaning; or roll the active segment",
+        "force a cleaning pass; roll the active segment",
+        "force a cleaning pass; or roll the active segment",
     ]
 
 

@@ -12,7 +12,7 @@ def test_a_stretch_of_the_same_has_two_ends():
     assert curve.points() == [(0, 5), (20, 5), (30, 7), (40, 7)]
 
 
-def test_a_moment_has_one_value_and_a_clock_may_be_put_back():
+def test_a_time_has_one_value_and_a_clock_may_be_put_back():
     curve = Curve()
     for at_ms, value in ((0, 5), (10, 6), (10, 7), (20, 8), (5, 9)):
         curve.note(at_ms, value)
@@ -28,7 +28,7 @@ def test_a_curve_is_bounded_and_reaches_back_to_its_beginning():
     assert curve.points()[-1][0] == 5 * POINTS_MAX - 1
 
 
-def test_curves_of_partitions_begin_when_asked_for_and_are_bounded(monkeypatch):
+def test_partition_curves_start_on_request_and_are_bounded(monkeypatch):
     assert history_module.PARTITIONS_MAX == 256
     monkeypatch.setattr(history_module, "PARTITIONS_MAX", 3)
     with Broker(clock=VirtualClock()) as broker:

@@ -57,7 +57,7 @@ def names(events):
     ]
 
 
-def test_partitions_that_changed_are_told_once_a_look(page, broker):
+def test_changed_partitions_are_reported_once_per_check(page, broker):
     with Along(page) as along:
         assert along.news() == []
         for _ in range(5):
@@ -96,7 +96,7 @@ def test_every_change_of_a_row_is_reported(page, broker, change, changed):
         assert names(along.news()) == changed
 
 
-def test_the_end_of_a_pass_is_told_whoever_asked_for_it(page, broker):
+def test_the_end_of_every_pass_is_reported(page, broker):
     with Along(page) as along:
         report = broker.clean("users", force=True)
         told = dict(along.news())["cleaned"]
@@ -110,7 +110,7 @@ def test_the_end_of_a_pass_is_told_whoever_asked_for_it(page, broker):
     assert len(page.get("/api/history")["cleanings"]) == 2
 
 
-def test_progress_is_told_while_a_pass_is_under_way(page, broker):
+def test_progress_is_reported_during_a_pass(page, broker):
     seen = []
     with Along(page) as along:
         broker.clean("users", force=True, progress=lambda *_: seen.append(along.news()))
@@ -122,7 +122,7 @@ def test_progress_is_told_while_a_pass_is_under_way(page, broker):
         assert ("cleaning", {"under_way": []}) in along.news()
 
 
-def test_virtual_time_is_told_when_it_moves(page, broker):
+def test_virtual_time_notifies_listeners_when_it_moves(page, broker):
     with Along(page) as along:
         broker.clock.advance(days=1)
         ((event, clock),) = along.news()
@@ -130,7 +130,7 @@ def test_virtual_time_is_told_when_it_moves(page, broker):
         assert along.news() == []
 
 
-def test_a_reader_is_told_of_topics_it_may_know_alone(page, broker):
+def test_a_reader_sees_only_topics_it_may_describe(page, broker):
     with Along(page, sees=lambda topic: topic == "events") as along:
         broker.append("users", key=b"a", value=b"b")
         broker.clean("users", force=True)
@@ -157,7 +157,7 @@ def test_a_slow_reader_has_what_is_new_once_and_holds_no_more(page, broker):
         assert told.count("partitions") == told.count("clock") == 1
 
 
-def test_nobody_costs_nothing_while_nobody_reads_along(page, broker, monkeypatch):
+def test_unobserved_changes_are_not_recorded(page, broker, monkeypatch):
     asked = []
     monkeypatch.setattr("logstore.ui.live._versions", asked.append)
     page.call(page.context.live.tick())
@@ -166,7 +166,7 @@ def test_nobody_costs_nothing_while_nobody_reads_along(page, broker, monkeypatch
     assert asked == []
 
 
-def test_a_first_reader_is_told_no_changes_from_before(page, broker):
+def test_a_first_reader_receives_no_earlier_changes(page, broker):
     with Along(page):
         pass
     broker.append("users", key=b"k", value=b"v")  # while nobody reads along
@@ -237,7 +237,7 @@ def test_the_event_stream_over_http_has_what_is_seen_by_its_principal(broker):
         assert page.context.live._readers == set()
 
 
-def test_a_copied_directory_has_nothing_to_tell_but_what_was_measured(tmp_path):
+def test_a_copied_directory_has_only_measured_data(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("users", 2)
         broker.append("users", value=b"b", partition=1)

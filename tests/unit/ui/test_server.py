@@ -139,7 +139,7 @@ def test_a_reader_keeps_its_connection_when_strangers_take_all_places(few_connec
                 each.close()
 
 
-def test_a_stream_goes_on_when_strangers_take_all_places(few_connections, broker):
+def test_a_stream_continues_when_strangers_take_all_places(few_connections, broker):
     with broker.ui() as ui, connected(ui) as stream:
         stream.request("GET", "/api/events", headers=bearer(ui))
         response = stream.getresponse()
@@ -203,7 +203,7 @@ def test_it_ends_though_a_reader_does_not_read(broker, caplog, monkeypatch):
     assert caplog.text == ""
 
 
-def test_it_ends_with_its_broker_and_its_address_can_still_be_told():
+def test_it_closes_with_its_broker_and_its_address_remains_available():
     with Broker() as broker:
         ui = broker.ui()
         address = ui.address
@@ -285,7 +285,7 @@ def test_a_port_that_is_taken_is_refused(broker, ui):
 
 
 @pytest.mark.parametrize("missing", ("starlette", "uvicorn"))
-def test_without_the_extra_it_is_said_how_it_comes(broker, monkeypatch, missing):
+def test_without_the_extra_a_message_explains_the_installation(broker, monkeypatch, missing):
     for name in list(sys.modules):
         if name.partition(".")[0] == missing or name.startswith("logstore.ui."):
             monkeypatch.delitem(sys.modules, name)

@@ -42,7 +42,7 @@ def metadata(client, version, *names, **fields):
 
 
 @pytest.mark.parametrize("version", range(13))
-def test_metadata_tell_brokers_and_topics(broker, listener, client, version):
+def test_metadata_lists_brokers_and_topics(broker, listener, client, version):
     broker.create_topic("t", 2)
     answer = metadata(client, version, "t")
     (told,) = answer.brokers
@@ -63,7 +63,7 @@ def test_metadata_tell_brokers_and_topics(broker, listener, client, version):
         assert topic.topic_id == broker.topic("t").id
 
 
-def test_a_broker_is_told_by_the_number_that_it_has():
+def test_a_broker_is_identified_by_its_id():
     """As the only one, as controller and coordinator, as leader, and where replicas may be."""
     with Broker(broker_config={"node.id": 3}) as broker, broker.listen() as listener:
         broker.create_topic("t")
@@ -111,7 +111,7 @@ def test_all_topics_are_null_and_in_version_0_nothing(broker, client):
         assert [each.name for each in answer.topics] == expected
 
 
-def test_topics_are_created_when_asked_for_unless_one_says_no(broker, client):
+def test_topics_are_auto_created_unless_disabled(broker, client):
     def codes(version, *names, **fields):
         answer = metadata(client, version, *names, **fields)
         return [name_of(each.error_code) for each in answer.topics]
@@ -154,7 +154,7 @@ def test_versions_before_12_cannot_ask_by_id(broker, client, version):
         assert (found.name, name_of(found.error_code)) == (name, "INVALID_REQUEST")
 
 
-def test_operations_are_told_to_who_asks(broker, client):
+def test_authorized_operations_are_returned_on_request(broker, client):
     broker.create_topic("t")
     answer = metadata(
         client,
@@ -436,7 +436,7 @@ def test_records_are_deleted_below_an_offset(broker, client, version):
     assert broker.log("t").log_start_offset == 4
 
 
-def test_producers_of_a_partition_are_told(broker, client):
+def test_producers_of_a_partition_are_described(broker, client):
     broker.create_topic("t")
     broker.log("t").writer.append_batches(
         batch(0, 4, producer_id=7, producer_epoch=2, base_sequence=0, timestamp=5000)
@@ -580,14 +580,14 @@ def test_topics_are_described_in_pieces(broker, client):
     assert len(broker.topics()) == 2
 
 
-def test_operations_on_a_topic_that_is_not_there_are_told_with_it(client):
+def test_authorized_operations_of_a_missing_topic_are_returned(client):
     topics = [DescribeTopicPartitionsRequest.TopicRequest(name="none")]
     (found,) = client.ask(DescribeTopicPartitionsRequest(topics=topics), 0).topics
     assert name_of(found.error_code) == "UNKNOWN_TOPIC_OR_PARTITION"
     assert found.topic_authorized_operations == ALL_ON_A_TOPIC
 
 
-def test_the_room_of_a_directorys_volume_is_told_and_memory_has_none(tmp_path, client):
+def test_free_space_of_a_volume_is_reported_but_not_for_memory(tmp_path, client):
     (in_memory,) = client.ask(DescribeLogDirsRequest(topics=[]), 4).results
     assert (in_memory.total_bytes, in_memory.usable_bytes) == (-1, -1)
     with Broker(tmp_path) as broker, broker.listen() as listener, Client(listener) as other:
@@ -630,7 +630,7 @@ def test_no_request_creates_more_partitions_than_the_limit():
             assert [each.error_code for each in created(client, new_topic(f"b{number}", 10))] == [0]
 
 
-def test_topics_whose_creator_says_nothing_have_the_broker_s_number_of_partitions():
+def test_topics_have_the_brokers_default_number_of_partitions():
     with Broker(broker_config={"num.partitions": "4"}) as broker, broker.listen() as listener:
         with Client(listener) as client:
             (by_asking,) = metadata(client, 4, "asked", allow_auto_topic_creation=True).topics

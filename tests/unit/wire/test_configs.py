@@ -66,7 +66,7 @@ def test_values_come_with_where_they_come_from(broker, client, version):
         assert kinds == {"retention.ms": 5, "cleanup.policy": 7}
 
 
-def test_synonyms_and_documentation_come_if_asked_for(broker, client):
+def test_synonyms_and_documentation_are_included_on_request(broker, client):
     broker.alter_broker_configs({"log.retention.ms": "77"})
     broker.alter_broker_configs({"log.retention.ms": "88"}, cluster_wide=True)
     _, rows = described(
@@ -227,7 +227,7 @@ def test_a_resource_named_twice_is_refused(client):
     assert [name_of(each.error_code) for each in answer.responses] == ["INVALID_REQUEST"] * 2
 
 
-def test_the_default_of_a_key_with_units_is_that_of_the_coarsest(client):
+def test_the_default_of_a_key_with_units_matches_the_coarsest(client):
     _, rows = described(client, TOPIC, "t", include_synonyms=True)
     told = {
         key: [(each.name, each.value) for each in rows[key].synonyms if each.source == 5]

@@ -134,7 +134,7 @@ def test_a_batch_is_appended_as_it_is(broker, client, version):
     ]
 
 
-def test_append_time_is_told_where_the_log_sets_it(broker, client):
+def test_append_time_is_reported_if_the_log_sets_it(broker, client):
     broker.alter_configs("t", {"message.timestamp.type": "LogAppendTime"})
     answer = produced(client, batch(0))
     assert answer.log_append_time_ms == next(broker.read("t")).timestamp
@@ -229,7 +229,7 @@ def test_a_batch_sent_again_is_answered_with_its_first_offset(broker, client):
     assert ahead.error_code == error("OUT_OF_ORDER_SEQUENCE_NUMBER")
 
 
-def test_data_of_a_transaction_nobody_began_are_refused(broker, client):
+def test_data_of_a_transaction_that_was_not_begun_is_rejected(broker, client):
     broker.coordinator.init_producer_id("x", 1000)
     data = batch(0, producer_id=0, producer_epoch=0, base_sequence=0, is_transactional=True)
     answer = produced(client, data, transactional_id="x")
@@ -347,7 +347,7 @@ def test_leader_epochs_that_are_not_the_log_s_are_refused(broker, client):
         assert listed(client, LATEST, epoch=epoch)[0] == error(name)
 
 
-def test_a_reader_beyond_the_end_of_an_epoch_is_told_where_it_ends(broker, client):
+def test_a_reader_beyond_the_end_of_an_epoch_receives_its_end_offset(broker, client):
     writer = broker.log("t").writer
     writer.append_batches(batch(0, 2), leader_epoch=1)
     writer.append_batches(batch(0, 2), leader_epoch=3)
@@ -508,7 +508,7 @@ def test_a_fetch_of_committed_records_waits_for_the_commit(broker, client):
     assert offsets_of(bytes(answered(client).records)) == [0, 1]
 
 
-def test_a_fetch_that_waits_hears_of_a_deleted_topic(broker, client):
+def test_a_waiting_fetch_fails_when_the_topic_is_deleted(broker, client):
     waiting(client, broker.log("t"))
     broker.delete_topic("t")
     assert answered(client).error_code == error("UNKNOWN_TOPIC_OR_PARTITION")
@@ -524,7 +524,7 @@ def test_a_topic_that_is_deleted_before_a_fetch_waits_for_it_ends_the_wait(broke
     assert delayed.is_done()
 
 
-def test_a_fetch_that_waits_hears_of_deleted_records(broker, client):
+def test_a_waiting_fetch_fails_when_its_records_are_deleted(broker, client):
     broker.log("t").writer.append_batches(batch(0, 4))
     waiting(client, broker.log("t"), min_bytes=10_000)
     broker.delete_records({TopicPartition("t", 0): 3})

@@ -197,7 +197,7 @@ def refused(request, version, error="NOT_COORDINATOR", topic=None, partition=Non
     return refusal_of(head, request, error, subject), call_of(head, request, lambda _: None)
 
 
-def test_what_has_one_error_has_that():
+def test_an_item_with_one_error_has_its_code():
     answer, call = refused(HeartbeatRequest(group_id="g"), 4)
     assert answer.error_code == KAFKA_CODES["NOT_COORDINATOR"]
     assert (call.kind, call.group_id, call.client_id, call.partitions) == (
@@ -245,7 +245,7 @@ def test_offsets_of_several_groups_are_refused_by_topic():
     assert [topic.name for topic in found.topics] == ["b"]
 
 
-def test_a_message_of_which_all_is_meant_has_nothing_left():
+def test_a_fully_expected_message_leaves_no_rest():
     request = FetchRequest(topics=fetch_of("a", 0).topics)
     assert not without(request, Subject("a", None, 12, lambda _: None))
     api = apis_by_name()["Fetch"]
@@ -304,7 +304,7 @@ def test_a_commit_is_refused_or_its_answer_lost(broker, client, after):
 
 
 @pytest.mark.parametrize("kind", ("append", "fetch", "commit", "join"))
-def test_a_request_that_a_rule_of_the_broker_delays_holds_up_nobody_else(kind):
+def test_a_request_delayed_by_a_rule_does_not_delay_others(kind):
     class HeldClock(SystemClock):
         """Sleeps until it is woken."""
 

@@ -89,7 +89,7 @@ def test_the_coordinator_is_here(listener, client, version):
         assert each.port == listener.port
 
 
-def test_the_offsets_topic_is_there_once_its_coordinator_is_asked_for(broker, client):
+def test_the_offsets_topic_is_there_once_its_coordinator_is_requested(broker, client):
     client.ask(FindCoordinatorRequest(key="x", key_type=1), 1)
     assert "__consumer_offsets" not in {topic.name for topic in broker.topics()}
     client.ask(FindCoordinatorRequest(key="g"), 1)
@@ -126,7 +126,7 @@ def test_a_member_gets_its_assignment(client, version):
     assert (answer.error_code, bytes(answer.assignment)) == (0, b"all")
 
 
-def test_a_sync_of_version_5_tells_its_protocol(client):
+def test_sync_group_version_5_contains_the_protocol(client):
     joined = member(client)
     answer = client.ask(sync(joined), 5)
     assert name_of(answer.error_code) == "INCONSISTENT_GROUP_PROTOCOL"
@@ -164,7 +164,7 @@ def test_members_wait_for_each_other(listener, client):
         assert told == dict(shares)
 
 
-def test_a_client_that_goes_while_it_waits_harms_nobody(listener, client):
+def test_a_client_that_disconnects_while_waiting_does_not_affect_others(listener, client):
     stable(client)
     with Client(listener) as other:
         second_id = other.ask(join(), 9).member_id
@@ -177,9 +177,7 @@ def test_a_silent_member_is_out_in_real_time_on_a_virtual_clock(broker, client):
     client.until(lambda: broker.groups.describe("g").state == "Empty")
 
 
-def test_members_of_version_0_wait_for_each_other_though_they_tell_no_rebalance_timeout(
-    listener, client
-):
+def test_members_with_version_0_wait_for_each_other_without_a_rebalance_timeout(listener, client):
     """Their session timeout is used instead."""
     first = client.ask(join(), 0)
     client.ask(sync(first, [(first.member_id, b"all")]), 0)
@@ -214,7 +212,7 @@ def test_a_rebalance_ends_by_the_clock_without_the_members_that_are_late(listene
             other.ask(LeaveGroupRequest(group_id="g", members=leaving), 5)
 
 
-def test_a_jump_of_a_virtual_clock_expels_nobody(broker, client):
+def test_a_virtual_clock_jump_removes_no_member(broker, client):
     joined = stable(client)
     broker.clock.advance(days=3)
     beat = HeartbeatRequest(group_id="g", generation_id=1, member_id=joined.member_id)

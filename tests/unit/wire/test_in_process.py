@@ -66,7 +66,7 @@ def test_an_iteration_ends_after_its_timeout(broker):
     assert passed_ms(broker) == 20
 
 
-def test_what_falls_due_in_virtual_time_ends_a_wait(broker):
+def test_a_task_due_in_virtual_time_ends_a_wait(broker):
     broker.producer(linger_ms=10).send("t", b"x")
     [record] = reader(broker).poll(timeout_ms=60_000)[T0]
     assert record.value == b"x"
@@ -93,7 +93,7 @@ def test_a_record_of_a_client_over_the_wire_ends_a_wait(broker, listener, timeou
     thread.join()
 
 
-def test_a_wait_without_a_timeout_is_no_deadlock_while_clients_may_end_it(broker, listener):
+def test_a_wait_without_a_timeout_is_not_a_deadlock_while_clients_may_end_it(broker, listener):
     def create():
         admin = KafkaAdminClient(bootstrap_servers=listener.bootstrap)
         admin.create_topics(["made"])

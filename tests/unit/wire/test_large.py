@@ -300,7 +300,7 @@ def test_a_large_request_ends_with_the_next_slice_if_its_client_left(broker, gat
         assert other.ask(ApiVersionsRequest(), 0).error_code == 0
 
 
-def test_what_a_large_request_began_to_write_is_written_though_its_client_left(broker, monkeypatch):
+def test_a_large_write_completes_after_its_client_disconnects(broker, monkeypatch):
     gate, done = Gate(), []
     refused = data._refused
     monkeypatch.setattr(data, "_refused", lambda *args: (gate(), done.append(1), refused(*args))[2])

@@ -27,7 +27,7 @@ from tests.support.world.messages import exactly
 from tests.support.world.wire import Client, fetch_of
 
 
-def test_api_versions_are_those_of_the_handlers(broker):
+def test_api_versions_match_the_handlers(broker):
     with broker.listen() as listener, Client(listener) as client:
         answer = client.ask(ApiVersionsRequest(), 0)
         served = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
@@ -93,7 +93,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0_with_error_
         "array-longer-than-the-frame",
     ),
 )
-def test_what_is_no_request_ends_its_connection_and_no_other(broker, frame):
+def test_an_invalid_request_closes_only_its_connection(broker, frame):
     with broker.listen() as listener, Client(listener) as other, Client(listener) as client:
         client.send_raw(frame)
         assert client.is_at_end()
@@ -108,7 +108,7 @@ def test_a_frame_that_is_too_long_ends_its_connection_at_once(broker, size):
         assert other.ask(ApiVersionsRequest(), 0).error_code == 0
 
 
-def test_half_a_frame_holds_up_nobody_and_is_ended_when_it_was_idle_for_too_long(broker):
+def test_a_connection_with_half_a_frame_is_closed_after_the_idle_timeout(broker):
     with broker.listen(limits=Limits(idle_ms=50)) as listener, Client(listener) as client:
         client.socket.sendall(struct.pack(">i", 1000) + b"x" * 500)
         with Client(listener) as other:
@@ -132,7 +132,7 @@ def test_a_frame_may_come_byte_by_byte(broker):
         assert [(each.host, each.port) for each in answer.brokers] == [("127.0.0.1", listener.port)]
 
 
-def test_a_client_that_reads_nothing_holds_up_nobody_and_is_ended(broker):
+def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(broker):
     broker.create_topic("t")
     broker.append("t", value=b"x" * 900_000)
     with broker.listen(limits=Limits(idle_ms=200)) as listener, Client(listener) as client:
@@ -337,7 +337,7 @@ def test_a_broker_closes_its_listeners(broker):
         _ = listener.service
 
 
-def test_an_address_nobody_can_listen_at_is_refused_by_name(broker):
+def test_an_unusable_listen_address_is_rejected_by_name(broker):
     taken = broker.listen()
     with pytest.raises(InvalidConfigurationError, match=taken.bootstrap):
         broker.listen(port=taken.port)
@@ -346,7 +346,7 @@ def test_an_address_nobody_can_listen_at_is_refused_by_name(broker):
             broker.listen(host, port)
 
 
-def test_beyond_loopback_without_authentication_it_says_so(broker, caplog):
+def test_a_listener_beyond_loopback_without_authentication_warns(broker, caplog):
     with broker.listen() as listener:
         assert caplog.text == ""
     with broker.listen("0.0.0.0") as listener, Client(listener) as client:
@@ -547,7 +547,7 @@ def test_a_request_may_arrive_in_very_small_pieces(broker):
 # -- limits from the broker's settings ---------------------------------------------------------
 
 
-def test_limits_are_those_of_the_broker_s_settings():
+def test_limits_match_the_broker_s_settings():
     settings = {
         "max.connections": 7,
         "max.connections.per.ip": 5,

@@ -48,7 +48,7 @@ def test_the_epoch_of_an_empty_log_ends_at_its_start(client):
 @pytest.mark.parametrize(
     ("offset", "partition", "error", "aborted"), ((0, 77, 3, []), (10, 0, 1, None))
 )
-def test_who_refuses_a_fetch_shows_in_the_aborted_transactions(
+def test_the_fetch_error_source_is_in_the_aborted_transactions(
     client, offset, partition, error, aborted
 ):
     asked = FetchRequest.FetchPartition(

@@ -389,7 +389,7 @@ def test_offsets_of_a_group_that_may_not_be_seen_in_old_versions(version):
     assert len(told.topics) == (version == 1)
 
 
-def test_a_handler_asks_for_nothing_but_what_the_table_says():
+def test_a_handler_requires_only_the_permissions_in_the_table():
     with Broker() as broker, broker.listen() as listener:
         session = Session(listener.service, "127.0.0.1", ("127.0.0.1", 1))
         session.api = "Fetch"
@@ -417,9 +417,7 @@ def test_the_page_shows_the_table():
         ((("delete", "topic"),), "NONE", "secret-topic"),  # which implies DESCRIBE
     ),
 )
-def test_a_topic_that_is_deleted_by_its_id_is_named_to_those_who_may_describe_it(
-    grants, error, name
-):
+def test_a_topic_deleted_by_id_is_named_only_with_describe_permission(grants, error, name):
     with Broker() as broker, broker.listen(authorizer=granting(grants)) as listener:
         broker.create_topic("secret-topic")
         asked = {"topics": [{"name": None, "topic_id": broker.topic("secret-topic").id}]}
@@ -432,9 +430,7 @@ def test_a_topic_that_is_deleted_by_its_id_is_named_to_those_who_may_describe_it
     ("grants", "error", "name"),
     (((), "UNKNOWN_TOPIC_ID", None), ((("describe", "topic"),), "NONE", "secret-topic")),
 )
-def test_a_topic_that_is_asked_for_by_its_id_is_named_to_those_who_may_describe_it(
-    grants, error, name
-):
+def test_a_topic_requested_by_id_is_named_only_with_describe_permission(grants, error, name):
     with Broker() as broker, broker.listen(authorizer=granting(grants)) as listener:
         broker.create_topic("secret-topic")
         asked = {"topics": [{"name": None, "topic_id": broker.topic("secret-topic").id}]}

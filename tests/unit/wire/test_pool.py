@@ -68,7 +68,7 @@ def pool_of(limit, largest, count):
     return pool, [FakeReader(pool, readers) for _ in range(count)]
 
 
-def test_at_the_limit_nobody_reads_a_new_request_and_below_it_everybody_does():
+def test_new_requests_are_read_only_below_the_limit():
     pool, (first, second, third) = pool_of(1000, 500, 3)
     for _ in range(3):  # filled, drained, and filled again
         first.receive(600, size=600)
@@ -93,7 +93,7 @@ def test_a_request_that_has_begun_is_received_to_its_end():
     assert (first.reads, second.reads, third.reads) == (True, True, True)
 
 
-def test_of_many_requests_that_have_begun_only_those_go_on_for_which_there_is_room():
+def test_of_many_requests_that_have_begun_only_those_continue_for_which_there_is_room():
     largest = 4 * MIB
     pool, readers = pool_of(8 * MIB, largest, 8)
     for reader in readers:
@@ -197,7 +197,7 @@ def test_a_full_pool_is_reported_once_between_two_looks_for_stalled_requests(cap
         if number == 1:
             pool.close_stalled(before=0.0)
     assert [each.getMessage() for each in caplog.records] == [
-        "requests hold 1500 bytes (queued.max.request.bytes = 1000): no new requests are read until"
+        "requests use 1500 bytes (queued.max.request.bytes = 1000): no new requests are read until"
         " responses have been sent"
     ] * 2
 

@@ -77,7 +77,7 @@ def test_virtual_time_passes_until_all_are_done_and_no_further():
     assert not second.is_watched
 
 
-def test_virtual_time_ends_at_the_timeout_and_nobody_waits_any_more():
+def test_virtual_time_stops_at_the_timeout():
     clock, scheduler = virtual()
     purgatory, door = Purgatory(), Door()
     begin_ms = clock.monotonic_ms()
@@ -87,7 +87,7 @@ def test_virtual_time_ends_at_the_timeout_and_nobody_waits_any_more():
     assert not door.is_watched
 
 
-def test_what_is_done_is_not_asked_again_and_no_operation_waits_for_nothing():
+def test_completed_operations_are_not_polled_again():
     _, scheduler = virtual()
     purgatory, first, second = Purgatory(), Door(), Door()
     first.is_open = True
@@ -97,7 +97,7 @@ def test_what_is_done_is_not_asked_again_and_no_operation_waits_for_nothing():
     assert purgatory.wait([], scheduler, timeout_ms=0)
 
 
-def test_a_thread_is_woken_by_the_one_who_opens():
+def test_a_thread_is_woken_by_the_opening_thread():
     scheduler = ThreadScheduler(SystemClock())
     purgatory, door = Purgatory(), Door()
     thread = threading.Thread(target=_open_once_watched, args=(door,))

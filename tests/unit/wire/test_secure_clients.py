@@ -107,7 +107,7 @@ def test_aiokafka_logs_in(broker, authorizer, mechanism, encrypted):
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_hears_that_its_password_is_wrong(broker, mechanism, caplog):
+def test_kafka_python_fails_with_a_wrong_password(broker, mechanism, caplog):
     """It tries again and again, and finds each time the answer before the end."""
     options = {"bootstrap_timeout_ms": 500}
     with broker.listen(sasl=USERS) as listener, pytest.raises(KafkaTimeoutError):

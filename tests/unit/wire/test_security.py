@@ -159,7 +159,7 @@ def test_a_listener_without_users_wants_no_handshake(broker):
         assert client.ask(ListGroupsRequest(), 0).error_code == 0
 
 
-def test_requests_tell_who_sent_them(broker):
+def test_requests_identify_their_client(broker):
     with broker.listen(sasl=USERS) as listener, Client(listener) as client:
         log_in(client)
         client.ask(ListGroupsRequest(), 0)
@@ -209,7 +209,7 @@ def test_another_authority_does_not_trust_it(broker):
         secured(other, client)
 
 
-def test_a_client_without_tls_is_cut_off_and_harms_nobody(broker):
+def test_a_client_without_tls_is_disconnected_without_affecting_others(broker):
     with broker.listen(tls="generate") as listener:
         with Client(listener) as client:
             client.socket.sendall(client.frame(ListGroupsRequest(), 0))
@@ -348,7 +348,7 @@ def creation(**fields):
 
 
 @pytest.mark.parametrize("version", (1, 2, 3))
-def test_acls_come_are_told_and_go(guarded, authorizer, version):
+def test_acls_are_created_described_and_deleted(guarded, authorizer, version):
     with Client(guarded) as admin:
         log_in(admin, "admin")
         made = admin.ask(CreateAclsRequest(creations=[creation()]), version)

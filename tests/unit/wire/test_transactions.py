@@ -4,6 +4,7 @@ import pytest
 
 from logstore import Broker, VirtualClock
 from logstore.coordinator.transactions.state import ProducerIdAndEpoch
+from logstore.errors import KafkaStorageError
 from logstore.messages.types import DescribeTransactionsRequest, ListTransactionsRequest
 from logstore.types import TopicPartition
 from tests.support.world.wire import Client, name_of, versions
@@ -28,6 +29,18 @@ def broker():
 
 
 # -- ids -------------------------------------------------------------------------------------
+
+
+def test_without_a_producer_id_on_disk_an_idempotent_producer_is_to_ask_again(
+    broker, client, monkeypatch
+):
+    """As in Kafka: NOT_COORDINATOR makes Java's producer look for the coordinator of no id."""
+
+    def fail():
+        raise KafkaStorageError("the disk failed")
+
+    monkeypatch.setattr(broker.coordinator, "new_producer_id", fail)
+    assert init(client, transactional_id=None) == ("COORDINATOR_LOAD_IN_PROGRESS", NOBODY)
 
 
 @versions("InitProducerId", 2, 3)
@@ -64,7 +77,7 @@ def test_only_the_newest_producer_gets_another_epoch(client):
         ({"known": ProducerIdAndEpoch(-1, 1)}, "INVALID_REQUEST"),
     ),
 )
-def test_what_makes_no_sense_gets_no_id(client, fields, error):
+def test_invalid_requests_get_no_producer_id(client, fields, error):
     assert init(client, 4, **fields) == (error, NOBODY)
 
 
@@ -121,7 +134,7 @@ def test_internal_topics_are_in_no_transaction(client):
 @pytest.mark.parametrize(
     ("version", "error"), ((1, "INVALID_PRODUCER_EPOCH"), (2, "PRODUCER_FENCED"))
 )
-def test_an_old_producer_hears_in_its_version_that_it_is_fenced(client, version, error):
+def test_an_old_producer_is_fenced_with_the_error_of_its_version(client, version, error):
     (_, old), (_, new) = init(client), init(client)
     assert add(client, old, ("t", 0), version=version) == [error]
     assert end(client, old, version=version) == error
@@ -130,7 +143,7 @@ def test_an_old_producer_hears_in_its_version_that_it_is_fenced(client, version,
 
 
 @pytest.mark.parametrize("transactional_id", ("y", ""))
-def test_a_transactional_id_that_nobody_has(client, transactional_id):
+def test_an_unknown_transactional_id(client, transactional_id):
     _, producer = init(client)
     error = "INVALID_REQUEST" if not transactional_id else "INVALID_PRODUCER_ID_MAPPING"
     assert add(client, producer, ("t", 0), transactional_id=transactional_id) == [error]
@@ -169,14 +182,14 @@ REQUESTS = {
 def test_a_client_is_to_ask_again_while_the_disk_of_the_coordinator_fails(
     broker, client, kind, request_name
 ):
-    """COORDINATOR_NOT_AVAILABLE, and not the error of the disk, which clients do not expect."""
+    """NOT_COORDINATOR, as in Kafka, and not the error of the disk, which clients do not expect."""
     _, producer = init(client)
     assert add(client, producer, ("t", 0)) == ["NONE"]
     assert produce(client, producer) == "NONE"
     ask = REQUESTS[request_name]
     with broker.fail(kind, error="EIO", topic="__transaction_state"):
-        assert ask(client, producer) == "COORDINATOR_NOT_AVAILABLE"
-    assert ask(client, producer) == "COORDINATOR_NOT_AVAILABLE", "the directory is offline"
+        assert ask(client, producer) == "NOT_COORDINATOR"
+    assert ask(client, producer) == "NOT_COORDINATOR", "the directory is offline"
     assert broker.coordinator.transactions()["x"].state.kafka_name == "Ongoing"
 
 
@@ -214,7 +227,7 @@ def test_offsets_of_a_transaction_are_refused_one_by_one(broker, client):
         ({"member_id": "nobody"}, "ILLEGAL_GENERATION"),
     ),
 )
-def test_offsets_of_who_is_no_member_are_refused(client, fields, error):
+def test_offsets_of_who_is_not_a_member_are_refused(client, fields, error):
     _, producer = init(client)
     add_offsets(client, producer)
     assert (

@@ -222,7 +222,7 @@ def test_a_failing_disk_of_the_coordinator_is_retried(broker, client):
     _, producer = init(client)
     produce(client, producer, version=12)
     with broker.fail("append", error="EIO", topic="__transaction_state"):
-        assert ended(client, producer) == ("COORDINATOR_NOT_AVAILABLE", NOBODY)
+        assert ended(client, producer) == ("NOT_COORDINATOR", NOBODY)
 
 
 # -- between brokers -------------------------------------------------------------------------------

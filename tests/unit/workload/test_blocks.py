@@ -64,7 +64,7 @@ def test_any_split_of_the_blocks_gives_the_same_bytes() -> None:
             assert made == whole[numbers.start : numbers.stop]
 
 
-def test_the_bytes_of_a_seed_are_those_of_every_release() -> None:
+def test_the_bytes_of_a_seed_match_every_release() -> None:
     spec = preset("adversarial", records=3_000, seed=42)
     assert digest(build_block(spec, 0)) == GOLDEN
 
@@ -255,7 +255,7 @@ def test_a_tombstone_never_overtakes_its_event(share: float, least: float) -> No
         ({"sizes": "fixed", "bytes": 0}, 0),
     ),
 )
-def test_values_have_the_sizes_asked_for(values, mean) -> None:
+def test_values_have_the_requested_sizes(values, mean) -> None:
     block = build_block(spec_of(values=values), 0)
     sizes = np.diff(block.value.ends)
     assert abs(sizes.mean() - mean) <= mean * 0.02
@@ -330,7 +330,7 @@ def test_a_poisson_process_is_as_uneven_as_chance():
     assert 0.8 < counts.var() / counts.mean() < 1.2  # 1 for Poisson, near 0 for even arrivals
 
 
-def test_a_profile_says_how_much_comes_in_each_part():
+def test_a_profile_gives_the_share_of_each_part():
     spec = spec_of(records=8_000, time={"days": 4.0, "profile": [1, 0, 2, 1]})
     arrivals = draws.arrival_ms(spec, 0, np.arange(8_000)) - spec.time.start_ms
     assert np.bincount(arrivals // 86_400_000).tolist() == [2_000, 0, 4_000, 2_000]
@@ -344,7 +344,7 @@ def test_bursts_take_their_share_in_their_time():
     assert abs(in_bursts - 18_000) <= 24
 
 
-def test_keys_tell_their_numbers():
+def test_keys_contain_their_numbers():
     spec = spec_of(keys={"count": 12_345, "prefix": "k-"})
     numbers = np.array([0, 7, 12_344])
     assert (

@@ -10,7 +10,7 @@ from tests.support.world.generated import preset
 from tools import workload_docs
 
 
-def test_the_page_is_that_of_the_code():
+def test_the_page_matches_the_code():
     assert workload_docs.TARGET.read_text(encoding="utf-8") == workload_docs.text(), (
         "run: make docs"
     )

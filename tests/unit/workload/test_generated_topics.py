@@ -205,7 +205,7 @@ def test_a_broker_would_have_written_the_same_files(tmp_path, producers, configs
     days=st.sampled_from((0.0, 0.001, 3.0, 400.0)),
     segment_bytes=st.integers(60_000, 70_000),
 )
-def test_whatever_the_workload_its_files_hold_what_the_blocks_say(
+def test_files_match_the_blocks_for_any_workload(
     records, partitions, seed, producers, transactional, transaction_records, idempotent, low,
     more, codec, header, value_bytes, days, segment_bytes,
 ) -> None:  # fmt: skip
@@ -244,7 +244,7 @@ def test_whatever_the_workload_its_files_hold_what_the_blocks_say(
         assert list(Checker(DiskFileSystem()).path(folder)) == []
 
 
-def test_sequences_of_a_producer_go_on_in_each_partition_across_blocks(
+def test_sequences_of_a_producer_continue_in_each_partition_across_blocks(
     tmp_path, monkeypatch
 ) -> None:
     small_blocks(monkeypatch, 1_000)
@@ -330,7 +330,7 @@ def test_segments_roll_and_files_are_dated_by_the_virtual_days(tmp_path) -> None
             assert log.active_segment.last_modified_ms == batches[number][-1].appended
 
 
-def test_a_topic_of_log_append_time_bears_the_times_of_arrival(tmp_path) -> None:
+def test_a_topic_of_log_append_time_has_the_times_of_arrival(tmp_path) -> None:
     spec = everything(configs={**SMALL_SEGMENTS, "message.timestamp.type": "LogAppendTime"})
     make_topic(spec, tmp_path)
     batches = wanted(spec)
@@ -394,7 +394,7 @@ def test_a_batch_that_the_topics_configuration_refuses_is_refused(tmp_path) -> N
 GOLDEN = "b404532754c9639eff4451499e17edf07ed287d84fd226cb6eb26d0a2369f168"
 
 
-def test_the_files_of_a_seed_are_those_of_every_release(tmp_path) -> None:
+def test_the_files_of_a_seed_match_every_release(tmp_path) -> None:
     spec = everything(seed=280, batches={"min_records": 1, "max_records": 90})
     make_topic(spec, tmp_path)
     assert digest(tmp_path) == GOLDEN

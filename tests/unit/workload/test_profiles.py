@@ -27,7 +27,7 @@ def test_a_profile_that_begins_again_knows_its_monday():
     assert even_days(Time(days=5.0)) == 5
 
 
-def test_records_come_as_the_profile_says():
+def test_records_arrive_according_to_the_profile():
     spec = parse(
         "records = 21_000\nkeys.count = 10\n"
         'time = { start = "2024-01-03T00:00:00Z", days = 7, profile_days = 7, profile = '

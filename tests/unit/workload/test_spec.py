@@ -20,7 +20,7 @@ def test_an_empty_file_is_the_default() -> None:
     assert parse("") == Spec()
 
 
-def test_a_file_says_what_it_says() -> None:
+def test_file_content_is_read_as_written() -> None:
     spec = parse(
         """
         topic = "users"
@@ -127,7 +127,7 @@ def test_a_mistake_is_named(text: str, message: str) -> None:
         parse(text)
 
 
-def test_configurations_are_kafkas_and_lie_over_those_of_the_preset() -> None:
+def test_configurations_use_kafkas_keys_and_override_the_preset() -> None:
     assert Spec().configs == parse("").configs == {"cleanup.policy": "compact"}
     spec = parse(
         """

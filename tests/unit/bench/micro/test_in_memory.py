@@ -1,4 +1,4 @@
-"""The kernels of a cleaning over segments in memory."""
+"""The kernels of a cleaning pass over segments in memory."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ from logstore.bench.micro.setting import Setting
 from logstore.bench.suite import measure, select_jobs
 
 
-def test_what_is_left_in_memory_is_what_a_cleaning_leaves_in_files(tmp_path):
+def test_the_cleaner_leaves_the_same_in_memory_and_in_files(tmp_path):
     shape = LogShape(100, 0.2, 10, total_bytes=256 * KIB)
     make_log(shape, tmp_path / "log")
     paths = sorted(tmp_path.rglob("*.log"))[:-1]
@@ -24,7 +24,7 @@ def test_what_is_left_in_memory_is_what_a_cleaning_leaves_in_files(tmp_path):
     assert kept == cleaned
 
 
-def test_lines_stand_beside_a_copy_where_there_is_no_kafka(tmp_path):
+def test_lines_are_compared_with_a_copy_if_kafka_is_missing(tmp_path):
     setting = Setting(tmp_path, total_bytes=128 * KIB, repeats=1, warmups=0, has_peers=False)
     kernels, share = measure(select_jobs(["share/1KiB-10"], full=False), setting)
     assert (kernels.name, kernels.peer, kernels.peer_name) == (

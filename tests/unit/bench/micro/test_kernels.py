@@ -9,7 +9,7 @@ from logstore.cleaner.kernels.hashing import LANES, Keys
 from logstore.cleaner.passes.offset_map import OffsetMap
 
 
-def test_crc_of_blocks_is_that_of_each_whole_block():
+def test_crc_of_blocks_matches_each_whole_block():
     data = np.random.Generator(np.random.Philox(1)).integers(0, 256, 1000, np.uint8)
     expected = 0
     for start in range(0, 1000 - 64 + 1, 64):

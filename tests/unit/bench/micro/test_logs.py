@@ -25,7 +25,7 @@ def digest(path):
 
 
 @pytest.mark.parametrize("survivors", (0.02, 0.1, 0.5, 0.9))
-def test_share_of_survivors_is_that_of_the_shape(survivors):
+def test_share_of_survivors_matches_the_shape(survivors):
     records = 200_000
     keys = key_count(records, survivors)
     random = np.random.Generator(np.random.Philox(1))
@@ -41,7 +41,7 @@ def test_a_seed_gives_the_same_bytes_and_another_others(tmp_path):
 
 
 @pytest.mark.parametrize("batch_records", (1, 10))
-def test_a_log_is_as_its_shape_says(tmp_path, batch_records):
+def test_a_log_matches_its_shape(tmp_path, batch_records):
     shape = replace(SMALL, batch_records=batch_records, partitions=2)
     size = make_log(shape, tmp_path / "log")
     assert size == pytest.approx(2 * MIB, rel=0.15)

@@ -89,7 +89,7 @@ def test_the_same_result_gives_the_same_page():
     assert page(few) == page(few)
 
 
-def test_a_busy_machine_is_said_to_be_one(text):
+def test_a_busy_machine_is_reported(text):
     assert "The machine was busy" not in text
     assert "The machine was busy (load 0.1 to 9.5 on 2 cores)" in page(
         replace(RESULT, lines=RESULT.lines[:3], load=[0.1, 9.5])

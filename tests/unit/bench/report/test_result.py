@@ -29,7 +29,7 @@ def test_median_and_spread():
     assert Figures([1.0, 3.0]).median == 2
 
 
-def test_a_ratio_tells_how_many_times_as_good():
+def test_a_ratio_is_a_multiple_of_the_baseline():
     assert line(here=(300,), peer=(100,)).ratio == 3
     assert line(here=(20,), peer=(100,), rising=False).ratio == 5
     assert line(peer=None).ratio is None
@@ -79,7 +79,7 @@ def test_a_result_is_read_as_it_was_written(tmp_path):
     assert again.lines == result.lines
 
 
-def test_shape_of_the_file_is_that_of_version_1():
+def test_shape_of_the_file_matches_version_1():
     stored = sample_result().as_json()
     assert stored["schema"] == results.SCHEMA_VERSION == 1
     assert list(stored) == (

@@ -41,7 +41,7 @@ def shares(found):
     }
 
 
-# -- range and round robin: the examples of Kafka's own documentation -------------------------
+# -- range and round robin: the examples of Kafka's documentation -------------------------
 
 
 def test_range_assigns_runs_of_each_topic():

@@ -1,4 +1,4 @@
-"""Offsets of consumer groups in transactions; the records against bytes of Kafka's own classes.
+"""Offsets of consumer groups in transactions; the records against bytes of Kafka's classes.
 
 The hexadecimal strings are what `OffsetCommitKey` and `OffsetCommitValue` of Kafka 3.9.2 and 4.4.0
 give (`MessageUtil.toVersionPrefixedBytes`), the one with a tag 4.4.0 alone.

@@ -1,4 +1,4 @@
-"""The records of `__transaction_state` against bytes that Kafka's own classes wrote.
+"""The records of `__transaction_state` against bytes that Kafka's classes wrote.
 
 The hexadecimal strings are what `TransactionLogKey` and `TransactionLogValue` of Kafka 3.9.2 give
 (`MessageUtil.toVersionPrefixedBytes`), the tagged one of 4.4.0; the hashes are Java's.

@@ -104,7 +104,7 @@ def test_folder_is_healthy_without_the_checkpoints_that_it_was_copied_from(origi
     assert directory.found() == []
 
 
-def test_what_was_looked_at_is_counted():
+def test_checked_items_are_counted():
     counts = CheckCounts()
     heard = []
     counts.progress = lambda path, done: heard.append((path, done))
@@ -319,7 +319,7 @@ def test_gaps_of_a_compacted_topic_without_a_checkpoint_are_explained_but_in_the
     assert gaps(directory) == [12, 15, 20, 22, 25]
 
 
-def test_gaps_are_not_told_where_the_cleaner_checkpoint_cannot_be_read():
+def test_gaps_are_not_reported_if_the_cleaner_checkpoint_is_unreadable():
     directory = three_segments()
     directory.write(CLEANED, b"0\n1\ngolden zero 10\n")
     assert gaps(directory) == []
@@ -378,7 +378,7 @@ def test_entry_of_an_aborted_transaction_whose_data_were_cleaned_away():
 @pytest.mark.parametrize(
     ("start", "removed", "severity"),
     (
-        (4, (), None),  # the transaction ended below the start: the cleaning dropped its entry
+        (4, (), None),  # the transaction ended below the start: the cleaning pass dropped its entry
         (4, ("log-start-offset-checkpoint",), WARNING),
         (2, (), None),  # the marker is above the start: the entry was kept
     ),
@@ -408,7 +408,7 @@ def test_aborted_transaction_below_the_log_start_of_a_cleaned_log(start, removed
 
 
 @pytest.mark.parametrize(("first", "faults"), ((0, ["txn_index_entry"]), (2, [])))
-def test_entry_whose_stable_offset_a_transaction_held_back_that_is_gone(first, faults):
+def test_entry_whose_stable_offset_a_transaction_held_back_that_is_removed(first, faults):
     """An aborted transaction of another producer began at 1; a cleaner removed its data since."""
     batches = [batch(0)] if first else [batch(0, 3)]
     directory = partition([*batches, data_batch(4, 4, 7), abort(5, 7), abort(6, 9)])
@@ -418,7 +418,7 @@ def test_entry_whose_stable_offset_a_transaction_held_back_that_is_gone(first, f
 
 
 @pytest.mark.parametrize("removed", (False, True))
-def test_snapshot_whose_epoch_came_with_a_marker_that_is_gone(removed):
+def test_snapshot_whose_epoch_came_with_a_marker_that_is_removed(removed):
     """A marker of a newer epoch leaves the producer without batches; a cleaner removes it."""
     fence = [] if removed else [batch(2)]
     directory = partition([data_batch(0, 0, 7), commit(1, 7), *fence], [batch(3)])
@@ -479,7 +479,7 @@ def test_leader_epochs_without_a_checkpoint_are_judged_by_each_other(epochs, wro
 # -- indexes as Kafka wrote them before ------------------------------------------------------------
 
 
-def test_chunked_index_is_told_once_while_it_leads_to_the_right_batch():
+def test_a_chunked_index_is_reported_once_if_it_leads_to_the_right_batch():
     batches = [batch(offset) for offset in range(6)]
     size = len(batches[0])
     directory = partition(batches)

@@ -47,7 +47,7 @@ def test_it_is_healthy(crashed):
 
 @pytest.mark.parametrize("suffix", ("index", "timeindex", "txnindex"))
 @pytest.mark.parametrize("point", (4, 6, 7))  # the first segment ends at 4
-def test_indexes_are_built_anew_from_the_recovery_point_on(crashed, point, suffix):
+def test_indexes_are_built_again_from_the_recovery_point_on(crashed, point, suffix):
     recover_from(crashed, point)
     for segment in (FIRST, SECOND, LAST):
         crashed.write(f"{segment}.{suffix}", b"\1" * 5)
@@ -97,7 +97,7 @@ def row_offset(damage):
     return int.from_bytes(damage[:8], "big", signed=True)
 
 
-def test_damage_is_no_crash_while_a_process_has_the_directory(crashed):
+def test_damage_is_not_a_crash_while_a_process_has_the_directory(crashed):
     crashed.flip(f"{LAST}.log", BATCH_BYTES + 65)
     position = BATCH_BYTES
     assert crashed.found() == [Found("crc", f"{LAST}.log", position, 9, WARNING)]

@@ -239,7 +239,7 @@ def count_too_low_in(place, name):
 def partition_unknown_in(place, name):
     """checkpoint of unknown partition"""
     place.write(name, b"0\n2\ngolden 0 100\nother 3 5\n")
-    # The cleaner's is rewritten only when a cleaning ends, however long ago the topic went.
+    # The cleaner's is rewritten only when a cleaning pass ends, however long ago the topic went.
     severity = INFO if name.startswith("cleaner") else WARNING
     return [Found("checkpoint_unknown_partition", name, 17, 5, severity)]
 

@@ -425,7 +425,7 @@ def snapshot_of_a_segment_that_another_one_replaced(place):
     return expected
 
 
-@row("gap that no cleaning explains")
+@row("gap that no cleaning pass explains")
 def segment_lost(place):
     for name in (place.log, place.index, place.time_index, place.snapshot):
         if place.fs.exists(f"/data/{name}"):

@@ -55,7 +55,7 @@ def temporary_checkpoint(place):
 
 @row("two segments of one base")
 def segment_and_its_successor(place):
-    """Complete output of a cleaning: the next opening replaces the segment by it."""
+    """Complete output of a cleaning pass: the next opening replaces the segment by it."""
     return swap(place)
 
 
@@ -105,7 +105,7 @@ def swap_that_is_not_complete(place):
 
 
 def swap(place):
-    """Write all files of the site's segment as a cleaning writes them, its swap to come."""
+    """Write all files of the site's segment as a cleaning pass writes them, its swap to come."""
     found = []
     for name in sorted(place.fs.list_dir("/data/golden-0")):
         kind = f".{name.partition('.')[2]}"
@@ -270,7 +270,7 @@ def test_damage_is_found_and_nothing_else(name, origin):
 ISSUE = (
     ("in each header field", "in a record", "in a codec section"),
     ("bad length", "magic", "record count", "torn tail", "zero tail"),
-    ("offsets out of order", "overlap of segments", "gap that no cleaning explains"),
+    ("offsets out of order", "overlap of segments", "gap that no cleaning pass explains"),
     ("index unsorted", "out of range", "odd size", "wrong position", "beyond the file"),
     ("time index unsorted", "wrong timestamp"),
     ("bad snapshot CRC", "bad snapshot version", "bad snapshot size"),
@@ -290,7 +290,7 @@ TABLES = (
 )
 
 
-def test_every_damage_that_was_asked_for_has_a_row():
+def test_every_requested_damage_has_a_row():
     told = {damage.issue for table in TABLES for damage in table.values()} - {""}
     assert told == {words for line in ISSUE for words in line}
 

@@ -56,7 +56,7 @@ def test_the_offset_that_does_not_rise_is_reported(row):
 
 
 @pytest.mark.parametrize("row", (0, 6, 7, 19))
-def test_the_largest_timestamp_is_that_of_all_records(row):
+def test_the_largest_timestamp_matches_all_records(row):
     data = bytearray(sound())
     data[61 + RECORD_BYTES * row + 2] = 2 * 50  # the timestamp delta
     ((check, _, _),) = findings(bytes(data))

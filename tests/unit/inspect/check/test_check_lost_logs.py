@@ -73,13 +73,13 @@ def test_all_logs_are_lost_and_leader_epochs_say_so(origin):
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS[:2])
-def test_all_logs_are_lost_and_a_checkpoint_says_so(name):
+def test_a_checkpoint_reports_that_all_logs_are_lost(name):
     directory = Directory.of({name: b"0\n1\ngolden 0 700\n", ".kafka_cleanshutdown": b"{}"})
     assert directory.found() == [Found("checkpoint_beyond_end", name, 4, 700)]
 
 
 @pytest.mark.parametrize("has_clean_marker", (True, False))
-def test_the_last_segment_is_lost_and_a_snapshot_alone_says_so(has_clean_marker):
+def test_only_a_snapshot_shows_that_the_last_segment_is_lost(has_clean_marker):
     directory = healthy("segments", "kafka")
     lose_segments(directory, keep_below=293)
     lose_checkpoints(directory)
@@ -143,7 +143,7 @@ def test_a_new_partition_holds_nothing_yet(is_clean, epochs):
     assert Directory.of(files).found() == []
 
 
-def test_everything_was_deleted_and_the_empty_segment_is_gone():
+def test_everything_was_deleted_and_the_empty_segment_is_removed():
     """The log starts again at its log start, where all the others say that it ended."""
     files = dict.fromkeys(CHECKPOINTS, b"0\n1\ngolden 0 5\n")
     files |= {EPOCHS: b"0\n1\n0 5\n", f"golden-0/{5:020d}.snapshot": encode_snapshot([])}
@@ -165,7 +165,7 @@ def test_records_that_were_deleted_are_no_loss(is_closed):
     assert found == []
 
 
-def test_a_truncated_log_is_no_loss():
+def test_a_truncated_log_is_not_a_loss():
     fs = MemoryFileSystem(VirtualClock())
     with Broker("/data", fs=fs, clock=VirtualClock()) as broker:
         broker.create_topic("golden", configs={"segment.bytes": "200"})

@@ -25,7 +25,7 @@ place = test_half_moves.place
         b'{"version": 1, "moves": {"a-00": {"target": "/x", "folder": "f", "undone": false}}}',
     ),
 )
-def test_a_damaged_file_is_refused_by_a_start_and_told_by_the_verifier(place, text):
+def test_a_damaged_file_fails_the_start_and_is_reported_by_the_verifier(place, text):
     place.filled().close()
     path = f"{place.here}/{MOVES_FILE}"
     file = place.fs.open(path, create=True)
@@ -37,7 +37,7 @@ def test_a_damaged_file_is_refused_by_a_start_and_told_by_the_verifier(place, te
         assert [(each.check, each.path) for each in found] == [("moves_file", path)]
 
 
-def test_the_verifier_tells_a_folder_that_was_left_behind_from_a_duplicate(place):
+def test_the_verifier_distinguishes_a_leftover_folder_from_a_duplicate(place):
     interrupted(place, "rename", "/here/a-0")
     found = Checker(place.fs).data_dirs([place.here, place.there])
     told = [(each.path, each.severity) for each in found if each.check == "leftover_folder"]

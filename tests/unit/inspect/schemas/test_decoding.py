@@ -92,7 +92,7 @@ def test_frame_is_a_zero_and_the_number_of_the_schema():
         (b'{"a": 1}', ("starts with byte 123, not with the 0 of Confluent's wire format")),
     ),
 )
-def test_what_has_no_frame_is_refused(data, message):
+def test_data_without_a_frame_is_rejected(data, message):
     with pytest.raises(InvalidRecordError, match=exactly(message)):
         unframe(data)
 
@@ -103,7 +103,7 @@ def test_message_indexes_are_a_count_and_zigzag_varints(indexes, rest):
     assert message_indexes(written) == (tuple(indexes), rest)
 
 
-def test_a_single_zero_stands_for_the_first_message():
+def test_a_single_zero_means_the_first_message():
     assert message_indexes(b"\0rest") == ((0,), b"rest")
 
 
@@ -137,7 +137,7 @@ def test_avro_with_a_named_type_of_another_file_and_logical_types():
     }
 
 
-def test_avro_that_is_cut_off_or_goes_on_is_refused():
+def test_avro_that_is_cut_off_or_continues_is_refused():
     schema = AvroSchema([json.dumps(ADDRESS)])
     written = avro(ADDRESS, {"city": "Ulm"})
     for wrong in (written[:-1], written + b"\0", b"\x80" * 20):
@@ -272,7 +272,7 @@ def test_a_decoder_takes_each_by_its_format():
     assert decoder.decode(None, None) == {"key": None, "value": None}
 
 
-def test_an_undecodable_record_shows_its_error_and_hides_no_other():
+def test_an_undecodable_record_shows_its_error_and_does_not_hide_others():
     decoder = Decoder(DataFormat.JSON, DataFormat.CONFLUENT)
     found = decoder.decode(b"[1]", framed(9, b""))
     assert found["key"] == [1]

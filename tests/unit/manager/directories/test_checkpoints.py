@@ -82,7 +82,7 @@ def test_no_cleaner_offset_is_made_by_lowering(directory):
     assert directory.cleaner_offset(TP) is None
 
 
-def test_entries_of_partitions_that_are_gone_are_dropped(directory):
+def test_entries_of_partitions_that_are_removed_are_dropped(directory):
     gone = TopicPartition("gone", 0)
     directory.checkpoint(CLEANER_OFFSETS).write({TP: 10, gone: 20})
     directory.write_cleaner_offset(OTHER, 3)

@@ -294,7 +294,7 @@ def test_a_directory_that_cannot_be_recovered_goes_offline_alone(home):
 # -- loading ---------------------------------------------------------------------------------
 
 
-def test_loading_after_a_crash_tells_its_progress(home):
+def test_loading_after_a_crash_reports_its_progress(home):
     manager = home.open(home.path + "-2")
     manager.topics.create("a", 5, {})
     home.kill(manager)

@@ -101,7 +101,7 @@ def test_a_partition_is_withheld_while_its_target_is_away(place):
         assert broker.cleaner.checkpoints.of(A0) == 8
 
 
-def test_a_target_that_is_not_named_any_more_is_asked_for(place):
+def test_a_renamed_target_is_requested(place):
     interrupted(place, "rename", "/here/a-0")
     for read_only in (True, False):
         with pytest.raises(InvalidConfigurationError, match=f"moved from {place.here} to"):
@@ -146,7 +146,7 @@ def test_a_note_of_a_partition_that_is_gone_goes_too(place):
     assert not place.fs.exists(f"{place.here}/{MOVES_FILE}")
 
 
-def test_two_copies_of_which_nobody_knows_are_refused_as_before(place):
+def test_two_unknown_copies_are_still_rejected(place):
     place.filled().close()
     place.fs.make_dirs(f"{place.there}/a-0")
     with pytest.raises(InvalidConfigurationError, match="is in"):
@@ -161,9 +161,7 @@ def test_a_copy_on_the_move_by_a_broker_is_left_alone(place):
 
 
 @pytest.mark.parametrize("is_at_work", (False, True))
-def test_a_copy_that_is_left_alone_is_told_unless_a_process_is_at_work_on_it(
-    place, caplog, is_at_work
-):
+def test_an_abandoned_copy_is_reported_unless_a_process_uses_it(place, caplog, is_at_work):
     broker = place.filled()
     if not is_at_work:
         broker.close()

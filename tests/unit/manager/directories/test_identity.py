@@ -28,7 +28,7 @@ def identity(*files, **settings):
     return read_identity(fs, paths, BrokerConfig.from_properties(properties))
 
 
-def test_a_directory_of_nobody_is_that_of_broker_0():
+def test_a_directory_without_a_broker_id_belongs_to_broker_0():
     assert identity(None, None) == BrokerIdentity(0, "logstore")
 
 

@@ -263,7 +263,7 @@ def test_a_move_after_an_unclean_start_recovers_nothing_again(place):
         assert place.fs.exists(f"{directory}/{CLEAN_SHUTDOWN}")
 
 
-def test_a_transaction_goes_on_in_the_new_place_and_so_does_its_coordinator(place):
+def test_a_transaction_continues_in_the_new_place_and_so_does_its_coordinator(place):
     broker = place.open()
     broker.create_topic("a")
     producer = broker.producer(transactional_id="x")
@@ -307,7 +307,7 @@ def test_an_interrupt_after_a_move_recovers_the_files_of_the_new_place(place):
     broker.close()
 
 
-def test_who_holds_the_log_goes_on_in_the_new_place(place):
+def test_a_reference_to_the_log_follows_the_move(place):
     """Running readers, batch writers and holders of the log only look up the files again."""
     broker = place.filled()
     log, reading, writer = broker.log("a"), broker.read("a"), broker.batch_writer("a")
@@ -407,7 +407,7 @@ def test_a_copy_that_cannot_be_opened_takes_its_disk_offline(place):
         assert place.folders(place.there) == {"a-0"}
 
 
-def test_readers_go_on_while_the_files_are_copied(place):
+def test_readers_continue_while_the_files_are_copied(place):
     broker = place.filled()
     log, seen = broker.log("a"), []
 
@@ -451,7 +451,7 @@ def test_a_topic_of_the_longest_name_can_be_moved(place):
 # -- refusals --------------------------------------------------------------------------------
 
 
-def test_one_refused_move_hides_no_other(place):
+def test_one_refused_move_does_not_hide_others(place):
     broker = place.open()
     broker.create_topic("a", 2)
     append(broker, 1)
@@ -527,7 +527,7 @@ def test_the_manager_names_its_refusals():
 # -- disks that fail -------------------------------------------------------------------------
 
 
-def test_a_full_target_gets_nothing_and_the_source_goes_on(place):
+def test_a_full_target_gets_nothing_and_the_source_continues(place):
     """At any change of the target; the files copied until then are removed."""
     number = 0
     broker = place.filled(configs=COMPACT | {"segment.bytes": 100_000})
@@ -589,7 +589,7 @@ def test_a_full_source_that_has_no_room_for_the_note_stays_online(place, number)
 
 
 @pytest.mark.parametrize("operation", ("write", "sync", "sync_dir", "rename", "set_mtime"))
-def test_a_target_that_fails_goes_offline_and_the_source_goes_on(place, operation):
+def test_a_target_that_fails_goes_offline_and_the_source_continues(place, operation):
     broker = place.filled()
     place.fs.rule = lambda each, path: each == operation and path.startswith(place.there)
     result = move(broker, place.there)
@@ -659,7 +659,7 @@ def test_a_source_that_cannot_let_go_is_offline_and_the_target_serves(place):
     assert place.folders(place.here) == set()
 
 
-def test_a_service_hears_of_a_move_while_it_is_paused(base):
+def test_a_paused_service_is_notified_of_a_move(base):
     fs, path, clock = base
     home = Home(fs, f"{path}/data", clock)
     manager = home.open(f"{path}/other", runtime=Runtime(clock, fs, random.Random(0)))

@@ -10,7 +10,7 @@ from tests.support.world.golden_dirs import tree
 from tests.unit.manager.directories.test_moving import A0, MINUTE_MS, Place, move, records
 
 
-def test_a_cleaning_under_way_is_given_up_and_done_again_in_the_new_place():
+def test_a_cleaning_in_progress_is_given_up_and_done_again_in_the_new_place():
     clock = VirtualClock(1_700_000_000_000)
     place = Place(FaultyFileSystem(MemoryFileSystem(clock)), "/mem", clock)
     broker = place.filled(20, background=True)
@@ -38,7 +38,7 @@ def test_a_cleaning_under_way_is_given_up_and_done_again_in_the_new_place():
     broker.close()
 
 
-def test_whoever_works_meanwhile_waits_or_goes_on_and_loses_nothing(tmp_path):
+def test_concurrent_calls_wait_or_continue_without_loss(tmp_path):
     """Appends, reads, transactions, truncation, retention and commands, in threads; no error."""
     broker = Broker([tmp_path / "here", tmp_path / "there"], seed=1)
     for topic in ("a", "cut", "sent"):

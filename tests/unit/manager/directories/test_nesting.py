@@ -101,14 +101,16 @@ def test_a_broker_refuses_a_directory_of_mounted_data_directories(
 def test_folders_named_like_partitions_of_a_topic_broker_0_are_not_brokers(tmp_path):
     make_broker(tmp_path / "broker-0-0", "users")
     (tmp_path / "controller").mkdir()
-    with pytest.raises(InvalidConfigurationError, match=r"holds data directories \(broker-0-0\)"):
+    with pytest.raises(
+        InvalidConfigurationError, match=r"contains data directories \(broker-0-0\)"
+    ):
         Broker(tmp_path)
 
 
 def test_files_in_memory_are_recognised_too():
     fs = MemoryFileSystem(VirtualClock())
     make_broker("/disks/data-0", "users", fs=fs)
-    with pytest.raises(InvalidConfigurationError, match="holds data directories"):
+    with pytest.raises(InvalidConfigurationError, match="contains data directories"):
         Broker("/disks", fs=fs)
 
 

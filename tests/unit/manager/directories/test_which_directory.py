@@ -51,7 +51,7 @@ def test_each_file_of_a_data_directory_makes_it_one(name):
         ((META, LOG, "notes/"), False),
     ),
 )
-def test_a_data_directory_has_its_files_and_is_no_partition(files, is_one):
+def test_a_data_directory_has_its_files_and_is_not_a_partition(files, is_one):
     assert is_data_directory(disk(*files), "/d") is is_one
 
 

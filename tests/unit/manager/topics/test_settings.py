@@ -17,7 +17,7 @@ def retention(broker):
     return found.value, found.origin
 
 
-def test_what_was_set_while_the_broker_ran_holds_at_the_next_start(tmp_path):
+def test_dynamic_settings_persist_after_a_restart(tmp_path):
     path = tmp_path / "logstore-topics.json"
     with Broker(tmp_path, broker_config={KEY: "1000"}) as broker:
         broker.create_topic("t")
@@ -64,7 +64,7 @@ def test_a_fork_has_the_layers_of_its_origin():
         assert retention(broker) == ("2000", "dynamic broker")
 
 
-def test_what_does_not_fit_the_file_of_the_next_start_is_named(tmp_path):
+def test_values_that_conflict_with_the_config_file_of_the_next_start_are_named(tmp_path):
     with Broker(tmp_path) as broker:
         broker.alter_broker_configs({"log.cleaner.max.compaction.lag.ms": "10"})
     lag = {"log.cleaner.min.compaction.lag.ms": "11"}

@@ -96,7 +96,7 @@ def test_internal_topics_have_an_id_too(fs):
         assert folder_id(fs, "__transaction_state-0") == decode_topic_id(topic.id)
 
 
-def test_topic_that_is_created_anew_gets_a_new_id(fs):
+def test_topic_that_is_created_again_gets_a_new_id(fs):
     with opened(fs) as broker:
         first = broker.create_topic("t").id
         broker.delete_topic("t")

@@ -135,7 +135,7 @@ def test_damage_is_reported_with_file_and_line(fs, text, complaint):
     assert str(caught.value).startswith(PATH)
 
 
-def test_bytes_that_are_no_text_are_damage(fs):
+def test_bytes_that_are_not_text_are_damage(fs):
     write_file(fs, PATH, b"0\n1\nf\xffo 0 5\n")
     with pytest.raises(CorruptCheckpointError, match="at position 5: not UTF-8"):
         OffsetCheckpoint(fs, PATH).read()

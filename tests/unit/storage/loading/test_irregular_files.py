@@ -141,7 +141,7 @@ def test_a_data_directory_may_be_a_link(home, tmp_path):
 # -- writing -------------------------------------------------------------------------------------
 
 
-def test_small_files_are_replaced_where_links_stand(home, outside):
+def test_small_files_replace_the_targets_of_links(home, outside):
     """A checkpoint that is a link is read, and replaced by a regular file."""
     closed(home, "a")
     for name in REPLACED_FILES:

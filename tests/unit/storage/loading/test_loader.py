@@ -113,7 +113,7 @@ def test_a_cut_by_an_index_rebuild_replaces_the_walked_end(world):
     assert (log.log_end_offset, offsets_in(log)) == (4, [0, 1, 2, 3])
 
 
-def test_appends_go_on_in_the_segment_they_left(world):
+def test_appends_continue_in_the_segment_they_left(world):
     """Indexes can grow again; the roll clock starts at the time of the first batch."""
     log = world.log(segment_ms=1000)
     log.writer.append_records([NewRecord(b"k", b"v", 5000)])
@@ -639,7 +639,7 @@ def test_stray_snapshots_are_removed(world):
     assert list(world.files(".snapshot")) == [file_name(3, ".snapshot"), file_name(5, ".snapshot")]
 
 
-def test_a_batch_whose_records_compaction_removed_still_tells_its_producer(world):
+def test_an_empty_batch_still_identifies_its_producer(world):
     log = world.log()
     now_ms = world.clock.now_ms()
     header = RecordBatch(data_batch(0, 3, 9, sequence=4, timestamp=now_ms)).header

@@ -316,7 +316,7 @@ def test_a_clean_start_reads_no_contents():
     assert counts[False].operations["list_dir"] < 10
 
 
-def test_names_tell_which_segments_cannot_hold_too_much(world):
+def test_file_names_show_which_segments_are_below_the_limit(world):
     """Only of a segment far below its successor the end is read."""
     bases = [0, 5, 2**31 + 5, 2**32 + 6, 2**32 + 9]
     files = [segment_files(base, batch(base)) for base in bases]

@@ -46,7 +46,7 @@ def segments(world, **contents):
         (Lost(0, 0), "0 valid batches with 0 records"),
     ),
 )
-def test_what_is_lost_is_named_in_the_right_number(lost, text):
+def test_lost_items_are_named_in_singular_or_plural(lost, text):
     assert str(lost) == text
 
 

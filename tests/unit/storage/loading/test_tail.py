@@ -99,7 +99,7 @@ def test_a_torn_end_is_cut_and_reported(world, options, torn):
 
 
 @with_and_without_index
-def test_a_damaged_batch_before_a_torn_end_stays(world, options):
+def test_a_damaged_batch_before_a_torn_end_is_retained(world, options):
     """A wrong CRC is left to the reader of the batch; valid batches follow it."""
     name, data, positions = closed(world, **options)
     data[positions[2] + 66] ^= 1
@@ -145,7 +145,7 @@ def test_a_damaged_length_before_a_torn_end(world, options):
     check_appends(world, log, 19, restarts=(True,), **options)
 
 
-def test_foreign_bytes_at_the_end_stay(world):
+def test_foreign_bytes_at_the_end_are_retained(world):
     """Foreign bytes, or an old message, cannot be a torn batch of this log."""
     name, data, _ = closed(world)
     for foreign in (b"\0" * 10 + b"\xff" * 50, old_message(1, 20)[:-5], batch(5)[:-5]):
@@ -176,7 +176,7 @@ def test_a_log_of_nothing_but_a_torn_batch_is_empty_then(world):
     check_appends(world, log, 7)
 
 
-def test_a_batch_inside_a_torn_one_stays(world):
+def test_a_batch_inside_a_torn_one_is_retained(world):
     """A record may contain a batch, which looks like an acknowledged one."""
     log = world.log()
     fill(log, 20)

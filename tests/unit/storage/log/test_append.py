@@ -387,7 +387,7 @@ def test_compressed_records_with_other_offsets_are_made_dense(world):
 # -- producers -------------------------------------------------------------------------------
 
 
-def test_one_append_may_end_a_transaction_and_go_on(world):
+def test_one_append_may_end_a_transaction_and_continue(world):
     """Transactions opened and closed by batches of the same append count."""
     log = world.log()
     plain = batch(3, producer_id=1, producer_epoch=0, base_sequence=2)
@@ -518,7 +518,7 @@ def test_a_closed_log_takes_nothing(world):
         log.flush()
 
 
-# -- Kafka's own logs, replicated ------------------------------------------------------------
+# -- Kafka's logs, replicated ------------------------------------------------------------
 
 
 @pytest.mark.parametrize("case", READ_CASES)

@@ -210,7 +210,7 @@ def test_an_error_of_a_handler_during_recovery_is_raised_and_recovery_is_repeate
     assert log.log_end_offset == 4
 
 
-def test_a_log_without_a_way_to_reload_goes_on_as_it_is(log, monkeypatch):
+def test_a_log_without_a_way_to_reload_continues_as_it_is(log, monkeypatch):
     monkeypatch.setattr(log, "reload", None)
     interrupt(log)
     assert not log.is_unfinished
@@ -233,7 +233,7 @@ def test_a_log_whose_directory_has_another_owner_is_not_recovered(log, reloads, 
 
 
 @pytest.mark.parametrize("offset", (0, 3, 9), ids=("below", "next", "beyond"))
-def test_an_offline_log_says_so_to_a_follower_whatever_is_appended(log, offset):
+def test_an_offline_log_fails_every_append_of_a_follower(log, offset):
     log.go_offline("by a test")
     with pytest.raises(KafkaStorageError, match=exactly("t-0 is offline: by a test")):
         log.writer.append_batches(batch(offset), AppendOrigin.REPLICATION)

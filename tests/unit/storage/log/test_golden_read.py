@@ -118,7 +118,7 @@ def test_a_copy_opened_for_writing_reads_the_same_before_and_after_a_restart(cas
 def test_an_unclean_start_recovers_everything(case):
     """Without the marker and with recovery points of 0 every batch is verified; none is lost.
 
-    The indexes rebuilt are Kafka's own to the byte.
+    The indexes rebuilt are Kafka's to the byte.
     """
     clock = clock_of(case)
     fs = copy_to_memory(ROOT / case / "data", clock)

@@ -73,7 +73,7 @@ def test_s094_files_go_after_the_delay(world):
     assert log.delete_expired_files() == 0
 
 
-def test_s094_readers_that_hold_a_segment_go_on(world):
+def test_s094_readers_that_hold_a_segment_continue(world):
     """S-094: both one that walks the segment and one that reads the log."""
     log = in_segments(world.log(file_delete_delay_ms=1000), 300, 100, LARGE)
     held = log.segments.first
@@ -98,7 +98,7 @@ def test_s094_readers_that_hold_a_segment_go_on(world):
 
 
 def test_s094_descriptors_close_with_the_last_reader(tmp_path):
-    """S-094: none stays open for a removed segment, and none is closed too early."""
+    """S-094: none remains open for a removed segment, and none is closed too early."""
     world = disk_world(tmp_path)
     log = in_segments(world.log(file_delete_delay_ms=1000), 300, 100, LARGE)
     log.close()
@@ -302,7 +302,7 @@ def test_other_settings_hold_from_the_next_segment_on(world):
     assert second.time_index.max_entries == 13
 
 
-def test_an_offline_log_refuses_all_and_tells_its_owner_once(world):
+def test_an_offline_log_rejects_all_calls_and_notifies_its_owner_once(world):
     reasons = []
     log = in_segments(world.log())
     log.went_offline.subscribe(reasons.append)

@@ -297,7 +297,7 @@ def test_only_the_last_batch_is_known_again_after_a_restart(world, clean):
     assert send(log, 1, 4).first_offset == 4
 
 
-def test_a_forgotten_producer_may_go_on_with_any_sequence(world):
+def test_a_forgotten_producer_may_continue_with_any_sequence(world):
     log = world.log()
     send(log, 1, 0)
     world.clock.advance(days=1)

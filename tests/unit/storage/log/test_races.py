@@ -277,7 +277,7 @@ def test_the_last_stable_offset_is_published_whole(world):
     assert log.last_stable_offset == 3
 
 
-def test_an_iterator_goes_on_after_a_truncation(world):
+def test_an_iterator_continues_after_a_truncation(world):
     """It returns the rest of its chunk, then the new records, each offset once."""
     log = world.log()
     for offset in (0, 2, 4):
@@ -336,7 +336,7 @@ def test_a_read_that_a_truncation_overtakes_is_made_again(world):
     assert [record.value for record in found.records()] == [b"new"]
 
 
-def test_the_record_of_the_largest_timestamp_is_to_be_found_at_any_moment(world):
+def test_the_record_of_the_largest_timestamp_is_to_be_found_at_any_time(world):
     """A reader checks after each step of an append's publication."""
     log = world.log()
     log.writer.append_batches(batch(0, timestamp=5), AppendOrigin.REPLICATION)
@@ -353,7 +353,7 @@ def test_the_record_of_the_largest_timestamp_is_to_be_found_at_any_moment(world)
     assert [found[:2] for found in seen] == [(5, 0), (7, 1)]
 
 
-def test_readers_wait_for_a_truncation_that_is_under_way(world):
+def test_readers_wait_for_a_truncation_that_is_in_progress(world):
     """During a truncation bytes and offsets are inconsistent."""
     log = world.log()
     for offset in range(3):

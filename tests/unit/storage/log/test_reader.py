@@ -63,7 +63,7 @@ def test_s076_sizes_below_one_batch(world):
     assert (result.data, result.first_entry_incomplete) == (b"", False)
 
 
-def test_s077_a_segment_without_its_tail_is_passed_over(world):
+def test_s077_a_segment_without_its_tail_is_skipped(world):
     """S-077: the first segment lost everything from offset 1 on; read(1) continues in the next."""
     log = world.log(segment_bytes=400)
     for _ in range(15):
@@ -249,7 +249,7 @@ def test_reads_cross_batches_larger_than_one_read(world):
 # -- holes -----------------------------------------------------------------------------------
 
 
-def test_holes_are_passed_over(world):
+def test_holes_are_skipped(world):
     """Gaps in and between batches and at segment ends, an emptied batch, an empty segment."""
     log = world.log()
     follow(log, batch(2, 3), batch(7))

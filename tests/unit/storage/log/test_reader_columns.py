@@ -161,7 +161,7 @@ def test_rows_whose_offsets_do_not_rise_are_chosen_one_by_one(world):
 # -- invisible records -----------------------------------------------------------------------
 
 
-def test_markers_empty_batches_and_aborted_data_are_passed_over(world):
+def test_markers_empty_batches_and_aborted_data_are_skipped(world):
     log = world.log()
     follow(
         log,

@@ -227,7 +227,7 @@ def test_a_look_that_fails_during_a_change_waits_for_its_end_and_looks_again(wor
     assert log.reader.steady(look) == "found"
 
 
-def test_a_log_that_is_closed_meanwhile_says_so(world):
+def test_a_concurrently_closed_log_is_reported(world):
     log = filled(world)
     iterator = log.reader.records(0)
     next(iterator)

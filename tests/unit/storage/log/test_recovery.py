@@ -145,7 +145,7 @@ def test_aborted_transactions_of_a_segment_to_be_split_are_returned(world):
 
 
 @pytest.mark.parametrize("ends", (False, True))
-def test_a_marker_that_cannot_be_read_tells_of_no_aborted_transaction(world, ends):
+def test_an_unreadable_marker_aborts_no_transaction(world, ends):
     """It ends its transaction nevertheless: the valid marker after it has none to end."""
     unreadable = batch(2, key=b"xy", producer_id=5, producer_epoch=0, is_transactional=True,
                        is_control=True)  # fmt: skip

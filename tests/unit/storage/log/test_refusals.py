@@ -531,7 +531,7 @@ def test_records_without_a_key_are_counted_and_each_is_named(world, count):
 
 @pytest.mark.parametrize("count", (3, 90))
 @pytest.mark.parametrize("timestamp", (2**63, -2, 2**80))
-def test_timestamps_that_are_no_64_bit_numbers_are_each_named(world, count, timestamp):
+def test_timestamps_that_are_not_64_bit_numbers_are_each_named(world, count, timestamp):
     """By default the format is the only limit."""
     log = world.log(cleanup_policy=("compact",))
     times = [timestamp if row % 2 else 5 for row in range(count)]

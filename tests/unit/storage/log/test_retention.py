@@ -233,7 +233,7 @@ def test_a_future_record_keeps_its_segment_and_all_after_it(world):
     reason = Reason.of("retention.record_in_future", newest_at_ms=future, span_ms=5 * DAY)
     assert reason in kept[0].reasons
     assert kept[0].expires_at_ms == future + 7 * DAY + 1
-    assert kept[1].reason == "the older segment 2 stays"
+    assert kept[1].reason == "the older segment 2 is retained"
     assert kept[1].expires_at_ms is None
 
 
@@ -281,7 +281,7 @@ def test_at_the_exact_limit_nothing_is_too_much(world):
     assert log.delete_old_segments().rolls
 
 
-def test_an_expiry_that_the_high_watermark_delays_has_no_moment(world):
+def test_an_expiry_that_the_high_watermark_delays_has_no_time(world):
     log = build(world, 2, 1)
     log.offsets.set_high_watermark(1)
     kept = log.retention_decision().kept[0]
@@ -354,7 +354,7 @@ def test_an_old_segment_with_a_short_span_may_not_have_been_merged():
 
 
 @pytest.mark.parametrize(("segment_ms", "code"), ((7 * DAY, "maybe_merged"), (DAY, "merged")))
-def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, code):
+def test_merging_delays_expiry_and_the_decision_reports_it(segment_ms, code):
     """A known limit of KIP-354: a merged segment expires with its newest record."""
     broker = merging_broker(segment_ms)
     start = broker.clock.now_ms() - 3 * DAY
@@ -373,7 +373,7 @@ def test_merging_delays_expiry_and_the_decision_says_so(segment_ms, code):
     assert not decision.kept[0].delayed_by_merging
 
 
-def test_the_cleaners_own_retention_tells_of_merging_too():
+def test_retention_by_the_cleaner_reports_merging():
     """It removes segments of compacted topics itself, in the cleaned section."""
     broker = Broker(clock=VirtualClock())
     configs = {"cleanup.policy": "compact,delete", "retention.ms": str(2 * DAY)}
@@ -578,7 +578,7 @@ def test_a_decision_that_cannot_read_takes_the_log_offline(world):
     assert log.is_offline
 
 
-def test_expiry_has_no_moment_beyond_the_last_one(world):
+def test_expiry_has_no_time_beyond_the_last_one(world):
     """A caller that waits for it would sleep until a time that no clock has."""
     last = 2**63 - 1
     log = build(world, 2, 2, timestamp=last - 10, retention_ms=5)
@@ -590,7 +590,7 @@ def test_expiry_has_no_moment_beyond_the_last_one(world):
         assert log.next_expiry_ms() == last
 
 
-def test_the_next_expiry_is_the_first_moment_at_which_something_goes():
+def test_the_next_expiry_is_the_first_time_at_which_something_goes():
     world = memory_world()
     now = world.clock.now_ms()
     log = build(world, 2, 2, timestamp=now, retention_ms=1000)

@@ -167,7 +167,7 @@ def test_s075_the_maximum_compaction_lag_rolls_compacted_logs(world, policy, seg
     assert len(log.segments) == segments
 
 
-def test_the_size_rolls_and_a_larger_batch_than_fits_goes_to_the_new_segment(world):
+def test_the_size_rolls_and_a_larger_batch_than_fits_is_written_to_the_new_segment(world):
     log = world.log(segment_bytes=200)
     sizes = [send(log).size_bytes for _ in range(2)]
     assert len(log.segments) == 1

@@ -76,7 +76,7 @@ def test_a_batch_larger_than_a_piece_that_is_copied_at_once(world):
     assert [segment.read_batch(at).data for segment in new for at in segment.batches()] == batches
 
 
-def test_aborted_transactions_go_where_their_markers_stand(world):
+def test_aborted_transactions_are_indexed_in_the_segment_of_their_marker(world):
     """A transaction below the first batch has neither data nor marker any more."""
     world.put(segment_files(0, batch(5), batch(6), batch(FAR + 9)))
     segments = opened(world, 0)
@@ -95,7 +95,7 @@ def test_a_log_of_other_segments_keeps_them(world):
     assert [segment.base_offset for segment in segments] == [0, 7, FAR + 9, FAR + 10]
 
 
-def test_leftovers_of_an_earlier_attempt_are_no_part_of_the_new_segments(world):
+def test_leftovers_of_an_earlier_attempt_are_not_part_of_the_new_segments(world):
     files = segment_files(0, batch(0), batch(FAR))
     stale = {file_name(0, kind): b"\x01" * 96 for kind in (".log", ".index", ".txnindex")}
     world.put(files | suffixed(stale, ".cleaned"))

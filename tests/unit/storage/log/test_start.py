@@ -116,7 +116,7 @@ def test_segments_below_go_at_once_others_stay_hidden(world):
     assert bases_of(log) == [10]
 
 
-def test_every_record_can_be_deleted_and_appends_go_on(world):
+def test_every_record_can_be_deleted_and_appends_continue(world):
     log = in_segments(world)
     assert log.delete_records(-1) == 15
     assert (bases_of(log), log.log_end_offset, offsets_in(log)) == ([10], 15, [])
@@ -182,7 +182,7 @@ def test_an_aborted_transaction_stays_aborted_above_the_log_start(world):
     assert [record.offset for _, record in records] == [5]
 
 
-def test_producers_stay_known_though_their_records_are_gone(world):
+def test_producers_stay_known_though_their_records_are_removed(world):
     log = world.log(file_delete_delay_ms=0)
     for sequence in range(4):
         data = batch(sequence, producer_id=1, producer_epoch=0, base_sequence=sequence)

@@ -72,7 +72,7 @@ def test_a_subscriber_that_fails_undoes_no_append(world, caplog):
         (lambda log: log.abandon(), UnknownTopicOrPartitionError),
     ),
 )
-def test_who_waits_at_a_log_learns_of_its_end_by_asking_it(world, end, error):
+def test_waiters_on_a_log_poll_for_its_end(world, end, error):
     log = world.log()
     met = []
 
@@ -89,7 +89,7 @@ def test_who_waits_at_a_log_learns_of_its_end_by_asking_it(world, end, error):
         log.subscribe(look)
 
 
-def test_a_log_that_goes_offline_tells_its_subscribers_once(world):
+def test_a_log_notifies_its_subscribers_once_when_it_goes_offline(world):
     log = world.log()
     told = []
     log.subscribe(lambda: told.append(log.is_offline))

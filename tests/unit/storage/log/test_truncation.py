@@ -155,7 +155,7 @@ def test_s103_the_high_watermark_and_the_log_start_follow(world):
 
 
 def test_s104_open_transactions(world):
-    """S-104: one that began above the new end is forgotten, one below it stays open."""
+    """S-104: one that began above the new end is forgotten, one below it remains open."""
     log = world.log()
     fill(log, 3)
     replicate(log, data_batch(3, 3, 7), data_batch(4, 5, 7, sequence=1))
@@ -391,7 +391,7 @@ def test_a_gap_that_compaction_left_may_hold_the_new_end(world):
     assert offsets_in(world.log()) == [0, 10, 15]
 
 
-def test_the_largest_timestamp_is_that_of_the_data_even_after_a_restart(world):
+def test_the_largest_timestamp_matches_the_data_even_after_a_restart(world):
     """The last entry of the time index is removed; earlier data have a later timestamp."""
     log = world.log()
     for offset, timestamp in enumerate((100, 900, 200, 1000)):

@@ -50,7 +50,7 @@ def test_the_result_of_an_append_sums_its_batches(stamped, expected):
     assert AppendInfo.of(found, RollReason.TIME) == (*expected, size, RollReason.TIME, False)
 
 
-def test_the_result_of_a_duplicate_is_that_of_the_first_append():
+def test_the_result_of_a_duplicate_matches_the_first_append():
     info = AppendInfo.of_duplicate(BatchMetadata(9, 24, 4, 777))
     assert (info.first_offset, info.last_offset) == (20, 24)
     assert (info.max_timestamp, info.log_append_time) == (777, 777)

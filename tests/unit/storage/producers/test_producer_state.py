@@ -545,7 +545,7 @@ def test_a_state_at_the_log_end_is_kept(fs, state):
     assert state.take_snapshot() is not None
 
 
-def test_raising_the_log_start_moves_the_stand_but_keeps_producers(state):
+def test_raising_the_log_start_retains_producers(state):
     put(state, 0, 0, 1)
     state.on_log_start_offset_incremented(10)
     assert state.map_end_offset == 10
@@ -592,7 +592,7 @@ def test_straggler_snapshots_go_but_the_one_above_all_segments(fs, state, bases,
     assert on_disk(fs) == state.snapshot_offsets == kept
 
 
-def test_other_names_are_no_snapshots(fs):
+def test_other_names_are_not_snapshots(fs):
     for name in ("5.snapshot", "00000000000000000005.snapshot.deleted", "00000000000000000005.log"):
         fs.open(f"t-0/{name}", create=True).close()
     assert new_state(fs).snapshot_offsets == []

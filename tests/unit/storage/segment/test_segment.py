@@ -106,7 +106,7 @@ def test_s043_truncation_reloads_the_largest_timestamp(world):
     segment._check()
 
 
-def test_s044_a_full_truncation_starts_the_segment_anew(world):
+def test_s044_a_full_truncation_starts_the_segment_again(world):
     """S-044: the roll clock restarts, the indexes can grow, and appending works again."""
     segment = world.segment(BASE)
     append(segment, batch(40, 41, timestamp=-1))

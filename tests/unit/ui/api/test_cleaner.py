@@ -31,7 +31,7 @@ def test_threads_limits_and_cleanings_of_a_running_broker():
         assert told["history"][0]["topic"] == "users"
 
 
-def test_an_uncleanable_partition_is_told_with_what_waits_in_it(page, broker):
+def test_an_uncleanable_partition_is_listed_with_its_dirty_bytes(page, broker):
     tp = broker.partitions("users")[0]
     broker.cleaner.uncleanable_partitions.add(tp, OSError("the disk is on fire"))
     (mark,) = page.get("/api/cleaner")["uncleanable"]

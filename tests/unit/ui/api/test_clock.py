@@ -68,7 +68,7 @@ def test_a_long_move_is_answered_with_how_far_it_came(living, monkeypatch):
     assert living.context.broker.clock.now_ms() == to_ms
 
 
-def test_two_who_move_at_once_go_one_after_the_other(living, monkeypatch):
+def test_concurrent_clock_moves_are_serialized(living, monkeypatch):
     """Each span is walked in full, and no event is passed over or done twice."""
     monkeypatch.setattr(locks, "WAIT_S", 100_000.0)  # however slow the machine is
     runs = []

@@ -27,7 +27,7 @@ def test_every_key_of_a_topic_is_a_field(page, broker):
         assert not field["sensitive"]
 
 
-def test_a_field_says_what_a_form_needs(page):
+def test_a_field_describes_its_form_input(page):
     found = fields(page, USERS)
     assert found["cleanup.policy"] == {
         "key": "cleanup.policy",
@@ -78,7 +78,7 @@ def test_every_value_of_the_broker_is_a_field(page, broker):
     ("path", "kind", "name"),
     ((USERS, "topic", "users"), (BROKER, "cluster", "kafka-cluster")),
 )
-def test_settings_are_told_to_whom_it_is_allowed(broker, path, kind, name):
+def test_settings_are_described_only_with_permission(broker, path, kind, name):
     authorizer = Authorizer()
     with Asked(broker, authorizer, "User:ann") as page:
         assert page.ask("GET", path).status == 403

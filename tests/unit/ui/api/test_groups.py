@@ -61,7 +61,7 @@ def test_no_group_is_not_found(grouped):
     assert (refused.status, refused.json["error"]["type"]) == (404, "GroupIdNotFoundError")
 
 
-def test_groups_and_topics_are_told_as_far_as_allowed(grouped):
+def test_groups_and_topics_are_described_as_permitted(grouped):
     authorizer = Authorizer()
     broker = grouped.context.broker
     with Asked(broker, authorizer, "User:ann") as page:

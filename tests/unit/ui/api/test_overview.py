@@ -16,7 +16,7 @@ from tests.support.world.page import Asked
 GOLDEN = Path(__file__).resolve().parents[3] / "data" / "kafka-3.9"
 
 
-def test_about_tells_what_is_served_to_whom(page, broker):
+def test_about_lists_the_listeners_and_their_access(page, broker):
     told = page.get("/api/about")
     assert told["data_dirs"] == ["/memory"]
     assert (told["read_only"], told["read_only_because"]) == (False, None)
@@ -114,7 +114,7 @@ def test_the_list_is_sorted_filtered_and_paged(page, broker, query, names):
         ("descending=yes", "descending", None),
     ),
 )
-def test_a_parameter_that_nobody_can_obey_is_named(page, query, field, suggestion):
+def test_an_invalid_parameter_is_named(page, query, field, suggestion):
     refused = page.ask("GET", f"/api/partitions?{query}")
     assert refused.status == 400
     error = refused.json["error"]
@@ -165,7 +165,7 @@ def test_names_and_sizes_come_before_a_log_is_opened(tmp_path):
             assert told["partitions"][2]["cleanable_ratio"] == 1.0
 
 
-def test_a_partition_that_cannot_be_opened_says_why_and_is_not_tried_again(tmp_path):
+def test_a_partition_that_cannot_be_opened_reports_the_reason_and_is_not_retried(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("users", 2)
         for partition in range(2):
@@ -183,7 +183,7 @@ def test_a_partition_that_cannot_be_opened_says_why_and_is_not_tried_again(tmp_p
         assert [row["error"] is None for row in told["partitions"]] == [True, False]
 
 
-def test_a_shifted_clock_is_no_virtual_one():
+def test_a_shifted_clock_is_not_a_virtual_one():
     with Broker(clock=ShiftedClock()) as broker, Asked(broker) as page:
         assert page.get("/api/about")["clock"]["next_event_ms"] is None
 

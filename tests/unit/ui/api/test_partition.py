@@ -19,7 +19,7 @@ def explained(broker, **options):
     return in_json(broker.explain("users", **options).to_json()["partitions"][0])
 
 
-def test_a_partition_is_told_as_inspect_does_with_its_decision(page, broker):
+def test_a_partition_is_described_as_by_inspect_with_its_decision(page, broker):
     told = page.get(AT)
     summary = inspect_partition(broker, broker.partitions("users")[0]).to_line_json()
     assert told.items() >= summary.items()
@@ -76,7 +76,7 @@ def test_a_segment_that_was_read_is_not_read_again_and_of_one_that_grew_what_is_
         assert rule.hits == 1
 
 
-def test_a_segment_that_was_cut_and_has_grown_again_is_read_anew(page, broker):
+def test_a_segment_that_was_cut_and_has_grown_again_is_read_again(page, broker):
     broker.append("users", key=b"a", value=None)
     assert page.get(f"{AT}/segments")["segments"][1]["records"] == 2
     broker.manager.truncate_to(broker.partitions("users")[0], 11)
@@ -86,7 +86,7 @@ def test_a_segment_that_was_cut_and_has_grown_again_is_read_anew(page, broker):
     assert page.get(AT)["records"] == 14
 
 
-def test_explain_tombstones_and_stats_are_those_of_the_broker(page, broker):
+def test_explain_tombstones_and_stats_match_the_broker(page, broker):
     assert page.get(f"{AT}/explain") == explained(broker)
     assert page.get(f"{AT}/explain?quick=1") == explained(broker, quick=True)
     assert page.get(f"{AT}/explain?key=k1")["key"]["key"] == "k1"
@@ -108,7 +108,7 @@ def test_tombstones_are_counted_by_segment(page, broker):
     ]
 
 
-def test_a_page_without_a_record_goes_on_at_the_end(page, broker):
+def test_a_page_without_a_record_continues_at_the_end(page, broker):
     """A hole at the end of the log, and a key without a record."""
     producer = broker.producer(transactional_id="x")
     producer.init_transactions()
@@ -205,7 +205,7 @@ def test_the_nearest_topic_is_offered(page):
     assert page.ask("GET", "/api/partitions/user/0").json["error"]["suggestion"] == "users"
 
 
-def test_damage_is_told_in_its_segment_and_hides_no_other(tmp_path):
+def test_damage_is_reported_in_its_segment_and_does_not_hide_others(tmp_path):
     with Broker(tmp_path) as broker:
         broker.create_topic("users", 1, {"cleanup.policy": "compact"})
         for _ in range(3):
@@ -239,7 +239,7 @@ def test_a_page_beyond_all_is_empty(page, target):
         "erasure?key=k1",
     ),
 )
-def test_keys_and_records_are_told_to_whom_may_read(broker, target):
+def test_keys_and_records_require_read_permission(broker, target):
     authorizer = Authorizer([Acl("User:ann", "describe", "topic", "users")])
     with Asked(broker, authorizer, "User:ann") as page:
         assert page.ask("GET", f"{AT}/explain").status == 200

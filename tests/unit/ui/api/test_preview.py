@@ -30,7 +30,7 @@ def asked(page, **body):
     return answer.json
 
 
-def test_it_is_what_python_is_told(page, broker):
+def test_it_is_the_number_set_for_python(page, broker):
     told = asked(page, topic="events", **GIVEN)
     commands = told.pop("commands")
     python = broker.preview("events", set=GIVEN["set"], unset=GIVEN["unset"])
@@ -46,7 +46,7 @@ def test_it_is_what_python_is_told(page, broker):
     assert "quick" in quick["unread"]
 
 
-def test_a_large_log_is_read_when_it_is_asked_for(page, broker, monkeypatch):
+def test_a_large_log_is_read_on_request(page, broker, monkeypatch):
     monkeypatch.setattr(preview, "READ_BYTES_MAX", 100)
     given = {"topic": "users", "set": {"min.cleanable.dirty.ratio": "0.1"}}
     told = asked(page, **given)["partitions"][0]
@@ -79,7 +79,7 @@ def test_nothing_given_changes_nothing(page):
     assert told["partitions"][0]["before"]["gates"] == told["partitions"][0]["after"]["gates"]
 
 
-def test_the_lines_tell_the_same(tmp_path):
+def test_the_lines_report_the_same(tmp_path):
     data, copy = tmp_path / "data", tmp_path / "copy"
     with Broker(data, clock=VirtualClock(), seed=1) as broker:
         broker.create_topic("users", 2, {"segment.bytes": "300", "max.message.bytes": "5000"})
@@ -135,7 +135,7 @@ def test_missing_names_are_not_found(page, body):
 
 
 def test_previews_at_once_meet_no_obstacle_in_each_other(page, monkeypatch):
-    """Each runs the cleaning, for which it has the partition to itself."""
+    """Each runs the cleaning pass, for which it has the partition to itself."""
     monkeypatch.setattr(locks, "WAIT_S", 100_000.0)  # however slow the machine is
     given = {"topic": "users", "set": {"min.cleanable.dirty.ratio": "0.1"}}
     told = []

@@ -1,0 +1,113 @@
+"""WriteTxnMarkers requests of a broker to the leaders of the data, over the cluster's network.
+
+A request whose link is cut, or whose receiver stops, gets no response. The coordinator sends it
+again when links are healed, when leaders change, or after a while. It gives up the earlier request
+first, as a client closes a connection: if that is still on its way, the receiver does not read it.
+Otherwise an old request could end a later transaction.
+Source: Kafka's TransactionMarkerChannelManager.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from logstore.cluster.station import Receiver, Station
+    from logstore.coordinator.markers import MarkerErrors
+    from logstore.messages.types import WriteTxnMarkersRequest
+    from logstore.runtime import Unsubscribe
+
+
+class SentMarkers:
+    """A request that waits for its response.
+
+    Parameters
+    ----------
+    number : int
+        Request number.
+    target : int
+        Broker id of the receiver.
+
+    Attributes
+    ----------
+    errors : dict or None
+        The response; None without one.
+    receiver : Receiver or None
+        The broker, or None if it was not running.
+    is_given_up : bool
+        Whether the request has no effect, should it still arrive.
+    """
+
+    def __init__(self, station: Station, number: int, target: int) -> None:
+        self._station = station
+        self.number = number
+        self._target = target
+        self.receiver: Receiver | None = None
+        self._listener: Callable[[], object] | None = None
+        self.errors: MarkerErrors | None = None
+        self.is_given_up = False
+
+    def is_done(self) -> bool:
+        """Return whether there is a response, or there will be none."""
+        station = self._station
+        if self.errors is not None or self.is_given_up or station.is_over:
+            return True
+        if self.receiver is None or self.receiver.is_over:
+            return True
+        return station.network.cut_since_ms(station.broker_id, self._target) is not None
+
+    def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
+        """Call a listener when the response arrives."""
+        self._listener = listener
+        return self._unsubscribe
+
+    def _unsubscribe(self) -> None:
+        self._listener = None
+
+    def answer(self, errors: MarkerErrors) -> None:
+        """Store the response."""
+        self.errors = errors
+        self._wake()
+
+    def give_up(self) -> None:
+        """Let the request have no effect, should it still arrive."""
+        self.is_given_up = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if (listener := self._listener) is not None:
+            listener()
+
+
+class MarkerChannel:
+    """The requests of a broker that wait for their responses. Thread-safe."""
+
+    def __init__(self, station: Station) -> None:
+        self._station = station
+        self._sent: dict[int, SentMarkers] = {}
+
+    def send(self, target: int, request: WriteTxnMarkersRequest) -> SentMarkers:
+        """Send a request to a broker."""
+        station = self._station
+        source, number = station.broker_id, station.network.number()
+        sent = self._sent[number] = SentMarkers(station, number, target)
+
+        def deliver(peer: Receiver) -> None:
+            if not sent.is_given_up:
+                peer.on_markers(source, number, request)
+
+        sent.receiver = station.send(target, "WriteTxnMarkers", deliver)
+        return sent
+
+    def on_response(self, number: int, errors: MarkerErrors) -> None:
+        """Complete a request, unless it was given up."""
+        if (sent := self._sent.pop(number, None)) is not None:
+            sent.answer(errors)
+
+    def give_up(self, *numbers: int) -> None:
+        """Give up some requests, or all."""
+        for number in numbers or list(self._sent):
+            if (sent := self._sent.pop(number, None)) is not None:
+                sent.give_up()
