@@ -71,7 +71,7 @@ def run(checkout: Path, protocol: str, tests: Iterable[str]) -> dict[str, str]:
 
 
 def _run(folder: Path, test: str, environment: dict[str, str], log: Path) -> str:
-    command = ["./test-runner", "-p1", "-Q"]
+    command = ["./test-runner", "-p1"]
     with log.open("wb") as output:
         try:
             done = subprocess.run(
