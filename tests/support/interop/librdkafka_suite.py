@@ -36,6 +36,7 @@ LEFT_OUT = {
 """Tests that are not run, and why."""
 
 SETTINGS = {
+    "num.partitions": "4",  # of the topics that the tests create by producing to them
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "1000",
