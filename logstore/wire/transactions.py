@@ -53,7 +53,7 @@ from logstore.messages.types import (
     WriteTxnMarkersResponse,
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS
-from logstore.patterns import compile_pattern
+from logstore.runtime.patterns import compile_pattern
 from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from logstore.wire.groups import NOT_ALLOWED as GROUP_NOT_ALLOWED
 from logstore.wire.groups import (

@@ -207,7 +207,7 @@ class Conversation:
         self.is_mixed = self.rng.random() < 0.4
 
     def ask(self, call, *arguments):
-        """Make a call on both sides; return the common answer."""
+        """Make a call on both sides, and return the common answer."""
         expected, found = (getattr(side, call)(*arguments) for side in (self.kafka, self.ours))
         self.log.append((call, arguments, expected))
         errors = expected.get("error") if isinstance(expected, dict) else expected

@@ -157,8 +157,8 @@ class GroupConversation(Conversation):
         self.classic: ClassicMember | None = None
         self.events: Counter[str] = Counter()
         self.last_error = ""
-        # The uniform assignor follows the hashes of member ids, and those of classic members are
-        # random.
+        # The uniform assignor depends on the hashes of member ids, and the ids of classic members
+        # are random.
         self.is_mixed = self.rng.random() < 0.3
         self.is_by_regex = not self.is_mixed and self.rng.random() < 0.15
 
@@ -269,7 +269,7 @@ class GroupConversation(Conversation):
         return result | fields
 
     def send(self, member: ConsumerMember, *, least: int = 0, **fields: Any) -> Any:
-        """Send a member's heartbeat to both; `fields` replace those of the complete request."""
+        """Send a member's heartbeat to both, with some fields of the complete request replaced."""
         version = self.version(HEARTBEAT, least=1 if member.regex is not None else least)
         given = dict(fields)
         owned = given.pop("owned", None)
@@ -866,7 +866,7 @@ def _classic_owned(answer: Mapping[str, Any]) -> tuple[TopicPartition, ...]:
 
 
 def _ordered(data: Any, key: str = "") -> Any:
-    """Order topics and members by their shared names; Kafka's order is that of a hash map."""
+    """Order topics and members by their shared names, since Kafka iterates over a hash map."""
     if isinstance(data, dict):
         return {name: _ordered(value, name) for name, value in data.items()}
     if not isinstance(data, list):
