@@ -450,6 +450,19 @@ class GroupCoordinator:
             for tp, committed in offsets.items():
                 self._offsets.check(tp, committed)
 
+    def check_epoch(self, group_id: str, producer: tuple[int, int]) -> None:
+        """Check a producer's epoch against the log, before its coordinator is asked.
+
+        Raises
+        ------
+        InvalidProducerEpochError
+            The partition of the group has records of a newer epoch.
+        LogStoreError
+            The partition cannot be read here.
+        """
+        with self._calls():
+            self._store.check_epoch(group_id, producer)
+
     def _transactional_error(
         self, sender: ConsumerGroupMetadata, partitions: Iterable[TopicPartition]
     ) -> str | None:

@@ -940,6 +940,7 @@ class TransactionCoordinator:
             previous = self._load().by_id.get(transactional_id)
             epoch = self._epoch_of(metadata) if epoch is None else epoch
             self._check_epoch(metadata, epoch)
+            self._log.check_owned(transactional_id)  # the states of a lost partition are forgotten
             now_ms = self._runtime.clock.now_ms()
             metadata = replace(
                 metadata,
