@@ -2,12 +2,16 @@
 
 A seed determines the members of a group and their requests: joins, heartbeats with owned
 partitions, changed subscriptions, static members that leave and return, stale epochs, repeated
-requests, invalid requests, commits and fetches with epochs, a classic member in the same group,
-changed configurations and topics, members that are silent until their session ends. All fields of
-the two responses must be equal (`tests.support.interop.answers`), and so must the descriptions of
-the group. Run by hand:
+requests, invalid requests, commits and fetches with epochs, classic members in the same group,
+changed configurations and topics, members that are silent until their session ends, and members
+that do not revoke, join or sync within their rebalance timeout. All fields of the two responses
+must be equal (`tests.support.interop.answers`), and so must the descriptions of the group.
+
+Against a cluster, the coordinator is killed in the middle of reconciliations. Kafka's broker lives
+on: its members must see the same epochs and assignments. Run by hand:
 
     python -m tests.interop.consumer_groups 0 500              # seeds, end exclusive
+    python -m tests.interop.consumer_groups 0 500 cluster      # a cluster of three
     python -m tests.interop.consumer_groups 0 500 self         # Kafka against Kafka
 """
 
@@ -19,12 +23,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from unittest import mock
 
-from logstore import Broker
+from logstore import Broker, Cluster, SystemClock
 from logstore.coordinator.groups.consumer_protocol import (
     Subscription,
     decode_assignment,
@@ -33,21 +38,32 @@ from logstore.coordinator.groups.consumer_protocol import (
 from logstore.errors import KAFKA_CODES
 from logstore.messages import to_json
 from logstore.types import TopicPartition
+from tests.interop.conversations import (
+    NOT_YET,
+    Conversation,
+    Difference,
+    Fields,
+    Tally,
+    until,
+    warm_up,
+)
 from tests.interop.conversations import SETTINGS as CONVERSATION_SETTINGS
-from tests.interop.conversations import Conversation, Difference, Fields, Tally, until, warm_up
 from tests.support.interop import real_broker
 from tests.support.interop.answers import Closed, Side
 from tests.support.interop.judge import fast_scratch
 from tests.support.interop.real_broker import GROUP_FEATURES, RealBroker, kafka_4_3
 
+GROUP_SIZE, CLASSIC_MEMBERS = 5, 3
 HEARTBEAT, DESCRIBE = "ConsumerGroupHeartbeat", "ConsumerGroupDescribe"
 GROUP = 32
 UNKNOWN_ID = "Q2fr5vs4Rk2Zrb3y9bJ0NA"
 JOINING, LEAVING, LEAVING_STATIC = 0, -1, -2
 SHORT_SESSION: Mapping[str, str | None] = {
-    "consumer.session.timeout.ms": "1200",
-    "consumer.heartbeat.interval.ms": "600",
+    "consumer.session.timeout.ms": "2000",
+    "consumer.heartbeat.interval.ms": "700",
 }
+SHORT_REBALANCE_MS = 500
+LONG_REBALANCE_MS = 300_000
 SETTLED_WITHIN_S = 30
 CONTROLLER_DELAY_S = 0.3
 """Time after which a broker of Kafka knows a change that its controller has confirmed."""
@@ -58,7 +74,7 @@ SETTINGS = {
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.max.size": "5",
+    "group.consumer.max.size": str(GROUP_SIZE),
 }
 ONLY_KAFKA = {"group.consumer.assignor.offload.enable": "false"}
 
@@ -102,6 +118,7 @@ class ConsumerMember:
     regex: str | None = None
     assignor: str | None = None
     rack: str | None = None
+    rebalance_ms: int = LONG_REBALANCE_MS
     epoch: int = JOINING
     owned: Owned = field(default_factory=dict)
     last: tuple[int, Owned] | None = None
@@ -117,6 +134,7 @@ class ClassicMember:
     name: str = ""
     generation: int = -1
     owned: tuple[TopicPartition, ...] = ()
+    rebalance_ms: int = LONG_REBALANCE_MS
 
     @property
     def instance(self) -> str:
@@ -134,6 +152,8 @@ class GroupConversation(Conversation):
     has_equal_ids : bool
         Whether topics have the same ids on both sides. If not, members subscribe to one topic,
         because the order of ids decides assignments.
+    fail_over : callable, optional
+        Kills the coordinator of a group on our side, and returns once another one serves.
     """
 
     def __init__(
@@ -146,19 +166,20 @@ class GroupConversation(Conversation):
         create: Callable[[str, int], None],
         *,
         has_equal_ids: bool,
+        fail_over: Callable[[Side, str], None] | None = None,
     ) -> None:
         super().__init__(seed, kafka, ours, closed, tally)
         self._create = create
         self._has_equal_ids = has_equal_ids
+        self._fail_over = fail_over
         self.group_id = f"group{seed}"
         self.consumers: list[ConsumerMember] = []
         self.gone: list[ConsumerMember] = []
         """Static members that left for a while."""
-        self.classic: ClassicMember | None = None
+        self.classics: list[ClassicMember] = []
         self.events: Counter[str] = Counter()
         self.last_error = ""
-        # The uniform assignor depends on the hashes of member ids, and the ids of classic members
-        # are random.
+        # The uniform assignor follows the hashes of member ids. Ids of classic members are random.
         self.is_mixed = self.rng.random() < 0.3
         self.is_by_regex = not self.is_mixed and self.rng.random() < 0.15
 
@@ -259,7 +280,7 @@ class GroupConversation(Conversation):
             "member_epoch": member.epoch,
             "instance_id": member.instance,
             "rack_id": member.rack,
-            "rebalance_timeout_ms": 300_000,
+            "rebalance_timeout_ms": member.rebalance_ms,
             "subscribed_topic_names": member.topics,
             "server_assignor": member.assignor,
             "topic_partitions": _partitions(side, member.owned),
@@ -269,7 +290,7 @@ class GroupConversation(Conversation):
         return result | fields
 
     def send(self, member: ConsumerMember, *, least: int = 0, **fields: Any) -> Any:
-        """Send a member's heartbeat to both, with some fields of the complete request replaced."""
+        """Send a member's complete heartbeat to both, with the given fields replaced."""
         version = self.version(HEARTBEAT, least=1 if member.regex is not None else least)
         given = dict(fields)
         owned = given.pop("owned", None)
@@ -375,7 +396,7 @@ class GroupConversation(Conversation):
                 self.events["static leave"] += 1
                 self.gone.append(member)
 
-    def _close(self, member: ConsumerMember) -> None:
+    def _close(self, member: ConsumerMember | ClassicMember) -> None:
         for side in self.sides:
             side.forget(member.connection)
 
@@ -484,38 +505,37 @@ class GroupConversation(Conversation):
         if states[0] != states[1]:
             raise Difference(
                 f"seed {self.seed}: members converge to\n  Kafka {states[0]}\n  here  {states[1]}\n"
-                + "\n".join(self.steps[-12:])
+                + "\n".join(self.steps[-25:])
             )
         for member, (epoch, owned) in zip(list(self.consumers), states[0][0], strict=True):
             member.epoch, member.owned, member.last = epoch, owned, None
             if epoch == JOINING:  # it was fenced, and cannot join again
                 self.consumers.remove(member)
                 self._close(member)
-        self.classic = states[0][1]
+        self.classics = states[0][1]
         self.describe()
 
-    def _converged(self, side: Side) -> tuple[list[tuple[int, Owned]], ClassicMember | None]:
+    def _converged(self, side: Side) -> tuple[list[tuple[int, Owned]], list[ClassicMember]]:
         states = [(each.epoch, dict(each.owned)) for each in self.consumers]
-        classic = self.classic
+        classics = list(self.classics)
         deadline = time.monotonic() + SETTLED_WITHIN_S
         quiet = 0
         while quiet < 2:
-            before = [*states, classic]
+            before = [*states, *classics]
             for number, member in enumerate(self.consumers):
                 states[number] = self._followed(side, member, *states[number])
-            if self.classic is not None:
-                classic = self._followed_classic(side, classic)
+            classics = [self._followed_classic(side, each) for each in classics]
             # A member whose instance id is taken cannot join again, and is given up.
             is_over = any(epoch == JOINING for epoch, _ in states) or self._is_stable(side)
-            quiet = quiet + 1 if [*states, classic] == before and is_over else 0
+            quiet = quiet + 1 if [*states, *classics] == before and is_over else 0
             if time.monotonic() > deadline:
                 raise Difference(
                     f"seed {self.seed}: {side.name} does not converge: {states}, last error"
-                    f" {self.last_error}\n" + "\n".join(self.steps[-12:])
+                    f" {self.last_error}\n" + "\n".join(self.steps[-25:])
                 )
             if quiet == 0:
                 time.sleep(0.005)
-        return states, classic
+        return states, classics
 
     def _followed(
         self, side: Side, member: ConsumerMember, epoch: int, owned: Owned
@@ -539,8 +559,7 @@ class GroupConversation(Conversation):
         answer = self._quiet(side, DESCRIBE, 1, {"group_ids": [self.group_id]}, "main")
         (group,) = answer["groups"]
         known = {side.name_of("member", each.member_id) for each in self.consumers}
-        if self.classic is not None:
-            known.add(self.classic.name)
+        known.update(each.name for each in self.classics)
         # A static member that left for a while never reconciles, nor does one that was given up.
         has_absent = not known.issuperset(each["memberId"] for each in group["members"])
         return has_absent or group["groupState"] in ("Stable", "Empty", "")
@@ -566,7 +585,7 @@ class GroupConversation(Conversation):
         self.ask(DESCRIBE, self.version(DESCRIBE), groups)
         if self.rng.random() < 0.3:
             described = _always({"groups": [self.group_id]})
-            if self.classic is None:
+            if not self.classics:
                 self.ask("DescribeGroups", self.version("DescribeGroups"), described)
             version = self.version("ListGroups", least=4)
             listed: dict[str, Any] = {"states_filter": self.rng.choice(([], ["stable"]))}
@@ -630,41 +649,98 @@ class GroupConversation(Conversation):
         known = topic in self.topics
         return {"topic_id": self.id_of(side, topic) if known else UNKNOWN_ID}
 
-    # -- a classic member ----------------------------------------------------------------------
+    # -- classic members -----------------------------------------------------------------------
 
     def join_classic(self) -> None:
-        """Let a classic member join the group, or the one that is there send a heartbeat."""
+        """Let a classic member join the group, or one that is there send a heartbeat."""
         if not self.is_mixed:
             return
-        if self.classic is None:
-            connection = f"{self.group_id}/c{len(self.steps)}"
-            member = ClassicMember(connection, tuple(self.subscription()))
-            answer = self._ask_classic("JoinGroup", 9, self._classic_join, member)
-            if answer["errorCode"] != 0:
-                for side in self.sides:
-                    side.forget(connection)
-                return
-            self.events["classic join"] += 1
-            self._sync_classic(member, answer)
-            return
-        answer = self._ask_classic("Heartbeat", 4, self._classic_beat, self.classic)
-        if answer["errorCode"] == REBALANCE_IN_PROGRESS:
-            answer = self._ask_classic("JoinGroup", 9, self._classic_join, self.classic)
-            if answer["errorCode"] == 0:
-                self._sync_classic(self.classic, answer)
+        if len(self.classics) < CLASSIC_MEMBERS and (not self.classics or self.rng.random() < 0.3):
+            self._new_classic()
+        elif self.classics:
+            self.follow_classic(self.rng.randrange(len(self.classics)))
 
-    def _sync_classic(self, member: ClassicMember, joined: Mapping[str, Any]) -> None:
-        member = replace(member, name=joined["memberId"], generation=joined["generationId"])
+    def _new_classic(self, rebalance_ms: int = LONG_REBALANCE_MS) -> None:
+        connection = f"{self.group_id}/c{len(self.steps)}"
+        topics = tuple(self.subscription())
+        member = ClassicMember(connection, topics, rebalance_ms=rebalance_ms)
+        answer = self._ask_classic("JoinGroup", 9, self._classic_join, member)
+        if answer["errorCode"] != 0:
+            for side in self.sides:
+                side.forget(connection)
+            return
+        self.events["classic join"] += 1
+        self.classics.append(member)
+        self._sync_classic(len(self.classics) - 1, answer)
+
+    def follow_classic(self, number: int) -> None:
+        """Send a heartbeat, and join again if the group rebalances."""
+        answer = self._ask_classic("Heartbeat", 4, self._classic_beat, self.classics[number])
+        if answer["errorCode"] == REBALANCE_IN_PROGRESS:
+            self._rejoin_classic(number)
+
+    def _rejoin_classic(self, number: int) -> None:
+        answer = self._ask_classic("JoinGroup", 9, self._classic_join, self.classics[number])
+        if answer["errorCode"] == 0:
+            self._sync_classic(number, answer)
+
+    def _sync_classic(self, number: int, joined: Mapping[str, Any]) -> None:
+        member = replace(
+            self.classics[number], name=joined["memberId"], generation=joined["generationId"]
+        )
         answer = self._ask_classic("SyncGroup", 5, self._classic_sync, member)
         if answer["errorCode"] == 0:
             member = replace(member, owned=answer["assignment"])
-        self.classic = member
+        self.classics[number] = member
+
+    def use_wrong_generation(self) -> None:
+        """Let a classic member send another generation, or a request at the wrong time."""
+        rng = self.rng
+        if not self.classics:
+            return
+        number = rng.randrange(len(self.classics))
+        member = self.classics[number]
+        wrong = replace(member, generation=max(0, member.generation + rng.choice((-2, -1, 1, 7))))
+        self.events["wrong generation"] += 1
+        draw = rng.choice(("beat", "sync", "commit", "join", "sync again", "beat as another"))
+        if draw == "beat":
+            self._ask_classic("Heartbeat", 4, self._classic_beat, wrong)
+        elif draw == "sync":
+            self._ask_classic("SyncGroup", 5, self._classic_sync, wrong)
+        elif draw == "commit":
+            self._commit_classic(rng.choice((member, wrong)))
+        elif draw == "join":
+            self._rejoin_classic(number)
+        elif draw == "sync again":
+            self._ask_classic("SyncGroup", 5, self._classic_sync, member)
+        else:
+
+            def build(member: ClassicMember, side: Side) -> Fields:
+                return self._classic_beat(member, side) | {"member_id": "nobody"}
+
+            self._ask_classic("Heartbeat", 4, build, member)
+
+    def _commit_classic(self, member: ClassicMember) -> None:
+        version = self.version("OffsetCommit", least=7)
+        topic = self.topic()
+
+        def build(member: ClassicMember, side: Side) -> Fields:
+            offset = {"partition_index": 0, "committed_offset": 1}
+            return {
+                "group_id": self.group_id,
+                "generation_id_or_member_epoch": member.generation,
+                "member_id": side.value_of(member.name),
+                "group_instance_id": member.instance,
+                "topics": [self.named(side, topic, version) | {"partitions": [offset]}],
+            }
+
+        self._ask_classic("OffsetCommit", version, build, member)
 
     def leave_classic(self) -> None:
-        """Let the classic member leave."""
-        member = self.classic
-        if member is None:
+        """Let a classic member leave."""
+        if not self.classics:
             return
+        member = self.classics.pop(self.rng.randrange(len(self.classics)))
 
         def leaving(member: ClassicMember, side: Side) -> Fields:
             identity = {
@@ -674,9 +750,7 @@ class GroupConversation(Conversation):
             return {"group_id": self.group_id, "members": [identity]}
 
         self._ask_classic("LeaveGroup", 5, leaving, member)
-        self.classic = None
-        for side in self.sides:
-            side.forget(member.connection)
+        self._close(member)
 
     def _ask_classic(
         self,
@@ -696,7 +770,7 @@ class GroupConversation(Conversation):
         return {
             "group_id": self.group_id,
             "session_timeout_ms": 300_000,
-            "rebalance_timeout_ms": 300_000,
+            "rebalance_timeout_ms": member.rebalance_ms,
             "member_id": side.value_of(member.name) if member.name else "",
             "group_instance_id": member.instance,
             "protocol_type": "consumer",
@@ -737,40 +811,111 @@ class GroupConversation(Conversation):
 
     def fall_silent(self) -> None:
         """Let the session of a member end, while the others go on."""
-        if len(self.consumers) < 2 or self.classic is not None:
+        if len(self.consumers) < 2 or self.classics:
             return
         self.configure(SHORT_SESSION)
         self.converge()  # starts new sessions
         silent = self.consumers.pop(self.rng.randrange(len(self.consumers)))
         self.events["session ended"] += 1
         for side in self.sides:
-            self._await_end_of(side, silent)
+            self._await_end_of(side, silent.member_id, self.consumers)
         self._close(silent)
         self.converge()
         self.configure(dict.fromkeys(SHORT_SESSION))
         self.converge()
 
-    def _await_end_of(self, side: Side, silent: ConsumerMember) -> None:
-        """Wait until a silent member is removed on a side; the others live on, on both."""
+    def _await_end_of(
+        self, side: Side, member_id: str, living: Sequence[ConsumerMember] = ()
+    ) -> None:
+        """Wait until a silent member is removed on a side; others live on, on both."""
         deadline = time.monotonic() + SETTLED_WITHIN_S
         while True:
             for each in self.sides:
-                for member in self.consumers:
+                for member in living:
                     fields = self.fields_of(member, each, topic_partitions=None)
                     self._quiet(each, HEARTBEAT, 1, fields, member.connection)
             answer = self._quiet(side, DESCRIBE, 1, {"group_ids": [self.group_id]}, "main")
             members = {each["memberId"] for each in answer["groups"][0]["members"]}
-            if side.name_of("member", silent.member_id) not in members:
+            if member_id not in members:
                 return
             if time.monotonic() > deadline:
-                raise Difference(f"seed {self.seed}: {side.name} keeps a silent member")
+                raise Difference(
+                    f"seed {self.seed}: {side.name} keeps a silent member\n"
+                    + "\n".join(self.steps[-25:])
+                )
             time.sleep(0.1)
+
+    def revoke_late(self) -> None:
+        """Let a member keep partitions until its rebalance timeout has passed."""
+        member = self.member()
+        if member is None or len(self.consumers) >= GROUP_SIZE or member.regex is not None:
+            return
+        self.converge()
+        if member not in self.consumers:
+            return
+        member.rebalance_ms = SHORT_REBALANCE_MS
+        self.take(member, self.send(member))
+        other = ConsumerMember(f"{self.group_id}/l{len(self.steps)}", self.uuid(), member.topics)
+        self._join(other)
+        before = member.owned
+        answer = self.send(member)
+        if answer["errorCode"] == 0 and answer["assignment"] is not None:
+            kept = _owned(answer["assignment"])
+            if any(set(numbers) - set(kept.get(name, ())) for name, numbers in before.items()):
+                self.events["rebalance timeout"] += 1
+                for side in self.sides:
+                    self._await_end_of(side, side.name_of("member", member.member_id))
+                self.describe()
+                answer = self.send(member)
+        self.take(member, answer)
+        member.rebalance_ms = LONG_REBALANCE_MS
+        self.converge()
+
+    def rejoin_late(self) -> None:
+        """Let a classic member join or sync after its rebalance timeout has passed."""
+        if not self.is_mixed or len(self.classics) >= CLASSIC_MEMBERS:
+            return
+        self.converge()
+        count = len(self.classics)
+        self._new_classic(SHORT_REBALANCE_MS)
+        if len(self.classics) == count:
+            return
+        self.converge()
+        self.join()
+        late = self.classics[-1]
+        answer = self._ask_classic("Heartbeat", 4, self._classic_beat, late)
+        if answer["errorCode"] == REBALANCE_IN_PROGRESS:
+            if self.rng.random() < 0.5:
+                self._ask_classic("JoinGroup", 9, self._classic_join, late)
+            self.events["classic rebalance timeout"] += 1
+            for side in self.sides:
+                self._await_end_of(side, late.name)
+            self.describe()
+            self._ask_classic("Heartbeat", 4, self._classic_beat, late)
+            self.classics.pop()
+            self._close(late)
+        else:
+            self.classics[-1] = replace(late, rebalance_ms=LONG_REBALANCE_MS)
+            self._rejoin_classic(count)
+        self.converge()
+
+    def kill_coordinator(self) -> None:
+        """Kill our coordinator in the middle of a reconciliation."""
+        member = self.member()
+        if self._fail_over is None or member is None:
+            return
+        self.rng.choice((self.join, self.resubscribe, self.leave))()
+        for _ in range(self.rng.randint(0, 2)):
+            self.beat()
+        self.events["coordinator killed"] += 1
+        self._fail_over(self.sides[1], self.group_id)
+        self.describe()
 
     def administer(self) -> None:
         """Delete the group, or offsets, while it has members or not."""
         if self.rng.random() < 0.5:
             names = _always({"groups_names": [f"{self.group_id}.none", self.group_id]})
-            if self.consumers or self.classic is not None:
+            if self.consumers or self.classics:
                 self.ask("DeleteGroups", self.version("DeleteGroups"), names)
             return
         where = {"name": self.topic(), "partitions": [{"partition_index": 0}]}
@@ -782,7 +927,8 @@ class GroupConversation(Conversation):
             return
         number = len(self.steps)
         regex = self.rng.choice((f"{self.group_id}[.].*", f"{self.group_id}.0.*", "no.such.topic"))
-        member = ConsumerMember(f"{self.group_id}/r{number}", self.uuid(), [], regex=regex)
+        names = self.subscription() if self.rng.random() < 0.3 else []
+        member = ConsumerMember(f"{self.group_id}/r{number}", self.uuid(), names, regex=regex)
         self.events["regex"] += 1
         self._join(member)
         time.sleep(CONTROLLER_DELAY_S)
@@ -807,6 +953,10 @@ class GroupConversation(Conversation):
             (self.fetch_epoch, 8),
             (self.join_classic, 10 if self.is_mixed else 0),
             (self.leave_classic, 2),
+            (self.use_wrong_generation, 6 if self.is_mixed else 0),
+            (self.rejoin_late, 2 if self.is_mixed else 0),
+            (self.revoke_late, 2),
+            (self.kill_coordinator, 0 if self._fail_over is None else 4),
             (self.converge, 4),
             (self.describe, 4),
             (self.administer, 2),
@@ -818,6 +968,8 @@ class GroupConversation(Conversation):
         ]
         names, weights = zip(*acts, strict=True)
         last = self.rng.choice((self.fall_silent, self.configure, self.use_wrong_epoch))
+        if self._fail_over is not None:
+            last = self.kill_coordinator
         try:
             if self.is_by_regex:
                 self.subscribe_by_regex()
@@ -834,7 +986,8 @@ class GroupConversation(Conversation):
     def end(self) -> None:
         """Compare the stable group, and end it."""
         self.converge()
-        self.leave_classic()
+        while self.classics:
+            self.leave_classic()
         for member in self.consumers:
             self.send(member, member_epoch=LEAVING, topic_partitions=None, **self.unchanged())
         self.consumers.clear()
@@ -866,7 +1019,7 @@ def _classic_owned(answer: Mapping[str, Any]) -> tuple[TopicPartition, ...]:
 
 
 def _ordered(data: Any, key: str = "") -> Any:
-    """Order topics and members by their shared names, since Kafka iterates over a hash map."""
+    """Order topics and members by their shared names. Kafka keeps them in hash maps."""
     if isinstance(data, dict):
         return {name: _ordered(value, name) for name, value in data.items()}
     if not isinstance(data, list):
@@ -895,14 +1048,14 @@ class GroupTally(Tally):
 
     events: Counter[str] = field(default_factory=Counter)
     eventful: int = 0
-    """Histories with a fence, an ended session or a changed configuration."""
+    """Histories with a fence, a timeout, a kill or a changed configuration."""
 
     def __str__(self) -> str:
         versions: dict[str, set[int]] = {}
         for api, version in self.versions:
             versions.setdefault(api, set()).add(version)
         lines = [
-            f"{self.histories} histories, {self.eventful} with a fence, an ended session or a"
+            f"{self.histories} histories, {self.eventful} with a fence, a timeout, a kill or a"
             f" changed configuration; {self.requests.total()} compared requests,"
             f" {self.seconds:.0f} s",
             "events: " + ", ".join(f"{name} {n}" for name, n in sorted(self.events.items())),
@@ -916,15 +1069,73 @@ class GroupTally(Tally):
         return "\n".join(lines)
 
 
-@contextlib.contextmanager
-def our_broker(path: Path | None = None) -> Iterator[tuple[str, Broker]]:
-    """Serve a broker of ours over real time; yields its address, and the broker."""
-    settings = {**real_broker.SETTINGS, **SETTINGS}
-    with (
-        Broker(*([] if path is None else [path]), broker_config=settings) as broker,
-        broker.listen(auto_create=False) as server,
-    ):
-        yield server.bootstrap, broker
+class OurBroker:
+    """A broker of ours, served over real time."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._broker = Broker(
+            *([] if path is None else [path]),
+            broker_config={**real_broker.SETTINGS, **SETTINGS},
+        )
+        self.bootstrap = self._broker.listen(auto_create=False).bootstrap
+        self.fail_over = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._broker.close()
+
+    def create(self, name: str, partitions: int, topic_id: str) -> None:
+        """Create a topic with Kafka's id."""
+        self._broker.manager.topics.create(name, partitions, {}, topic_id=topic_id)
+
+    def side(self, group_id: str) -> Side:
+        """Return the side of a history."""
+        return Side("here", self.bootstrap)
+
+
+class OurCluster:
+    """A cluster of three brokers, in memory and served over real time."""
+
+    def __init__(self) -> None:
+        settings = {**real_broker.SETTINGS, **SETTINGS, "offsets.topic.replication.factor": "3"}
+        for key in ("node.id", "process.roles", "controller.listener.names"):
+            settings.pop(key)
+        self._cluster = Cluster(clock=SystemClock(), broker_config=settings)
+        self._listeners = self._cluster.listen(auto_create=False)
+        self.bootstrap = self._listeners[0].bootstrap
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cluster.close()
+
+    def create(self, name: str, partitions: int, topic_id: str) -> None:
+        """Create a topic with Kafka's id."""
+        with mock.patch.object(self._cluster, "_new_topic_id", return_value=topic_id):
+            self._cluster.create_topic(name, partitions, replication_factor=3)
+
+    def side(self, group_id: str) -> Side:
+        """Return the side of a history: connections to the coordinator of its group."""
+        return Side("here", self._listeners[self._coordinator(group_id)].bootstrap)
+
+    def _coordinator(self, group_id: str) -> int:
+        return self._cluster.group_coordinator(group_id)
+
+    def fail_over(self, side: Side, group_id: str) -> None:
+        """Kill the coordinator of a group, and restart it once another one serves the group."""
+        cluster = self._cluster
+        killed = self._coordinator(group_id)
+        offsets = cluster.brokers[killed].groups.partition_of(group_id)
+        until(lambda: len(cluster.state(offsets).isr) == len(cluster.brokers))
+        cluster.kill(killed)
+        until(lambda: self._coordinator(group_id) != killed)
+        side.move(self._listeners[self._coordinator(group_id)].bootstrap)
+        request = {"group_ids": [group_id]}
+        until(lambda: side.caller().call(DESCRIBE, 1, request).groups[0].error_code not in NOT_YET)
+        cluster.restart(killed)
 
 
 def kafka_broker(home: Path) -> RealBroker:
@@ -934,9 +1145,8 @@ def kafka_broker(home: Path) -> RealBroker:
 
 def run_histories(
     kafka: str,
-    ours: str,
+    ours: OurBroker | OurCluster | str,
     seeds: Iterable[int],
-    broker: Broker | None = None,
     rounds: int = 40,
     tally: GroupTally | None = None,
 ) -> tuple[GroupTally, Closed]:
@@ -944,42 +1154,60 @@ def run_histories(
 
     Parameters
     ----------
-    broker : Broker, optional
-        The broker at the other address, which then creates topics with Kafka's ids.
+    ours : OurBroker, OurCluster or str
+        Brokers of ours, or the address of another broker of Kafka's.
 
     Raises
     ------
     Difference
-        Of the first seed whose answers differ.
+        The answers to a seed's history differ.
     """
     tally, closed = GroupTally() if tally is None else tally, Closed("kafka4")
     began = time.monotonic()
-    for name, bootstrap in (("Kafka", kafka), ("here", ours)):
-        warm_up(Side(name, bootstrap))
+    warm_up(Side("Kafka", kafka))
+    if isinstance(ours, str):
+        warm_up(Side("here", ours))
     for seed in seeds:
-        sides = Side("Kafka", kafka), Side("here", ours)
+        group_id = f"group{seed}"
+        here = Side("here", ours) if isinstance(ours, str) else ours.side(group_id)
+        sides = Side("Kafka", kafka), here
 
         def create(name: str, partitions: int, sides: tuple[Side, Side] = sides) -> None:
             topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
             request = {"topics": [topic], "timeout_ms": 10_000}
             (found,) = to_json(sides[0].caller().call("CreateTopics", 7, request), 7)["topics"]
             assert found["errorCode"] == 0, found
-            if broker is None:
+            if isinstance(ours, str):
                 sides[1].caller().call("CreateTopics", 7, request)
             else:
-                broker.manager.topics.create(name, partitions, {}, topic_id=found["topicId"])
+                ours.create(name, partitions, found["topicId"])
 
         history = GroupConversation(
-            seed, *sides, closed, tally, create, has_equal_ids=broker is not None
+            seed,
+            *sides,
+            closed,
+            tally,
+            create,
+            has_equal_ids=not isinstance(ours, str),
+            fail_over=None if isinstance(ours, str) else ours.fail_over,
         )
         try:
             history.run(rounds)
         finally:
             tally.events += history.events
-            kinds = ("fence", "session ended", "configuration")
-            tally.eventful += any(history.events[kind] for kind in kinds)
+            tally.eventful += any(history.events[kind] for kind in EVENTFUL)
     tally.seconds += time.monotonic() - began
     return tally, closed
+
+
+EVENTFUL = (
+    "fence",
+    "session ended",
+    "configuration",
+    "rebalance timeout",
+    "classic rebalance timeout",
+    "coordinator killed",
+)
 
 
 def main(arguments: list[str]) -> None:
@@ -988,18 +1216,21 @@ def main(arguments: list[str]) -> None:
     with contextlib.ExitStack() as stack:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=fast_scratch())))
         kafka = stack.enter_context(kafka_broker(home / "kafka"))
-        broker = None
+        ours: OurBroker | OurCluster | str
         if "self" in rest:
             ours = stack.enter_context(kafka_broker(home / "other")).bootstrap
+        elif "cluster" in rest:
+            ours = stack.enter_context(OurCluster())
         else:
-            ours, broker = stack.enter_context(our_broker(home / "ours"))
+            ours = stack.enter_context(OurBroker(home / "ours"))
         tally, failed = GroupTally(), 0
         for seed in range(int(first), int(end)):
             try:
-                run_histories(kafka.bootstrap, ours, [seed], broker, tally=tally)
+                run_histories(kafka.bootstrap, ours, [seed], tally=tally)
             except Difference as error:
                 failed += 1
                 sys.stdout.write(f"{error}\n")
+                sys.stdout.flush()
         sys.stdout.write(f"{tally}\n{failed} seeds differ\n")
 
 

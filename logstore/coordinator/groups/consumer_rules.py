@@ -99,8 +99,8 @@ class Circumstances(NamedTuple):
 class Refusal(Exception):
     """A request is refused with an error of Kafka's protocol, and a message."""
 
-    def __init__(self, error: str, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, error: str, message: str = "") -> None:
+        super().__init__(error, message)
         self.error = error
         self.message = message
 

@@ -474,12 +474,14 @@ class GroupCoordinator:
         if not sender.is_member:
             return None
         if group is None:
-            return "ILLEGAL_GENERATION"
+            return "ILLEGAL_GENERATION" if sender.generation_id >= 0 else None
         if isinstance(group, ConsumerGroup):
             errors = self._check_partitions(group, sender, partitions, is_transactional=True)
             error = next(filter(None, errors.values()), None)
             # A transaction has no error for an epoch of the consumer protocol.
             return "ILLEGAL_GENERATION" if error == "STALE_MEMBER_EPOCH" else error
+        if sender.generation_id < 0 and group.state is GroupState.EMPTY:
+            return None
         return group.check_member(sender.member_id, sender.group_instance_id, sender.generation_id)
 
     def append_transactional(

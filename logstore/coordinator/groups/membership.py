@@ -127,9 +127,12 @@ class ClassicMembership:
 
     def check_commit(self, group: Group, sender: ConsumerGroupMetadata) -> str | None:
         """Keep the session of a member that commits; return the error if it may not commit."""
+        if sender.generation_id < 0 and group.state is EMPTY:
+            # From an admin client, or a consumer with assigned partitions. A consumer of KIP-848
+            # generates a member id even if it does not join.
+            return None
         if not sender.is_member:
-            # From an admin client, or a consumer with assigned partitions.
-            return None if group.state is EMPTY else "UNKNOWN_MEMBER_ID"
+            return "UNKNOWN_MEMBER_ID"
         error = group.check_member(sender.member_id, sender.group_instance_id, sender.generation_id)
         if error is not None:
             return error

@@ -370,6 +370,17 @@ def test_commits_are_checked_against_epochs(bench):
     assert bench.groups.commit("g", {T0: OffsetAndMetadata(1)})[T0] == "UNKNOWN_MEMBER_ID"
 
 
+def test_anybody_commits_to_a_group_without_members(bench):
+    a, b = pair(bench)
+    stranger = ConsumerClient(bench, "x")
+    assert committed(bench, stranger, -1) == "UNKNOWN_MEMBER_ID"
+    a.leave()
+    b.leave()
+    assert committed(bench, stranger, -1) is None
+    assert committed(bench, stranger, 0) == "UNKNOWN_MEMBER_ID"
+    assert bench.groups.commit("g", {T0: OffsetAndMetadata(1)})[T0] is None
+
+
 def test_fetches_with_an_epoch_are_checked(bench):
     pair(bench)
     check = bench.groups.check_fetch
