@@ -47,6 +47,11 @@ class Side:
         if connection in self._callers:
             self._callers.pop(connection).close()
 
+    def move(self, bootstrap: str) -> None:
+        """Close all connections, and connect to another broker from now on."""
+        self.close()
+        self._bootstrap = bootstrap
+
     def close(self) -> None:
         """Close all connections."""
         for connection in list(self._callers):
