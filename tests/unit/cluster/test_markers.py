@@ -148,6 +148,36 @@ def test_a_request_that_was_given_up_does_not_end_a_later_transaction():
         assert (owner.state, markers(cluster)) == ("Ongoing", 1)
 
 
+@pytest.mark.parametrize("version", (TransactionVersion.V0, TransactionVersion.V2))
+def test_a_coordinator_that_leads_again_writes_all_markers_of_a_later_transaction(version):
+    """It lost its partition while an earlier transaction of the id had only one of two markers."""
+    other = TopicPartition("u", 0)
+    with Cluster(brokers=4, clock=VirtualClock(), seed=1) as cluster:
+        create_states(cluster, [COORDINATOR, REPLICA])
+        cluster.create_topic("t", assignment=[[LEADER]])
+        cluster.create_topic("u", assignment=[[3]])
+        owner = Owner(cluster)
+        owner.add()
+        owner.add(other)
+        cluster.disconnect({COORDINATOR}, {3})
+        owner.end(version=version)
+        assert (owner.state, markers(cluster), markers(cluster, other)) == ("PrepareCommit", 1, 0)
+        cluster.move_leader(STATES[0], to=REPLICA)
+        cluster.clock.advance(seconds=1)
+        assert (owner.state, markers(cluster, other)) == ("CompleteCommit", 1)
+        cluster.heal()
+        owner.add()
+        owner.add(other)
+        cluster.disconnect({REPLICA}, {LEADER, 3})
+        owner.end(version=version)
+        assert owner.state == "PrepareCommit"
+        written = markers(cluster)
+        cluster.move_leader(STATES[0], to=COORDINATOR)
+        cluster.clock.advance(seconds=1)
+        assert owner.state == "CompleteCommit"
+        assert (markers(cluster), markers(cluster, other)) == (written + 1, 2)
+
+
 def test_a_marker_waits_for_a_leader_and_for_its_in_sync_replicas():
     with opened(replicas=[LEADER]) as cluster:
         cluster.create_topic("u", configs={"min.insync.replicas": 2}, assignment=[[LEADER, 1]])
