@@ -382,6 +382,8 @@ class GroupConversation(Conversation):
         member = self.member()
         if member is None or member.epoch == JOINING:
             return
+        if len(self.consumers) == 1 and len(self.classics) > 1:
+            return  # in a classic group, classic members would wait for each other
         for_a_while = member.instance is not None and self.rng.random() < 0.7
         answer = self.send(
             member,
@@ -661,6 +663,8 @@ class GroupConversation(Conversation):
             self.follow_classic(self.rng.randrange(len(self.classics)))
 
     def _new_classic(self, rebalance_ms: int = LONG_REBALANCE_MS) -> None:
+        if self.classics and not self.consumers:
+            return  # it would wait for the others
         connection = f"{self.group_id}/c{len(self.steps)}"
         topics = tuple(self.subscription())
         member = ClassicMember(connection, topics, rebalance_ms=rebalance_ms)
@@ -1227,9 +1231,9 @@ def main(arguments: list[str]) -> None:
         for seed in range(int(first), int(end)):
             try:
                 run_histories(kafka.bootstrap, ours, [seed], tally=tally)
-            except Difference as error:
+            except (Difference, TimeoutError) as error:
                 failed += 1
-                sys.stdout.write(f"{error}\n")
+                sys.stdout.write(f"seed {seed}: {error}\n")
                 sys.stdout.flush()
         sys.stdout.write(f"{tally}\n{failed} seeds differ\n")
 
