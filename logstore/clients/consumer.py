@@ -46,8 +46,8 @@ from logstore.errors import (
 )
 from logstore.faults.rules import Call, is_passing, kafka_exception
 from logstore.names import INTERNAL_COMPACTED_TOPICS
-from logstore.patterns import compile_pattern
 from logstore.runtime import ThreadGuard, for_one_thread
+from logstore.runtime.patterns import compile_pattern
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
 """A consumer's membership in a consumer group (KIP-848), without a network.
 
-The broker computes the assignment; a member learns of it from the answers to its heartbeats. As
-`Membership`, nothing here waits: `advance` sends what is due and handles the answer, if it is
-there. After a new assignment the consumer gives up partitions, and the next `advance` reports those
-that it has.
+The broker computes the assignment, and the answers to heartbeats report it. As in `Membership`,
+nothing here waits: `advance` sends a heartbeat that is due, and handles the answer if it has
+arrived. After a new assignment the consumer gives up partitions, and the next `advance` reports the
+others.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ConsumerProtocolMembership:
 
     @property
     def generation_id(self) -> int:
-        """The member epoch; -1 outside the group."""
+        """The member epoch, or -1 outside the group."""
         return self._epoch if self.phase is Phase.MEMBER else NO_GENERATION
 
     @property

@@ -302,8 +302,8 @@ _BROKER_ROWS = (
         "group.consumer.heartbeat.interval.ms",
         Kind.INT,
         5_000,
-        "Interval in ms of the heartbeats of members of the consumer protocol, unless their group "
-        "sets consumer.heartbeat.interval.ms.",
+        "Interval in ms at which members of the consumer protocol send heartbeats, unless their "
+        "group sets consumer.heartbeat.interval.ms.",
         AT_LEAST_1,
     ),
     ConfigKey(
@@ -350,7 +350,7 @@ _BROKER_ROWS = (
         "group.consumer.max.size",
         Kind.INT,
         INT32_MAX,
-        "Maximum number of members of a group of the consumer protocol.",
+        "Maximum number of members in a group of the consumer protocol.",
         AT_LEAST_1,
     ),
     ConfigKey(

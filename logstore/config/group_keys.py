@@ -38,11 +38,11 @@ def _key_of(setting: str) -> ConfigKey:
 
 
 GROUP_KEYS: Mapping[str, ConfigKey] = {row.key: row for row in map(_key_of, CONSUMER_GROUP_BOUNDED)}
-"""The keys of a group of the consumer protocol; each has a broker key as its default."""
+"""The keys of a consumer group (KIP-848). Each has a broker key as its default."""
 
 
 class GroupConfig(NamedTuple):
-    """The effective configuration of a group of the consumer protocol."""
+    """The effective configuration of a consumer group."""
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
@@ -55,7 +55,7 @@ def effective_group_config(overrides: Mapping[str, str], broker: BrokerConfig) -
     Parameters
     ----------
     overrides : mapping
-        The group's own values, as returned by `alter_group_overrides`.
+        Values that the group sets, as returned by `alter_group_overrides`.
     """
     return GroupConfig(*(_effective(each, overrides, broker) for each in CONSUMER_GROUP_BOUNDED))
 
@@ -105,7 +105,7 @@ def parse_group_overrides(texts: Mapping[str, object]) -> dict[str, str]:
 def alter_group_overrides(
     own: Mapping[str, str], values: Mapping[str, object], unset: Iterable[str], broker: BrokerConfig
 ) -> dict[str, str]:
-    """Return a group's own values after a change, validated as a whole.
+    """Return the values that a group sets after a change, validated as a whole.
 
     Parameters
     ----------

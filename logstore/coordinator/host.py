@@ -164,7 +164,7 @@ class CoordinatorHost:
         return self._manager.catalog.topic(topic).partitions
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """Return the effective configuration of a group of the consumer protocol."""
+        """Return the effective configuration of a consumer group."""
         catalog = self._manager.catalog
         return effective_group_config(catalog.store.groups.get(group_id, {}), catalog.broker_config)
 

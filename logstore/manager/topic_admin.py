@@ -181,7 +181,7 @@ class TopicAdmin:
     def alter_group(
         self, group_id: str, configs: Mapping[str, object], unset: Iterable[str] = ()
     ) -> None:
-        """Change the configurations of a group, which need not exist; durable on return.
+        """Change the configurations of a group, which need not exist. Durable on return.
 
         Raises
         ------

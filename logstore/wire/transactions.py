@@ -53,7 +53,7 @@ from logstore.messages.types import (
     WriteTxnMarkersResponse,
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS
-from logstore.patterns import compile_pattern
+from logstore.runtime.patterns import compile_pattern
 from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from logstore.wire.groups import NOT_ALLOWED as GROUP_NOT_ALLOWED
 from logstore.wire.groups import (
@@ -364,6 +364,7 @@ def _commit_offsets(
             partition = groups.partition_for(request.group_id)
         else:
             partition = groups.partition_of(request.group_id)
+        groups.check_epoch(request.group_id, producer)
         owner = coordinator.of(request.transactional_id, producer.producer_id)
         with owner.verified(partition, producer, request.transactional_id, adds=adds):
             wait = groups.append_transactional(request.group_id, offsets, producer)

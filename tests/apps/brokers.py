@@ -7,7 +7,7 @@ import select
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -178,10 +178,28 @@ class OneByOne:
             self._tell(f"restart {broker}")
             yield f"{broker} in sync"
 
+    def kill_coordinator(self, state: str, group: str) -> tuple[list[str], str]:
+        """Kill a coordinator in a state (`traps.STATES`); return the broker and details."""
+        details, *brokers = self._ask(f"trap {state} {group}").split()
+        assert brokers, self.describe()
+        self.kills += len(brokers) + details.endswith("after-kill")
+        return brokers, details
+
+    def restart(self, brokers: Sequence[str]) -> None:
+        """Start all brokers that are down, and wait until they are in sync."""
+        self._tell(" ".join(["restart", *brokers]))
+
+    def transaction_states(self) -> set[str]:
+        """Return the states of all transactions."""
+        return set(self._ask("transactions").split())
+
     def _tell(self, command: str) -> None:
+        assert self._ask(command) == "done", self.describe()
+
+    def _ask(self, command: str) -> str:
         self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
-        assert self._answer() == "done", self.describe()
+        return self._answer()
 
     def _answer(self) -> str:
         ready, _, _ = select.select([self._process.stdout], [], [], TIMEOUT_S)

@@ -18,6 +18,8 @@ class Figures:
     restarts, kills : int
         Of the application.
     broker_restarts, broker_kills : int
+    note : str
+        Other counts, for the result.
     result : str
         `equal` to the model, or the differences.
     """
@@ -31,6 +33,7 @@ class Figures:
     kills: int = 0
     broker_restarts: int = 0
     broker_kills: int = 0
+    note: str = ""
     result: str = "not finished"
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0

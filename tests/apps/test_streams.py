@@ -42,6 +42,9 @@ SETTINGS = {
     "consumer.session.timeout.ms": "6000",
     "consumer.heartbeat.interval.ms": "1000",
     "reconnect.backoff.max.ms": "500",
+    # Streams ends with INVALID_TXN_STATE if it commits a transaction that has timed out. Its
+    # default of 10 s is too short for a broker that fails while the machine is busy.
+    "producer.transaction.timeout.ms": "30000",
     # Every update is written, so that the output can be compared one by one.
     "statestore.cache.max.bytes": "0",
     # Changelogs are cleaned while the application runs.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Self
 
@@ -70,13 +70,26 @@ def partitions_of(bootstrap: str, topics: Iterable[str]) -> list[TopicPartition]
     return [TopicPartition(topic, number) for topic in topics for number in found[topic].partitions]
 
 
-def ends_of(bootstrap: str, topics: Iterable[str]) -> dict[tuple[str, int], int]:
-    """Return the log end offset of each partition of some topics."""
-    with _consumer(bootstrap) as consumer:
+def ends_of(
+    bootstrap: str, topics: Iterable[str], *, committed: bool = True
+) -> dict[tuple[str, int], int]:
+    """Return the last stable offset of each partition, or the high watermark."""
+    with _consumer(bootstrap, committed=committed) as consumer:
         return {
             (each.topic, each.partition): consumer.get_watermark_offsets(each, TIMEOUT_S)[1]
             for each in partitions_of(bootstrap, topics)
         }
+
+
+def open_partitions(bootstrap: str) -> set[tuple[str, int]]:
+    """Return the partitions whose last stable offset is below the log end offset."""
+    topics = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_S).topics
+    ends = ends_of(bootstrap, topics)
+    return {
+        place
+        for place, end in ends_of(bootstrap, topics, committed=False).items()
+        if end != ends[place]
+    }
 
 
 def committed_of(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
@@ -128,6 +141,9 @@ class Load(threading.Thread):
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
+                # With more, an error of one partition bumps the producer epoch. Records of other
+                # partitions, if their response was lost, are then appended twice.
+                "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 5,
                 "message.timeout.ms": TIMEOUT_S * 1000,
                 "reconnect.backoff.max.ms": 500,
@@ -180,6 +196,7 @@ class Reader:
 
     def __init__(self, bootstrap: str, topics: Sequence[str]) -> None:
         self.messages: list[Message] = []
+        self._counts: Counter[str] = Counter()
         self._bootstrap = bootstrap
         self._topics = topics
         self._consumer = _consumer(bootstrap)
@@ -203,6 +220,7 @@ class Reader:
             error = message.error()
             if error is None:
                 self.messages.append(message)
+                self._counts[message.topic()] += 1
                 self._ended.discard(place)
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ended.add(place)
@@ -220,7 +238,7 @@ class Reader:
                 raise TimeoutError(f"no end of {self._all - reader._ended}")
         found, again = self.offsets(), reader.offsets()
         assert found <= again, "records that were read before are gone"
-        self.messages = reader.messages
+        self.messages, self._counts = reader.messages, reader._counts
 
     def offsets(self) -> set[tuple[str, int, int]]:
         """Return topic, partition and offset of each message."""
@@ -228,7 +246,7 @@ class Reader:
 
     def count(self, topic: str) -> int:
         """Return the number of messages from a topic."""
-        return sum(message.topic() == topic for message in self.messages)
+        return self._counts[topic]
 
     def by_key(self, topic: str) -> dict[str, list[str]]:
         """Return the values of each key of a topic, in their order."""
@@ -239,7 +257,7 @@ class Reader:
         return dict(values)
 
 
-def _consumer(bootstrap: str) -> Consumer:
+def _consumer(bootstrap: str, *, committed: bool = True) -> Consumer:
     return Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -247,7 +265,7 @@ def _consumer(bootstrap: str) -> Consumer:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",
-            "isolation.level": "read_committed",
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
             "reconnect.backoff.max.ms": 500,
             "topic.metadata.refresh.interval.ms": 1000,
         }

@@ -1,4 +1,4 @@
-"""Random histories of consumer groups with both protocols: equal to those of a running Kafka 4.3.1.
+"""Random histories of consumer groups with both protocols, compared with a running Kafka 4.3.1.
 
 20 histories for each run and 500 in the long profile; `consumer_groups` describes them.
 """

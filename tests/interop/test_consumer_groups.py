@@ -183,6 +183,7 @@ def test_both_brokers_load_what_the_other_wrote(tmp_path):
         assert side.describe("g") == before
         answer = beat(side, "a", 2, topic_partitions=has)
         assert answer["error"] == "NONE"
+        assert side.describe("g")["epochs"] == before["epochs"], "the hash of the topics is equal"
         assert side.commit("g", "a", answer["epoch"], "ca", 1) == ["NONE"]
         returned = beat(side, "t", 0, **JOIN, subscribed_topic_names=["cb"], instance_id="i")
         assert returned["error"] == "NONE"

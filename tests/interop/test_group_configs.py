@@ -55,7 +55,7 @@ def class_path():
 
 
 def changed(caller, group, key, operation, value):
-    """Return the error of a change, and the group's own values after it."""
+    """Return the error of a change, and the values that the group sets after it."""
     config = {"name": key, "config_operation": operation, "value": value}
     resource = {"resource_type": GROUP, "resource_name": group, "configs": [config]}
     (altered,) = caller.call("IncrementalAlterConfigs", 1, {"resources": [resource]}).responses

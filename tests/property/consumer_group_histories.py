@@ -1,9 +1,9 @@
 """Random histories of a consumer group: members join, revoke slowly, lose answers, leave and crash.
 
-The rules and the memberships are the engine's own; timers, topics and storage are small models, so
-that a history takes milliseconds. Every record goes through its encoding. Each client acts on what
-it knows. Some answers get lost, some clients stay silent, and the coordinator is replaced by one
-that loads the records.
+The rules and the memberships are tested as they are. Timers, topics and storage are small models,
+so that a history takes milliseconds. Every record is encoded and decoded. Each client acts on the
+answers that it received. Some answers get lost, some clients are silent, and another coordinator
+loads the records.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from logstore.coordinator.groups.requests import (
     SyncRequest,
 )
 from logstore.coordinator.groups.server_assignors import SERVER_ASSIGNORS
-from logstore.patterns import compile_pattern
+from logstore.runtime.patterns import compile_pattern
 from logstore.types import TopicPartition, encode_topic_id
 
 GROUP = "g"
@@ -550,7 +550,7 @@ class History:
             before = client.may_own()
             client.subscribe()
             gone = before - client.may_own()
-            # The client gives up what it no longer wants before it reports its subscription.
+            # The client gives up these partitions before it reports its subscription.
             for name in gone:
                 topic = self.topics.named(name)
                 if topic is not None:

@@ -143,7 +143,7 @@ class CommittedOffsets:
         *,
         is_expiry: bool = False,
     ) -> str | None:
-        """Delete offsets, and the group if it has no members or offsets left; return an error.
+        """Delete offsets, and a group that ends with them. Return an error if that fails.
 
         A group of the consumer protocol is deleted only by the check for expired offsets, as in
         Kafka 4.

@@ -95,7 +95,7 @@ class ConsumerGroup:
     target_epoch : int
         Group epoch of the target assignment; -1 if it was deleted.
     target_ms : int
-        Time of the target assignment in Unix ms; 0 if unknown.
+        Time of the target assignment in Unix ms, or 0 if it is unknown.
     members : dict of str to ConsumerMember
     targets : dict of str to Target
         Target assignments by member id.
@@ -229,8 +229,8 @@ class ConsumerGroup:
     ) -> str | None:
         """Return the error that all offsets of a commit get, or None.
 
-        The generation id is the member epoch. An older epoch is no error of the request: each
-        partition is checked by `check_partition`.
+        The generation id is the member epoch. With an older epoch, each partition is checked
+        by `check_partition`.
 
         Parameters
         ----------
@@ -309,7 +309,7 @@ class ConsumerGroup:
     # -- records ---------------------------------------------------------------------------
 
     def apply(self, records: Iterable[Record]) -> None:
-        """Apply records of this group, in order; those of a classic group are ignored."""
+        """Apply records of this group, in order, and ignore records of a classic group."""
         for key, value in records:
             apply = _APPLY.get(type(key))
             if apply is not None:
@@ -539,7 +539,7 @@ def _wrong_epoch(member: ConsumerMember) -> str:
 def _owned(
     stored: Iterable[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], epoch: int
 ) -> OwnedPartitions:
-    """Return stored partitions; those of a record without assignment epochs get the member's."""
+    """Return stored partitions. Without assignment epochs, they get the epoch of the member."""
     owned = {}
     for each in stored:
         epochs: Collection[int] = each.assignment_epochs or ()
@@ -552,7 +552,7 @@ def _owned(
 def _named(
     partitions: Iterable[Mapping[str, Iterable[int]]], topics: ClusterTopics
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return partitions by topic name; those of deleted topics are left out."""
+    """Return partitions by topic name, without deleted topics."""
     named: dict[str, list[int]] = {}
     for by_id in partitions:
         for topic_id, numbers in by_id.items():

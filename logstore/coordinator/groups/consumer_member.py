@@ -77,7 +77,7 @@ class ConsumerMember(NamedTuple):
     previous_epoch : int
         Epoch before the last change of the epoch; -1 if the member is new.
     regex : str or None
-        Pattern of further topics, in RE2 syntax; empty or None without one.
+        Pattern of further topics, in RE2 syntax. It may be empty or None.
     assigned : mapping
         Partitions that the member may use.
     revoking : mapping

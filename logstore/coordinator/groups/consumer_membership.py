@@ -34,7 +34,7 @@ from logstore.coordinator.groups.requests import (
 )
 from logstore.coordinator.groups.topic_patterns import resolve_patterns
 from logstore.errors import InvalidRegularExpressionError
-from logstore.patterns import compile_pattern
+from logstore.runtime.patterns import compile_pattern
 from logstore.types import encode_topic_id
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class ConsumerMembership:
         decision = consumer_rules.heartbeat(known, request, at, check_pattern)
         assert decision.result is not None
         if known is not group:
-            # Its records are applied anew, to a group that starts without members.
+            # The records describe the whole group, so they are applied to an empty one.
             known = ConsumerGroup(request.group_id)
         self._write(known, [*records, *decision.records])
         if known is not group:

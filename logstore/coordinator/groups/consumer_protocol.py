@@ -35,7 +35,7 @@ class Subscription(NamedTuple):
     owned_partitions : tuple of TopicPartition
         The last assignment (version 1 and above).
     generation_id : int
-        Generation of the last assignment; -1 below version 2.
+        Generation of the last assignment, or -1 below version 2.
     """
 
     topics: tuple[str, ...]

@@ -59,7 +59,7 @@ _VERSIONS: Mapping[type[Message], tuple[int, int]] = {
     GroupMetadataKey: (GROUP_KEY_VERSION, GROUP_VALUE_VERSION),
     **{key: (number, 0) for number, (key, _) in _KINDS.items()},
 }
-"""Versions of key and value by the class of the key, with those of classic groups."""
+"""Versions of key and value by the class of the key, for groups of both protocols."""
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:

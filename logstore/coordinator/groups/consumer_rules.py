@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.groups.reconciliation import Reported
 
 REGEX_REFRESH_MIN_MS = 10_000
-"""Shortest time between two resolutions of a group's patterns; a constant in Kafka too."""
+"""Shortest time between two resolutions of a group's patterns, which Kafka cannot change either."""
 
 NS_PER_MS = 1_000_000
 
@@ -106,7 +106,7 @@ class Refusal(Exception):
 
 
 class Decision(NamedTuple):
-    """What a request or a timeout leads to.
+    """The records, the answer and the timers of a request or a timeout.
 
     Attributes
     ----------
@@ -302,7 +302,7 @@ def replace_static(
 
 
 def check_static(known: ConsumerMember | None, member_id: str, instance_id: str) -> ConsumerMember:
-    """Return a static member; raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    """Return a static member, or raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     if known is None:
         raise Refusal("UNKNOWN_MEMBER_ID", f"Instance id {instance_id} is unknown.")
     if known.member_id != member_id:
@@ -315,7 +315,7 @@ def check_static(known: ConsumerMember | None, member_id: str, instance_id: str)
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
-    """Return the refusal of a request of an unknown member."""
+    """Return the refusal of an unknown member's request."""
     return Refusal(
         "UNKNOWN_MEMBER_ID", f"Member {member_id} is not a member of group {group.group_id}."
     )
@@ -453,7 +453,7 @@ def _checked_epoch(
     *,
     bumps: bool,
 ) -> int:
-    """Start a new epoch if asked to, or if the subscribed topics changed; return the epoch."""
+    """Return the epoch: a new one if `bumps`, or if the subscribed topics changed."""
     topics = topics_of(_subscriptions_after(group, member, updated), group.regexes)
     metadata_hash = at.topics.hash_of(topics)
     epoch = group.group_epoch
@@ -592,7 +592,7 @@ def resolve(
 
 
 def leaving_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember:
-    """Return the member that wants to leave; raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    """Return a member that leaves, or raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     if request.instance_id is None:
         member = group.members.get(request.member_id)
         if member is None:

@@ -184,7 +184,7 @@ class GroupCoordinator:
         on_done: ConsumerHeartbeatCallback,
         may_describe: Callable[[str], bool] | None = None,
     ) -> None:
-        """Answer a heartbeat of a member of the consumer protocol, with which it also joins.
+        """Answer a member's heartbeat in a consumer group, with which it also joins and leaves.
 
         Errors: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
         FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED,
@@ -363,8 +363,8 @@ class GroupCoordinator:
         generation_id : int
             The member epoch in a consumer group.
         version : int, optional
-            Version of the OffsetCommit request. Since version 9, the error of a member of an
-            unknown group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
+            Version of the OffsetCommit request. Since version 9, a member that names an unknown
+            group gets GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
         """
         sender = ConsumerGroupMetadata(group_id, generation_id, member_id, group_instance_id)
         commit = partial(self._commit, sender, offsets, version)
@@ -407,7 +407,7 @@ class GroupCoordinator:
         is_transactional: bool = False,
         version: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Return the error of each partition of a commit to a consumer group, or None."""
+        """Return the error of each partition in a commit to a consumer group, or None."""
         error = group.check_commit(sender, is_transactional=is_transactional, version=version)
         if error is not None:
             return dict.fromkeys(partitions, error)
@@ -449,6 +449,19 @@ class GroupCoordinator:
                 )
             for tp, committed in offsets.items():
                 self._offsets.check(tp, committed)
+
+    def check_epoch(self, group_id: str, producer: tuple[int, int]) -> None:
+        """Check a producer's epoch against the log, before its coordinator is asked.
+
+        Raises
+        ------
+        InvalidProducerEpochError
+            The partition of the group has records of a newer epoch.
+        LogStoreError
+            The partition cannot be read here.
+        """
+        with self._calls():
+            self._store.check_epoch(group_id, producer)
 
     def _transactional_error(
         self, sender: ConsumerGroupMetadata, partitions: Iterable[TopicPartition]

@@ -64,7 +64,7 @@ _BEFORE = {
     GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
     GroupState.DEAD: set(GroupState),
 }
-"""Valid previous states of each state of a classic group."""
+"""Valid previous states of each state, for classic groups."""
 
 
 @dataclass(slots=True, eq=False)
@@ -125,7 +125,7 @@ class Group:
     has_new_member : bool
         Whether a member joined during the initial delay.
     subscribed_topics : frozenset of str or None
-        Topics to which the members of a consumer group are subscribed; None if unknown.
+        Topics to which the members of a consumer group are subscribed, or None if unknown.
     """
 
     type = GroupType.CLASSIC
@@ -281,7 +281,7 @@ class Group:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
-        """Change the member id of a rejoining static member; return the member."""
+        """Change the member id of a rejoining static member, and return the member."""
         was_awaiting = old_member_id in self.pending_sync
         member = self.members.pop(old_member_id)
         assert member.group_instance_id is not None

@@ -1,9 +1,9 @@
 """Classic members of consumer groups, and conversions between the two protocols (KIP-848).
 
 A member of the consumer protocol that joins a classic group converts it. Members of the classic
-protocol stay: a join returns the current assignment, and a heartbeat asks them to rejoin for each
-step. When the last member of the consumer protocol leaves, the group becomes classic again.
-`group.consumer.migration.policy` allows both, one of them, or none.
+protocol remain in it: a join returns the current assignment, and a heartbeat asks them to rejoin
+for each step. When the last member of the consumer protocol leaves, the group becomes classic
+again. `group.consumer.migration.policy` allows both, one of them, or none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Steps of a member from its current to its target assignment (KIP-848).
 
-A member first revokes what it must give up, in its old epoch. When it reports that it no longer
-owns those partitions, it gets the target's epoch, and its new partitions as soon as no other member
+A member first revokes partitions, in its old epoch. When it reports that it no longer owns them, it
+gets the target's epoch, and its new partitions as soon as no other member
 has them.
 """
 

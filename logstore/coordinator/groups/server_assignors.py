@@ -136,8 +136,8 @@ class _Share:
 def _assign_same(group: AssignedGroup) -> Targets:
     """Assign partitions to members that all have the same subscription.
 
-    Members keep what they have, up to their quota. The rest, and partitions without a member, go to
-    members below their quota.
+    Members keep their partitions, up to their quota. The rest, and free partitions, go to members
+    below their quota.
     """
     member_ids = java_hash_order(group.members)
     topic_ids = java_id_order(group.members[member_ids[0]].topic_ids, is_copy=True)
@@ -185,8 +185,9 @@ def _assign_same(group: AssignedGroup) -> Targets:
 class _Balancing:
     """Assigns partitions to members whose subscriptions differ.
 
-    Members keep what they are subscribed to. Free partitions go to the subscriber with the fewest
-    partitions; then partitions move, topic by topic, from subscribers with many to those with few.
+    Members keep the topics to which they are subscribed. Free partitions go to the
+    subscriber with the fewest partitions. Then partitions move, topic by topic, from subscribers
+    with many to subscribers with few.
     """
 
     def __init__(self, group: AssignedGroup) -> None:
@@ -302,7 +303,7 @@ class _Poorest:
     Attributes
     ----------
     level : int
-        Number of partitions of the members of the current pass.
+        Number of partitions of each member in the current pass.
     """
 
     def __init__(self, sizes: list[int], order: list[int]) -> None:

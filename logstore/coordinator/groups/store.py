@@ -34,6 +34,7 @@ from logstore.record.batch import build_batch
 from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record
 from logstore.storage.log.reader import Isolation
+from logstore.storage.producers.rules import check_epoch
 from logstore.types import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -342,6 +343,17 @@ class GroupStore:
         return contents
 
     # -- writing ---------------------------------------------------------------------------
+
+    def check_epoch(self, group_id: str, producer: tuple[int, int]) -> None:
+        """Raise `InvalidProducerEpochError` if the log knows a newer epoch of a producer."""
+        if not self._topic.is_stored:
+            return
+        log = self._topic.log(self.partition_of(group_id).partition)
+        producer_id, producer_epoch = producer
+        with log.lock:
+            entry = log.producer_state.entry(producer_id)
+            if entry is not None:
+                check_epoch(log.topic_partition, entry, producer_epoch)
 
     def write_offsets(
         self,

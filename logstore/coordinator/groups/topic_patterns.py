@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from logstore.errors import InvalidRegularExpressionError
-from logstore.patterns import compile_pattern
+from logstore.runtime.patterns import compile_pattern
 
 
 def resolve_patterns(

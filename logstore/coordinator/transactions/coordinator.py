@@ -647,8 +647,13 @@ class TransactionCoordinator:
     def _abort_in_background(self) -> None:
         with self._lock:
             has_incomplete = self._has_incomplete()
-        if has_incomplete:
+        if not has_incomplete:
+            return
+        try:
             self.abort_timed_out()
+        except LogStoreError:
+            if not self._manager.lifetime.is_over:  # else the broker ended during a wait
+                raise
 
     def _has_incomplete(self) -> bool:
         known = () if self._stored is None else self._stored.by_id.values()
@@ -862,6 +867,9 @@ class TransactionCoordinator:
         """Write missing markers of a prepared transaction; complete it if all succeed."""
         transactional_id = metadata.transactional_id
         with self._lock:
+            if self._load().by_id.get(transactional_id) is not metadata:
+                # Another leader may have completed it, and begun the next one.
+                raise ConcurrentTransactionsError(f"the state of '{transactional_id}' has changed")
             loaded_epoch = self._epoch_of(metadata)
             epoch = self._log.coordinator_epoch(transactional_id)
             missing = metadata.partitions - self._with_marker.get(transactional_id, set())
@@ -940,6 +948,7 @@ class TransactionCoordinator:
             previous = self._load().by_id.get(transactional_id)
             epoch = self._epoch_of(metadata) if epoch is None else epoch
             self._check_epoch(metadata, epoch)
+            self._log.check_owned(transactional_id)  # the states of a lost partition are forgotten
             now_ms = self._runtime.clock.now_ms()
             metadata = replace(
                 metadata,

@@ -167,7 +167,7 @@ def _append(
     # Check and append under one lock, so that no marker is written in between.
     with log.lock:
         entry = log.producer_state.entry(producer.producer_id)
-        if adds and entry is not None:
+        if entry is not None:
             check_epoch(topic_partition, entry, producer.producer_epoch)
         is_open = entry is not None and entry.is_in_transaction(producer.producer_epoch)
         if is_open and (transactional_id is None or coordinator.owns(transactional_id, producer)):

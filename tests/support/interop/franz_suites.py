@@ -1,11 +1,11 @@
-"""franz-go's own tests, from a checkout, against `logstore serve`.
+"""Tests of franz-go, from a checkout, against `logstore serve`.
 
     python -m tests.support.interop.franz_suites kgo ../franz-go
     python -m tests.support.interop.franz_suites kafka-tests ../franz-go -run 848
 
 `kgo` runs the client's integration tests against one broker; their variants named `848` use the
 consumer group protocol. `kafka-tests` runs kfake's ports of Kafka's client tests; each starts a
-broker of its own, by a stand-in for kfake's package. Further arguments are those of `go test`.
+broker through a package that replaces kfake's. Further arguments are passed to `go test`.
 Exits with 0 if all tests pass except `LEFT_OUT`; otherwise prints the others and exits with 1.
 """
 

@@ -1,4 +1,4 @@
-"""librdkafka's own tests, from a checkout, against a listener, with the consumer group protocol.
+"""Tests of librdkafka, from a checkout, against a listener, with the consumer group protocol.
 
     python -m tests.support.interop.librdkafka_suite ../librdkafka
     python -m tests.support.interop.librdkafka_suite ../librdkafka --protocol classic 0022 0102
@@ -96,7 +96,7 @@ def main() -> int:
     """Run the tests, and print the outcome of each that did not pass."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("checkout", type=Path, help="folder of librdkafka, built")
-    parser.add_argument("tests", nargs="*", help="numbers of tests [default: those of groups]")
+    parser.add_argument("tests", nargs="*", help="numbers of tests [default: tests of groups]")
     parser.add_argument("--protocol", choices=("consumer", "classic"), default="consumer")
     given = parser.parse_args()
     wanted = given.tests or [test for test in GROUPS if test not in LEFT_OUT]

@@ -116,14 +116,17 @@ class RealBroker:
 
     def start(self) -> None:
         """Start it, and return once it serves."""
+        self.launch()
+        self.await_serving()
+
+    def launch(self) -> None:
+        """Start its process on free ports."""
         self.home.mkdir(parents=True, exist_ok=True)
-        client, controller = _free_ports(2)
+        client, controller = free_ports(2)
         self.bootstrap = f"127.0.0.1:{client}"
         settings = {
             **SETTINGS,
-            "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
-            "controller.quorum.voters": f"0@127.0.0.1:{controller}",
+            **self._listening(client, controller),
             "log.dirs": str(self.data_dir),
             **self._settings,
         }
@@ -138,7 +141,14 @@ class RealBroker:
                 stderr=output,
                 cwd=self.home,
             )
-        self._wait_until_it_serves(client)
+
+    def _listening(self, client: int, controller: int) -> dict[str, str]:
+        """Return the settings of its listeners and of its controller."""
+        return {
+            "listeners": f"PLAINTEXT://127.0.0.1:{client},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{client}",
+            "controller.quorum.voters": f"0@127.0.0.1:{controller}",
+        }
 
     def _format(self, path: Path) -> None:
         arguments = ["format", "-t", CLUSTER_ID, "-c", str(path)]
@@ -153,7 +163,9 @@ class RealBroker:
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
-    def _wait_until_it_serves(self, port: int) -> None:
+    def await_serving(self) -> None:
+        """Wait until it accepts connections."""
+        port = int(self.bootstrap.rpartition(":")[2])
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             code = self._running().poll()
@@ -270,7 +282,7 @@ def java(
     return ["java", *options, "-cp", class_path, main, *arguments]
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Return unused ports of loopback."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]

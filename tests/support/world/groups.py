@@ -201,7 +201,7 @@ class ConsumerClient:
         return self.take(self.send(**(first | topics | self.fields | fields)))
 
     def beat(self, **fields):
-        """Send a heartbeat, and take what it returns."""
+        """Send a heartbeat, and take over its result."""
         return self.take(self.send(**fields))
 
     def revoke(self, **fields):

@@ -178,7 +178,7 @@ def add_offsets(client, producer, version=3, group="g"):
     return name_of(client.ask(request, version).error_code)
 
 
-def commit_offsets(client, producer, *rows, version=3, **fields):
+def commit_offsets(client, producer, *rows, version=3, transactional_id="x", **fields):
     partition = TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
     topics = [
         TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic(
@@ -190,7 +190,7 @@ def commit_offsets(client, producer, *rows, version=3, **fields):
         for topic, number, offset, text in rows
     ]
     request = TxnOffsetCommitRequest(
-        transactional_id="x",
+        transactional_id=transactional_id,
         group_id="g",
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,

@@ -785,7 +785,9 @@ def test_configs_of_kafka_python_are_accepted_and_others_refused(broker):
     broker.consumer(**dict.fromkeys(WITHOUT_MEANING))
     with pytest.raises(InvalidConfigurationError, match="'groupid'; the nearest is 'group_id'"):
         broker.consumer(groupid="g")
-    assert len(DEFAULTS.keys() | WITHOUT_MEANING) == 68
+    assert len(DEFAULTS.keys() | WITHOUT_MEANING) == 68 + len(
+        {"group_protocol", "group_remote_assignor"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -1160,7 +1162,8 @@ def test_a_member_joins_with_its_subscription_and_what_it_owns(
     first, second = requests
     for request, known, mine in ((first, "", None), (second, member, owned)):
         assert request[:2] == ("g", "consumer")
-        assert request[3:] == (9000, 70_000, known, "i", "me", "/127.0.0.1", True, True)
+        assert request[3:-1] == (9000, 70_000, known, "i", "me", "/127.0.0.1", True, True)
+        assert request.may_describe is None
         ((name, metadata),) = request[2]
         subscription = decode_subscription(metadata)
         assert (name, subscription.topics) == (strategy, ("t", "u"))

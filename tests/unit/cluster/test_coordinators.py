@@ -14,6 +14,7 @@ from logstore.errors import (
 )
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
+from logstore.storage.log.log import Log
 from logstore.storage.log.reader import Isolation
 
 T = [TopicPartition("t", number) for number in range(3)]
@@ -217,6 +218,28 @@ def test_contents_of_an_earlier_epoch_are_not_continued(cluster):
     with pytest.raises(NotCoordinatorError):
         topic.append(number, epoch, lambda writer: pytest.fail("it must not write"))
     assert topic.owned == {number: epoch + 2}
+
+
+def test_a_coordinator_that_loses_its_partition_during_a_call_refuses(cluster, monkeypatch):
+    """The data is flushed before the decision is stored; the leader moves in between."""
+    client = Client(cluster)
+    client.init()
+    client.add(T[0])
+    client.send(T[0], b"1")
+    coordinator, leader = client.coordinator, cluster.transaction_coordinator("x")
+    tp = coordinator.partition_for("x")
+    flush = Log.flush
+
+    def move_and_flush(log, *arguments):
+        if cluster.leader(tp) == leader:
+            cluster.move_leader(tp, to=(leader + 1) % 3)
+        flush(log, *arguments)
+
+    monkeypatch.setattr(Log, "flush", move_and_flush)
+    with pytest.raises(NotCoordinatorError):
+        coordinator.end_transaction("x", client.producer, commit=True)
+    client.end()
+    assert values(cluster, T[0]) == [b"1"]
 
 
 def test_one_broker_needs_no_other():

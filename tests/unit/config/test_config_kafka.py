@@ -50,7 +50,7 @@ KEYS_OF_KAFKA_4 = {
     "group.consumer.regex.refresh.interval.ms",
 }
 DEFAULTS_OF_KAFKA_4 = {"group.consumer.assignors", "group.consumer.migration.policy"}
-"""The consumer group protocol is that of Kafka 4; Kafka 3.9 had a preview."""
+"""Kafka 4 introduced the consumer group protocol, and Kafka 3.9 had a preview."""
 
 CHECKED_ELSEWHERE = {
     "log.flush.interval.ms",

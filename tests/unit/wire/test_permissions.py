@@ -127,7 +127,7 @@ CASES = {
     "ConsumerGroupDescribe": ({"group_ids": ["g"]}, GROUP),
     "DescribeTopicPartitions": ({"topics": [{"name": "t"}], "response_partition_limit": 9}, TOPIC),
 }
-"""Fields of a request of the last version, and the response to an unauthorized client."""
+"""Fields of a request in the last version, and the response to an unauthorized client."""
 
 WITHOUT_NEEDS = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 REFUSALS = {each for each in KAFKA_CODES if "AUTHORIZATION" in each}

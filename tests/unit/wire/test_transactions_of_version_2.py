@@ -1,4 +1,4 @@
-"""Transactions of version 2 over the wire, next to those of old clients (KIP-890 part 2)."""
+"""Transactions of version 2 and of old clients over the wire (KIP-890 part 2)."""
 
 import pytest
 
@@ -104,6 +104,21 @@ def test_a_batch_of_another_producer_is_refused(client):
     )
 
 
+@pytest.mark.parametrize("version", (11, 12))
+def test_the_log_refuses_an_outdated_epoch_before_the_coordinator_is_asked(client, version):
+    """A producer whose epochs are used up is fenced, although its id has another owner now."""
+    _, producer = init(client)
+    offsets_version = 5 if version >= 12 else 4
+    produce(client, producer, version=12)
+    assert commit_offsets(client, producer, ("t", 0, 5, ""), version=5) == ["NONE"]
+    ended(client, producer)
+    named = {"transactional_id": "y", "version": version}
+    assert produce(client, producer, **named) == "INVALID_PRODUCER_EPOCH"
+    assert produce(client, producer, **named, partition=1) == "INVALID_PRODUCER_ID_MAPPING"
+    named["version"] = offsets_version
+    assert commit_offsets(client, producer, ("t", 0, 6, ""), **named) == ["INVALID_PRODUCER_EPOCH"]
+
+
 def test_the_partitions_of_a_request_are_added_with_one_record(broker, client):
     _, producer = init(client)
     broker.create_topic("u", 1)
@@ -182,7 +197,7 @@ def test_an_old_client_continues_with_version_2(broker, client):
 
 
 def test_a_transaction_that_takes_too_long_is_aborted():
-    """The client is told so by its commit, and continues after an abort."""
+    """The commit is refused, and the client continues after an abort."""
     with Broker(clock=VirtualClock(), broker_config=CONFIG, background=True) as broker:
         broker.create_topic("t")
         with broker.listen() as listener, Client(listener) as client:

@@ -65,7 +65,7 @@ def test_a_member_gets_partitions_when_their_owner_has_revoked_them(bench):
     assert a.beat().member_epoch == 2, "it keeps its epoch until it has revoked"
     assert len(a.partitions) == 2
     assert b.beat().assignment is None
-    assert a.beat().assignment is None, "it does not report what it has"
+    assert a.beat().assignment is None, "without a report of its partitions"
     assert a.revoke().member_epoch == 3
     assert len(b.beat().assignment) == 1
     assert sorted(a.partitions + b.partitions) == ["t0", "t1", "t2", "t3"]
@@ -211,7 +211,7 @@ def test_a_lost_answer_is_given_again_to_the_previous_epoch(bench):
     assert (a.epoch, lost.member_epoch) == (2, 3)
     full = {"rebalance_timeout_ms": 1000, "topics": ("t",)}
     assert a.send(**full, owned=a.owned).member_epoch == 3
-    assert a.send(**full).error == "FENCED_MEMBER_EPOCH", "it must report what it has"
+    assert a.send(**full).error == "FENCED_MEMBER_EPOCH", "it must report its partitions"
     everything = {next(iter(a.owned)): (0, 1, 2, 3)}
     assert a.send(**full, owned=everything).error == "FENCED_MEMBER_EPOCH"
 
@@ -330,7 +330,7 @@ def test_a_static_member_returns_with_its_partitions(bench):
     assert again.join().error == "UNRELEASED_INSTANCE_ID"
     assert again.send(member_epoch=3).error == "FENCED_INSTANCE_ID"
     assert a.leave(-2).member_epoch == -2
-    assert b.beat().assignment is None, "the partitions stay with the instance"
+    assert b.beat().assignment is None, "the partitions belong to the instance"
     assert again.join().member_epoch == 3
     assert again.partitions == a.partitions
     assert a.send(member_epoch=3).error == "FENCED_INSTANCE_ID"

@@ -153,11 +153,17 @@ def test_a_batch_that_is_sent_again_in_its_transaction_is_answered(bench):
 
 
 def test_an_older_epoch_is_refused_as_such(bench):
-    """The coordinator raises ProducerFencedError; a batch gets the error of Kafka's brokers."""
+    """By the log that knows the next epoch, and by the coordinator, whose error is another one."""
     client = Client(bench)
     client.add(T0)
     bench.coordinator.init_producer_id("x", MINUTE_MS)
-    refuses(bench, InvalidProducerEpochError, client.send, "epoch 2 is the newest")
+    refuses(bench, InvalidProducerEpochError, client.send, "epoch 0 .* older than the known 1")
+    refuses(
+        bench,
+        InvalidProducerEpochError,
+        lambda: client.send(partition=1),
+        "epoch 2 is the newest",
+    )
     assert InvalidProducerEpochError.kafka_error != ProducerFencedError.kafka_error
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from logstore.errors import InvalidRegularExpressionError
-from logstore.patterns import PATTERN_CHARACTERS_MAX, compile_pattern
+from logstore.runtime.patterns import PATTERN_CHARACTERS_MAX, compile_pattern
 
 
 @pytest.mark.parametrize(
