@@ -106,7 +106,7 @@ def test_a_broker_that_does_not_coordinate_the_group_refuses(cluster):
 
 
 def test_commits_to_a_topic_that_was_created_again_survive_their_coordinator(cluster):
-    """Every broker notes the deletion, and the next coordinator applies it only to older offsets."""
+    """Each broker notes the deletion, and applies it only to older offsets if it takes over."""
     offsets = {TopicPartition("t", 0): OffsetAndMetadata(5)}
 
     def groups():
