@@ -991,6 +991,8 @@ class GroupConversation(Conversation):
             for _ in range(rounds):
                 self.rng.choices(names, weights)[0]()
             last()
+            if not any(self.events[kind] for kind in EVENTFUL):
+                self.configure()
             self.end()
         finally:
             for side in self.sides:
