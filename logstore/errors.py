@@ -79,10 +79,13 @@ _NAMES_BY_CODE = """
     INELIGIBLE_REPLICA NEW_LEADER_ELECTED OFFSET_MOVED_TO_TIERED_STORAGE FENCED_MEMBER_EPOCH
     UNRELEASED_INSTANCE_ID UNSUPPORTED_ASSIGNOR STALE_MEMBER_EPOCH MISMATCHED_ENDPOINT_TYPE
     UNSUPPORTED_ENDPOINT_TYPE UNKNOWN_CONTROLLER_ID UNKNOWN_SUBSCRIPTION_ID TELEMETRY_TOO_LARGE
-    INVALID_REGISTRATION TRANSACTION_ABORTABLE
+    INVALID_REGISTRATION TRANSACTION_ABORTABLE INVALID_RECORD_STATE SHARE_SESSION_NOT_FOUND
+    INVALID_SHARE_SESSION_EPOCH FENCED_STATE_EPOCH INVALID_VOTER_KEY DUPLICATE_VOTER
+    VOTER_NOT_FOUND INVALID_REGULAR_EXPRESSION REBOOTSTRAP_REQUIRED STREAMS_INVALID_TOPOLOGY
+    STREAMS_INVALID_TOPOLOGY_EPOCH STREAMS_TOPOLOGY_FENCED SHARE_SESSION_LIMIT_REACHED
 """
 KAFKA_CODES = {"UNKNOWN_SERVER_ERROR": -1, **{n: i for i, n in enumerate(_NAMES_BY_CODE.split())}}
-"""The number of every error of Kafka's protocol by its name, as of Kafka 3.9."""
+"""The number of every error of Kafka's protocol by its name, as of Kafka 4.3."""
 
 
 RETRIABLE_ERRORS = frozenset(
@@ -306,6 +309,12 @@ class UnknownMemberIdError(RequestError):
     """The member is not in the group: it left, its session timed out, or it never joined."""
 
     kafka_error = "UNKNOWN_MEMBER_ID"
+
+
+class InvalidRegularExpressionError(RequestError):
+    """A pattern is not a valid regular expression in RE2 syntax, or it is too large."""
+
+    kafka_error = "INVALID_REGULAR_EXPRESSION"
 
 
 class MemberIdRequiredError(RequestError):

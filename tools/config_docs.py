@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.group_keys import GROUP_KEYS, GROUPS_MAX
 from logstore.config.inert_keys import (
     INERT_BROKER_KEYS,
     INERT_TOPIC_KEYS,
@@ -43,7 +44,8 @@ INTRODUCTION = """\
 # Configuration
 
 Generated from the tables of `logstore/config` by `make docs`; do not edit. Names, types, ranges and
-defaults are Kafka 3.9's; [changes in later releases](#later-releases) are listed below.
+defaults are Kafka 3.9's; [changes in later releases](#later-releases) are listed below. The keys of
+the consumer protocol (`group.consumer.*`) are Kafka 4.3's.
 
 ## Where a value comes from
 
@@ -127,6 +129,17 @@ keys that cannot change while the broker runs are refused by name. Scenarios of 
 unknown keys.
 """
 
+GROUPS = f"""
+## Keys of groups
+
+A group of the consumer protocol may override these broker keys. Admin clients set them with
+resources of type GROUP, such as `kafka-configs --group`; the group need not exist. They are stored
+in `logstore-topics.json`, in a cluster in the controller's `logstore-cluster.json`. A value must be
+within the bounds `group.consumer.min.*` and `group.consumer.max.*` of the broker when it is set;
+if the bounds are narrower after a restart, the nearest allowed value applies. At most
+{GROUPS_MAX} groups have such values. Kafka's keys of share groups and streams groups are refused.
+"""
+
 NOT_OFFERED = """
 ## Refused topic keys
 These topic keys of Kafka are refused, because they are not supported:
@@ -150,6 +163,8 @@ def text() -> str:
             "\nA negative `log.retention.ms`, `.minutes` or `.hours` means -1.\n",
             "\n## Broker keys\n",
             *(entry(row) for row in BROKER_KEYS.values() if row.doc not in meanings),
+            GROUPS,
+            *(entry(row) for row in GROUP_KEYS.values()),
             LATER,
             *(later(change) for change in LATER_RELEASES),
             OLD_NAMES,

@@ -54,7 +54,7 @@ PATTERNS = {
     "a cleaning": r"\b([Aa]|[Tt]he|[Ee]ach|[Ee]very|[Nn]o|[Oo]ne|[Aa]ny|next|first|last|later"
     r"|forced|same|previous|another) cleaning\b(?! (pass|thread|rule|round|run|up))|\bcleanings\b",
     "'s own": r"\b\w+('s|s') own\b",
-    "clause without a verb": r"; (?!see\b)((?!"
+    "clause without a verb": r"; (?!(see|return|raise|yield|write|read|list|run)\b)((?!"
     r"(is|are|was|were|has|have|had|does|do|can|may|must|will|use|abort|clean|retry|skip|never)\b"
     r"|\w+(s|ed)\b)[\w`'-]+ ){0,4}(?!\w+(s|ed)\b)[\w`'-]+\.(?=\s|$)",
     # The same faults in another dress.

@@ -26,11 +26,17 @@ from logstore.config.overrides import (
 )
 from logstore.coordinator.groups.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
+    Assignment,
+    Subscription,
     decode_assignment,
     decode_subscription,
 )
 from logstore.coordinator.groups.offsets import OffsetAndMetadata, to_offsets
-from logstore.coordinator.groups.requests import GroupDescription, LeavingMember
+from logstore.coordinator.groups.requests import (
+    ConsumerGroupDescription,
+    GroupDescription,
+    LeavingMember,
+)
 from logstore.errors import (
     KAFKA_CODES,
     GroupIdNotFoundError,
@@ -372,10 +378,19 @@ class AdminClient:
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> dict[str, dict[str, Any]]:
-        """Describe groups, with each member's subscription and assignment."""
+        """Describe groups, with each member's subscription and assignment.
+
+        Consumer groups and their members have their epochs too (KIP-848).
+        """
         self._check_open()
-        groups = (self._coordinator.of(each).describe(each) for each in _names(group_ids))
-        return {each.group_id: _describe_group(each) for each in groups}
+        return {group_id: self._describe_group(group_id) for group_id in _names(group_ids)}
+
+    def _describe_group(self, group_id: str) -> dict[str, Any]:
+        coordinator = self._coordinator.of(group_id)
+        found = coordinator.describe_consumer_group(group_id)
+        if found.error is None:
+            return _describe_consumer_group(found)
+        return _describe_group(coordinator.describe(group_id))
 
     def delete_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
@@ -854,6 +869,36 @@ def _operations(configs: Mapping[str, Any]) -> Iterator[tuple[str, Operation, An
 
 def _filter(given: Iterable[Any] | None) -> list[str]:
     return [str(getattr(each, "value", each)) for each in given or ()]
+
+
+def _describe_consumer_group(group: ConsumerGroupDescription) -> dict[str, Any]:
+    return {
+        "group_id": group.group_id,
+        "group_state": group.state,
+        "protocol_type": CONSUMER_PROTOCOL_TYPE,
+        "protocol_data": group.assignor,
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_epoch": member.member_epoch,
+                "member_metadata": Subscription(member.topics),
+                "member_assignment": Assignment(
+                    tuple(
+                        TopicPartition(topic, number)
+                        for topic, numbers in member.assignment.items()
+                        for number in numbers
+                    )
+                ),
+            }
+            for member in group.members
+        ],
+        "error": None,
+    }
 
 
 def _describe_group(group: GroupDescription) -> dict[str, Any]:

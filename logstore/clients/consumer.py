@@ -9,13 +9,13 @@ has listened, it blocks until there are records or other work.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
 from logstore.clients.arguments import EARLIEST, LATEST, to_topic_partition
 from logstore.clients.consumer_config import NONE, ConsumerConfig
+from logstore.clients.consumer_membership import ConsumerProtocolMembership
 from logstore.clients.consumer_metrics import COORDINATOR_GROUP, FETCH_GROUP, ConsumerMetrics
 from logstore.clients.membership import RETRY_TASK, Membership, Phase
 from logstore.clients.positions import ConsumedRecord, Position
@@ -47,6 +47,7 @@ from logstore.errors import (
 from logstore.faults.rules import Call, is_passing, kafka_exception
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.runtime import ThreadGuard, for_one_thread
+from logstore.runtime.patterns import compile_pattern
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+AnyMembership = Membership | ConsumerProtocolMembership
+
 _EXCLUSIVE = (
     "subscription by topics, subscription by pattern and assignment of partitions are mutually"
     " exclusive"
@@ -65,6 +68,7 @@ _EXCLUSIVE = (
 _COMMIT_ERRORS: dict[str, type[LogStoreError]] = {
     "UNKNOWN_MEMBER_ID": CommitFailedError,
     "ILLEGAL_GENERATION": CommitFailedError,
+    "STALE_MEMBER_EPOCH": CommitFailedError,
     "REBALANCE_IN_PROGRESS": RebalanceInProgressError,
     "FENCED_INSTANCE_ID": FencedInstanceIdError,
     "UNKNOWN_TOPIC_OR_PARTITION": UnknownTopicOrPartitionError,
@@ -159,13 +163,14 @@ class Consumer:
         self._faults = manager.faults
         self._metrics = ConsumerMetrics(self._clock.monotonic_ns())
         self._on_close = on_close
-        self._membership = (
-            None
-            if config.group_id is None or manager.read_only
-            else Membership(runtime, coordinator, config, self._partition_counts)
-        )
+        self._membership: AnyMembership | None = None
+        if config.group_id is not None and not manager.read_only:
+            if config.uses_consumer_protocol:
+                self._membership = ConsumerProtocolMembership(runtime, coordinator, config)
+            else:
+                self._membership = Membership(runtime, coordinator, config, self._partition_counts)
         self._topics: frozenset[str] | None = None
-        self._pattern: re.Pattern[str] | None = None
+        self._matches_pattern: Callable[[str], bool] | None = None
         self._is_assigned = False
         self._listener: Any = None
         self._positions: dict[TopicPartition, Position] = {}
@@ -202,7 +207,8 @@ class Consumer:
         topics : collection of str
             Topic names.
         pattern : str, optional
-            Regular expression instead of `topics`, matched from the start of a topic name.
+            Regular expression in RE2 syntax instead of `topics`, matched from the start of a topic
+            name.
         listener : object, optional
             Rebalance listener with kafka-python's methods `on_partitions_revoked(partitions)`,
             `on_partitions_assigned(partitions)` and, optionally, `on_partitions_lost(partitions)`.
@@ -213,6 +219,7 @@ class Consumer:
             Partitions were assigned manually, or the subscription in force is of the other kind.
         ValueError, TypeError
             Neither or both of `topics` and `pattern` are given, or `topics` is a single string.
+        InvalidRegularExpressionError
         """
         self._check_open()
         if isinstance(topics, str):
@@ -224,15 +231,17 @@ class Consumer:
                 )
         if bool(topics) == (pattern is not None):
             raise ValueError("pass either topics or a pattern")
-        was_by_pattern = self._pattern is not None
+        if pattern is not None and not isinstance(pattern, str):
+            raise TypeError(f"a pattern must be a string, not {pattern!r}")
+        was_by_pattern = self._matches_pattern is not None
         is_other_kind = self._topics is not None and was_by_pattern != (pattern is not None)
         if self._is_assigned or is_other_kind:
             raise IllegalStateError(_EXCLUSIVE)
         for name in ("on_partitions_revoked", "on_partitions_assigned"):
             if listener is not None and not callable(getattr(listener, name, None)):
                 raise TypeError(f"a rebalance listener needs a method {name}: {listener!r}")
-        self._listener = listener
-        self._pattern = None if pattern is None else re.compile(pattern)
+        matches = None if pattern is None else compile_pattern(pattern, is_prefix=True)
+        self._listener, self._matches_pattern = listener, matches
         self._topics = frozenset(topics)
         self._watch_topics()
 
@@ -243,7 +252,7 @@ class Consumer:
         if self._membership is not None:
             self._call_listener("on_partitions_revoked", self._positions.keys())
             self._membership.leave()
-        self._topics = self._pattern = self._listener = None
+        self._topics = self._matches_pattern = self._listener = None
         self._is_assigned = False
         self._take_partitions(())
 
@@ -511,7 +520,10 @@ class Consumer:
         error = next(iter(refused.values()))
         if error in RETRIABLE_ERRORS and self._faults.has_answered(error):
             return error
-        if error in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION") and member_id != NO_MEMBER:
+        if (
+            error in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "GROUP_ID_NOT_FOUND")
+            and member_id != NO_MEMBER
+        ):
             membership.mark_lost(error)
         elif error == "REBALANCE_IN_PROGRESS":
             membership.request_rejoin()
@@ -645,8 +657,8 @@ class Consumer:
     def _watch_topics(self) -> None:
         """Refresh the matching topics; without a group, assign all their partitions."""
         assert self._topics is not None
-        if self._pattern is not None:
-            self._topics = self._matches(self._pattern)
+        if self._matches_pattern is not None:
+            self._topics = self._matches(self._matches_pattern)
         if self._membership is not None:
             self._membership.watch(self._topics)
             return
@@ -658,10 +670,10 @@ class Consumer:
         if set(partitions) != self._positions.keys():
             self._take_partitions(partitions)
 
-    def _matches(self, pattern: re.Pattern[str]) -> frozenset[str]:
-        return frozenset(name for name in self.topics() if pattern.match(name))
+    def _matches(self, matches: Callable[[str], bool]) -> frozenset[str]:
+        return frozenset(filter(matches, self.topics()))
 
-    def _follow_group(self, membership: Membership) -> None:
+    def _follow_group(self, membership: AnyMembership) -> None:
         membership.keep_polling()
         if membership.phase is Phase.MEMBER and not membership.is_lost:
             # Clients learn of a rebalance from their next heartbeat. A heartbeat is cheap here, so
@@ -676,7 +688,7 @@ class Consumer:
                 return
             self._take_share(membership)
 
-    def _prepare_to_join(self, membership: Membership) -> None:
+    def _prepare_to_join(self, membership: AnyMembership) -> None:
         if membership.is_lost:
             lost = list(self._positions)
             self._take_partitions(())
@@ -691,10 +703,12 @@ class Consumer:
                 self._call_listener("on_partitions_revoked", revoked)
                 self._take_partitions(())
 
-    def _take_share(self, membership: Membership) -> None:
+    def _take_share(self, membership: AnyMembership) -> None:
         share = set(membership.share)
         revoked = self._positions.keys() - share
         if revoked:
+            if isinstance(membership, ConsumerProtocolMembership):
+                self._commit_automatically()
             self._call_listener("on_partitions_revoked", revoked)
         added = share - self._positions.keys()
         self._take_partitions(sorted(share))
@@ -733,7 +747,7 @@ class Consumer:
             if position.offset is not None
         }
 
-    def _require_membership(self) -> Membership:
+    def _require_membership(self) -> AnyMembership:
         self._check_open()
         if self._membership is not None:
             return self._membership
@@ -872,7 +886,8 @@ class Consumer:
         return any(self._may_read(position) for position in self._positions.values())
 
     def _topics_changed(self) -> bool:
-        if self._pattern is not None and self._matches(self._pattern) != self._topics:
+        matches = self._matches_pattern
+        if matches is not None and self._matches(matches) != self._topics:
             return True
         if self._membership is not None:
             return self._membership.is_stale

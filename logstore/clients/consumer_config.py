@@ -26,6 +26,16 @@ from logstore.storage.log.reader import Isolation
 from logstore.types import INT32_MAX
 
 NONE = "none"
+CLASSIC, CONSUMER = "classic", "consumer"
+_OTHER_PROTOCOL_CONFIGS = {
+    CLASSIC: ("group_remote_assignor",),
+    CONSUMER: (
+        "partition_assignment_strategy",
+        "session_timeout_ms",
+        "heartbeat_interval_ms",
+    ),
+}
+"""Configs that Java's consumer refuses too, by group protocol."""
 RESETS = {"smallest": EARLIEST, "largest": LATEST, EARLIEST: EARLIEST, LATEST: LATEST, NONE: NONE}
 
 DEFAULTS: dict[str, Any] = {
@@ -49,6 +59,8 @@ DEFAULTS: dict[str, Any] = {
     "retry_backoff_ms": 100,
     "request_timeout_ms": 30_000,
     "metrics_enabled": True,
+    "group_protocol": "classic",
+    "group_remote_assignor": None,
 }
 """Supported configs."""
 
@@ -88,6 +100,10 @@ class ConsumerConfig:
         Time between retries after retriable errors.
     request_timeout_ms : float
         Time for which `commit` retries by default.
+    uses_consumer_protocol : bool
+        Whether the consumer joins its group by the protocol of KIP-848.
+    group_remote_assignor : str or None
+        Assignor of the broker that it prefers, with that protocol.
     """
 
     client_id: str
@@ -111,6 +127,8 @@ class ConsumerConfig:
     retry_backoff_ms: int
     request_timeout_ms: float
     metrics_enabled: bool
+    uses_consumer_protocol: bool
+    group_remote_assignor: str | None
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ConsumerConfig:
@@ -157,6 +175,8 @@ class ConsumerConfig:
             retry_backoff_ms=int(number("retry_backoff_ms", values, 1, INT32_MAX)),
             request_timeout_ms=number("request_timeout_ms", values, 1, INT32_MAX),
             metrics_enabled=bool(values["metrics_enabled"]),
+            uses_consumer_protocol=_uses_consumer_protocol(configs),
+            group_remote_assignor=_name("group_remote_assignor", values["group_remote_assignor"]),
         )
 
 
@@ -164,6 +184,18 @@ def _name(key: str, value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value):
         raise InvalidConfigurationError(f"{key} must be a non-empty string, not {value!r}")
     return value
+
+
+def _uses_consumer_protocol(configs: Mapping[str, Any]) -> bool:
+    """Return whether the group protocol is `consumer`, which has other configs than `classic`."""
+    protocol = configs.get("group_protocol", CLASSIC)
+    if protocol not in _OTHER_PROTOCOL_CONFIGS:
+        names = " or ".join(_OTHER_PROTOCOL_CONFIGS)
+        raise InvalidConfigurationError(f"group_protocol must be {names}, not {protocol!r}")
+    for key in _OTHER_PROTOCOL_CONFIGS[protocol]:
+        if configs.get(key) is not None:
+            raise InvalidConfigurationError(f"{key} has no meaning with group_protocol {protocol}")
+    return bool(protocol == CONSUMER)
 
 
 def _instance_id(value: object, group_id: str | None) -> str | None:

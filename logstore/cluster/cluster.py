@@ -31,6 +31,7 @@ from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
 from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, own_layer
+from logstore.config.group_keys import alter_group_overrides, check_new_group
 from logstore.config.overrides import alter_overrides, effective_config
 from logstore.coordinator.transactions.producer_ids import ProducerIds, largest_producer_id
 from logstore.errors import (
@@ -180,7 +181,7 @@ class Cluster(Generic[ClockT]):
         check_cluster_directory(fs, self._data_dir)
         memory = ClusterMemory(fs, f"{self._data_dir}/{CONTROLLER_DIR}")
         self._lacks_memory = not fs.exists(memory.path)
-        topics, settings = memory.read()
+        topics, settings, groups = memory.read()
         if is_due(fs, self._data_dir):  # a migration that was killed starts over
             topics = [each for each in topics if each.name not in INTERNAL_COMPACTED_TOPICS]
         states = [state for topic in topics for state in topic.partitions]
@@ -189,7 +190,9 @@ class Cluster(Generic[ClockT]):
             raise InvalidConfigurationError(
                 f"{memory.path} names broker {largest}, but the cluster has only {brokers} brokers"
             )
-        return Controller(lock, self._allows_unclean_leaders, topics, settings, memory.write)
+        return Controller(
+            lock, self._allows_unclean_leaders, topics, settings, groups, memory.write
+        )
 
     def _migrate(self) -> None:
         """Move the topics of a separate coordinator to the brokers."""
@@ -560,6 +563,23 @@ class Cluster(Generic[ClockT]):
         if brokers is not None:
             return self._alter([self._running(each)[1] for each in brokers], configs, Layer.BROKER)
         return self._alter(list(self.brokers.values()), configs, Layer.CLUSTER)
+
+    def alter_group_configs(
+        self, group_id: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
+    ) -> None:
+        """Change the configurations of a group (`logstore.config.group_keys`).
+
+        Raises
+        ------
+        InvalidConfigurationError
+            Nothing was changed.
+        """
+        groups = self.controller.groups
+        check_new_group(group_id, groups)
+        own = groups.get(group_id, {})
+        changed = alter_group_overrides(own, configs, unset, self.broker_config)
+        if changed != own:
+            self.controller.set_group_configs(group_id, changed)
 
     def _alter(
         self, brokers: Sequence[Broker], configs: Mapping[str, object], layer: Layer

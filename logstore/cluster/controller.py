@@ -41,13 +41,19 @@ class Controller:
         Stored topics, before any broker is running.
     settings : mapping of str to str, optional
         Stored cluster-wide broker settings.
+    groups : mapping of str to mapping, optional
+        Stored configurations of groups by group id.
     remember : callable, optional
-        Stores all topics and settings at every change, before any broker applies it.
+        Stores topics, settings and groups at every change, before any broker applies it.
 
     Attributes
     ----------
     settings : mapping of str to str, or None
         Dynamic cluster-wide settings by broker key, or None if they were never stored.
+    groups : mapping of str to mapping
+        Configurations of groups by group id; groups without any are absent.
+    changes : int
+        Number of changes so far; while it is the same, `topics` returns the same topics.
     """
 
     def __init__(
@@ -56,13 +62,23 @@ class Controller:
         is_unclean: Callable[[str], bool],
         remembered: Iterable[ClusterTopic] = (),
         settings: Mapping[str, str] | None = None,
-        remember: Callable[[Iterable[ClusterTopic], Mapping[str, str] | None], object]
+        groups: Mapping[str, Mapping[str, str]] | None = None,
+        remember: Callable[
+            [
+                Iterable[ClusterTopic],
+                Mapping[str, str] | None,
+                Mapping[str, Mapping[str, str]],
+            ],
+            object,
+        ]
         | None = None,
     ) -> None:
         self._lock = lock
         self._is_unclean = is_unclean
         self._remember = remember
         self.settings = settings
+        self.groups = groups or {}
+        self.changes = 0
         self._topics = {topic.name: _without_leaders(topic) for topic in remembered}
         self._alive: set[int] = set()
         self._failed: set[tuple[int, TopicPartition]] = set()  # of running brokers
@@ -182,13 +198,23 @@ class Controller:
     def _put(self, *topics: ClusterTopic) -> None:
         """Replace topics, and store the state. The caller holds the lock."""
         self._topics |= {topic.name: topic for topic in topics}
+        self.changes += 1
         if self._remember is not None:
-            self._remember(self.topics(), self.settings)
+            self._remember(self.topics(), self.settings, self.groups)
 
     def set_settings(self, settings: Mapping[str, str]) -> None:
         """Replace the cluster-wide broker settings."""
         with self._lock:
             self.settings = dict(settings)
+            self._put()
+
+    def set_group_configs(self, group_id: str, configs: Mapping[str, str]) -> None:
+        """Replace the configurations of a group."""
+        with self._lock:
+            groups = {**self.groups, group_id: dict(configs)}
+            if not configs:
+                del groups[group_id]
+            self.groups = groups
             self._put()
 
     def _new_state(self, name: str, number: int, replicas: tuple[int, ...]) -> PartitionState:

@@ -17,6 +17,7 @@ from logstore.cluster.leadership import Leadership
 from logstore.cluster.replicas import MARKER_TIMEOUT_MS
 from logstore.cluster.requests import Completion, DelayedProduce
 from logstore.cluster.states import NO_LEADER, ClusterTopic
+from logstore.config.group_keys import GroupConfig, effective_group_config
 from logstore.coordinator.host import C, CoordinatorHost, G
 from logstore.coordinator.records import partition_for
 from logstore.errors import (
@@ -300,6 +301,15 @@ class ClusterHost(CoordinatorHost):
 
     # -- all partitions --------------------------------------------------------------------
 
+    @property
+    def topic_changes(self) -> int:
+        """Number of changes of the cluster's topics."""
+        return self._controller.changes
+
+    def topics(self) -> list[Topic]:
+        """Return all topics of the cluster."""
+        return [as_topic(topic) for topic in self._controller.topics()]
+
     def write_markers(
         self, marker: TransactionMarker, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, str | None]:
@@ -371,6 +381,11 @@ class ClusterHost(CoordinatorHost):
     def partitions_of(self, topic: str) -> Collection[int]:
         """Return the partition numbers of a topic of the cluster."""
         return range(len(self._controller.topic(topic).partitions))
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """Return the effective configuration of a group, which the controller stores."""
+        own = self._controller.groups.get(group_id, {})
+        return effective_group_config(own, self._broker.broker_config)
 
     def leader_log(self, topic_partition: TopicPartition) -> Log:
         """Return a partition's log at its leader, if the link to it is not cut."""

@@ -1,4 +1,4 @@
-"""The controller's state in a file: topics, partition states and cluster-wide settings.
+"""The controller's state in a file: topics, partition states, settings, configurations of groups.
 
 `logstore-cluster.json` is replaced atomically and durably at every change, before any broker
 applies it, so leader epochs, in-sync replicas and settings survive a crash. Kafka keeps them in its
@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.cluster.states import ClusterTopic, PartitionState
-from logstore.errors import CorruptCheckpointError
+from logstore.errors import CorruptCheckpointError, InvalidConfigurationError
+from logstore.manager.topics.store import parse_groups
 from logstore.names import CLUSTER_FILE, INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
 from logstore.types import TopicPartition
@@ -30,7 +31,26 @@ _COORDINATORS_VERSION = 3
 It may have settings.
 """
 
-_VERSIONS = (_VERSION, _SETTINGS_VERSION, _COORDINATORS_VERSION)
+_GROUPS_VERSION = 4
+"""Version with configurations of groups; written only if there are any. It may have the rest."""
+
+_VERSIONS = (_VERSION, _SETTINGS_VERSION, _COORDINATORS_VERSION, _GROUPS_VERSION)
+
+
+class ClusterState(NamedTuple):
+    """The stored state of a controller.
+
+    Attributes
+    ----------
+    settings : mapping of str to str, or None
+        Cluster-wide settings; None if they were never stored.
+    groups : mapping of str to mapping
+        Configurations of groups by group id.
+    """
+
+    topics: list[ClusterTopic]
+    settings: Mapping[str, str] | None
+    groups: Mapping[str, Mapping[str, str]]
 
 
 class ClusterMemory:
@@ -48,10 +68,8 @@ class ClusterMemory:
         self.path = f"{directory}/{CLUSTER_FILE}"
         fs.make_dirs(directory)
 
-    def read(self) -> tuple[list[ClusterTopic], dict[str, str] | None]:
-        """Return the stored topics and cluster-wide settings.
-
-        The topics are empty without a file; settings are None if they were never stored.
+    def read(self) -> ClusterState:
+        """Return the stored state; it is empty without a file.
 
         Raises
         ------
@@ -59,7 +77,7 @@ class ClusterMemory:
             The file is damaged.
         """
         if not self._fs.exists(self.path):
-            return [], None
+            return ClusterState([], None, {})
         try:
             document = json.loads(read_bytes(self._fs, self.path))
             if document["version"] not in _VERSIONS:
@@ -67,19 +85,33 @@ class ClusterMemory:
                     "unknown version",
                     path=self.path,
                     check="version",
-                    expected=_COORDINATORS_VERSION,
+                    expected=_GROUPS_VERSION,
                     found=document["version"],
                 )
             topics = [_parse(name, stored) for name, stored in document["topics"].items()]
+            groups = parse_groups(document.get("groups", {}))
             if document["version"] != _SETTINGS_VERSION and "settings" not in document:
-                return topics, None
-            return topics, {key: str(text) for key, text in document["settings"].items()}
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                return ClusterState(topics, None, groups)
+            settings = {key: str(text) for key, text in document["settings"].items()}
+            return ClusterState(topics, settings, groups)
+        except (
+            ValueError,
+            KeyError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+            InvalidConfigurationError,
+        ) as error:
             raise CorruptCheckpointError(
                 f"malformed controller state: {error}", path=self.path, check="json"
             ) from error
 
-    def write(self, topics: Iterable[ClusterTopic], settings: Mapping[str, str] | None) -> None:
+    def write(
+        self,
+        topics: Iterable[ClusterTopic],
+        settings: Mapping[str, str] | None,
+        groups: Mapping[str, Mapping[str, str]],
+    ) -> None:
         """Replace the file durably."""
         stored = {topic.name: _json_of(topic) for topic in topics}
         document: dict[str, Any] = {"version": _VERSION}
@@ -87,6 +119,8 @@ class ClusterMemory:
             document = {"version": _SETTINGS_VERSION, "settings": dict(settings)}
         if not stored.keys().isdisjoint(INTERNAL_COMPACTED_TOPICS):
             document["version"] = _COORDINATORS_VERSION
+        if groups:
+            document |= {"version": _GROUPS_VERSION, "groups": groups}
         document["topics"] = stored
         write_atomically(self._fs, self.path, (json.dumps(document, indent=1) + "\n").encode())
 

@@ -55,6 +55,11 @@ class Administered(CreatesTopics, Protocol):
     ) -> None:
         """Change a topic's config overrides."""
 
+    def alter_group_configs(
+        self, group_id: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
+    ) -> None:
+        """Change the configurations of a group."""
+
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, brokers: Iterable[int] | None = None
     ) -> tuple[str, ...]:
@@ -251,6 +256,16 @@ class ClusterNode(Nodes):
     def alter_topic(self, name: str, configs: Mapping[str, object], unset: Iterable[str]) -> None:
         """Change a topic's config overrides."""
         self._cluster.alter_configs(name, configs, unset=unset)
+
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        """Return the configurations that a group sets itself."""
+        return self._controller.groups.get(group_id, {})
+
+    def alter_group(
+        self, group_id: str, configs: Mapping[str, object], unset: Iterable[str]
+    ) -> None:
+        """Change the configurations of a group."""
+        self._cluster.alter_group_configs(group_id, configs, unset=unset)
 
     def reconfigure(self, changes: Mapping[str, object], layer: Layer) -> None:
         """Change dynamic settings of this broker, or of all brokers."""

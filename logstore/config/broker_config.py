@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from logstore.config.broker_keys import BROKER_KEYS
+from logstore.config.broker_keys import BROKER_KEYS, CONSUMER_GROUP_BOUNDED
 from logstore.config.inert_keys import has_no_effect, translate_broker
 from logstore.config.keys import ORIGIN_BROKER, Value, render, to_texts
 from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, Settings, check_lags
@@ -108,6 +108,29 @@ class BrokerConfig(Settings):
     group_max_session_timeout_ms: int = _broker("group.max.session.timeout.ms")
     group_initial_rebalance_delay_ms: int = _broker("group.initial.rebalance.delay.ms")
     group_max_size: int = _broker("group.max.size")
+    group_consumer_session_timeout_ms: int = _broker("group.consumer.session.timeout.ms")
+    group_consumer_min_session_timeout_ms: int = _broker("group.consumer.min.session.timeout.ms")
+    group_consumer_max_session_timeout_ms: int = _broker("group.consumer.max.session.timeout.ms")
+    group_consumer_heartbeat_interval_ms: int = _broker("group.consumer.heartbeat.interval.ms")
+    group_consumer_min_heartbeat_interval_ms: int = _broker(
+        "group.consumer.min.heartbeat.interval.ms"
+    )
+    group_consumer_max_heartbeat_interval_ms: int = _broker(
+        "group.consumer.max.heartbeat.interval.ms"
+    )
+    group_consumer_assignment_interval_ms: int = _broker("group.consumer.assignment.interval.ms")
+    group_consumer_min_assignment_interval_ms: int = _broker(
+        "group.consumer.min.assignment.interval.ms"
+    )
+    group_consumer_max_assignment_interval_ms: int = _broker(
+        "group.consumer.max.assignment.interval.ms"
+    )
+    group_consumer_max_size: int = _broker("group.consumer.max.size")
+    group_consumer_assignors: tuple[str, ...] = _broker("group.consumer.assignors")
+    group_consumer_migration_policy: str = _broker("group.consumer.migration.policy")
+    group_consumer_regex_refresh_interval_ms: int = _broker(
+        "group.consumer.regex.refresh.interval.ms"
+    )
     max_connections: int = _broker("max.connections")
     max_connections_per_ip: int = _broker("max.connections.per.ip")
     connections_max_idle_ms: int = _broker("connections.max.idle.ms")
@@ -142,6 +165,7 @@ class BrokerConfig(Settings):
             if key.attribute in _BROKER_FIELDS:
                 key.check(getattr(self, key.attribute))
         check_lags(self._default_of(MIN_LAG), self._default_of(MAX_LAG))
+        self._check_consumer_groups()
         is_given = "queued.max.request.bytes" in self.given
         if is_given and 0 < self.queued_max_request_bytes < self.socket_request_max_bytes:
             raise InvalidConfigurationError(
@@ -157,6 +181,26 @@ class BrokerConfig(Settings):
                 f"log.cleaner.dedupe.buffer.size = {self.log_cleaner_dedupe_buffer_size} is not"
                 f" allowed: each of {threads} cleaner threads needs more than"
                 f" {MIN_DEDUPE_BYTES_PER_THREAD} bytes"
+            )
+
+    def _check_consumer_groups(self) -> None:
+        """Check the settings `group.consumer.*` against each other."""
+        for setting in CONSUMER_GROUP_BOUNDED:
+            keys = [f"group.consumer.{bound}{setting}" for bound in ("min.", "", "max.")]
+            least, value, most = (getattr(self, BROKER_KEYS[key].attribute) for key in keys)
+            if not least <= value <= most:
+                raise InvalidConfigurationError(
+                    f"{keys[1]} = {value} is not allowed: {keys[0]} is {least} and {keys[2]} is"
+                    f" {most}",
+                    key=keys[1],
+                )
+        heartbeat_ms = self.group_consumer_heartbeat_interval_ms
+        if heartbeat_ms >= self.group_consumer_session_timeout_ms:
+            raise InvalidConfigurationError(
+                f"group.consumer.heartbeat.interval.ms = {heartbeat_ms} is not allowed: it must be"
+                " less than group.consumer.session.timeout.ms ="
+                f" {self.group_consumer_session_timeout_ms}",
+                key="group.consumer.heartbeat.interval.ms",
             )
 
     def _default_of(self, key: str) -> LagSetting:

@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from logstore.config.keys import ConfigKey, Kind
+from logstore.config.keys import ConfigKey, Form, Kind
 from logstore.config.topic_keys import AT_LEAST_0, AT_LEAST_1, TOPIC_KEYS
 from logstore.types import DAY_MS, INT32_MAX, INT64_MAX, MINUTE_MS, SMALL_FILE_MAX_BYTES
+
+CONSUMER_GROUP_BOUNDED = (
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "assignment.interval.ms",
+)
+"""Settings `group.consumer.*` that have a minimum, a maximum, and a value for single groups."""
 
 _BROKER_ROWS = (
     ConfigKey(
@@ -266,6 +273,110 @@ _BROKER_ROWS = (
         INT32_MAX,
         "Maximum number of members in a group; further members are rejected (KIP-389).",
         AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.consumer.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "Time in ms without a heartbeat after which a member of the consumer protocol (KIP-848) "
+        "is removed, unless its group sets consumer.session.timeout.ms.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.consumer.min.session.timeout.ms",
+        Kind.INT,
+        45_000,
+        "Minimum in ms of group.consumer.session.timeout.ms and of a group's "
+        "consumer.session.timeout.ms.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.consumer.max.session.timeout.ms",
+        Kind.INT,
+        60_000,
+        "Maximum in ms of group.consumer.session.timeout.ms and of a group's "
+        "consumer.session.timeout.ms.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.consumer.heartbeat.interval.ms",
+        Kind.INT,
+        5_000,
+        "Interval in ms at which members of the consumer protocol send heartbeats, unless their "
+        "group sets consumer.heartbeat.interval.ms.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.consumer.min.heartbeat.interval.ms",
+        Kind.INT,
+        5_000,
+        "Minimum in ms of group.consumer.heartbeat.interval.ms and of a group's "
+        "consumer.heartbeat.interval.ms.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.consumer.max.heartbeat.interval.ms",
+        Kind.INT,
+        15_000,
+        "Maximum in ms of group.consumer.heartbeat.interval.ms and of a group's "
+        "consumer.heartbeat.interval.ms.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.consumer.assignment.interval.ms",
+        Kind.INT,
+        1_000,
+        "Minimum time in ms between two target assignments of a group, unless it sets "
+        "consumer.assignment.interval.ms. Since Kafka 4.3.",
+        AT_LEAST_0,
+    ),
+    ConfigKey(
+        "group.consumer.min.assignment.interval.ms",
+        Kind.INT,
+        0,
+        "Minimum in ms of group.consumer.assignment.interval.ms and of a group's "
+        "consumer.assignment.interval.ms.",
+        AT_LEAST_0,
+    ),
+    ConfigKey(
+        "group.consumer.max.assignment.interval.ms",
+        Kind.INT,
+        15_000,
+        "Maximum in ms of group.consumer.assignment.interval.ms and of a group's "
+        "consumer.assignment.interval.ms.",
+        AT_LEAST_0,
+    ),
+    ConfigKey(
+        "group.consumer.max.size",
+        Kind.INT,
+        INT32_MAX,
+        "Maximum number of members in a group of the consumer protocol.",
+        AT_LEAST_1,
+    ),
+    ConfigKey(
+        "group.consumer.assignors",
+        Kind.LIST,
+        ("uniform", "range"),
+        "Server-side assignors that members may select; the first one is the default. Kafka also "
+        "loads classes.",
+        form=Form("(uniform|range)(,(uniform|range))*", "a list of uniform and range"),
+    ),
+    ConfigKey(
+        "group.consumer.migration.policy",
+        Kind.STRING,
+        "bidirectional",
+        "Whether a group with members may change to the consumer protocol (upgrade), to the "
+        "classic one (downgrade), to both or to none.",
+        values=("bidirectional", "upgrade", "downgrade", "disabled"),
+        ignores_case=True,
+    ),
+    ConfigKey(
+        "group.consumer.regex.refresh.interval.ms",
+        Kind.INT,
+        10 * MINUTE_MS,
+        "Interval in ms at which the topics of subscriptions by regular expression are resolved "
+        "again.",
+        ((10_000, None),),
     ),
     ConfigKey(
         "max.connections",

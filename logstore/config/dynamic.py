@@ -1,8 +1,9 @@
 """Dynamic broker configurations: settings that may change while the broker runs.
 
 Of Kafka's dynamic keys these have an effect: the cleaner's settings, the connection limits, the
-first broker synonym of each topic key, and transaction.partition.verification.enable. Keys without
-effect (`INERT_BROKER_KEYS`) and, as in Kafka, unknown keys are stored as well.
+first broker synonym of each topic key, group.consumer.assignment.interval.ms, and
+transaction.partition.verification.enable. Keys without effect (`INERT_BROKER_KEYS`) and, as in
+Kafka, unknown keys are stored as well.
 Source: docs/spec/cleaner.md §12.
 """
 
@@ -53,7 +54,14 @@ LISTENER_KEYS = ("max.connections", "max.connections.per.ip")
 """Keys that a listener applies from the next connection on."""
 
 RECONFIGURABLE_KEYS = (
-    frozenset((*CLEANER_KEYS, *LISTENER_KEYS, "transaction.partition.verification.enable"))
+    frozenset(
+        (
+            *CLEANER_KEYS,
+            *LISTENER_KEYS,
+            "transaction.partition.verification.enable",
+            "group.consumer.assignment.interval.ms",
+        )
+    )
     | _TOPIC_SYNONYMS
     | INERT_BROKER_KEYS.keys()
 )

@@ -44,7 +44,7 @@ PREFIXES = (
     "errors.deadletterqueue.",
     "fetch.purgatory.",
     "follower.fetch.",
-    "group.consumer.",
+    "group.consumer.assignor.",
     "group.coordinator.",
     "group.share.",
     "group.streams.",

@@ -19,6 +19,7 @@ from logstore.types import HOUR_MS, INT32_MAX, INT64_MAX, TimestampType
 # -- origins: the layers that can set a key, as `topic describe` names them ----------------------
 
 ORIGIN_TOPIC = "topic"
+ORIGIN_GROUP = "group"
 ORIGIN_DYNAMIC_BROKER = "dynamic broker"
 ORIGIN_DYNAMIC_DEFAULT = "dynamic default"
 ORIGIN_BROKER = "broker"
@@ -26,6 +27,7 @@ ORIGIN_DEFAULT = "default"
 
 KAFKA_ORIGINS = {
     ORIGIN_TOPIC: "DYNAMIC_TOPIC_CONFIG",
+    ORIGIN_GROUP: "DYNAMIC_GROUP_CONFIG",
     ORIGIN_DYNAMIC_BROKER: "DYNAMIC_BROKER_CONFIG",
     ORIGIN_DYNAMIC_DEFAULT: "DYNAMIC_DEFAULT_BROKER_CONFIG",
     ORIGIN_BROKER: "STATIC_BROKER_CONFIG",
@@ -90,6 +92,8 @@ class ConfigKey(NamedTuple):
         Whether an empty string is the default.
     form : Form, optional
         The required format of the value's text (`to_text`).
+    ignores_case : bool
+        Whether `values` may be given in any case.
     """
 
     key: str
@@ -101,6 +105,7 @@ class ConfigKey(NamedTuple):
     synonyms: tuple[Synonym, ...] = ()
     blank_is_default: bool = False
     form: Form | None = None
+    ignores_case: bool = False
 
     @property
     def attribute(self) -> str:
@@ -167,6 +172,8 @@ class ConfigKey(NamedTuple):
                 parts = [part.strip() for part in text.split(",")] if text else []
                 return tuple(dict.fromkeys(parts))
             case Kind.STRING:
+                if self.ignores_case:
+                    return text.lower()
                 if isinstance(self.default, TimestampType):
                     return {kind.kafka_name: kind for kind in TimestampType}.get(text)
                 return str(self.default) if self.blank_is_default and not text else text

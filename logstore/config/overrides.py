@@ -170,8 +170,8 @@ class ConfigValue(NamedTuple):
     Attributes
     ----------
     origin : str
-        `topic`, `dynamic broker`, `dynamic default` (cluster-wide), `broker` (static) or
-        `default`.
+        `topic`, `group`, `dynamic broker`, `dynamic default` (cluster-wide), `broker` (static)
+        or `default`.
     broker_key : str or None
         The broker key that sets the value.
     layers : tuple of LayeredValue

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from logstore.config.group_keys import GroupConfig, effective_group_config
 from logstore.coordinator.markers import write_markers
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 
@@ -144,6 +145,15 @@ class CoordinatorHost:
 
     # -- all partitions --------------------------------------------------------------------
 
+    @property
+    def topic_changes(self) -> int:
+        """Number of changes of topics so far; `topics` is worth a call after it increased."""
+        return self._manager.catalog.changes
+
+    def topics(self) -> list[Topic]:
+        """Return all topics by name."""
+        return self._manager.catalog.topics()
+
     def partitions_of(self, topic: str) -> Collection[int]:
         """Return the partition numbers of a topic.
 
@@ -152,6 +162,11 @@ class CoordinatorHost:
         UnknownTopicOrPartitionError
         """
         return self._manager.catalog.topic(topic).partitions
+
+    def group_config(self, group_id: str) -> GroupConfig:
+        """Return the effective configuration of a consumer group."""
+        catalog = self._manager.catalog
+        return effective_group_config(catalog.store.groups.get(group_id, {}), catalog.broker_config)
 
     def check_exists(self, topic_partition: TopicPartition) -> None:
         """Raise UnknownTopicOrPartitionError for a partition that does not exist."""

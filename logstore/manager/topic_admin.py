@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from logstore.config.dynamic import Layer, own_layer, reconfigure, with_layer
+from logstore.config.group_keys import alter_group_overrides, check_new_group
 from logstore.config.overrides import alter_overrides, effective_config
 from logstore.errors import (
     InvalidTopicError,
@@ -175,6 +176,25 @@ class TopicAdmin:
         config, notes = self.check_reconfigured(changes, layer)
         self._apply(config)
         return notes
+
+    @one_at_a_time
+    def alter_group(
+        self, group_id: str, configs: Mapping[str, object], unset: Iterable[str] = ()
+    ) -> None:
+        """Change the configurations of a group, which need not exist. Durable on return.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            See `logstore.config.group_keys`; nothing was changed.
+        """
+        groups, broker = self._store.groups, self._catalog.broker_config
+        check_new_group(group_id, groups)
+        own = groups.get(group_id, {})
+        changed = alter_group_overrides(own, configs, unset, broker)
+        if changed != own:
+            with self._storing():
+                self._store.put_group(group_id, changed)
 
     @one_at_a_time
     def replace_settings(self, texts: Mapping[str, str], layer: Layer) -> None:

@@ -76,8 +76,10 @@ def _partition(broker: Broker, tp: TopicPartition) -> Iterator[str]:
 
 def _groups(broker: Broker) -> Iterator[str]:
     for group_id, _, state, _ in broker.groups.list_groups():
-        members = broker.groups.describe(group_id).members
-        yield f"group {group_id}: {state}, {len(members)} member{'s' * (len(members) != 1)}"
+        found = broker.groups.describe_consumer_group(group_id)
+        is_consumer = found.error is None
+        count = len((found if is_consumer else broker.groups.describe(group_id)).members)
+        yield f"group {group_id}: {state}, {count} member{'s' * (count != 1)}"
         for tp, committed in broker.groups.committed(group_id).items():
             try:
                 end = f" of {broker.log(*tp).log_end_offset}"

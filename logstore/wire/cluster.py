@@ -6,6 +6,7 @@ Source: Kafka's KafkaApis, 3.9.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from logstore.coordinator.transactions.state import SERVER_VERSION
@@ -30,7 +31,13 @@ from logstore.names import GROUP_OFFSETS_TOPIC, INTERNAL_COMPACTED_TOPICS, valid
 from logstore.types import TopicPartition
 from logstore.wire.nodes import NO_LEADER
 from logstore.wire.registry import Where, handles
-from logstore.wire.versions import TRANSACTION_VERSION, supports_v2
+from logstore.wire.versions import (
+    GROUP_VERSION,
+    GROUP_VERSION_LEVEL,
+    TRANSACTION_VERSION,
+    Versions,
+    supports_v2,
+)
 
 if TYPE_CHECKING:
     from logstore.manager.topics.store import Topic
@@ -55,21 +62,31 @@ def api_versions(request: ApiVersionsRequest, session: Session) -> ApiVersionsRe
     ):
         return ApiVersionsResponse(error_code=KAFKA_CODES["INVALID_REQUEST"])
     response = ApiVersionsResponse(api_keys=list(session.service.api_keys))
-    if supports_v2(session.service.versions):
-        level = SERVER_VERSION
+    features = _features(session.service.versions)
+    if features:
         response.finalized_features = [
             ApiVersionsResponse.FinalizedFeatureKey(
-                name=TRANSACTION_VERSION, min_version_level=level, max_version_level=level
+                name=name, min_version_level=level, max_version_level=level
             )
+            for name, level in features.items()
         ]
         response.finalized_features_epoch = _FEATURES_EPOCH
         if session.version >= _LEVEL_0_FROM:
             response.supported_features = [
-                ApiVersionsResponse.SupportedFeatureKey(
-                    name=TRANSACTION_VERSION, min_version=0, max_version=level
-                )
+                ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=0, max_version=level)
+                for name, level in features.items()
             ]
     return response
+
+
+def _features(versions: Mapping[str, Versions]) -> dict[str, int]:
+    """Return the levels of the features that clients can use with these versions."""
+    features = {}
+    if "ConsumerGroupHeartbeat" in versions:
+        features[GROUP_VERSION] = GROUP_VERSION_LEVEL
+    if supports_v2(versions):
+        features[TRANSACTION_VERSION] = int(SERVER_VERSION)
+    return features
 
 
 # -- Metadata ------------------------------------------------------------------------------------

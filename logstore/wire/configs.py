@@ -1,6 +1,6 @@
 """Configuration APIs: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
 
-Source: ConfigHelper, ConfigAdminManager and ConfigurationControlManager of Kafka 3.9.
+Source: ConfigHelper, ConfigAdminManager and ConfigurationControlManager of Kafka 3.9 and 4.3.
 """
 
 from __future__ import annotations
@@ -12,6 +12,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from logstore.config.dynamic import Layer, is_reconfigurable, own_layer, reconfigure
+from logstore.config.group_keys import (
+    GROUP_KEYS,
+    alter_group_overrides,
+    check_new_group,
+    describe_group,
+)
 from logstore.config.inert_keys import (
     STORED_BROKER_KEYS,
     STORED_TOPIC_KEYS,
@@ -22,6 +28,7 @@ from logstore.config.keys import (
     ORIGIN_DEFAULT,
     ORIGIN_DYNAMIC_BROKER,
     ORIGIN_DYNAMIC_DEFAULT,
+    ORIGIN_GROUP,
     ORIGIN_TOPIC,
     ConfigKey,
     Kind,
@@ -59,6 +66,7 @@ class ResourceType(IntEnum):
     TOPIC = 2
     BROKER = 4
     BROKER_LOGGER = 8
+    GROUP = 32
 
 
 SOURCES = {
@@ -67,6 +75,7 @@ SOURCES = {
     ORIGIN_DYNAMIC_DEFAULT: 3,
     ORIGIN_BROKER: 4,
     ORIGIN_DEFAULT: 5,
+    ORIGIN_GROUP: 8,
 }
 """Protocol codes of config sources (DescribeConfigsResponse.ConfigSource)."""
 
@@ -135,6 +144,12 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
         if is_default:
             return map(_broker_row, describe_cluster_wide(config))
         return chain(_listener_rows(session), map(_broker_row, describe_broker(config)))
+    if kind == ResourceType.GROUP:
+        if not session.allows("describe_configs", "group", name):
+            raise Refusal("GROUP_AUTHORIZATION_FAILED", "Group authorization failed.")
+        if not name:
+            raise Refusal("INVALID_REQUEST", "Group name must not be empty")
+        return _group_rows(name, session)
     raise Refusal("INVALID_REQUEST", f"Unsupported resource type: {kind}")
 
 
@@ -156,6 +171,12 @@ def _topic_rows(topic: Topic, session: Session) -> Iterator[Row]:
     config = manager.broker_config
     for key, found in describe(session.service.nodes.overrides(topic.name), config).items():
         yield _row(STORED_TOPIC_KEYS[key], found.value, found.origin, found.layers)
+
+
+def _group_rows(group_id: str, session: Session) -> Iterator[Row]:
+    own = session.service.nodes.group_configs(group_id)
+    for key, found in describe_group(own, session.service.manager.broker_config).items():
+        yield _row(GROUP_KEYS[key], found.value, found.origin, found.layers)
 
 
 def _listener_rows(session: Session) -> Iterator[Row]:
@@ -279,6 +300,8 @@ def _altered(
                 _alter_topic(resource, session, operations, validate_only=request.validate_only)
             elif kind == ResourceType.BROKER:
                 _alter_broker(resource, session, operations, validate_only=request.validate_only)
+            elif kind == ResourceType.GROUP:
+                _alter_group(resource, session, operations, validate_only=request.validate_only)
             else:
                 raise Refusal("INVALID_REQUEST", f"Unexpected resource type {kind}.")
         except LogStoreError as error:
@@ -339,3 +362,25 @@ def _alter_broker(
         reconfigure(config, changes, layer)
     else:
         session.service.nodes.reconfigure(changes, layer)
+
+
+def _alter_group(
+    resource: Any,  # noqa: ANN401  # a resource of either request type
+    session: Session,
+    operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
+    *,
+    validate_only: bool,
+) -> None:
+    group_id = resource.resource_name
+    if not session.allows("alter_configs", "group", group_id):
+        raise Refusal("GROUP_AUTHORIZATION_FAILED", "Group authorization failed.")
+    if not group_id:
+        raise Refusal("INVALID_REQUEST", "Default group resources are not allowed.")
+    nodes, config = session.service.nodes, session.service.manager.broker_config
+    own = nodes.group_configs(group_id)
+    values, unset = apply_operations(operations(resource, own), GROUP_KEYS, own)
+    if validate_only:
+        check_new_group(group_id, ())
+        alter_group_overrides(own, values, unset, config)
+    else:
+        nodes.alter_group(group_id, values, unset)

@@ -1,17 +1,18 @@
 """Consumer group APIs: coordinators, members and offsets.
 
 JoinGroup and SyncGroup await a future of the event loop, which the coordinator's callback
-completes. Source: KafkaApis and GroupCoordinator of Kafka 3.9.
+completes. Source: KafkaApis and GroupCoordinator of Kafka 3.9 and 4.3.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from logstore.coordinator.groups.offsets import NO_LEADER_EPOCH, OffsetAndMetadata
+from logstore.coordinator.groups.group import GroupState
+from logstore.coordinator.groups.offsets import NO_GENERATION, NO_LEADER_EPOCH, OffsetAndMetadata
 from logstore.coordinator.groups.requests import (
     FetchedOffset,
     JoinRequest,
@@ -62,7 +63,7 @@ def code_of(error: str | None) -> int:
     return KAFKA_CODES["NONE" if error is None else error]
 
 
-async def _told(session: Session, ask: Callable[[Callable[[R], object]], object]) -> R:
+async def await_result(session: Session, ask: Callable[[Callable[[R], object]], object]) -> R:
     """Await the result that a coordinator passes to its callback, from any thread."""
     loops = session.service.loops
     future: asyncio.Future[R] = loops.loop.create_future()
@@ -154,10 +155,11 @@ async def join_group(request: JoinGroupRequest, session: Session) -> JoinGroupRe
         f"/{session.client_host}",
         requires_member_id=session.version >= _REQUIRES_MEMBER_ID_FROM,
         can_skip_assignment=session.version >= _SKIPS_ASSIGNMENT_FROM,
+        may_describe=partial(session.allows, "describe", "topic"),
     )
     service = session.service
     try:
-        result = await _told(session, partial(service.groups.join, asked))
+        result = await await_result(session, partial(service.groups.join, asked))
     except LogStoreError as error:
         result = JoinResult(request.member_id, error.kafka_error)
     return _joined(result, session.version)
@@ -204,7 +206,7 @@ async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupRe
             {each.member_id: bytes(each.assignment) for each in request.assignments},
         )
         try:
-            result = await _told(session, partial(service.groups.sync, asked))
+            result = await await_result(session, partial(service.groups.sync, asked))
         except LogStoreError as error:
             result = SyncResult(error.kafka_error)
     return SyncGroupResponse(
@@ -331,12 +333,19 @@ def errors_by_topic(
     ]
 
 
+_TOPIC_IDS_FROM = 10
+
+
 @handles("OffsetCommit")
 def offset_commit(request: OffsetCommitRequest, session: Session) -> OffsetCommitResponse:
     """Commit offsets of a group."""
     errors: dict[TopicPartition, str | None] = {}
     if session.allows("read", "group", request.group_id):
-        offsets = allowed_offsets(request.topics, session, errors)
+        topics: list[Any] = request.topics
+        if session.version >= _TOPIC_IDS_FROM:
+            topics, unknown = _topics_of_ids(topics, session)
+            errors |= dict.fromkeys(partitions_of(unknown), "UNKNOWN_TOPIC_ID")
+        offsets = allowed_offsets(topics, session, errors)
         if offsets:
             errors |= session.service.groups.commit(
                 request.group_id,
@@ -344,18 +353,33 @@ def offset_commit(request: OffsetCommitRequest, session: Session) -> OffsetCommi
                 request.generation_id_or_member_epoch,
                 request.member_id,
                 request.group_instance_id,
+                version=session.version,
             )
     else:
         errors = dict.fromkeys(partitions_of(request.topics), NOT_ALLOWED)
-    return OffsetCommitResponse(
-        topics=errors_by_topic(
-            request.topics,
-            errors,
-            OffsetCommitResponse.OffsetCommitResponseTopic,
-            OffsetCommitResponse.OffsetCommitResponsePartition,
-        )
+    rows = errors_by_topic(
+        request.topics,
+        errors,
+        OffsetCommitResponse.OffsetCommitResponseTopic,
+        OffsetCommitResponse.OffsetCommitResponsePartition,
     )
+    for row, topic in zip(rows, request.topics, strict=True):
+        row.topic_id = topic.topic_id
+    return OffsetCommitResponse(topics=rows)
 
+
+def _topics_of_ids(topics: Iterable[Any], session: Session) -> tuple[list[Any], list[Any]]:
+    """Name the topics of a request that identifies them by id; return the known and the unknown."""
+    known: list[Any] = []
+    unknown: list[Any] = []
+    for topic in topics:
+        topic.name = session.service.topic_of_id(topic.topic_id) or ""
+        (known if topic.name else unknown).append(topic)
+    return known, unknown
+
+
+NO_EPOCH: tuple[str | None, int] = None, NO_GENERATION
+"""Member id and epoch of a client that fetches offsets without them."""
 
 _GROUPS_FROM = 8
 _TOP_LEVEL_ERROR_FROM = 2
@@ -366,19 +390,10 @@ def offset_fetch(request: OffsetFetchRequest, session: Session) -> OffsetFetchRe
     """Return the committed offsets of groups."""
     stable = request.require_stable
     if session.version >= _GROUPS_FROM:
-        told = OffsetFetchResponse.OffsetFetchResponseTopics
-        of_partition = OffsetFetchResponse.OffsetFetchResponsePartitions
-        groups = []
-        for group in session.each(request.groups):
-            found, error = _fetched(group.group_id, group.topics, session, require_stable=stable)
-            groups.append(
-                OffsetFetchResponse.OffsetFetchResponseGroup(
-                    group_id=group.group_id,
-                    topics=_by_topic(found, told, of_partition),
-                    error_code=code_of(error),
-                )
-            )
-        return OffsetFetchResponse(groups=groups)
+        groups = session.each(request.groups)
+        return OffsetFetchResponse(
+            groups=[_fetched_group(each, session, require_stable=stable) for each in groups]
+        )
     found, error = _fetched(request.group_id, request.topics, session, require_stable=stable)
     if error is not None and session.version < _TOP_LEVEL_ERROR_FROM:
         refused = FetchedOffset(None, error)
@@ -396,13 +411,52 @@ def offset_fetch(request: OffsetFetchRequest, session: Session) -> OffsetFetchRe
     return OffsetFetchResponse(topics=topics, error_code=code_of(error))
 
 
+def _fetched_group(
+    group: OffsetFetchRequest.OffsetFetchRequestGroup, session: Session, *, require_stable: bool
+) -> OffsetFetchResponse.OffsetFetchResponseGroup:
+    """Return the offsets of one group of a batched request (KIP-709)."""
+    of_topic = OffsetFetchResponse.OffsetFetchResponseTopics
+    of_partition = OffsetFetchResponse.OffsetFetchResponsePartitions
+    uses_ids = session.version >= _TOPIC_IDS_FROM
+    topics: Sequence[Any] | None = group.topics
+    unknown: list[Any] = []
+    if uses_ids and topics is not None:
+        topics, unknown = _topics_of_ids(topics, session)
+    member = group.member_id, group.member_epoch
+    found, error = _fetched(group.group_id, topics, session, member, require_stable=require_stable)
+    rows = _by_topic(found, of_topic, of_partition)
+    if uses_ids and error is None:
+        ids = {each.name: each.topic_id for each in topics or ()}
+        for row in rows:
+            row.topic_id = ids.get(row.name) or session.service.id_of_topic(row.name)
+        rows = [row for row in rows if row.topic_id is not None]
+        for topic in unknown:
+            refused = FetchedOffset(None, "UNKNOWN_TOPIC_ID")
+            asked = [TopicPartition("", index) for index in topic.partition_indexes]
+            for row in _by_topic(dict.fromkeys(asked, refused), of_topic, of_partition):
+                row.topic_id = topic.topic_id
+                rows.append(row)
+    return OffsetFetchResponse.OffsetFetchResponseGroup(
+        group_id=group.group_id, topics=rows, error_code=code_of(error)
+    )
+
+
 def _fetched(
-    group_id: str, topics: Iterable[Any] | None, session: Session, *, require_stable: bool
+    group_id: str,
+    topics: Iterable[Any] | None,
+    session: Session,
+    member: tuple[str | None, int] = NO_EPOCH,
+    *,
+    require_stable: bool,
 ) -> tuple[dict[TopicPartition, FetchedOffset], str | None]:
     """Return the offsets of a group, without topics of all that may be seen; or why not."""
     if not session.allows("describe", "group", group_id):
         return {}, NOT_ALLOWED
     groups = session.service.groups
+    if member != NO_EPOCH:
+        error = groups.check_fetch(group_id, *member)
+        if error is not None:
+            return {}, error
     refused = FetchedOffset(None, "TOPIC_AUTHORIZATION_FAILED")
     try:
         if topics is None:
@@ -477,6 +531,9 @@ def offset_delete(request: OffsetDeleteRequest, session: Session) -> OffsetDelet
 # -- administration --------------------------------------------------------------------------------
 
 
+_REPORTS_UNKNOWN_GROUPS_FROM = 6
+
+
 @handles("DescribeGroups")
 def describe_groups(request: DescribeGroupsRequest, session: Session) -> DescribeGroupsResponse:
     """Describe groups and their members."""
@@ -498,6 +555,13 @@ def _described(group_id: str, session: Session) -> DescribeGroupsResponse.Descri
     if found.error is not None:
         return DescribeGroupsResponse.DescribedGroup(
             group_id=group_id, error_code=code_of(found.error)
+        )
+    if found.state == GroupState.DEAD.value and session.version >= _REPORTS_UNKNOWN_GROUPS_FROM:
+        return DescribeGroupsResponse.DescribedGroup(
+            group_id=group_id,
+            group_state=found.state,
+            error_code=code_of("GROUP_ID_NOT_FOUND"),
+            error_message=f"Group {group_id} not found.",
         )
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group_id,
@@ -522,7 +586,7 @@ def _described(group_id: str, session: Session) -> DescribeGroupsResponse.Descri
 def list_groups(request: ListGroupsRequest, session: Session) -> ListGroupsResponse:
     """Return the groups of this coordinator that the client may describe."""
     try:
-        found = session.service.groups.list_groups(request.states_filter)
+        found = session.service.groups.list_groups(request.states_filter, request.types_filter)
     except LogStoreError:
         return ListGroupsResponse(error_code=code_of("COORDINATOR_NOT_AVAILABLE"))
     sees_all = session.allows("describe", "cluster")

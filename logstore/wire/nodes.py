@@ -168,6 +168,16 @@ class Nodes:
         """Change the config overrides of a topic."""
         self.manager.topics.alter(name, configs, unset)
 
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        """Return the configurations that a group sets itself."""
+        return self.manager.catalog.store.groups.get(group_id, {})
+
+    def alter_group(
+        self, group_id: str, configs: Mapping[str, object], unset: Iterable[str]
+    ) -> None:
+        """Change the configurations of a group."""
+        self.manager.topics.alter_group(group_id, configs, unset)
+
     def reconfigure(self, changes: Mapping[str, object], layer: Layer) -> None:
         """Change dynamic settings of this broker, or of all brokers."""
         self.manager.topics.reconfigure(changes, layer)

@@ -25,7 +25,8 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "OffsetCommit": (("read", "group"), ("read", "topic")),
     "OffsetFetch": (("describe", "group"), ("describe", "topic")),
     "FindCoordinator": (("describe", "group"), ("describe", "transactional_id")),
-    "JoinGroup": (("read", "group"),),
+    # DESCRIBE decides which topics match the patterns of a consumer group.
+    "JoinGroup": (("read", "group"), ("describe", "topic")),
     "Heartbeat": (("read", "group"),),
     "LeaveGroup": (("read", "group"),),
     "SyncGroup": (("read", "group"),),
@@ -59,9 +60,21 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "DescribeAcls": (("describe", "cluster"),),
     "CreateAcls": (("alter", "cluster"),),
     "DeleteAcls": (("alter", "cluster"),),
-    "DescribeConfigs": (("describe_configs", "topic"), ("describe_configs", "cluster")),
-    "AlterConfigs": (("alter_configs", "topic"), ("alter_configs", "cluster")),
-    "IncrementalAlterConfigs": (("alter_configs", "topic"), ("alter_configs", "cluster")),
+    "DescribeConfigs": (
+        ("describe_configs", "topic"),
+        ("describe_configs", "cluster"),
+        ("describe_configs", "group"),
+    ),
+    "AlterConfigs": (
+        ("alter_configs", "topic"),
+        ("alter_configs", "cluster"),
+        ("alter_configs", "group"),
+    ),
+    "IncrementalAlterConfigs": (
+        ("alter_configs", "topic"),
+        ("alter_configs", "cluster"),
+        ("alter_configs", "group"),
+    ),
     "AlterReplicaLogDirs": (("alter", "cluster"),),
     "DescribeLogDirs": (("describe", "cluster"),),
     "SaslAuthenticate": (),
@@ -77,6 +90,9 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "DescribeProducers": (("read", "topic"),),
     "DescribeTransactions": (("describe", "transactional_id"), ("describe", "topic")),
     "ListTransactions": (("describe", "transactional_id"),),
+    # DESCRIBE on the topics that are named; a pattern only matches topics with DESCRIBE.
+    "ConsumerGroupHeartbeat": (("read", "group"), ("describe", "topic")),
+    "ConsumerGroupDescribe": (("describe", "group"), ("describe", "topic")),
     "DescribeTopicPartitions": (("describe", "topic"),),
 }
 """Requirements by API. All of them apply unless a comment says otherwise."""

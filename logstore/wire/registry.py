@@ -11,7 +11,16 @@ from typing import Any, NamedTuple, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-FAMILIES = ("cluster", "data", "admin", "configs", "groups", "transactions", "security")
+FAMILIES = (
+    "cluster",
+    "data",
+    "admin",
+    "configs",
+    "groups",
+    "consumer_groups",
+    "transactions",
+    "security",
+)
 
 
 class Where(Enum):

@@ -160,6 +160,12 @@ class Service:
         self._names = {each.id: each.name for each in nodes.topics() if each.id is not None}
         return self._names.get(topic_id)
 
+    def id_of_topic(self, name: str) -> str | None:
+        """Return the id of a topic, or None if it does not exist or has none."""
+        with suppress(UnknownTopicOrPartitionError):
+            return self.nodes.topic(name).id
+        return None
+
     async def run(self, call: Callable[[], T]) -> T:
         """Run a call that may block, on a disk or a fault rule, in a worker thread."""
         is_quick = self.works_in_memory and not self.manager.faults.rules

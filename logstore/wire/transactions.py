@@ -21,6 +21,7 @@ from logstore.coordinator.transactions.state import (
 from logstore.errors import (
     ConcurrentTransactionsError,
     CoordinatorLoadInProgressError,
+    InvalidRegularExpressionError,
     InvalidTxnStateError,
     KafkaStorageError,
     LogStoreError,
@@ -52,6 +53,7 @@ from logstore.messages.types import (
     WriteTxnMarkersResponse,
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS
+from logstore.runtime.patterns import compile_pattern
 from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 from logstore.wire.groups import NOT_ALLOWED as GROUP_NOT_ALLOWED
 from logstore.wire.groups import (
@@ -530,8 +532,15 @@ def list_transactions(
     wanted = set(request.state_filters) & states
     ids = set(request.producer_id_filters)
     now_ms = service.runtime.clock.now_ms()
+    pattern = request.transactional_id_pattern
+    try:
+        matches = compile_pattern(pattern) if pattern else None
+    except InvalidRegularExpressionError as error:
+        return ListTransactionsResponse(error_code=error.code)
 
     def is_wanted(metadata: TransactionMetadata) -> bool:
+        if matches is not None and not matches(metadata.transactional_id):
+            return False
         if request.state_filters and metadata.state.kafka_name not in wanted:
             return False
         if ids and metadata.producer_id not in ids:

@@ -39,15 +39,15 @@ SERVED: Mapping[str, Versions] = {
     "Fetch": Versions(4, 17),
     "ListOffsets": Versions(1, 8),
     "Metadata": Versions(0, 12),
-    "OffsetCommit": Versions(2, 9),
-    "OffsetFetch": Versions(1, 9),
+    "OffsetCommit": Versions(2, 10),
+    "OffsetFetch": Versions(1, 10),
     "FindCoordinator": Versions(0, 4),
     "JoinGroup": Versions(0, 9),
     "Heartbeat": Versions(0, 4),
     "LeaveGroup": Versions(0, 5),
     "SyncGroup": Versions(0, 5),
-    "DescribeGroups": Versions(0, 5),
-    "ListGroups": Versions(0, 4),
+    "DescribeGroups": Versions(0, 6),
+    "ListGroups": Versions(0, 5),
     "SaslHandshake": Versions(0, 1),
     "ApiVersions": Versions(0, 4),
     "CreateTopics": Versions(2, 7),
@@ -81,7 +81,9 @@ SERVED: Mapping[str, Versions] = {
     "DescribeCluster": Versions(0, 2),
     "DescribeProducers": Versions(0, 0),
     "DescribeTransactions": Versions(0, 0),
-    "ListTransactions": Versions(0, 1),
+    "ListTransactions": Versions(0, 2),
+    "ConsumerGroupHeartbeat": Versions(0, 1),
+    "ConsumerGroupDescribe": Versions(0, 1),
     "DescribeTopicPartitions": Versions(0, 0),
 }
 
@@ -123,7 +125,11 @@ MINIMUM: Mapping[str, Versions] = {
 """The oldest versions that the clients of docs/WIRE.md support, to test as an old broker."""
 
 TRANSACTION_VERSION = "transaction.version"
-"""Name of the feature."""
+GROUP_VERSION = "group.version"
+"""Names of the features."""
+
+GROUP_VERSION_LEVEL = 1
+"""Level of `group.version` with which consumers may use the protocol of KIP-848."""
 
 _V2_SINCE = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
 """First versions of the APIs that clients of `transaction.version` 2 use."""

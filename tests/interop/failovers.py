@@ -380,7 +380,7 @@ class Round:
         self._clean_up(history)
 
     def _clean_up(self, history: History) -> None:
-        """End a history early; what it leaves is not compared."""
+        """End a history early. Its results are not compared."""
         del self._pending[history]
         self._parted.add(history)
         for transactional_id in history.ids:  # an open transaction would hide later records

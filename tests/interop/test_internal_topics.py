@@ -341,7 +341,7 @@ def check_continued(
 
 
 def give(source: Callable[[TopicPartition], Path], target: Path) -> None:
-    """Replace the partitions of a data directory; their topic ids and the topics stay."""
+    """Replace the partitions of a data directory, but not their topic ids."""
     for topic, count in PARTITIONS.items():
         for number in range(count):
             folder = target / f"{topic}-{number}"

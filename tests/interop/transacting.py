@@ -63,7 +63,7 @@ class Producer:
 
     @property
     def is_early(self) -> bool:
-        """Whether the first transaction of version 2 has the epoch of one of the old protocol."""
+        """Whether the first transaction of version 2 reuses an epoch of the old protocol."""
         return self.is_v2 and self.ended == (self.name, self.epoch)
 
     def renew(self, answer: Fields) -> None:

@@ -197,6 +197,8 @@ class World(ABC):
     cluster: Cluster[VirtualClock]
 
     module = "tests.property.cluster_simulation"
+    situations: Sequence[str] = ()
+    """Situations that many seeds must reach."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -731,6 +733,22 @@ def steps_of(seed: int, numbers: Sequence[int], world: type[World] = Simulation)
         yield f"all is well: {dict(simulation.tally)}"
 
 
+def run_many(seeds: range, world: type[World] = Simulation) -> None:
+    """Run seeds and print those that fail and the totals of situations; exit if any is missing."""
+    tally: Counter[str] = Counter()
+    failed: list[int] = []
+    for seed in seeds:
+        try:
+            tally += run_and_shrink(seed, world)
+        except Exception as error:
+            failed.append(seed)
+            print(f"{error}\n{error.__notes__[0]}", flush=True)  # noqa: T201  # for whoever runs it
+    print(f"{len(seeds)} seeds: {dict(sorted(tally.items()))}")  # noqa: T201  # see above
+    missing = [each for each in world.situations if not tally[each]]
+    if failed or missing:
+        sys.exit(f"failed seeds: {failed}; situations that were not reached: {missing}")
+
+
 def main(arguments: Sequence[str], world: type[World] = Simulation) -> None:
     """Print the steps of a seed, or run many seeds."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -740,12 +758,7 @@ def main(arguments: Sequence[str], world: type[World] = Simulation) -> None:
     options = parser.parse_args(arguments)
     logging.disable(logging.CRITICAL)
     if options.until is not None:
-        tally: Counter[str] = Counter()
-        for seed in range(options.seed, options.until):
-            tally += run_and_shrink(seed, world)
-        print(  # noqa: T201  # for whoever repeats a seed
-            f"{options.until - options.seed} seeds: {dict(sorted(tally.items()))}"
-        )
+        run_many(range(options.seed, options.until), world)
         return
     numbers = range(len(world.plan(options.seed)))
     if options.steps is not None:

@@ -1,12 +1,15 @@
 """Groups and transactions of a cluster from one seed: clients, coordinators that fail, invariants.
 
-Clients run one call after another, and repeat it while its error is retriable. A step `strike`
-schedules a fault, which takes place while a later call waits for replicas.
+Clients use both versions of transactions, and some change it. They run one call after another, and
+repeat it while its error is retriable. Two kinds of steps schedule faults that take place during
+later calls: `strike` after some time, and `ambush` at one of the next waits for replicas, at the
+broker that is waited for, with a second fault at once or a restart soon after.
 
-To repeat a seed, all of it or some of its steps::
+To repeat a seed, all of it or some of its steps; to run many seeds and count their situations::
 
     python -m tests.property.coordinator_simulation 4711
     python -m tests.property.coordinator_simulation 4711 --steps 3,8,21
+    python -m tests.property.coordinator_simulation 0 --until 10000
 """
 
 from __future__ import annotations
@@ -16,12 +19,14 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from logstore import Cluster, LogStoreError, TopicPartition, VirtualClock
+from logstore.cluster.leadership import Leadership
 from logstore.coordinator.groups.coordinator import GroupCoordinator
-from logstore.coordinator.groups.offsets import OffsetAndMetadata
+from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from logstore.coordinator.groups.requests import (
     JoinRequest,
     JoinResult,
@@ -30,54 +35,86 @@ from logstore.coordinator.groups.requests import (
     SyncResult,
 )
 from logstore.coordinator.transactions.coordinator import TransactionCoordinator
-from logstore.coordinator.transactions.state import ProducerIdAndEpoch
+from logstore.coordinator.transactions.produce import add_to_transaction, append_as_client
+from logstore.coordinator.transactions.state import (
+    LAST_EPOCH,
+    ProducerIdAndEpoch,
+    TransactionMetadata,
+    TransactionState,
+    encode_key,
+    encode_value,
+)
 from logstore.errors import RETRIABLE_ERRORS
 from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
+from logstore.storage.log.drafts import AppendInfo, NewRecord
 from logstore.storage.log.log import Log
 from logstore.storage.log.reader import Isolation
 from tests.property.cluster_simulation import BROKERS, Step, World, claim, main
+from tests.property.coordinator_model import (
+    V0,
+    V2,
+    Errors,
+    Member,
+    Process,
+    Refused,
+    StateHistory,
+    Transaction,
+    Unknown,
+    Watch,
+    Write,
+)
 
 T = TypeVar("T")
 
 DATA = tuple(TopicPartition("t", number) for number in range(3))
-INTERNAL = tuple(
-    TopicPartition(name, number)
-    for name in (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
-    for number in range(2)
-)
+STATES = tuple(TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in range(2))
+INTERNAL = (*(TopicPartition(GROUP_OFFSETS_TOPIC, number) for number in range(2)), *STATES)
 IDS = ("x", "y", "z")
+WORN_ID = "z"
+"""An id whose first producer is close to its last epoch, in some seeds."""
+
 GROUPS = ("g", "h")
 MEMBERS_GROUP = "m"
 COMMITTED_TPS = DATA[:2]
 TRIES = 25
+SESSION_MS = 30_000
+EXPIRY_MINUTES = 60
+EXPIRY_MS = EXPIRY_MINUTES * 60_000
+"""Time after which unused ids and committed offsets expire, and data where retention is on."""
+
 TIMEOUTS_MS = (60_000, 60_000, 8_000)
-WAITS_MS = (0, 1, 20, 500, 6_000, 31_000, 61_000, 600_000)
+WAITS_MS = (0, 1, 20, 500, 6_000, 31_000, 61_000, 600_000, 3 * EXPIRY_MS)
 DELAYS_MS = (0, 0, 0, 0, 1, 3, 50, 9_000)
+RESTARTS_MS = (0, 1, 100, 2_000, 15_000)
 HOPS_MAX = 40
+WAITS_MAX = 14
+"""Waits for replicas before an ambush; a transaction has about as many."""
 
 KINDS = {
-    "transact": 14,
-    "send": 12,
+    "transact": 16,
+    "send": 10,
     "send_offset": 8,
     "end": 12,
+    "late": 4,
     "init": 5,
-    "commit_offset": 8,
+    "commit_offset": 7,
     "fetch": 6,
-    "member": 10,
-    "strike": 30,
-    "wait": 5,
-    "cut": 2,
+    "member": 8,
+    "ambush": 30,
+    "strike": 8,
+    "wait": 6,
+    "cut": 1,
     "heal": 4,
     "slow": 3,
-    "kill": 2,
-    "lose_power": 2,
-    "stop": 2,
+    "kill": 1,
+    "lose_power": 1,
+    "stop": 1,
     "restart": 8,
-    "move": 5,
-    "clean": 3,
-    "delete": 2,
+    "move": 3,
+    "clean": 4,
+    "delete": 3,
     "settle": 3,
 }
 """Kinds of steps and their frequencies."""
@@ -87,6 +124,12 @@ STRIKES = (
     *("restart", "restart", "restart", "cut", "heal", "heal", "slow", "clean", "delete"),
 )
 """Faults that take place during other calls."""
+
+AMBUSHES = (
+    *(("kill", "lose_power") * 3),
+    *("stop", "shift", "shift", "clean", "clean", "delete", "cut_off", "slow"),
+)
+"""Faults that take place at a wait for replicas."""
 
 FENCED = frozenset(
     (
@@ -99,83 +142,87 @@ FENCED = frozenset(
 )
 """Errors of a producer that another producer, or a timeout, has fenced."""
 
+PHASES = (
+    "opening",
+    "open",
+    "deciding",
+    "prepared",
+    "between markers",
+    "completing",
+    "complete",
+)
+"""Phases of a transaction, as its coordinator knows it. In each a coordinator must fail."""
 
-class Unknown(Exception):
-    """A call got no final answer; it may have taken effect."""
+CORE_SITUATIONS = (
+    *KINDS,
+    "aborted",
+    "committed",
+    "end repeated",
+    "ended by a failure: open, version 0",
+    "ended by a failure: open, version 2",
+    "fenced",
+    "fenced by another",
+    "lost power",
+    "moved a coordinator",
+    "offset committed",
+    "offset fetched",
+    "offsets sent",
+    "passes",
+    "seen whole",
+    "synced: None",
+    "unknown",
+)
+"""Situations that a few seeds reach."""
 
-
-class Write(NamedTuple):
-    """An attempt to commit an offset."""
-
-    value: int
-    transaction: Transaction | None
-    is_acknowledged: bool
-
-
-class Transaction:
-    """A transaction as its producer knows it.
-
-    Attributes
-    ----------
-    outcome : bool or None
-        Whether it is committed; None if that is unknown.
-    """
-
-    def __init__(self, start_ms: int) -> None:
-        self.start_ms = start_ms
-        self.has_begun = False
-        self.outcome: bool | None = False
-        self.is_open = True
-        self.sent: list[tuple[TopicPartition, int, bytes]] = []
-        self.values: set[bytes] = set()
-
-
-class Process:
-    """A client process that uses a transactional id."""
-
-    def __init__(self, transactional_id: str) -> None:
-        self.id = transactional_id
-        self.producer: ProducerIdAndEpoch | None = None
-        self.timeout_ms = 0
-        self.is_fenced = self.may_be_fenced = self.is_broken = False
-        self.sequences: Counter[TopicPartition] = Counter()
-        self.transaction: Transaction | None = None
-        self.ended: bool | None = None
-
-    def forget(self) -> None:
-        """Give up the producer and its transaction."""
-        if self.transaction is not None:
-            self.transaction.is_open = False
-        self.producer = self.transaction = self.ended = None
-
-
-class Member:
-    """A member of a group, with the last answer that it got."""
-
-    def __init__(self) -> None:
-        self.member_id = ""
-        self.joined: JoinResult | None = None
-        self.synced: SyncResult | None = None
-        self.generation = -1
-
-
-class Errors(logging.Handler):
-    """Keeps what is logged as an error."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.records: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a message, and the error that it is about."""
-        error = record.exc_info[1] if record.exc_info else None
-        self.records.append(f"{record.getMessage()} {error!r}" if error else record.getMessage())
+SITUATIONS = (
+    *CORE_SITUATIONS,
+    *(
+        f"{end}: {phase}, version {version:d}"
+        for end in ("ended by a failure", "moved")
+        for phase in PHASES
+        for version in (V0, V2)
+    ),
+    "added by one request",
+    "aborted without a transaction",
+    "changed the version",
+    "cleaned __consumer_offsets",
+    "cleaned __transaction_state",
+    "cleaned t",
+    "deleted",
+    "elections",
+    "elections of coordinators",
+    "ended by a failure: loading",
+    "ended by a failure: pending offsets",
+    "epoch bump refused",
+    "epochs bumped",
+    "expired offset",
+    "forgotten id",
+    "late batch refused",
+    "moved: loading",
+    "moved: pending offsets",
+    "outcome found",
+    "outcome unknown",
+    "producer id replaced",
+    "retention",
+    "retried: CONCURRENT_TRANSACTIONS",
+    "retried: COORDINATOR_LOAD_IN_PROGRESS",
+    "retried: COORDINATOR_NOT_AVAILABLE",
+    "retried: NOT_COORDINATOR",
+    "retried: NOT_ENOUGH_REPLICAS",
+    "retried: NOT_LEADER_OR_FOLLOWER",
+    "seen committed",
+    "struck inside a call",
+    "timed out",
+    "two at once",
+    "unstable",
+)
+"""Situations that ten thousand seeds must reach."""
 
 
 def plan(seed: int) -> list[Step]:
     """Return the steps of a seed."""
     rng = random.Random(f"coordinators {seed}")
-    count = rng.randint(10, 45)
+    count = rng.randint(15, 50)
     kinds = rng.choices(list(KINDS), list(KINDS.values()), k=count)
     return [Step(kind, tuple(rng.randrange(1 << 16) for _ in range(5))) for kind in kinds]
 
@@ -185,6 +232,8 @@ class Simulation(World):
 
     module = "tests.property.coordinator_simulation"
     plan = staticmethod(plan)
+
+    situations = SITUATIONS
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
@@ -196,18 +245,26 @@ class Simulation(World):
             background=seed % 2 == 1,
             broker_config={
                 "offsets.topic.num.partitions": 2,
+                "offsets.retention.minutes": EXPIRY_MINUTES,
                 "transaction.state.log.num.partitions": 2,
+                "transactional.id.expiration.ms": EXPIRY_MS,
                 "log.index.size.max.bytes": 1200,
                 "group.initial.rebalance.delay.ms": 0,
                 "group.min.session.timeout.ms": 1000,
             },
         )
+        rng = random.Random(f"setting {seed}")
+        self.is_compacted = rng.random() < 0.4
+        self.has_retention = rng.random() < 0.15
         self.cluster.create_topic(
             "t",
             len(DATA),
             replication_factor=BROKERS,
             configs={
-                "retention.ms": "-1",
+                "cleanup.policy": "compact,delete" if self.is_compacted else "delete",
+                "delete.retention.ms": "20000",
+                "retention.ms": str(EXPIRY_MS) if self.has_retention else "-1",
+                "segment.bytes": "400" if self.has_retention else "1000000",
                 "min.insync.replicas": "2" if seed % 3 else "1",
                 "flush.messages": ("1", "9223372036854775807")[seed // 2 % 2],
                 "segment.index.bytes": "1200",
@@ -216,20 +273,47 @@ class Simulation(World):
         # Created now, while three brokers can have replicas.
         self.cluster.group_coordinator("g")
         self.cluster.transaction_coordinator("x")
-        self.processes = [Process(each) for each in IDS for _ in range(2)]
+        self.watch = self.cluster.purgatory = Watch(self._on_wait)
+        versions = {each: rng.choice((V0, V2)) for each in IDS}
+        self.processes = [Process(each, versions[each]) for each in IDS for _ in range(2)]
         self.newest: dict[str, ProducerIdAndEpoch] = {}
         self.owners: dict[ProducerIdAndEpoch, Process] = {}
+        self.used_ms: Counter[str] = Counter()
         self.transactions: list[Transaction] = []
         self.writes: dict[tuple[str, TopicPartition], list[Write]] = {}
+        self.late_values: set[bytes] = set()
         self.members = [Member(), Member()]
         self.generation = -1
         self.number = 0
         self.depth = 0
+        self.ambushes: list[list[int]] = []
         self.ends: Counter[TopicPartition] = Counter()
-        self.records: dict[TopicPartition, dict[int, tuple[object, ...]]] = {}
+        self.records: dict[TopicPartition, dict[int, tuple[bytes | None, bytes | None, int]]] = {}
+        self.histories = {tp: StateHistory(self.tally) for tp in STATES}
         self.errors = Errors()
         logging.disable(logging.WARNING)
         logging.getLogger("logstore").addHandler(self.errors)
+        if rng.random() < 0.3:
+            self._wear_out()
+
+    def _wear_out(self) -> None:
+        """Store a producer that is close to its last epoch, and let another broker load it."""
+        producer = ProducerIdAndEpoch(self.cluster.producer_ids.take(), LAST_EPOCH - 2)
+        metadata = TransactionMetadata(
+            WORN_ID,
+            *producer,
+            timeout_ms=TIMEOUTS_MS[0],
+            state=TransactionState.EMPTY,
+            last_update_ms=self.clock.now_ms(),
+            previous_producer_id=producer.producer_id,
+        )
+        record = NewRecord(encode_key(WORN_ID), encode_value(metadata), self.clock.now_ms())
+        leader = self.cluster.transaction_coordinator(WORN_ID)
+        tp = self.cluster.brokers[leader].coordinator.partition_for(WORN_ID)
+        self.cluster.leader_log(tp).writer.append_records([record])
+        self.clock.advance(seconds=1)
+        self.cluster.move_leader(tp, to=(leader + 1) % BROKERS)
+        self.newest[WORN_ID] = producer
 
     def __exit__(self, *details: object) -> None:
         logging.getLogger("logstore").removeHandler(self.errors)
@@ -251,7 +335,9 @@ class Simulation(World):
             ends = {broker: (log.log_end_offset, log.high_watermark) for broker, log in logs}
             yield f"    {tp}: {self.cluster.state(tp)} {ends}"
         for broker, process in self.cluster.brokers.items():
-            yield f"    {broker}: {list(process.coordinator.transactions().values())}"
+            # Not with `transactions`, which may load a partition.
+            stored = process._coordinator and process._coordinator._stored
+            yield f"    {broker}: {stored and list(stored.by_id.values())}"
 
     def logs(self, tp: TopicPartition) -> dict[int, Log]:
         """Return the log of each running broker."""
@@ -299,16 +385,38 @@ class Simulation(World):
             self.tally["fenced"] += 1
             process.forget()
             return None
-        claim(not process.is_fenced, "a fenced producer was served", process.producer)
+        is_served = not process.is_fenced or self._ends_as_the_one_before(process)
+        claim(is_served, "a fenced producer was served", process.producer)
+        if process.is_fenced:
+            self.tally["fenced, but answered"] += 1
+            process.forget()
+            return None
+        self.used_ms[process.id] = self.clock.now_ms()
         return done
+
+    def _ends_as_the_one_before(self, process: Process) -> bool:
+        """Return whether a fenced producer may take the end of its successor for its own.
+
+        In Kafka too, EndTxn of version 2 is a repetition if the epoch is the one before.
+        """
+        newest = self.newest[process.id]
+        producer = process.producer
+        assert producer is not None
+        is_before = producer == (newest.producer_id, newest.producer_epoch - 1)
+        is_before |= producer.producer_epoch == LAST_EPOCH and newest.producer_epoch == 0
+        return process.version is V2 and is_before and process.is_ending
 
     def _may_be_fenced(self, process: Process) -> bool:
         transaction = process.transaction
         if process.may_be_fenced or (transaction is not None and not transaction.has_begun):
             return True
+        now_ms = self.clock.now_ms()
+        if now_ms >= self.used_ms[process.id] + EXPIRY_MS:
+            self.tally["forgotten id"] += 1
+            return True
         if transaction is None:
             return False
-        has_expired = self.clock.now_ms() > transaction.start_ms + process.timeout_ms
+        has_expired = now_ms > transaction.start_ms + process.timeout_ms
         self.tally["timed out"] += has_expired
         return has_expired
 
@@ -326,9 +434,7 @@ class Simulation(World):
         for each in self.processes:
             if each.id == process.id:
                 each.may_be_fenced = True
-        if process.transaction is not None:
-            process.transaction.is_open = False
-            process.transaction = None
+        process.transaction = None
 
         def call() -> ProducerIdAndEpoch:
             return self._coordinator(process.id).init_producer_id(process.id, timeout_ms, expected)
@@ -345,21 +451,8 @@ class Simulation(World):
                 self.tally["epoch bump refused"] += 1
                 process.forget()
                 return
-            newest = self.newest.get(process.id)
-            is_repeated = expected is not None and producer == newest
-            claim(
-                newest is None
-                or producer > newest
-                or (is_repeated and self.owners[producer] is process),
-                "a producer epoch went back",
-                newest,
-                producer,
-            )
-            owner = self.owners.setdefault(producer, process)
-            claim(owner is process, "two producers share an epoch", producer)
-            self.newest[process.id] = producer
-        if expected is not None:
-            self.tally["epochs bumped"] += 1
+            self._own(process, producer, is_repeated=expected is not None)
+        self.tally["epochs bumped"] += expected is not None
         process.forget()
         for each in self.processes:
             if each.id == process.id and each is not process and each.producer is not None:
@@ -368,32 +461,101 @@ class Simulation(World):
         process.producer = producer
         process.timeout_ms = timeout_ms
         process.is_fenced = process.may_be_fenced = process.is_broken = False
-        process.sequences.clear()
+
+    def _own(
+        self, process: Process, producer: ProducerIdAndEpoch, *, is_repeated: bool = False
+    ) -> None:
+        """Check that a producer is new, and no other process has it."""
+        newest = self.newest.get(process.id)
+        is_repeated = is_repeated and producer == newest
+        claim(
+            newest is None
+            or producer > newest
+            or (is_repeated and self.owners[producer] is process),
+            "a producer epoch went back",
+            newest,
+            producer,
+        )
+        owner = self.owners.setdefault(producer, process)
+        claim(owner is process, "two producers share an epoch", producer)
+        is_replaced = newest is not None and newest.producer_epoch >= LAST_EPOCH
+        self.tally["producer id replaced"] += is_replaced and producer.producer_epoch == 0
+        self.newest[process.id] = producer
+        self.used_ms[process.id] = self.clock.now_ms()
 
     def _begin(self, process: Process, timeout: int) -> Transaction | None:
-        """Return the open transaction of a process, or a new one; None if it cannot send."""
+        """Return the open or a new transaction of a process, or None if it cannot send."""
         if process.transaction is None and (process.is_broken or process.producer is None):
             self._initialize(process, timeout, 1, 1)
         if process.producer is None or process.is_broken:
             return None
         if process.transaction is None:
+            if timeout % 7 == 0 and not self._change_version(process, timeout):
+                return None
             process.transaction = Transaction(self.clock.now_ms())
             self.transactions.append(process.transaction)
-        process.ended = None
+        process.ended = process.ended_as = None
         return process.transaction
 
+    def _change_version(self, process: Process, timeout: int) -> bool:
+        """Change the version between transactions; return whether the producer can continue.
+
+        Java's producer takes another epoch with version 2, so that no batch becomes part of a
+        transaction of version 0 that is decided, but has no marker yet.
+        """
+        self.tally["changed the version"] += 1
+        process.version = V2 if process.version is V0 else V0
+        if process.version is V2:
+            self._initialize(process, timeout, 0, 1)
+        return process.producer is not None
+
     def _add(self, process: Process, tp: TopicPartition) -> bool:
-        producer, transaction = process.producer, process.transaction
+        """Add a partition to a transaction, unless its first batch does."""
+        if process.version is V2:
+            return True
+        producer = process.producer
         assert producer is not None
-        assert transaction is not None
 
         def call() -> bool:
             self._coordinator(process.id).add_partitions(process.id, producer, [tp])
             return True
 
-        is_added = bool(self._call(process, call))
-        transaction.has_begun |= is_added
-        return is_added
+        return self._note_begun(process, self._call(process, call))
+
+    @staticmethod
+    def _note_begun(process: Process, is_done: object) -> bool:
+        if is_done and process.transaction is not None:
+            process.transaction.has_begun = True
+        return bool(is_done)
+
+    def _batch(self, producer: ProducerIdAndEpoch, sequence: int) -> tuple[bytes, bytes]:
+        """Return a new value and a batch with it; its key is unique."""
+        self.number += 1
+        value = b"%d" % self.number
+        batch = build_batch(
+            [Record(0, self.clock.now_ms(), value, value)],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            base_sequence=sequence,
+            is_transactional=True,
+        )
+        return value, bytes(batch)
+
+    def _append(self, process: Process, tp: TopicPartition, batch: bytes) -> AppendInfo:
+        if process.version is V0:
+            info = self.cluster.append_batches(tp, batch, transactional_id=process.id)
+        else:
+            info = self.cluster._produce(
+                tp,
+                lambda broker: append_as_client(
+                    broker.manager, broker.coordinator, tp, batch, process.id, adds=True
+                ),
+                lambda info: info.last_offset,
+                "all",
+                30_000,
+            )
+        assert info is not None
+        return info
 
     def _send(self, which: int, where: int, timeout: int, *_: int) -> None:
         process, tp = self._process(which), DATA[where % len(DATA)]
@@ -401,27 +563,13 @@ class Simulation(World):
         producer = process.producer
         if transaction is None or producer is None or not self._add(process, tp):
             return
-        self.number += 1
-        value = b"%d" % self.number
-        batch = bytes(
-            build_batch(
-                [Record(0, self.clock.now_ms(), None, value)],
-                producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
-                base_sequence=process.sequences[tp],
-                is_transactional=True,
-            )
-        )
+        value, batch = self._batch(producer, process.sequences[tp])
         process.sequences[tp] += 1
         transaction.values.add(value)
-
-        def call() -> int:
-            info = self.cluster.append_batches(tp, batch, transactional_id=process.id)
+        info = self._call(process, lambda: self._append(process, tp, batch))
+        if self._note_begun(process, info is not None):
             assert info is not None
-            return info.first_offset + 1
-
-        if (offset := self._call(process, call)) is not None:
-            transaction.sent.append((tp, offset - 1, value))
+            transaction.sent.append((tp, info.first_offset, value))
             self.tally["sent"] += 1
 
     def _send_offset(self, which: int, group: int, where: int, timeout: int, *_: int) -> None:
@@ -439,73 +587,142 @@ class Simulation(World):
             return
         self.number += 1
         value = self.number
+        offsets = {tp: OffsetAndMetadata(value, "")}
+        adds = process.version is V2
 
         def call() -> bool:
             broker = self.cluster.brokers[self.cluster.group_coordinator(group_id)]
+            broker.groups.check_transactional(ConsumerGroupMetadata(group_id), offsets)
             owner = broker.coordinator.of(process.id, producer.producer_id)
-            with owner.verified(partition, producer, process.id):
-                wait = broker.groups.append_transactional(
-                    group_id, {tp: OffsetAndMetadata(value, "")}, producer
-                )
+            with owner.verified(partition, producer, process.id, adds=adds):
+                wait = broker.groups.append_transactional(group_id, offsets, producer)
             wait()
             return True
 
         writes = self.writes.setdefault((group_id, tp), [])
-        is_sent = bool(self._call(process, call))
-        writes.append(Write(value, transaction, is_sent))
+        is_sent = self._note_begun(process, self._call(process, call))
+        writes.append(Write(value, transaction, is_sent, self.clock.now_ms()))
         self.tally["offsets sent"] += is_sent
+
+    def _late(self, which: int, where: int, older: int, *_: int) -> None:
+        """Send a batch of a former producer, which must be refused."""
+        process, tp = self._process(which), DATA[where % len(DATA)]
+        if not process.former:
+            return
+        producer, sequences = process.former[-1 - older % min(2, len(process.former))]
+        if producer == self.newest[process.id]:
+            return  # it was not replaced
+        value, batch = self._batch(producer, sequences[tp])
+        self.late_values.add(value)
+        try:
+            self.retry(lambda: self._append(process, tp, batch))
+        except Unknown:
+            return
+        except LogStoreError as error:
+            claim(error.kafka_error in FENCED, "a late batch got an unexpected error", error)
+            self.tally["late batch refused"] += 1
+        else:
+            claim(False, "a late batch was accepted", process.id, producer)
 
     def _end(self, which: int, outcome: int, again: int, *_: int) -> None:
         process = self._process(which)
-        producer, transaction = process.producer, process.transaction
-        if producer is None:
+        if process.producer is None:
             return
+        transaction = process.transaction
         if transaction is None:
-            if process.ended is not None and not process.is_broken:
-                commit = process.ended
-                self.tally["end repeated"] += self._end_once(process, producer, commit=commit)
+            self._end_again(process, outcome)
             return
-        # As with Kafka's producer, a commit without an answer can only be repeated.
-        is_unknown = transaction.outcome is None
-        commit = is_unknown or (outcome % 4 > 0 and not process.is_broken)
-        was_broken = process.is_broken
+        commit = transaction.asked
+        if commit is None:
+            commit = outcome % 4 > 0 and not process.is_broken
+        transaction.asked = commit
         if commit:
             transaction.outcome = None
-        for _ in range(1 + (again % 3 == 0)):
-            if not self._end_once(process, producer, commit=commit):
-                break
-            transaction.outcome = commit
-            transaction.is_open = False
-            process.transaction = None
-            process.ended = commit
-            self.tally["committed" if commit else "aborted"] += 1
+        producer = process.producer
+        following = None
+        for _ in range(1 + (again % 3 == 0)):  # the first answer was lost
+            following = self._end_once(process, producer, commit=commit)
+            if following is None:
+                self.tally["outcome unknown"] += process.is_broken and commit
+                return
+        assert following is not None
+        transaction.outcome = commit
+        process.transaction = None
+        # A batch may be missing; only another epoch begins with sequence 0 again.
+        process.is_broken &= process.version is V0
+        process.ended, process.ended_as = commit, producer
+        self._continue(process, following)
+        self.tally["committed" if commit else "aborted"] += 1
+
+    def _end_again(self, process: Process, outcome: int) -> None:
+        """Repeat the end of a transaction, or abort without a transaction."""
+        producer = process.producer
+        assert producer is not None
+        if process.is_broken:
+            return
+        if process.version is V2 and outcome % 4 == 0:
+            # Kafka takes the epoch for outdated while markers of the last transaction are missing.
+            process.may_be_fenced = True
+            following = self._end_once(process, producer, commit=False)
+            if following is not None:
+                process.may_be_fenced = False
+                self._continue(process, following)
+                process.ended = process.ended_as = None
+                self.tally["aborted without a transaction"] += 1
+        elif process.ended is not None and process.ended_as is not None:
+            following = self._end_once(process, process.ended_as, commit=process.ended)
+            if following is not None:
+                claim(following == producer, "a repeated end got another producer", following)
+                self.tally["end repeated"] += 1
+
+    def _continue(self, process: Process, following: ProducerIdAndEpoch) -> None:
+        """Continue with the producer that the end of a transaction has returned."""
+        if process.version is V0:
+            claim(following == process.producer, "the epoch moved", process.producer, following)
         else:
-            process.is_broken = was_broken
+            self._own(process, following)
+            process.become(following)
 
-    def _end_once(self, process: Process, producer: ProducerIdAndEpoch, *, commit: bool) -> bool:
-        def call() -> bool:
-            self._coordinator(process.id).end_transaction(process.id, producer, commit=commit)
-            return True
-
-        while process.producer is not None:
-            if self._call(process, call):
-                return True
-            if not process.is_broken:
-                break
-            transaction = process.transaction
-            if transaction is None or transaction.outcome is not None:
-                break
-            self.tally["outcome unknown"] += 1
-            break
-        return False
+    def _end_once(
+        self, process: Process, producer: ProducerIdAndEpoch, *, commit: bool
+    ) -> ProducerIdAndEpoch | None:
+        process.is_ending = True
+        try:
+            return self._call(
+                process,
+                lambda: self._coordinator(process.id).end_transaction(
+                    process.id, producer, commit=commit, version=process.version
+                ),
+            )
+        finally:
+            process.is_ending = False
 
     def _transact(self, which: int, where: int, group: int, outcome: int, timeout: int) -> None:
-        for number in range(1 + where % 3):
+        process = self._process(which)
+        partitions = 1 + where % 3
+        if partitions > 1 and timeout % 3:
+            self._add_together(process, where, partitions, timeout)
+        for number in range(partitions):
             self._send(which, where + number, timeout)
         if group % 2:
             self._send_offset(which, group // 2, where, timeout)
         if outcome % 5:
             self._end(which, outcome, group)
+
+    def _add_together(self, process: Process, where: int, count: int, timeout: int) -> None:
+        """Add the partitions of one request, whose batches follow."""
+        transaction = self._begin(process, timeout)
+        producer = process.producer
+        if transaction is None or producer is None or process.version is V0:
+            return
+        batches = []
+        for number in range(count):
+            tp = DATA[(where + number) % len(DATA)]
+            batches.append((tp, self._batch(producer, process.sequences[tp])[1]))
+        broker = self.cluster.brokers.get(self.cluster.leader(batches[0][0]))
+        if broker is not None:
+            add_to_transaction(broker.manager, broker.coordinator, process.id, batches)
+            self.tally["added by one request"] += 1
 
     # -- groups --------------------------------------------------------------------------
 
@@ -525,9 +742,9 @@ class Simulation(World):
         try:
             self.retry(call)
         except Unknown:
-            writes.append(Write(value, None, is_acknowledged=False))
+            writes.append(Write(value, None, False, self.clock.now_ms()))
         else:
-            writes.append(Write(value, None, is_acknowledged=True))
+            writes.append(Write(value, None, True, self.clock.now_ms()))
             self.tally["offset committed"] += 1
 
     def _fetch(self, group: int, where: int, *_: int) -> None:
@@ -554,6 +771,9 @@ class Simulation(World):
             outcome = True if write.transaction is None else write.transaction.outcome
             if outcome is True and write.is_acknowledged:
                 possible = [write.value]
+                if write.time_ms + EXPIRY_MS <= self.clock.now_ms():
+                    possible.append(None)
+                    self.tally["expired offset"] += value is None
             elif outcome is not False:
                 possible.append(write.value)
         claim(
@@ -571,7 +791,7 @@ class Simulation(World):
             if seen.transaction is not None:
                 seen.transaction.outcome = True
                 self.tally["seen committed"] += 1
-            writes[:] = [Write(value, None, is_acknowledged=True)]
+            writes[:] = [seen._replace(transaction=None, is_acknowledged=True)]
         else:
             writes.clear()
         return True
@@ -594,6 +814,8 @@ class Simulation(World):
             self.members[which % len(self.members)] = Member()
         elif member.synced is not None and member.synced.error is None:
             error = groups.heartbeat(group_id, member.generation, member.member_id)
+            if error is None:
+                member.contact_ms = self.clock.now_ms()
             self.tally[f"heartbeat: {error}"] += 1
             tp = COMMITTED_TPS[0]
             offsets = {tp: OffsetAndMetadata(self.number, "")}
@@ -621,7 +843,7 @@ class Simulation(World):
             member.generation = result.generation_id
 
         request = JoinRequest(
-            MEMBERS_GROUP, "consumer", (("range", b""),), 30_000, 60_000, member.member_id
+            MEMBERS_GROUP, "consumer", (("range", b""),), SESSION_MS, 60_000, member.member_id
         )
         self._groups(MEMBERS_GROUP).join(request, on_joined)
         self.clock.advance(ms=1)
@@ -644,8 +866,15 @@ class Simulation(World):
                 member.member_id,
                 result,
             )
-            claim(joined.generation_id >= self.generation, "a generation went back", joined)
+            now_ms = self.clock.now_ms()
+            is_kept = any(
+                each is not member and each.is_member(now_ms, SESSION_MS) for each in self.members
+            )
+            # A group that has lost all members may be deleted, and begins again.
+            is_next = joined.generation_id >= self.generation or not is_kept
+            claim(is_next, "a generation went back", joined)
             self.generation = joined.generation_id
+            member.contact_ms = now_ms
 
         assignments = {each.member_id: each.member_id.encode() for each in joined.members}
         request = SyncRequest(
@@ -685,6 +914,149 @@ class Simulation(World):
 
         schedule("strike", hop, delay_ms=DELAYS_MS[delay % len(DELAYS_MS)])
 
+    def _ambush(self, *numbers: int) -> None:
+        """Prepare a fault at one of the next waits for replicas."""
+        self.ambushes.append([numbers[0] % WAITS_MAX, *numbers[1:]])
+
+    def _on_wait(self, where_to: TopicPartition | int, is_over: bool) -> None:
+        if self.depth:
+            return
+        for ambush in list(self.ambushes):
+            _, where, which, whom, more = ambush
+            if is_over != (where % 3 == 2):
+                continue
+            ambush[0] -= 1
+            if ambush[0] >= 0:
+                continue
+            self.ambushes.remove(ambush)
+            if where % 3 == 1:  # while some replicas have it
+                self._later(lambda a=ambush: self._spring(where_to, *a[2:]), 0, where // 3 % 6)
+            else:
+                self._spring(where_to, which, whom, more)
+
+    def _later(self, action: Callable[[], object], delay_ms: int, hops: int = 0) -> None:
+        """Call a function after a delay and some due tasks, but not inside another fault."""
+
+        def run() -> None:
+            nonlocal hops
+            hops -= 1
+            if hops >= 0:
+                self.cluster.runtime.scheduler.schedule("strike", run)
+            elif self.depth:
+                self.cluster.runtime.scheduler.schedule("strike", run, delay_ms=1)
+            else:
+                action()
+
+        self.cluster.runtime.scheduler.schedule("strike", run, delay_ms=delay_ms)
+
+    def _spring(self, where: TopicPartition | int, which: int, whom: int, more: int) -> None:
+        """Let a fault happen now, and perhaps a second one or a restart soon after."""
+        kind = AMBUSHES[which % len(AMBUSHES)]
+        numbers = (more, whom, which, whom, more)
+        self.depth += 1
+        try:
+            victim = self._victim(where, whom)
+            self.act(kind, (victim, *numbers[1:]))
+            self.tally[f"ambushed: {kind}"] += 1
+            if more % 4 == 0:
+                self.tally["two at once"] += 1
+                self.act(kind, ((victim + 1 + more // 4 % 2) % BROKERS, *numbers[1:]))
+            elif more % 4 == 1:
+                # The next leader, while it loads.
+                self.tally["two at once"] += 1
+                self.act(AMBUSHES[more // 4 % 7], (self._victim(where, whom), *numbers[1:]))
+        finally:
+            self.depth -= 1
+        delay_ms = RESTARTS_MS[more // 8 % len(RESTARTS_MS)]
+        if more % 16 != 15:
+            self._later(lambda: self._repair(kind, numbers), delay_ms)
+
+    def _repair(self, kind: str, numbers: tuple[int, ...]) -> None:
+        self.depth += 1
+        try:
+            self.act("heal" if kind in ("cut_off", "slow") else "restart", numbers)
+        finally:
+            self.depth -= 1
+
+    def _victim(self, where: TopicPartition | int, whom: int) -> int:
+        """Return the broker that is waited for, a coordinator, or any broker."""
+        if whom % 4 == 0:
+            return whom // 4 % BROKERS
+        if whom % 4 == 1:
+            where = INTERNAL[whom // 4 % len(INTERNAL)]
+        return where if isinstance(where, int) else max(0, self.cluster.leader(where))
+
+    def _cut_off(self, broker: int, *_: int) -> None:
+        self.cluster.disconnect({broker}, set(range(BROKERS)) - {broker})
+
+    def _shift(self, broker: int, to: int, *_: int) -> None:
+        """Move the partitions that a broker coordinates to others."""
+        for number, tp in enumerate(self.partitions()):
+            if tp in INTERNAL and self.cluster.leader(tp) == broker:
+                self._move_one([tp], 0, to + number)
+
+    def _kill(self, broker: int, *more: int) -> None:
+        with self._noting(broker % BROKERS):
+            super()._kill(broker, *more)
+
+    def _lose_power(self, broker: int, *more: int) -> None:
+        with self._noting(broker % BROKERS):
+            super()._lose_power(broker, *more)
+
+    def _stop(self, broker: int, *more: int) -> None:
+        with self._noting(broker % BROKERS):
+            super()._stop(broker, *more)
+
+    def _lacks_markers(self, metadata: TransactionMetadata) -> int:
+        """Return in how many partitions a transaction is still open."""
+        logs = [
+            self.cluster.leader_log(tp)
+            for tp in metadata.partitions
+            if self.cluster.leader(tp) in self.cluster.brokers
+        ]
+        return sum(each.producer_state.has_open_transaction(metadata.producer_id) for each in logs)
+
+    @contextmanager
+    def _noting(self, broker: int) -> Iterator[None]:
+        """Count the situations of a broker if it ends."""
+        situations = [each for tp in INTERNAL for each in self._situations(broker, tp)]
+        yield
+        if broker not in self.cluster.brokers:
+            self.tally += Counter(f"ended by a failure: {each}" for each in situations)
+
+    def _situations(self, broker: int, tp: TopicPartition) -> Iterator[str]:
+        """Yield the situations of a broker in a partition that it leads."""
+        process = self.cluster.brokers.get(broker)
+        if process is None or self.cluster.leader(tp) != broker:
+            return
+        log, coordinator = process.log(tp), process._coordinator
+        if tp not in STATES:
+            if log.producer_state.open_producers():
+                yield "pending offsets"
+            return
+        number = tp.partition
+        stored = coordinator and coordinator._stored
+        role = self.cluster.replicas(broker).role(tp)
+        assert isinstance(role, Leadership)
+        if not stored or stored.epochs.get(number) != role.state.leader_epoch:
+            if log.log_end_offset:
+                yield "loading"
+            return
+        assert coordinator is not None
+        is_replicated = log.high_watermark >= log.log_end_offset
+        for transactional_id, metadata in stored.by_id.items():
+            if coordinator._log.partition_of(transactional_id) != number:
+                continue
+            state, is_newest = metadata.state, metadata.last_update_ms == self.clock.now_ms()
+            phase = "open" if is_replicated else "opening"
+            if state.is_prepared:
+                phase = "prepared" if is_replicated else "deciding"
+                if self._lacks_markers(metadata) not in (0, len(metadata.partitions)):
+                    phase = "between markers"
+            elif state.is_idle:
+                phase = "complete" if is_replicated or not is_newest else "completing"
+            yield f"{phase}, version {metadata.client_version}"
+
     def _wait(self, which: int, *_: int) -> None:
         self.clock.advance(ms=WAITS_MS[which % len(WAITS_MS)])
 
@@ -704,16 +1076,23 @@ class Simulation(World):
             state = self.cluster.state(tp)
             others = [each for each in state.isr if each != state.leader]
             if others:
+                situations = list(self._situations(state.leader, tp))
                 self.cluster.move_leader(tp, to=others[to % len(others)])
                 self.tally["moved"] += 1
+                self.tally += Counter(f"moved: {each}" for each in situations)
                 self.tally["moved a coordinator"] += tp in INTERNAL
 
     def _clean(self, broker: int, which: int, *_: int) -> None:
-        name = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)[which % 2]
-        process = self.cluster.brokers.get(broker % BROKERS)
-        if process is not None and name in {tp.topic for tp in self.partitions()}:
-            report = process.clean(name, force=True, roll=True)
-            self.tally["passes"] += len(report.cleaned)
+        names = [GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC] + ["t"] * self.is_compacted
+        name = names[which % len(names)]
+        for tp in self.partitions():
+            self._take_in_committed(tp)
+        for number, process in self.cluster.brokers.items():
+            if which % 4 == 0 or number == broker % BROKERS:
+                report = process.clean(name, force=True, roll=True)
+                self.tally["passes"] += len(report.cleaned)
+                removed = sum(each.messages_read - each.messages_written for each in report.cleaned)
+                self.tally[f"cleaned {name}"] += removed > 0
 
     def _delete(self, which: int, fraction: int, timeout: int, *_: int) -> None:
         tp = DATA[which % len(DATA)]
@@ -736,7 +1115,7 @@ class Simulation(World):
                 if broker in in_sync and self.cluster.leader(tp) >= 0:
                     claim(
                         log.log_end_offset >= self.ends[tp],
-                        "one in sync lacks what was committed",
+                        "a replica in sync lacks committed records",
                         broker,
                         log,
                         self.ends[tp],
@@ -746,18 +1125,20 @@ class Simulation(World):
         leader = self.cluster.leader(tp)
         if leader < 0:
             return
-        mark, end = self.cluster.brokers[leader].log(tp).high_watermark, self.ends[tp]
+        log = self.cluster.brokers[leader].log(tp)
+        mark, end = log.high_watermark, self.ends[tp]
         if mark > end:
-            known = self.records.setdefault(tp, {})
-            in_sync = self.cluster.state(tp).isr
-            for broker, log in self.logs(tp).items():  # the leader's may be cleaned already
-                for offset, record in self._read(log, end, mark) if broker in in_sync else ():
-                    same = known.setdefault(offset, record) == record
-                    claim(same, "replicas in sync have different records", tp, broker, record)
+            read = dict(self._read(log, end, mark))
+            self.records.setdefault(tp, {}).update(read)
             self.ends[tp] = mark
+            if (history := self.histories.get(tp)) is not None:
+                for offset, (key, value, _) in read.items():
+                    history.take(offset, key, value, has_failed=(tp, offset) in self.watch.failed)
 
     @staticmethod
-    def _read(log: Log, start: int, end: int) -> Iterator[tuple[int, tuple[object, ...]]]:
+    def _read(
+        log: Log, start: int, end: int
+    ) -> Iterator[tuple[int, tuple[bytes | None, bytes | None, int]]]:
         start = max(start, log.log_start_offset)
         if start >= end:
             return
@@ -769,6 +1150,7 @@ class Simulation(World):
 
     def finish(self) -> Counter[str]:
         """Let the cluster settle, end all transactions, and compare everything with the model."""
+        self.ambushes.clear()
         self._recover()
         self.clock.advance(seconds=90)
         self._recover()  # from faults that struck in the meantime
@@ -783,11 +1165,15 @@ class Simulation(World):
         self._check_transactions()
         for group_id, tp in list(self.writes):
             is_stable = self._check_offset(group_id, tp)
-            claim(is_stable, "offsets of a transaction stay pending", group_id, tp)
-        for process in self.processes:
-            self._check_service(process)
+            claim(is_stable, "offsets of a transaction remain pending", group_id, tp)
+        self._check_service(self.processes[self.seed % len(self.processes)])
         self._take_in_values()
         self.check()
+        for tp in self.partitions():
+            elections = self.cluster.state(tp).leader_epoch
+            self.tally["elections of coordinators" if tp in INTERNAL else "elections"] += elections
+        starts = [log.log_start_offset for tp in DATA for log in self.logs(tp).values()]
+        self.tally["retention"] += self.has_retention and max(starts) > 0
         return self.tally
 
     def _recover(self) -> None:
@@ -806,12 +1192,29 @@ class Simulation(World):
             claim(log.log_end_offset == end, "the ends differ", *logs)
             claim(log.high_watermark == end, "a high watermark lags", *logs)
             claim(log.last_stable_offset == end, "a transaction remains open", tp, log)
-            known = self.records.get(tp, {})
-            for offset, record in self._read(log, 0, end):
-                claim(known.get(offset) == record, "a replica has another record", log, record)
+            self._check_records(log, end)
         newest = [self._newest(log) for log in logs]
         for one, other in pairwise(newest):
             claim(one == other, "the contents of replicas differ", tp, one, other)
+
+    def _check_records(self, log: Log, end: int) -> None:
+        """Check that a replica has the records that were committed.
+
+        As in Kafka, a replica may keep a record that was never committed, below the first batch of
+        the next leader epoch that the cleaner has left to its leader; but not if it is the newest
+        of its key.
+        """
+        known = self.records.setdefault(log.topic_partition, {})
+        is_cleaned = log.topic_partition in INTERNAL or self.is_compacted
+        read = dict(self._read(log, 0, end))
+        newest = {key: offset for offset, (key, _, _) in read.items()}
+        for offset, record in read.items():
+            if is_cleaned:
+                known.setdefault(offset, record)  # cleaned before the end of its step
+            if known.get(offset) != record:
+                is_superseded = is_cleaned and newest[record[0]] > offset
+                claim(is_superseded, "a replica has another record", log, record)
+                self.tally["superseded, never committed"] += 1
 
     @staticmethod
     def _newest(log: Log) -> dict[bytes | None, tuple[int, bytes]]:
@@ -843,6 +1246,8 @@ class Simulation(World):
             counts = Counter(value for value, _ in reads[0])
             twice = [value for value, count in counts.items() if count > 1]
             claim(not twice, "a value was committed twice", tp, twice)
+            late = self.late_values & set(counts)
+            claim(not late, "a late record is visible", tp, late)
             values[tp] = {value: offset for value, offset in reads[0] if value is not None}
         return values
 
@@ -872,20 +1277,13 @@ class Simulation(World):
         claim(process.producer is not None, "no producer can be initialized", process.id)
         which = self.processes.index(process) // 2 + (0 if self.processes.index(process) % 2 else 3)
         claim(self._process(which) is process, "the number of a process")
-        self._send(which, 0, 0)
-        self._send(which, 1, 0)
+        self._send(which, 0, 1)
+        self._send(which, 1, 1)
+        self._send_offset(which, 0, 0, 1)
         transaction = process.transaction
         claim(transaction is not None and len(transaction.sent) == 2, "a send fails", process.id)
         self._end(which, 1, 1)
         claim(process.ended is True, "a commit fails", process.id)
-
-
-class Refused(LogStoreError):
-    """An error code of a result."""
-
-    def __init__(self, error: str) -> None:
-        super().__init__(error)
-        self.kafka_error = error
 
 
 if __name__ == "__main__":

@@ -94,7 +94,8 @@ def test_an_error_has_its_number_in_kafka_s_protocol():
     assert (FencedInstanceIdError.code, InconsistentTopicIdError.code) == (82, 103)
     assert LogStoreError.code == IllegalStateError.code == -1
     assert KAFKA_CODES["TRANSACTION_ABORTABLE"] == 120
-    assert len(set(KAFKA_CODES.values())) == len(KAFKA_CODES) == 122
+    assert KAFKA_CODES["INVALID_REGULAR_EXPRESSION"] == 128
+    assert len(set(KAFKA_CODES.values())) == len(KAFKA_CODES) == 135
 
 
 def test_an_error_that_kafka_does_not_know_is_a_mistake():

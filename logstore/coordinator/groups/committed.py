@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from logstore.coordinator.groups.group import GroupState
-from logstore.coordinator.groups.requests import DeletedOffsets, FetchedOffset
+from logstore.coordinator.groups.requests import DeletedOffsets, FetchedOffset, GroupType
 from logstore.errors import (
     LogStoreError,
     OffsetMetadataTooLargeError,
@@ -19,9 +19,8 @@ from logstore.errors import (
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
-    from logstore.coordinator.groups.group import Group
     from logstore.coordinator.groups.offsets import OffsetAndMetadata
-    from logstore.coordinator.groups.registry import GroupRegistry
+    from logstore.coordinator.groups.registry import AnyGroup, GroupRegistry
     from logstore.coordinator.groups.store import GroupStore, OffsetsPartition
     from logstore.types import TopicPartition
 
@@ -110,7 +109,7 @@ class CommittedOffsets:
             for tp in (sorted({*stored, *pending}) if partitions is None else partitions)
         }
 
-    def delete(self, group: Group, partitions: Collection[TopicPartition]) -> DeletedOffsets:
+    def delete(self, group: AnyGroup, partitions: Collection[TopicPartition]) -> DeletedOffsets:
         """Delete offsets of partitions to which no member of the group is subscribed."""
         errors: dict[TopicPartition, str | None] = {}
         for tp in partitions:
@@ -130,25 +129,37 @@ class CommittedOffsets:
         error = None if contents is None else self.remove(group, contents, deleted)
         return DeletedOffsets(None, errors) if error is None else DeletedOffsets(error)
 
-    def delete_group(self, group: Group) -> str | None:
+    def delete_group(self, group: AnyGroup) -> str | None:
         """Delete a group without members, and its offsets; return an error if that fails."""
         contents = self._groups.contents_of(group.group_id)
         stored = () if contents is None else contents.offsets_of(group.group_id)
         return self._write_deletions(group, stored) or self._groups.delete(group)
 
     def remove(
-        self, group: Group, contents: OffsetsPartition, partitions: Collection[TopicPartition]
+        self,
+        group: AnyGroup,
+        contents: OffsetsPartition,
+        partitions: Collection[TopicPartition],
+        *,
+        is_expiry: bool = False,
     ) -> str | None:
-        """Delete offsets, and the group if it has no members or offsets left; return an error."""
+        """Delete offsets, and a group that ends with them. Return an error if that fails.
+
+        A group of the consumer protocol is deleted only by the check for expired offsets, as in
+        Kafka 4.
+        """
         left = len(contents.offsets_of(group.group_id)) - len(partitions)
         error = self._write_deletions(group, partitions)
         if error is not None:
             return error
         is_left = left or contents.pending_of(group.group_id)
         is_over = group.state is GroupState.EMPTY and not is_left and not group.pending_members
+        is_over = is_over and (is_expiry or group.type is GroupType.CLASSIC)
         return self._groups.delete(group) if is_over else None
 
-    def _write_deletions(self, group: Group, partitions: Collection[TopicPartition]) -> str | None:
+    def _write_deletions(
+        self, group: AnyGroup, partitions: Collection[TopicPartition]
+    ) -> str | None:
         return self._store.try_write(lambda: self._store.delete_offsets(group.group_id, partitions))
 
     def _check_exists(self, tp: TopicPartition) -> None:

@@ -35,7 +35,7 @@ class Subscription(NamedTuple):
     owned_partitions : tuple of TopicPartition
         The last assignment (version 1 and above).
     generation_id : int
-        Generation of the last assignment; -1 below version 2.
+        Generation of the last assignment, or -1 below version 2.
     """
 
     topics: tuple[str, ...]
@@ -87,8 +87,8 @@ def decode_subscription(data: bytes) -> Subscription:
     )
 
 
-def encode_assignment(assignment: Assignment) -> bytes:
-    """Encode an assignment."""
+def encode_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION) -> bytes:
+    """Encode an assignment, in version 3 or in an older one."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=numbers)
@@ -96,7 +96,7 @@ def encode_assignment(assignment: Assignment) -> bytes:
         ],
         user_data=assignment.user_data,
     )
-    return write_record(message, ASSIGNMENT_VERSION)
+    return write_record(message, max(0, min(version, ASSIGNMENT_VERSION)))
 
 
 def decode_assignment(data: bytes) -> Assignment:

@@ -19,9 +19,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from logstore.coordinator.groups.calls import ExclusiveCalls
+from logstore.coordinator.groups.cluster_topics import TopicsFollower
 from logstore.coordinator.groups.committed import CommittedOffsets
+from logstore.coordinator.groups.consumer_group import ConsumerGroup
+from logstore.coordinator.groups.consumer_member import JOIN_EPOCH
+from logstore.coordinator.groups.consumer_membership import ConsumerMembership
+from logstore.coordinator.groups.consumer_rules import GroupSettings, MigrationPolicy
 from logstore.coordinator.groups.expiry import OffsetExpiry
-from logstore.coordinator.groups.group import GroupState
+from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.membership import ClassicMembership
 from logstore.coordinator.groups.offsets import (
     NO_GENERATION,
@@ -30,12 +35,17 @@ from logstore.coordinator.groups.offsets import (
     OffsetAndMetadata,
 )
 from logstore.coordinator.groups.records import encode_group_key
-from logstore.coordinator.groups.registry import GroupRegistry
+from logstore.coordinator.groups.registry import GroupRegistry, Membership
 from logstore.coordinator.groups.requests import (
+    ConsumerGroupDescription,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatCallback,
+    ConsumerHeartbeatResult,
     DeletedOffsets,
     FetchedOffset,
     GroupDescription,
     GroupListing,
+    GroupType,
     JoinCallback,
     JoinRequest,
     JoinResult,
@@ -76,6 +86,10 @@ _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
 }
 
 
+_REPORTS_UNKNOWN_GROUPS_FROM = 9
+"""First version of OffsetCommit with the error GROUP_ID_NOT_FOUND."""
+
+
 class GroupCoordinator:
     """Handles joins, syncs, heartbeats and commits of all groups.
 
@@ -105,8 +119,7 @@ class GroupCoordinator:
         self.config = config = manager.broker_config
         self._runtime = runtime
         self._manager = manager
-        host = CoordinatorHost(manager) if host is None else host
-        self._host = host
+        self._host = host = CoordinatorHost(manager) if host is None else host
         self._calls = ExclusiveCalls(
             manager.lifetime.lock(runtime.lock()),
             host,
@@ -120,7 +133,23 @@ class GroupCoordinator:
         self._membership = ClassicMembership(
             config, self._timers, clock, runtime.rng, self._calls.reply, store.save_group
         )
-        self._groups = GroupRegistry(store, self._membership, clock)
+        self._topics = TopicsFollower(host)
+        self._consumers = ConsumerMembership(
+            self._timers,
+            clock,
+            runtime.rng,
+            self._topics,
+            store,
+            self._membership,
+            lambda group: self._groups.put(group),
+            self._settings_of,
+            self._calls.reply,
+        )
+        self._memberships: Mapping[GroupType, Membership] = {
+            GroupType.CLASSIC: self._membership,
+            GroupType.CONSUMER: self._consumers,
+        }
+        self._groups = GroupRegistry(store, self._memberships, clock)
         self._offsets = CommittedOffsets(self._groups, store, config, host.partitions_of)
         self._expiry = OffsetExpiry(self._groups, self._offsets, store, config, clock, self._calls)
         manager.lifetime.add(self)
@@ -133,7 +162,50 @@ class GroupCoordinator:
         """Fault rules that apply to joins and commits."""
         return self._manager.faults
 
+    def _settings_of(self, group_id: str) -> GroupSettings:
+        """Return the settings of a consumer group."""
+        config, group = self.config, self._host.group_config(group_id)
+        return GroupSettings(
+            group.session_timeout_ms,
+            group.heartbeat_interval_ms,
+            config.group_consumer_max_size,
+            config.group_max_size,
+            config.group_consumer_assignors,
+            MigrationPolicy(config.group_consumer_migration_policy),
+            group.assignment_interval_ms,
+            config.group_consumer_regex_refresh_interval_ms,
+        )
+
     # -- members ---------------------------------------------------------------------------
+
+    def consumer_heartbeat(
+        self,
+        request: ConsumerHeartbeat,
+        on_done: ConsumerHeartbeatCallback,
+        may_describe: Callable[[str], bool] | None = None,
+    ) -> None:
+        """Answer a member's heartbeat in a consumer group, with which it also joins and leaves.
+
+        Errors: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED,
+        INVALID_REGULAR_EXPRESSION, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+
+        Parameters
+        ----------
+        may_describe : callable, optional
+            Returns whether the member may describe a topic. By default, it may describe all.
+        """
+        with self._calls():
+            error = None
+            group = None
+            if request.group_id:
+                if request.member_epoch == JOIN_EPOCH:
+                    self._store.ensure_stored()
+                group, error = self._groups.find(request.group_id)
+            if error is not None:
+                self._calls.reply(on_done, ConsumerHeartbeatResult(error=error))
+            else:
+                self._consumers.heartbeat(group, request, on_done, may_describe)
 
     def join(self, request: JoinRequest, on_done: JoinCallback) -> None:
         """Join or rejoin a group. The result arrives once all members joined, or on timeout.
@@ -187,6 +259,14 @@ class GroupCoordinator:
             if request.member_id != NO_MEMBER:
                 return "UNKNOWN_MEMBER_ID"
             group = self._groups.get_or_create(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.members:
+                return self._consumers.join(group, request, on_done)
+            error = self._groups.delete(group)  # an empty group becomes classic
+            if error is not None:
+                return error
+            group = self._groups.get_or_create(request.group_id)
+        assert isinstance(group, Group)
         return self._membership.join(group, request, on_done)
 
     def sync(self, request: SyncRequest, on_done: SyncCallback) -> None:
@@ -197,7 +277,9 @@ class GroupCoordinator:
         """
         with self._calls():
             group, error = self._groups.find(request.group_id)
-            if group is None:
+            if isinstance(group, ConsumerGroup):
+                error = self._consumers.sync(group, request, on_done)
+            elif group is None:
                 error = error or "UNKNOWN_MEMBER_ID"
             else:
                 error = self._membership.sync(group, request, on_done)
@@ -218,6 +300,10 @@ class GroupCoordinator:
         """
         with self._calls():
             group, error = self._groups.find(group_id)
+            if isinstance(group, ConsumerGroup):
+                return self._consumers.classic_heartbeat(
+                    group, generation_id, member_id, group_instance_id
+                )
             if group is None:
                 return error or "UNKNOWN_MEMBER_ID"
             return self._membership.heartbeat(group, generation_id, member_id, group_instance_id)
@@ -228,6 +314,10 @@ class GroupCoordinator:
             group, error = self._groups.find(group_id)
             if error is not None:
                 return LeaveResult(error)
+            if isinstance(group, ConsumerGroup):
+                errors = self._consumers.leave(group, members)
+                pairs = zip(members, errors, strict=True)
+                return LeaveResult(None, tuple(LeftMember(*each, error) for each, error in pairs))
             left = []
             for each in members:
                 error = "UNKNOWN_MEMBER_ID"
@@ -235,6 +325,21 @@ class GroupCoordinator:
                     error = self._membership.leave(group, each)
                 left.append(LeftMember(*each, error))
             return LeaveResult(None, tuple(left))
+
+    def named_partitions(
+        self, assignment: Mapping[str, Iterable[int]]
+    ) -> tuple[TopicPartition, ...]:
+        """Return an assignment by topic name, in order, without partitions of deleted topics."""
+        topics = self._topics.current
+        named = ((topics.of_id(topic_id), numbers) for topic_id, numbers in assignment.items())
+        return tuple(
+            sorted(
+                TopicPartition(topic.name, number)
+                for topic, numbers in named
+                if topic is not None
+                for number in numbers
+            )
+        )
 
     # -- offsets ---------------------------------------------------------------------------
 
@@ -245,14 +350,24 @@ class GroupCoordinator:
         generation_id: int = NO_GENERATION,
         member_id: str = NO_MEMBER,
         group_instance_id: str | None = None,
+        *,
+        version: int | None = None,
     ) -> dict[TopicPartition, str | None]:
         """Commit offsets; return each partition's error, or None.
 
         Commits without generation and member id are only accepted for groups without members. An
         invalid partition does not prevent the commit of the others.
+
+        Parameters
+        ----------
+        generation_id : int
+            The member epoch in a consumer group.
+        version : int, optional
+            Version of the OffsetCommit request. Since version 9, a member that names an unknown
+            group gets GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
         """
         sender = ConsumerGroupMetadata(group_id, generation_id, member_id, group_instance_id)
-        commit = partial(self._commit, sender, offsets)
+        commit = partial(self._commit, sender, offsets, version)
         try:
             return self.faults.request("commit", offsets, commit, group_id=group_id)
         except (NotCoordinatorError, CoordinatorNotAvailableError) as error:
@@ -263,17 +378,46 @@ class GroupCoordinator:
             return dict.fromkeys(offsets, error.kafka_error)
 
     def _commit(
-        self, sender: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        sender: ConsumerGroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        version: int | None,
     ) -> dict[TopicPartition, str | None]:
         with self._calls(waits=True):
             group, error = self._groups.find(sender.group_id)
+            if isinstance(group, ConsumerGroup):
+                errors = self._check_partitions(group, sender, offsets, version=version)
+                good = {tp: offset for tp, offset in offsets.items() if errors[tp] is None}
+                return errors | self._offsets.commit(sender.group_id, good)
             if group is not None:
                 error = self._membership.check_commit(group, sender)
             elif error is None and sender.generation_id >= 0:
-                error = "ILLEGAL_GENERATION"
+                knows_groups = version is not None and version >= _REPORTS_UNKNOWN_GROUPS_FROM
+                error = "GROUP_ID_NOT_FOUND" if knows_groups else "ILLEGAL_GENERATION"
             if error is not None:
                 return dict.fromkeys(offsets, error)
             return self._offsets.commit(sender.group_id, offsets)
+
+    def _check_partitions(
+        self,
+        group: ConsumerGroup,
+        sender: ConsumerGroupMetadata,
+        partitions: Iterable[TopicPartition],
+        *,
+        is_transactional: bool = False,
+        version: int | None = None,
+    ) -> dict[TopicPartition, str | None]:
+        """Return the error of each partition in a commit to a consumer group, or None."""
+        error = group.check_commit(sender, is_transactional=is_transactional, version=version)
+        if error is not None:
+            return dict.fromkeys(partitions, error)
+        topics = self._topics.current
+        errors = {}
+        for tp in partitions:
+            topic = topics.named(tp.topic)
+            topic_id = None if topic is None else topic.topic_id
+            errors[tp] = group.check_partition(sender, topic_id, tp.partition)
+        return errors
 
     def check_transactional(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -297,7 +441,7 @@ class GroupCoordinator:
             raise InvalidGroupIdError("the group id is empty")
         encode_group_key(group.group_id)
         with self._calls():
-            error = self._transactional_error(group)
+            error = self._transactional_error(group, offsets)
             if error is not None:
                 raise _MEMBER_ERRORS[error](
                     f"group '{group.group_id}' rejected offsets of member '{group.member_id}' in"
@@ -319,7 +463,9 @@ class GroupCoordinator:
         with self._calls():
             self._store.check_epoch(group_id, producer)
 
-    def _transactional_error(self, sender: ConsumerGroupMetadata) -> str | None:
+    def _transactional_error(
+        self, sender: ConsumerGroupMetadata, partitions: Iterable[TopicPartition]
+    ) -> str | None:
         group, error = self._groups.find(sender.group_id)
         if error == "COORDINATOR_LOAD_IN_PROGRESS":
             raise CoordinatorLoadInProgressError(f"group '{sender.group_id}' is being loaded")
@@ -328,7 +474,14 @@ class GroupCoordinator:
         if not sender.is_member:
             return None
         if group is None:
-            return "ILLEGAL_GENERATION"
+            return "ILLEGAL_GENERATION" if sender.generation_id >= 0 else None
+        if isinstance(group, ConsumerGroup):
+            errors = self._check_partitions(group, sender, partitions, is_transactional=True)
+            error = next(filter(None, errors.values()), None)
+            # A transaction has no error for an epoch of the consumer protocol.
+            return "ILLEGAL_GENERATION" if error == "STALE_MEMBER_EPOCH" else error
+        if sender.generation_id < 0 and group.state is GroupState.EMPTY:
+            return None
         return group.check_member(sender.member_id, sender.group_instance_id, sender.generation_id)
 
     def append_transactional(
@@ -378,6 +531,18 @@ class GroupCoordinator:
         """
         with self._calls(waits=True):
             return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> str | None:
+        """Return the error of a fetch of offsets with a member epoch, or None.
+
+        Errors: UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH in a consumer group, or ILLEGAL_GENERATION
+        for its classic members. Other groups accept every fetch.
+        """
+        with self._calls():
+            group, _ = self._groups.find(group_id)
+            if isinstance(group, ConsumerGroup):
+                return group.check_fetch(member_id, member_epoch)
+            return None
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets, including those from committed transactions.
@@ -456,9 +621,23 @@ class GroupCoordinator:
         """Describe a group. The state is `Dead` if the group does not exist."""
         with self._calls():
             group, error = self._groups.find(group_id)
-            if group is None:
+            if not isinstance(group, Group):
                 return GroupDescription(group_id, GroupState.DEAD.value, error=error)
             return group.describe()
+
+    def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription:
+        """Describe a consumer group. Errors: GROUP_ID_NOT_FOUND, NOT_COORDINATOR."""
+        with self._calls():
+            group, error = self._groups.find(group_id)
+            if isinstance(group, ConsumerGroup):
+                return group.describe_consumer_group(
+                    self._topics.current, self._settings_of(group_id).assignors[0]
+                )
+            if error is not None:
+                return ConsumerGroupDescription(group_id, error=error)
+            reason = "not found" if group is None else "is not a consumer group"
+            message = f"Group {group_id} {reason}."
+            return ConsumerGroupDescription(group_id, error="GROUP_ID_NOT_FOUND", message=message)
 
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
@@ -470,15 +649,20 @@ class GroupCoordinator:
         LogStoreError
             A partition of the topic cannot be read.
         """
-        wanted = {each.lower() for each in states}
-        if types and "classic" not in {each.lower() for each in types}:
-            return []
+        wanted = {each.lower().strip() for each in states}
+        wanted_types = {each.lower() for each in types}
         with self._calls():
             self._groups.load_all()
             return [
-                GroupListing(group.group_id, group.protocol_type or "", group.state.value)
+                GroupListing(
+                    group.group_id,
+                    group.protocol_type or "",
+                    group.state.value,
+                    group.type.value,
+                )
                 for group in sorted(self._groups, key=lambda each: each.group_id)
-                if not wanted or group.state.value.lower() in wanted
+                if (not wanted or group.state.value.lower() in wanted)
+                and (not wanted_types or group.type.value in wanted_types)
             ]
 
     def delete(self, group_ids: Iterable[str]) -> dict[str, str | None]:
@@ -573,4 +757,4 @@ class GroupCoordinator:
             shift_ns = self._timers.use_system_clock()
             if shift_ns is not None:
                 for group in self._groups:
-                    self._membership.shift(group, shift_ns)
+                    self._memberships[group.type].shift(group, shift_ns)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from logstore.coordinator.groups.group import GroupState
+from logstore.coordinator.groups.requests import GroupType
 from logstore.errors import LogStoreError
 from logstore.types import MINUTE_MS
 
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
     from logstore.coordinator.groups.calls import ExclusiveCalls
     from logstore.coordinator.groups.committed import CommittedOffsets
-    from logstore.coordinator.groups.group import Group
     from logstore.coordinator.groups.records import StoredOffset
-    from logstore.coordinator.groups.registry import GroupRegistry
+    from logstore.coordinator.groups.registry import AnyGroup, GroupRegistry
     from logstore.coordinator.groups.store import GroupStore, OffsetsPartition
     from logstore.manager.services import LogEvents
     from logstore.runtime import ScheduledTask, Scheduler, Unsubscribe
@@ -140,7 +140,7 @@ class OffsetExpiry:
             except LogStoreError as error:
                 logger.warning("offsets of group '%s' cannot be read: %s", group.group_id, error)
                 continue
-            self._offsets.remove(group, contents, expired)
+            self._offsets.remove(group, contents, expired, is_expiry=True)
             if group.state is GroupState.DEAD:
                 deleted.append(group.group_id)
         return deleted
@@ -162,7 +162,7 @@ class OffsetExpiry:
         return max(0, min(expiry_times) - now_ms) if expiry_times else None
 
     def _expiries(
-        self, group: Group, contents: OffsetsPartition
+        self, group: AnyGroup, contents: OffsetsPartition
     ) -> Iterator[tuple[TopicPartition, int]]:
         """Yield the partitions whose offsets will expire, with the expiry time in Unix ms.
 
@@ -181,12 +181,16 @@ class OffsetExpiry:
             retained_ms = begin_ms + self._config.offsets_retention_minutes * MINUTE_MS
             yield tp, retained_ms if stored.expire_ms is None else stored.expire_ms
 
-    def _expiry_begins(self, group: Group, tp: TopicPartition, stored: StoredOffset) -> int | None:
+    def _expiry_begins(
+        self, group: AnyGroup, tp: TopicPartition, stored: StoredOffset
+    ) -> int | None:
         if group.protocol_type is None:
             return stored.commit_ms
         if group.state is GroupState.EMPTY:
             return stored.commit_ms if group.state_ms < 0 else group.state_ms
         subscribed = group.subscribed_topics
-        if group.is_consumer_group and group.state is GroupState.STABLE and subscribed is not None:
-            return None if tp.topic in subscribed else stored.commit_ms
-        return None
+        if subscribed is None or not group.is_consumer_group:
+            return None
+        if group.type is GroupType.CLASSIC and group.state is not GroupState.STABLE:
+            return None
+        return None if tp.topic in subscribed else stored.commit_ms

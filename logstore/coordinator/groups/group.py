@@ -7,6 +7,11 @@ PreparingRebalance    waiting for all members to rejoin
 CompletingRebalance   waiting for the leader's assignments
 Stable                assignments are known
 Dead                  being deleted
+
+Consumer groups (KIP-848) have the states Empty, Stable and Dead, and two of their own:
+
+Assigning             a target assignment must be computed
+Reconciling           members are on the way to the target assignment
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ from logstore.coordinator.groups.consumer_protocol import (
 from logstore.coordinator.groups.records import NO_TIMEOUT
 from logstore.coordinator.groups.requests import (
     GroupDescription,
+    GroupType,
     JoinCallback,
     JoinedMember,
     JoinResult,
@@ -43,6 +49,8 @@ class GroupState(enum.Enum):
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
     DEAD = "Dead"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
 
 
 _BEFORE = {
@@ -56,7 +64,7 @@ _BEFORE = {
     GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
     GroupState.DEAD: set(GroupState),
 }
-"""Valid previous states of each state."""
+"""Valid previous states of each state, for classic groups."""
 
 
 @dataclass(slots=True, eq=False)
@@ -117,8 +125,10 @@ class Group:
     has_new_member : bool
         Whether a member joined during the initial delay.
     subscribed_topics : frozenset of str or None
-        Topics to which the members of a consumer group are subscribed; None if unknown.
+        Topics to which the members of a consumer group are subscribed, or None if unknown.
     """
+
+    type = GroupType.CLASSIC
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -213,6 +223,14 @@ class Group:
         self.state = state
         self.state_ms = now_ms
 
+    def become_stable(self, protocol_type: str, now_ms: int) -> None:
+        """Start with members that have assignments, as a consumer group becomes classic."""
+        self.protocol_type = protocol_type
+        self.protocol_name = self.select_protocol()
+        self.subscribed_topics = self._topics_of_members()
+        self.state = GroupState.STABLE
+        self.state_ms = now_ms
+
     def next_generation(self, now_ms: int) -> None:
         """Start the next generation with the current members."""
         self.generation_id += 1
@@ -263,7 +281,7 @@ class Group:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
-        """Change the member id of a rejoining static member; return the member."""
+        """Change the member id of a rejoining static member, and return the member."""
         was_awaiting = old_member_id in self.pending_sync
         member = self.members.pop(old_member_id)
         assert member.group_instance_id is not None

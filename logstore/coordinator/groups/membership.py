@@ -127,9 +127,12 @@ class ClassicMembership:
 
     def check_commit(self, group: Group, sender: ConsumerGroupMetadata) -> str | None:
         """Keep the session of a member that commits; return the error if it may not commit."""
+        if sender.generation_id < 0 and group.state is EMPTY:
+            # From an admin client, or a consumer with assigned partitions. A consumer of KIP-848
+            # generates a member id even if it does not join.
+            return None
         if not sender.is_member:
-            # From an admin client, or a consumer with assigned partitions.
-            return None if group.state is EMPTY else "UNKNOWN_MEMBER_ID"
+            return "UNKNOWN_MEMBER_ID"
         error = group.check_member(sender.member_id, sender.group_instance_id, sender.generation_id)
         if error is not None:
             return error
@@ -163,10 +166,24 @@ class ClassicMembership:
         if len(group.members) > self._config.group_max_size:
             self._prepare_rebalance(group)
 
+    def adopt(self, group: Group, *, must_rebalance: bool) -> None:
+        """Start the sessions of a group that was a consumer group, and possibly a rebalance."""
+        for member in group.members.values():
+            self._touch(group, member)
+        if must_rebalance:
+            self._prepare_rebalance(group)
+
     def abandon(self, group: Group) -> None:
         """End a group whose partition was deleted or replaced, and fail waiting requests."""
+        self._end(group, "NOT_COORDINATOR")
+
+    def give_up(self, group: Group) -> None:
+        """End a group that became a consumer group; waiting members must rejoin."""
+        self._end(group, "REBALANCE_IN_PROGRESS")
+
+    def _end(self, group: Group, error: str) -> None:
         for member in group.members.values():
-            self._fail(member, "NOT_COORDINATOR", member.member_id)
+            self._fail(member, error, member.member_id)
         group.enter(DEAD, self._clock.now_ms())
 
     def shift(self, group: Group, shift_ns: int) -> None:

@@ -9,34 +9,44 @@ malformed is refused, while the others are served.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from logstore.coordinator.groups import consumer_records
+from logstore.coordinator.groups.consumer_group import ConsumerGroup
 from logstore.coordinator.groups.group import Group, GroupState
-from logstore.coordinator.groups.records import decode_group
+from logstore.coordinator.groups.records import decode_group, encode_group_key
 from logstore.errors import (
     CoordinatorLoadInProgressError,
+    InvalidRecordError,
     LogStoreError,
     NotCoordinatorError,
 )
 from logstore.names import GROUP_OFFSETS_TOPIC
 
 if TYPE_CHECKING:
-    from logstore.coordinator.groups.store import GroupStore, OffsetsPartition
+    from logstore.coordinator.groups.requests import GroupType
+    from logstore.coordinator.groups.store import Entry, GroupStore, OffsetsPartition
     from logstore.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
 
+AnyGroup = Group | ConsumerGroup
+"""A group of the classic or the consumer protocol."""
 
-class StateMachine(Protocol):
-    """The part of a membership protocol that the registry calls."""
 
-    def resume(self, group: Group) -> None:
+class Membership(Protocol):
+    """The part of the membership protocols that is common to both."""
+
+    def resume(self, group: Any) -> None:  # noqa: ANN401  # a group of its own type
         """Continue a group that was just loaded."""
 
-    def abandon(self, group: Group) -> None:
+    def abandon(self, group: Any) -> None:  # noqa: ANN401
         """End a group whose partition was deleted or replaced."""
+
+    def shift(self, group: Any, shift_ns: int) -> None:  # noqa: ANN401
+        """Start new sessions after the timers moved to another clock."""
 
 
 class _Partition:
@@ -44,7 +54,7 @@ class _Partition:
 
     def __init__(self) -> None:
         self.contents: OffsetsPartition | None = None
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, AnyGroup] = {}
         self.damaged: set[str] = set()
 
 
@@ -54,23 +64,25 @@ class GroupRegistry:
     Parameters
     ----------
     store : GroupStore
-    membership : StateMachine
+    memberships : mapping of GroupType to Membership
     clock : Clock
         Dates the deletion of groups.
     """
 
-    def __init__(self, store: GroupStore, membership: StateMachine, clock: Clock) -> None:
+    def __init__(
+        self, store: GroupStore, memberships: Mapping[GroupType, Membership], clock: Clock
+    ) -> None:
         self._store = store
-        self._membership = membership
+        self._memberships = memberships
         self._clock = clock
         self._partitions: dict[int, _Partition] = {}
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[AnyGroup]:
         """Iterate over the loaded groups."""
         for partition in list(self._partitions.values()):
             yield from list(partition.groups.values())
 
-    def find(self, group_id: str) -> tuple[Group | None, str | None]:
+    def find(self, group_id: str) -> tuple[AnyGroup | None, str | None]:
         """Return a group, or None if it does not exist, and the error of reading it."""
         try:
             partition = self._partition_of(group_id)
@@ -83,10 +95,13 @@ class GroupRegistry:
             return None, "NOT_COORDINATOR"
         return partition.groups.get(group_id), None
 
-    def get_or_create(self, group_id: str) -> Group:
-        """Return a group of a loaded partition, created if necessary."""
-        partition = self._loaded(self._store.partition_of(group_id).partition)
-        return partition.groups.setdefault(group_id, Group(group_id))
+    def get_or_create(self, group_id: str) -> AnyGroup:
+        """Return a group of a loaded partition; a new one is classic."""
+        return self._siblings(group_id).setdefault(group_id, Group(group_id))
+
+    def put(self, group: AnyGroup) -> None:
+        """Add a group to a loaded partition, or replace one of the other type."""
+        self._siblings(group.group_id)[group.group_id] = group
 
     def contents_of(self, group_id: str) -> OffsetsPartition | None:
         """Return the current contents of a group's partition; None if it does not exist.
@@ -104,7 +119,7 @@ class GroupRegistry:
             with suppress(NotCoordinatorError, CoordinatorLoadInProgressError):
                 self._load(number)
 
-    def load_readable(self) -> list[tuple[Group, OffsetsPartition]]:
+    def load_readable(self) -> list[tuple[AnyGroup, OffsetsPartition]]:
         """Load all partitions that can be read; return their groups and contents."""
         loaded = []
         for number in self._numbers():
@@ -119,15 +134,14 @@ class GroupRegistry:
                 loaded += [(group, partition.contents) for group in partition.groups.values()]
         return loaded
 
-    def delete(self, group: Group) -> str | None:
+    def delete(self, group: AnyGroup) -> str | None:
         """Delete a group without members and offsets; return an error if that fails."""
-        group_id = group.group_id
-        if group.generation_id > 0:  # generation 0 was never stored
-            error = self._store.try_write(lambda: self._store.delete_group(group_id))
-            if error is not None:
-                return error
+        entries = _deletion(group)
+        error = self._store.try_write(lambda: self._store.write(group.group_id, entries))
+        if error is not None:
+            return error
         group.enter(GroupState.DEAD, self._clock.now_ms())
-        del self._loaded(self._store.partition_of(group_id).partition).groups[group_id]
+        del self._siblings(group.group_id)[group.group_id]
         return None
 
     def check(self) -> None:
@@ -136,6 +150,10 @@ class GroupRegistry:
             group._check()
 
     # -- loading ---------------------------------------------------------------------------
+
+    def _siblings(self, group_id: str) -> dict[str, AnyGroup]:
+        """Return the groups of a group's partition."""
+        return self._loaded(self._store.partition_of(group_id).partition).groups
 
     def _numbers(self) -> list[int]:
         """Return this broker's partitions, including lost ones that are still loaded."""
@@ -162,8 +180,9 @@ class GroupRegistry:
         partition.contents = contents
         if contents is None:
             return partition
-        for group_id, value in list(contents.groups.items()) if is_new else ():
-            self._load_group(partition, group_id, value)
+        if is_new:
+            for group_id in [*contents.groups, *contents.consumer_groups]:
+                self._load_group(partition, contents, group_id)
         for group_id in contents.take_changed():
             # Groups with offsets need not have a group record.
             if group_id not in partition.damaged and contents.has_offsets(group_id):
@@ -172,15 +191,42 @@ class GroupRegistry:
 
     def _drop(self, number: int) -> None:
         for group in self._partitions.pop(number).groups.values():
-            self._membership.abandon(group)
+            self._memberships[group.type].abandon(group)
 
-    def _load_group(self, partition: _Partition, group_id: str, value: bytes) -> None:
+    def _load_group(self, partition: _Partition, contents: OffsetsPartition, group_id: str) -> None:
         try:
-            group = Group.from_record(group_id, decode_group(value))
+            group = _group_in(contents, group_id)
         except LogStoreError as error:
             logger.warning("group '%s' cannot be read: %s", group_id, error)
             partition.damaged.add(group_id)
+            partition.groups.pop(group_id, None)
             return
         partition.groups[group_id] = group
         if not self._store.read_only:
-            self._membership.resume(group)
+            self._memberships[group.type].resume(group)
+
+
+def _deletion(group: AnyGroup) -> list[Entry]:
+    """Return the tombstones of a group."""
+    if isinstance(group, ConsumerGroup):
+        return [consumer_records.encode(record) for record in group.deletion()]
+    # Generation 0 was never stored.
+    return [(encode_group_key(group.group_id), None)] if group.generation_id > 0 else []
+
+
+def _group_in(contents: OffsetsPartition, group_id: str) -> AnyGroup:
+    """Create a group from its records.
+
+    Raises
+    ------
+    InvalidRecordError, UnsupportedFormatError
+        A record is malformed, or has an unknown version.
+    """
+    stored, records = contents.groups.get(group_id), contents.consumer_groups.get(group_id)
+    if records is None:
+        return Group.from_record(group_id, decode_group(stored or b""))
+    if stored is not None:
+        raise InvalidRecordError(f"group '{group_id}' has records of both protocols")
+    group = ConsumerGroup(group_id)
+    group.apply(consumer_records.decode(key, value) for key, value in records.items())
+    return group

@@ -6,11 +6,20 @@ LeaveGroup, OffsetFetch, DescribeGroups and ListGroups, without fields that only
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import enum
+from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
 from logstore.coordinator.groups.offsets import NO_GENERATION, NO_MEMBER, OffsetAndMetadata
 from logstore.types import TopicPartition
+
+
+class GroupType(enum.Enum):
+    """Protocol of a group, with Kafka's names."""
+
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+
 
 Protocol = tuple[str, bytes]
 """An assignor's name, and the member's metadata for it."""
@@ -33,6 +42,9 @@ class JoinRequest(NamedTuple):
         Whether a new member is assigned an id with which it must rejoin (JoinGroup version 4).
     can_skip_assignment : bool
         Whether the client understands `skip_assignment` (JoinGroup version 9).
+    may_describe : callable, optional
+        Returns whether the member may describe a topic, for the patterns of other members of a
+        consumer group. By default, it may describe all.
     """
 
     group_id: str
@@ -46,6 +58,7 @@ class JoinRequest(NamedTuple):
     client_host: str = ""
     requires_member_id: bool = True
     can_skip_assignment: bool = True
+    may_describe: Callable[[str], bool] | None = None
 
 
 class JoinedMember(NamedTuple):
@@ -126,6 +139,60 @@ class LeaveResult(NamedTuple):
     members: tuple[LeftMember, ...] = ()
 
 
+class ConsumerHeartbeat(NamedTuple):
+    """A member's heartbeat in a consumer group, with which it also joins and leaves (KIP-848).
+
+    Attributes
+    ----------
+    member_epoch : int
+        0 to join, -1 to leave, -2 to leave as a static member that will return.
+    rebalance_timeout_ms : int
+        Longest time in which the member gives up partitions; -1 if it did not change.
+    topics, regex, owned : optional
+        None if they did not change. `owned` maps topic ids to partitions.
+    requires_member_id : bool
+        Whether the client generates its id (version 1).
+    """
+
+    group_id: str
+    member_id: str = NO_MEMBER
+    member_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    owned: Mapping[str, Collection[int]] | None = None
+    client_id: str = ""
+    client_host: str = ""
+    requires_member_id: bool = True
+
+
+class ConsumerHeartbeatResult(NamedTuple):
+    """Result of a heartbeat.
+
+    Attributes
+    ----------
+    assignment : mapping of str to tuple of int, or None
+        All partitions that the member may use, by topic id; None if they did not change.
+    """
+
+    member_id: str = NO_MEMBER
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Mapping[str, tuple[int, ...]] | None = None
+    error: str | None = None
+    message: str | None = None
+
+    def refused(self, error: str) -> ConsumerHeartbeatResult:
+        """Return the result with an error instead."""
+        return ConsumerHeartbeatResult(error=error)
+
+
+ConsumerHeartbeatCallback = Callable[[ConsumerHeartbeatResult], object]
+
+
 class FetchedOffset(NamedTuple):
     """A committed offset; None if there is none, or on error."""
 
@@ -153,6 +220,41 @@ class GroupDescription(NamedTuple):
     protocol: str = ""
     members: tuple[MemberDescription, ...] = ()
     error: str | None = None
+
+
+class ConsumerMemberDescription(NamedTuple):
+    """A member of a consumer group (ConsumerGroupDescribe).
+
+    Attributes
+    ----------
+    assignment, target : mapping of str to tuple of int
+        Partitions by topic name: those that the member has, and those that it will have.
+    """
+
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    topics: tuple[str, ...]
+    regex: str | None
+    assignment: Mapping[str, tuple[int, ...]]
+    target: Mapping[str, tuple[int, ...]]
+    is_classic: bool = False
+
+
+class ConsumerGroupDescription(NamedTuple):
+    """A consumer group's description. All other fields are unset if there is an error."""
+
+    group_id: str
+    state: str = ""
+    group_epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[ConsumerMemberDescription, ...] = ()
+    error: str | None = None
+    message: str | None = None
 
 
 class GroupListing(NamedTuple):

@@ -13,6 +13,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from logstore.coordinator.groups import consumer_records
+from logstore.coordinator.groups.consumer_records import Record as GroupRecord
+from logstore.coordinator.groups.consumer_records import decode_consumer_key
 from logstore.coordinator.groups.records import (
     StoredOffset,
     decode_group_key,
@@ -89,7 +92,9 @@ class OffsetsPartition:
     Attributes
     ----------
     groups : dict of str to bytes
-        The newest value of each group record.
+        The newest value of each classic group's record.
+    consumer_groups : dict of str to dict of bytes to bytes
+        The newest value by key of each consumer group's records, in the order of their offsets.
     next_offset : int
         The first offset that has not been read.
     """
@@ -98,6 +103,7 @@ class OffsetsPartition:
         self.log = log
         self.epoch = epoch
         self.groups: dict[str, bytes] = {}
+        self.consumer_groups: dict[str, dict[bytes, bytes]] = {}
         self._generation = log.generation
         self.next_offset = log.log_start_offset
         self._offsets: dict[str, dict[TopicPartition, _OffsetRecord]] = {}
@@ -194,11 +200,23 @@ class OffsetsPartition:
             return
         group_id = decode_group_key(key)
         if group_id is None:
-            return  # a kind of record from a later version of Kafka
-        if value is None:
+            self._apply_consumer_record(key or b"", value)
+        elif value is None:
             self.groups.pop(group_id, None)
         else:
             self.groups[group_id] = value
+
+    def _apply_consumer_record(self, key: bytes, value: bytes | None) -> None:
+        decoded = decode_consumer_key(key)
+        if decoded is None:
+            return  # a record of a share or streams group, or of a later version of Kafka
+        group_id = decoded[0]
+        records = self.consumer_groups.setdefault(group_id, {})
+        records.pop(key, None)
+        if value is not None:
+            records[key] = value
+        elif not records:
+            del self.consumer_groups[group_id]
 
     def _supersede(
         self, group_id: str, topic_partition: TopicPartition, record: _OffsetRecord
@@ -365,10 +383,6 @@ class GroupStore:
         """Write a group. Raises the errors of `write`."""
         self.write(group_id, [(encode_group_key(group_id), encode_group(group))])
 
-    def delete_group(self, group_id: str) -> None:
-        """Delete a group. Raises the errors of `write`."""
-        self.write(group_id, [(encode_group_key(group_id), None)])
-
     def write(
         self, group_id: str, entries: Sequence[Entry], producer: tuple[int, int] = NO_PRODUCER
     ) -> None:
@@ -417,5 +431,14 @@ class GroupStore:
     def save_group(self, group: Group, assignments: Mapping[str, bytes]) -> str | None:
         """Write a group with the given assignments; return the error for the client on failure."""
         stored = group.to_record(assignments)
-        error = self.try_write(lambda: self.write_group(group.group_id, stored))
+        return self._try_save(lambda: self.write_group(group.group_id, stored))
+
+    def save_records(self, group_id: str, records: Iterable[GroupRecord]) -> str | None:
+        """Write records of a group as one batch; return the error for the client on failure."""
+        return self._try_save(
+            lambda: self.write(group_id, [consumer_records.encode(each) for each in records])
+        )
+
+    def _try_save(self, write: Callable[[], None]) -> str | None:
+        error = self.try_write(write)
         return "UNKNOWN_SERVER_ERROR" if error in _GROUP_ERRORS else error

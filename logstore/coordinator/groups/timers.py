@@ -43,7 +43,7 @@ class GroupTimers:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The runtime's scheduler if it is started, else the coordinator's own; started."""
+        """The runtime's scheduler if it is started, else one that the coordinator starts."""
         if self._scheduler is None:
             if self._runtime.scheduler.is_started:
                 self._scheduler = self._runtime.scheduler
@@ -98,6 +98,6 @@ class GroupTimers:
         return shift_ns
 
     def stop(self) -> None:
-        """Stop the coordinator's own scheduler, if it has one."""
+        """Stop the scheduler if the coordinator started it."""
         if self.own_scheduler is not None:
             self.own_scheduler.shutdown()

@@ -648,8 +648,13 @@ class TransactionCoordinator:
     def _abort_in_background(self) -> None:
         with self._lock:
             has_incomplete = self._has_incomplete()
-        if has_incomplete:
+        if not has_incomplete:
+            return
+        try:
             self.abort_timed_out()
+        except LogStoreError:
+            if not self._manager.lifetime.is_over:  # else the broker ended during a wait
+                raise
 
     def _has_incomplete(self) -> bool:
         known = () if self._stored is None else self._stored.by_id.values()
@@ -870,8 +875,10 @@ class TransactionCoordinator:
         transactional_id = metadata.transactional_id
         with self._lock:
             epoch = self._log.coordinator_epoch(transactional_id)
-            self._load()  # after `epoch` is read: a later epoch must fail the check
-            self._check_not_reloaded(transactional_id)
+            # After `epoch` is read: in a later epoch, the state is another object.
+            if self._load().by_id.get(transactional_id) is not metadata:
+                # Another leader may have completed it, and begun the next one.
+                raise ConcurrentTransactionsError(f"the state of '{transactional_id}' has changed")
             missing = metadata.partitions - self._with_marker.get(transactional_id, set())
         # The decision of an earlier leader may not be replicated yet.
         self._await_newest(transactional_id)

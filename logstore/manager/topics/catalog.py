@@ -56,6 +56,11 @@ class TopicCatalog:
         # The last effective config of each topic, requested for each of its partitions.
         self._effective: dict[str, tuple[Mapping[str, str], BrokerConfig, LogConfig]] = {}
 
+    @property
+    def changes(self) -> int:
+        """Number of changes so far; while it is the same, `topics` returns the same topics."""
+        return self.store.changes + self._found.changes
+
     def topics(self) -> list[Topic]:
         """Return stored and adopted topics by name, without those that are being deleted."""
         names = {*self._found.topics(), *(topic.name for topic in self.store.all())}

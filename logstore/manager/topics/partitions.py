@@ -15,18 +15,26 @@ class PartitionMap(UserDict[TopicPartition, V]):
     """A dictionary by partition that finds the partitions of a topic immediately.
 
     Searching thousands of partitions for each of them would take millions of steps.
+
+    Attributes
+    ----------
+    changes : int
+        Number of additions and removals.
     """
 
     def __init__(self) -> None:
+        self.changes = 0
         self._numbers: dict[str, set[int]] = {}
         super().__init__()
 
     def __setitem__(self, topic_partition: TopicPartition, value: V) -> None:
         super().__setitem__(topic_partition, value)
+        self.changes += 1
         self._numbers.setdefault(topic_partition.topic, set()).add(topic_partition.partition)
 
     def __delitem__(self, topic_partition: TopicPartition) -> None:
         super().__delitem__(topic_partition)
+        self.changes += 1
         numbers = self._numbers[topic_partition.topic]
         numbers.discard(topic_partition.partition)
         if not numbers:

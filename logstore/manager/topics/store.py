@@ -2,7 +2,7 @@
 
 The file is in the first data directory. A partition folder without a stored topic was copied from a
 broker and is adopted with the effective defaults. The file also has the broker settings that were
-changed at run time, because topics depend on them.
+changed at run time, because topics depend on them, and the configurations of groups.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from logstore.config.dynamic import Layer
-from logstore.errors import CorruptCheckpointError, InvalidTopicError, TopicAlreadyExistsError
+from logstore.config.group_keys import parse_group_overrides
+from logstore.errors import (
+    CorruptCheckpointError,
+    InvalidConfigurationError,
+    InvalidTopicError,
+    TopicAlreadyExistsError,
+)
 from logstore.names import validate_topic_name
 from logstore.runtime.fs import FileSystem
 from logstore.storage.checkpoint.atomic import read_bytes, write_atomically
@@ -25,9 +31,10 @@ logger = logging.getLogger(__name__)
 TOPICS_FILE = "logstore-topics.json"
 _VERSION = 2
 _SETTINGS_VERSION = 3
-_VERSIONS = (1, _VERSION, _SETTINGS_VERSION)
-"""Versions that are read. Version 1 has no ids. The next start for writing adds them. Version 3 has
-broker settings, and is written only if there are any."""
+_GROUPS_VERSION = 4
+_VERSIONS = (1, _VERSION, _SETTINGS_VERSION, _GROUPS_VERSION)
+"""Versions that are read. Version 1 has no ids; the next start for writing adds them. Version 3 has
+broker settings, version 4 configurations of groups; they are written only if there are any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,13 @@ class Topic:
 
 
 class TopicStore:
-    """The file `logstore-topics.json`. If `is_tolerant`, a damaged file counts as empty."""
+    """The file `logstore-topics.json`; if `is_tolerant`, a damaged file counts as empty.
+
+    Attributes
+    ----------
+    changes : int
+        Number of changes of topics so far.
+    """
 
     def __init__(
         self,
@@ -83,6 +96,8 @@ class TopicStore:
         self._max_bytes = max_bytes
         self.path = f"{log_dir}/{TOPICS_FILE}"
         self._settings: dict[Layer, Mapping[str, str]] = {}
+        self._groups: dict[str, Mapping[str, str]] = {}
+        self.changes = 0
         try:
             self._topics = self._read()
         except CorruptCheckpointError as error:
@@ -135,6 +150,7 @@ class TopicStore:
     def remove(self, name: str) -> None:
         """Forget a stored topic. The change is durable on return."""
         del self._topics[name]
+        self.changes += 1
         self._write()
 
     def put(self, topics: Iterable[Topic]) -> None:
@@ -148,10 +164,12 @@ class TopicStore:
         for name in changed:
             validate_topic_name(name)
         self._topics = previous | changed
+        self.changes += 1
         try:
             self._write()
         except OSError:
             self._topics = previous
+            self.changes += 1
             raise
 
     def settings(self, layer: Layer) -> Mapping[str, str]:
@@ -165,6 +183,23 @@ class TopicStore:
             self._write()
         except OSError:
             self._settings = previous
+            raise
+
+    @property
+    def groups(self) -> Mapping[str, Mapping[str, str]]:
+        """The configurations of groups by group id; groups without any are absent."""
+        return self._groups
+
+    def put_group(self, group_id: str, configs: Mapping[str, str]) -> None:
+        """Replace the configurations of a group; durable on return, unchanged on failure."""
+        previous = self._groups
+        self._groups = {**previous, group_id: configs}
+        if not configs:
+            del self._groups[group_id]
+        try:
+            self._write()
+        except OSError:
+            self._groups = previous
             raise
 
     def _put(self, topic: Topic) -> Topic:
@@ -181,10 +216,11 @@ class TopicStore:
                     "unknown version",
                     path=self.path,
                     check="version",
-                    expected=_SETTINGS_VERSION,
+                    expected=_GROUPS_VERSION,
                     found=document["version"],
                 )
             self._settings = _parse_settings(document)
+            self._groups = parse_groups(document.get("groups", {}))
             return {name: _parse_topic(name, stored) for name, stored in document["topics"].items()}
         except (
             ValueError,
@@ -193,6 +229,7 @@ class TopicStore:
             AttributeError,
             RecursionError,  # the parser raises it at a thousand nested brackets
             InvalidTopicError,
+            InvalidConfigurationError,
         ) as error:
             raise CorruptCheckpointError(
                 f"not a topics file: {error}", path=self.path, check="json"
@@ -200,9 +237,11 @@ class TopicStore:
 
     def _write(self) -> None:
         settings = {layer: dict(texts) for layer, texts in self._settings.items() if texts}
+        version = _SETTINGS_VERSION if settings else _VERSION
         document = {
-            "version": _SETTINGS_VERSION if settings else _VERSION,
+            "version": _GROUPS_VERSION if self._groups else version,
             **({"settings": settings} if settings else {}),
+            **({"groups": dict(self._groups)} if self._groups else {}),
             "topics": {
                 topic.name: {
                     "partitions": list(topic.partitions),
@@ -222,6 +261,11 @@ def _parse_settings(document: Any) -> dict[Layer, Mapping[str, str]]:  # noqa: A
         Layer(layer): {str(key): str(text) for key, text in texts.items()}
         for layer, texts in document.get("settings", {}).items()
     }
+
+
+def parse_groups(stored: Any) -> dict[str, Mapping[str, str]]:  # noqa: ANN401  # JSON
+    """Return the configurations of groups from a file; raises `InvalidConfigurationError`."""
+    return {str(group): parse_group_overrides(configs) for group, configs in stored.items()}
 
 
 def _parse_topic(name: str, stored: Any) -> Topic:  # noqa: ANN401  # any JSON value

@@ -33,6 +33,7 @@ function Group({ group, isOpen }) {
     <summary>
       <h2>${group.group_id}</h2> <${Badge} kind=${group.group_state === "Stable" ? "good" : "plain"}>
         ${group.group_state || "unknown"}<//>
+      ${group.group_type === "consumer" && html` <${Badge} kind="plain">consumer protocol<//>`}
     </summary>
     ${open && html`<${Requested} of=${described} what=${group.group_id}>
       ${(answer) => html`<${Members} group=${group.group_id} members=${answer.members} />

@@ -47,6 +47,11 @@ class Side:
         if connection in self._callers:
             self._callers.pop(connection).close()
 
+    def move(self, bootstrap: str) -> None:
+        """Close all connections, and connect to another broker from now on."""
+        self.close()
+        self._bootstrap = bootstrap
+
     def close(self) -> None:
         """Close all connections."""
         for connection in list(self._callers):
@@ -177,7 +182,7 @@ PARTINGS = [
         release="kafka3",
     ),
     Parting(
-        "a group without members goes with the topic of its last offset until Kafka 3.9",
+        "Kafka up to 3.9 deletes a group without members with the topic of its last offset",
         frozenset({"DescribeGroups", "DeleteGroups", "OffsetDelete"}),
         r"^(\.groups\[0\]|\.results\[0\])?\.(groupState|errorCode|topics)$",
         lambda kafka, ours: (kafka, ours) in (("Empty", "Dead"), (0, 69)) or ours == [],

@@ -13,7 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from tests.support.interop.judge import Release, build
+from tests.support.interop.judge import BUILDS, KAFKA_4, Release, build, jars_of
+
+GROUP_FEATURES = {"group.version": 1, "share.version": 0, "streams.version": 0}
+"""Kafka 4.3's groups of both protocols, without share groups and streams groups."""
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 START_TIMEOUT_S = 90
@@ -65,6 +68,8 @@ class RealBroker:
         Laid over those that this module gives.
     options : sequence of str
         Of its JVM.
+    features : mapping of str to int, optional
+        Levels of features with which a new directory is formatted.
     """
 
     def __init__(
@@ -74,8 +79,10 @@ class RealBroker:
         settings: Mapping[str, str] | None = None,
         *,
         options: Sequence[str] = OPTIONS,
+        features: Mapping[str, int] | None = None,
     ) -> None:
         self._options = options
+        self._features = features or {}
         self._class_path = class_path
         self.home = home
         self.data_dir = home / "data"
@@ -144,7 +151,9 @@ class RealBroker:
         }
 
     def _format(self, path: Path) -> None:
-        arguments = ("format", "-t", CLUSTER_ID, "-c", str(path))
+        arguments = ["format", "-t", CLUSTER_ID, "-c", str(path)]
+        for name, level in self._features.items():
+            arguments += ["--feature", f"{name}={level}"]
         done = subprocess.run(
             java(self._class_path, "kafka.tools.StorageTool", *arguments),
             capture_output=True,
@@ -258,6 +267,12 @@ def class_path(release: Release) -> str:
     """Return the class path of a release, built if need be; raises `Unavailable`."""
     command = build(release)
     return command[command.index("-cp") + 1]
+
+
+def kafka_4_3() -> str:
+    """Return the class path of Kafka 4.3.1 with its tools; raises `Unavailable`."""
+    build(KAFKA_4)
+    return jars_of(BUILDS / "dump-tool")
 
 
 def java(

@@ -57,7 +57,7 @@ PLACES = {"throttleTimeMs", "baseOffset", "logAppendTimeMs", "logStartOffset", "
 in flight may have been performed by the former leader."""
 
 ABORT = b"\0\0\0\0"
-"""Key of the marker of an abort."""
+"""Key of an ABORT marker."""
 
 Fields = Mapping[str, Any]
 
@@ -462,7 +462,7 @@ def _values(
 
 
 def producers_of(client: Client, topic: str, number: int) -> dict[int, Fields]:
-    """Return the leader's state of each producer of a partition, by producer id."""
+    """Return a partition's active producers on its leader, by producer id."""
     fields = {"topics": [{"name": topic, "partition_indexes": [number]}]}
     route = Route("leader", (topic, number))
     data = client.ask(Call("DescribeProducers", 0, lambda _: fields, route))

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from logstore.broker import Broker
 from logstore.coordinator.groups.consumer_protocol import Subscription, encode_subscription
-from logstore.coordinator.groups.requests import JoinRequest, LeavingMember, SyncRequest
+from logstore.coordinator.groups.requests import (
+    ConsumerHeartbeat,
+    JoinRequest,
+    LeavingMember,
+    SyncRequest,
+)
 from logstore.runtime import MemoryFileSystem, VirtualClock
 from tests.support.world.data_home import Home
 
@@ -155,3 +160,64 @@ def settle(*clients):
     for client in sorted(clients, key=lambda each: not each.is_leader):
         client.sync()
     assert [each.synced.error for each in clients] == [None] * len(clients)
+
+
+class ConsumerClient:
+    """A member of the consumer protocol (KIP-848): its epoch and its partitions by topic name."""
+
+    def __init__(self, bench, member_id, group="g", *, topics=("t",), instance=None, **fields):
+        self.bench = bench
+        self.member_id = member_id
+        self.group = group
+        self.topics = topics
+        self.instance = instance
+        self.fields = fields
+        self.epoch = 0
+        self.owned = {}
+
+    def send(self, **fields):
+        """Send a heartbeat, and return its result."""
+        request = {"member_id": self.member_id, "member_epoch": self.epoch} | fields
+        request.setdefault("instance_id", self.instance)
+        results = []
+        heartbeat = ConsumerHeartbeat(self.group, **request)
+        self.bench.groups.consumer_heartbeat(heartbeat, results.append)
+        (result,) = results
+        return result
+
+    def take(self, result):
+        """Take over the epoch and the assignment of a result."""
+        if result.error is None:
+            self.epoch = result.member_epoch
+            if result.assignment is not None:
+                self.owned = dict(result.assignment)
+        return result
+
+    def join(self, **fields):
+        """Join the group without partitions."""
+        self.epoch, self.owned = 0, {}
+        first = {"rebalance_timeout_ms": REBALANCE_MS, "owned": {}}
+        topics = {} if "regex" in self.fields else {"topics": self.topics}
+        return self.take(self.send(**(first | topics | self.fields | fields)))
+
+    def beat(self, **fields):
+        """Send a heartbeat, and take over its result."""
+        return self.take(self.send(**fields))
+
+    def revoke(self, **fields):
+        """Report the partitions that the member has."""
+        return self.beat(owned=self.owned, **fields)
+
+    def leave(self, epoch=-1):
+        """Leave the group."""
+        return self.send(member_epoch=epoch)
+
+    @property
+    def partitions(self):
+        """The partitions that the member has, as `t0`."""
+        topics = self.bench.groups._topics.current
+        return sorted(
+            f"{topics.of_id(topic_id).name}{number}"
+            for topic_id, numbers in self.owned.items()
+            for number in numbers
+        )

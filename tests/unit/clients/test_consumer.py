@@ -1,5 +1,6 @@
 """The consumer: subscriptions, positions, commits, and groups in one thread."""
 
+import re
 import threading
 from collections import namedtuple
 from contextlib import contextmanager
@@ -28,7 +29,7 @@ from logstore import (
 )
 from logstore.clients.consumer_config import DEFAULTS, WITHOUT_MEANING
 from logstore.coordinator.groups.consumer_protocol import decode_subscription
-from logstore.errors import KafkaTimeoutError
+from logstore.errors import InvalidRegularExpressionError, KafkaTimeoutError
 from logstore.runtime import Deadlock
 from tests.support.world.messages import exactly
 from tests.support.world.transactions import Bench
@@ -300,6 +301,16 @@ def test_a_pattern_follows_topics_as_they_come(broker):
     assert consumer.topics() == {"t", "orders-eu", "orders-us", "not-orders-x"}
     assert consumer.partitions_for_topic("t") == {0, 1}
     assert consumer.partitions_for_topic("no") == set()
+
+
+def test_a_pattern_that_is_refused_changes_nothing(broker):
+    consumer = broker.consumer()
+    with pytest.raises(InvalidRegularExpressionError):
+        consumer.subscribe(pattern="(?=t)t")
+    with pytest.raises(TypeError):
+        consumer.subscribe(pattern=re.compile("t"))
+    assert consumer.subscription() is None
+    consumer.subscribe(["t"])
 
 
 def test_one_way_at_a_time(broker):
@@ -774,7 +785,9 @@ def test_configs_of_kafka_python_are_accepted_and_others_refused(broker):
     broker.consumer(**dict.fromkeys(WITHOUT_MEANING))
     with pytest.raises(InvalidConfigurationError, match="'groupid'; the nearest is 'group_id'"):
         broker.consumer(groupid="g")
-    assert len(DEFAULTS.keys() | WITHOUT_MEANING) == 68
+    assert len(DEFAULTS.keys() | WITHOUT_MEANING) == 68 + len(
+        {"group_protocol", "group_remote_assignor"}
+    )
 
 
 @pytest.mark.parametrize(
@@ -1149,7 +1162,8 @@ def test_a_member_joins_with_its_subscription_and_what_it_owns(
     first, second = requests
     for request, known, mine in ((first, "", None), (second, member, owned)):
         assert request[:2] == ("g", "consumer")
-        assert request[3:] == (9000, 70_000, known, "i", "me", "/127.0.0.1", True, True)
+        assert request[3:-1] == (9000, 70_000, known, "i", "me", "/127.0.0.1", True, True)
+        assert request.may_describe is None
         ((name, metadata),) = request[2]
         subscription = decode_subscription(metadata)
         assert (name, subscription.topics) == (strategy, ("t", "u"))

@@ -7,7 +7,11 @@ import pytest
 from logstore import Cluster, VirtualClock
 from logstore.cluster.coordination import ClusterHost
 from logstore.coordinator.transactions.state import TransactionVersion
-from logstore.errors import CoordinatorNotAvailableError, NotCoordinatorError
+from logstore.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+)
 from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tests.unit.cluster.test_coordinators import CONFIG, TIMEOUT_MS, Client, T, values
 
@@ -45,17 +49,18 @@ def prepare(clients, coordinator, monkeypatch):
     assert {each.state.kafka_name for each in states} == {"PrepareCommit"}
 
 
-def at_next_wait(monkeypatch, action, topic=TRANSACTION_STATE_TOPIC):
+def at_next_wait(monkeypatch, action, topic=TRANSACTION_STATE_TOPIC, *, skipped=0):
     """Run an action after the next wait of a coordinator for the replicas of a topic."""
     await_replicated = ClusterHost.await_replicated
-    is_done = False
+    left = skipped
 
     def wait(host, written):
-        nonlocal is_done
+        nonlocal left
         await_replicated(host, written)
-        if not is_done and {log.topic_partition.topic for log in written} == {topic}:
-            is_done = True
-            action()
+        if {log.topic_partition.topic for log in written} == {topic}:
+            left -= 1
+            if left == -1:
+                action()
 
     monkeypatch.setattr(ClusterHost, "await_replicated", wait)
 
@@ -190,3 +195,35 @@ def test_a_repeated_addition_of_a_partition_waits_for_the_replicas_too(cluster, 
     cluster.kill(leader)
     cluster.clock.advance(seconds=1)
     assert client.coordinator.describe("a").partitions == {T[0]}
+
+
+def test_a_broker_is_killed_while_it_completes_transactions_in_the_background(
+    cluster, clients, monkeypatch
+):
+    leader = cluster.transaction_coordinator("a")
+    coordinator = cluster.brokers[leader].coordinator
+    prepare(clients, coordinator, monkeypatch)
+    at_next_wait(monkeypatch, lambda: cluster.kill(leader))
+    coordinator._abort_in_background()
+    cluster.clock.advance(seconds=1)
+    assert values(cluster, T[0]) == [b"1", b"1"]
+
+
+def test_a_producer_is_not_initialized_with_a_state_from_before_two_moves(
+    cluster, clients, monkeypatch
+):
+    client = clients[0]
+    begin(client, T[0], b"1")
+    former, leader = client.producer, cluster.transaction_coordinator("a")
+
+    def move_and_return():
+        for to in ((leader + 1) % 3, leader):
+            move(cluster, to)
+            cluster.clock.advance(ms=1)
+
+    at_next_wait(monkeypatch, move_and_return, skipped=1)  # after the decision to abort
+    with pytest.raises(ConcurrentTransactionsError):
+        client.coordinator.init_producer_id("a", TIMEOUT_MS)
+    client.init()
+    assert client.producer == (former.producer_id, former.producer_epoch + 2)
+    assert values(cluster, T[0]) == []

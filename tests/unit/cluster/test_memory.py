@@ -100,8 +100,9 @@ def test_fewer_brokers_than_there_were_are_refused(tmp_path):
 
 
 CHANGES = (
-    lambda d: d.update(version=4),
+    lambda d: d.update(version=5),
     lambda d: d.update(version=2),
+    lambda d: d.update(version=4, groups={"g": {"no.such.key": "1"}}),
     lambda d: d.update(version=2, settings=[]),
     lambda d: d["topics"]["t"]["partitions"][0].update(isr=[]),
     lambda d: d["topics"]["t"]["partitions"][0].update(isr=[7]),
@@ -126,6 +127,7 @@ def test_a_file_that_is_none_is_refused_by_name(tmp_path):
     assert messages == [
         "unknown version",
         "malformed controller state: 'settings'",
+        "malformed controller state: unknown group configuration 'no.such.key'",
         "malformed controller state: 'list' object has no attribute 'items'",
         "malformed controller state: partition 0 of 't' has replicas (0,), ISR ()",
         "malformed controller state: partition 0 of 't' has replicas (0,), ISR (7,)",

@@ -1,15 +1,19 @@
 """Configurations over the wire: described, replaced, changed key by key."""
 
+import json
+
 import pytest
 
+from logstore import Broker, Cluster
+from logstore.errors import CorruptCheckpointError
 from logstore.messages.types import (
     AlterConfigsRequest,
     DescribeConfigsRequest,
     IncrementalAlterConfigsRequest,
 )
-from tests.support.world.wire import name_of
+from tests.support.world.wire import Client, name_of
 
-TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
+TOPIC, BROKER, BROKER_LOGGER, GROUP = 2, 4, 8, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -304,3 +308,108 @@ def test_throttles_are_set_described_and_removed(broker, client):
             assert changed(client, BROKER, "0", *((k, DELETE, None) for k in THROTTLES)) == "NONE"
         assert not THROTTLES.keys() & described(client, BROKER, "0")[1].keys()
         assert replicas not in described(client, TOPIC, "t")[1]
+
+
+# -- groups ------------------------------------------------------------------------------------
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+
+
+def own_of(client, group="g"):
+    error, rows = described(client, GROUP, group)
+    assert error == "NONE"
+    return {key: row.value for key, row in rows.items() if row.config_source == 8}
+
+
+def test_a_group_is_configured(broker, client):
+    error, rows = described(client, GROUP, "g", include_synonyms=True, include_documentation=True)
+    assert error == "NONE"
+    row = rows[SESSION]
+    assert (row.value, row.config_source, row.config_type, row.read_only) == ("45000", 5, 3, False)
+    assert [(each.name, each.value, each.source) for each in row.synonyms] == [
+        ("group.consumer.session.timeout.ms", "45000", 5)
+    ]
+    assert row.documentation
+    assert changed(client, GROUP, "g", (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000")) == "NONE"
+    assert own_of(client) == {SESSION: "50000", HEARTBEAT: "6000"}
+    assert own_of(client, "other") == {}
+    _, rows = described(client, GROUP, "g", [SESSION], include_synonyms=True)
+    assert [each.source for each in rows[SESSION].synonyms] == [8, 5]
+    assert changed(client, GROUP, "g", (SESSION, DELETE, None)) == "NONE"
+    assert own_of(client) == {HEARTBEAT: "6000"}
+
+
+@pytest.mark.parametrize(
+    ("group", "operation", "error"),
+    (
+        ("g", (SESSION, SET, "500"), "INVALID_CONFIG"),
+        ("g", (SESSION, SET, "x"), "INVALID_CONFIG"),
+        ("g", (SESSION, SET, None), "INVALID_REQUEST"),
+        ("g", (SESSION, APPEND, "50000"), "INVALID_CONFIG"),
+        ("g", ("foo", SET, "1"), "INVALID_CONFIG"),
+        ("g", ("foo", DELETE, None), "NONE"),
+        ("", (SESSION, SET, "50000"), "INVALID_REQUEST"),
+        ("g" * 1001, (SESSION, SET, "50000"), "INVALID_CONFIG"),
+    ),
+)
+@pytest.mark.parametrize("validate_only", (False, True))
+def test_changes_of_groups_are_checked_as_in_kafka(client, group, operation, error, validate_only):
+    assert changed(client, GROUP, group, operation, validate_only=validate_only) == error
+    assert own_of(client) == {}
+
+
+def test_a_dry_run_of_a_group_changes_nothing(client):
+    assert changed(client, GROUP, "g", (SESSION, SET, "50000"), validate_only=True) == "NONE"
+    assert own_of(client) == {}
+
+
+def test_the_group_without_a_name_has_no_configuration(client):
+    assert described(client, GROUP, "") == ("INVALID_REQUEST", {})
+
+
+def test_alter_configs_replaces_all_values_of_a_group(client):
+    assert changed(client, GROUP, "g", (SESSION, SET, "50000")) == "NONE"
+    config = AlterConfigsRequest.AlterableConfig(name=HEARTBEAT, value="7000")
+    resource = AlterConfigsRequest.AlterConfigsResource(
+        resource_type=GROUP, resource_name="g", configs=[config]
+    )
+    (found,) = client.ask(AlterConfigsRequest(resources=[resource]), 2).responses
+    assert found.error_code == 0
+    assert own_of(client) == {HEARTBEAT: "7000"}
+
+
+@pytest.mark.parametrize("layout", ("memory", "disk", "cluster", "cluster on disk"))
+def test_configurations_of_groups_are_durable(layout, tmp_path):
+    is_cluster = layout.startswith("cluster")
+    where = tmp_path if layout.endswith("disk") else None
+
+    def opened():
+        return Cluster(2, data_dir=where) if is_cluster else Broker(where)
+
+    with opened() as started, started.listen() as listening:
+        listeners = listening.values() if is_cluster else [listening]
+        with Client(next(iter(listeners))) as client:
+            assert changed(client, GROUP, "g", (SESSION, SET, "50000")) == "NONE"
+            assert changed(client, GROUP, "h", (SESSION, SET, "51000")) == "NONE"
+            assert changed(client, GROUP, "h", (SESSION, DELETE, None)) == "NONE"
+        for each in listeners:
+            with Client(each) as client:
+                assert own_of(client) == {SESSION: "50000"}
+    if where is None:
+        return
+    with opened() as started, started.listen() as listening:
+        listener = next(iter(listening.values())) if is_cluster else listening
+        with Client(listener) as client:
+            assert (own_of(client), own_of(client, "h")) == ({SESSION: "50000"}, {})
+
+
+@pytest.mark.parametrize("text", ('{"g": {"consumer.session.timeout.ms": "x"}}', '{"g": 7}', "[]"))
+def test_damaged_configurations_of_groups(text, tmp_path):
+    with Broker(tmp_path) as broker, broker.listen() as listener, Client(listener) as client:
+        assert changed(client, GROUP, "g", (SESSION, SET, "50000")) == "NONE"
+    path = tmp_path / "logstore-topics.json"
+    document = json.loads(path.read_text())
+    assert document["version"] == 4
+    path.write_text(json.dumps(document | {"groups": json.loads(text)}))
+    with pytest.raises(CorruptCheckpointError):
+        Broker(tmp_path)

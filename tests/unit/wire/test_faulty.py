@@ -165,7 +165,7 @@ def test_a_late_answer_comes(listener, client):
                 "AlterPartitionReassignments, ListPartitionReassignments, OffsetDelete, "
                 "DescribeUserScramCredentials, AlterUserScramCredentials, DescribeCluster, "
                 "DescribeProducers, DescribeTransactions, ListTransactions, "
-                "DescribeTopicPartitions"
+                "ConsumerGroupHeartbeat, ConsumerGroupDescribe, DescribeTopicPartitions"
             ),
         ),
         (

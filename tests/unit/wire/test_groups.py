@@ -5,6 +5,7 @@ import pytest
 from logstore import Broker, VirtualClock
 from logstore.errors import KAFKA_CODES
 from logstore.messages.types import (
+    ConsumerGroupHeartbeatRequest,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     FindCoordinatorRequest,
@@ -20,6 +21,7 @@ from logstore.messages.types import (
 from logstore.runtime import MemoryFileSystem
 from tests.support.world.wire import Client, name_of, versions
 
+UNKNOWN_ID = "Q2fr5vs4Rk2Zrb3y9bJ0NA"
 CONFIG = {"offsets.topic.num.partitions": 1, "group.min.session.timeout.ms": 50}
 
 
@@ -287,6 +289,23 @@ def commit(*rows, **fields):
     return OffsetCommitRequest(group_id="g", topics=given, **fields)
 
 
+def by_id(broker, request):
+    """Name the topics of a request by id, as version 10 does; unknown topics get a random id."""
+    groups = getattr(request, "groups", None)
+    for topic in request.topics if groups is None else groups[0].topics or ():
+        known = topic.name in {each.name for each in broker.topics()}
+        topic.topic_id = broker.topic(topic.name).id if known else UNKNOWN_ID
+    return request
+
+
+def named(broker, answer):
+    """Name the topics in a response of version 10."""
+    names = {each.id: each.name for each in broker.topics()}
+    for topic in answer.topics:
+        topic.name = names.get(topic.topic_id, "no")
+    return answer
+
+
 def errors_of(answer):
     return {
         (topic.name, each.partition_index): name_of(each.error_code)
@@ -325,24 +344,73 @@ def fetched(answer, version):
 @versions("OffsetCommit", 5, 7)
 def test_offsets_are_committed(broker, client, version):
     asked = commit(("t", 0, 5, "méta"), ("t", 1, 6, None), ("t", 2, 7, ""), ("no", 0, 1, ""))
-    assert errors_of(client.ask(asked, version)) == {
+    answer = client.ask(by_id(broker, asked), version)
+    assert errors_of(named(broker, answer) if version >= 10 else answer) == {
         ("t", 0): "NONE",
         ("t", 1): "NONE",
         ("t", 2): "UNKNOWN_TOPIC_OR_PARTITION",
-        ("no", 0): "UNKNOWN_TOPIC_OR_PARTITION",
+        ("no", 0): "UNKNOWN_TOPIC_ID" if version >= 10 else "UNKNOWN_TOPIC_OR_PARTITION",
     }
     assert [each.offset for each in broker.groups.committed("g").values()] == [5, 6]
 
 
 @versions("OffsetFetch", 2, 5, 7, 8)
-def test_offsets_are_reported(client, version):
+def test_offsets_are_reported(broker, client, version):
     client.ask(commit(("t", 0, 5, "méta")), 9)
-    told, error = fetched(client.ask(fetch(version), version), version)
+
+    def ask(request):
+        answer = client.ask(by_id(broker, request) if version >= 8 else request, version)
+        if version >= 10:
+            named(broker, answer.groups[0])
+        return fetched(answer, version)
+
+    told, error = ask(fetch(version))
     assert error == "NONE"
     assert told == {("t", 0): (5, "méta", "NONE"), ("t", 1): (-1, "", "NONE")}
     if version >= 2:
-        every, _ = fetched(client.ask(fetch(version, topics=None), version), version)
+        every, _ = ask(fetch(version, topics=None))
         assert every == {("t", 0): (5, "méta", "NONE")}
+
+
+def test_offsets_of_unknown_topic_ids(broker, client):
+    client.ask(commit(("t", 0, 5, "")), 9)
+    asked = by_id(broker, fetch(10, ("t", "no"), indexes=(0,)))
+    told, error = fetched(client.ask(asked, 10), 10)
+    assert error == "NONE"
+    assert told[("", 0)] == (-1, "", "UNKNOWN_TOPIC_ID")
+    (group,) = client.ask(asked, 10).groups
+    assert {each.topic_id for each in group.topics} == {broker.topic("t").id, UNKNOWN_ID}
+
+
+def test_a_topic_created_again_has_no_offsets_under_either_id(broker, client):
+    client.ask(commit(("t", 0, 5, "")), 9)
+    old = by_id(broker, fetch(10, indexes=(0,)))
+    broker.delete_topic("t")
+    broker.create_topic("t", 2)
+    told, _ = fetched(client.ask(old, 10), 10)
+    assert told == {("", 0): (-1, "", "UNKNOWN_TOPIC_ID")}
+    told, _ = fetched(client.ask(by_id(broker, fetch(10, indexes=(0,))), 10), 10)
+    assert set(told.values()) == {(-1, "", "NONE")}
+    commits = by_id(broker, commit(("t", 0, 1, "")))
+    commits.topics[0].topic_id = old.groups[0].topics[0].topic_id
+    (topic,) = client.ask(commits, 10).topics
+    assert name_of(topic.partitions[0].error_code) == "UNKNOWN_TOPIC_ID"
+    assert topic.topic_id == commits.topics[0].topic_id
+
+
+def test_members_may_fetch_offsets_of_a_classic_group_with_any_epoch(client):
+    client.ask(commit(("t", 0, 5, "")), 9)
+    asked = fetch(9)
+    asked.groups[0].member_id, asked.groups[0].member_epoch = "nobody", 7
+    told, error = fetched(client.ask(asked, 9), 9)
+    assert (told["t", 0], error) == ((5, "", "NONE"), "NONE")
+
+
+@versions("OffsetCommit", 8, 9)
+def test_a_commit_of_a_generation_to_an_unknown_group(broker, client, version):
+    asked = by_id(broker, commit(("t", 0, 5, ""), generation_id_or_member_epoch=3, member_id="m"))
+    error = "GROUP_ID_NOT_FOUND" if version >= 9 else "ILLEGAL_GENERATION"
+    assert set(errors_of(client.ask(asked, version)).values()) == {error}
 
 
 def test_a_commit_in_the_name_of_a_member(client):
@@ -372,7 +440,7 @@ def test_offsets_are_deleted(broker, client):
 # -- administration --------------------------------------------------------------------------
 
 
-@versions("DescribeGroups", 3, 4)
+@versions("DescribeGroups", 3, 4, 5)
 def test_groups_are_described(client, version):
     joined = stable(client)
     asked = DescribeGroupsRequest(groups=["g", "none"], include_authorized_operations=version >= 3)
@@ -382,7 +450,11 @@ def test_groups_are_described(client, version):
         (each.member_id, each.client_id, each.client_host, bytes(each.member_assignment))
         for each in group.members
     ] == [(joined.member_id, "test", "/127.0.0.1", b"all")]
-    assert (none.error_code, none.group_state, none.members) == (0, "Dead", [])
+    error, message = (
+        ("GROUP_ID_NOT_FOUND", "Group none not found.") if version >= 6 else ("NONE", None)
+    )
+    assert (name_of(none.error_code), none.error_message) == (error, message)
+    assert (none.group_state, none.members) == ("Dead", [])
     if version >= 3:
         assert group.authorized_operations > 0
 
@@ -394,6 +466,11 @@ def test_groups_are_listed(client, version):
     assert (group.group_id, group.protocol_type) == ("g", "consumer")
     if version >= 4:
         assert client.ask(ListGroupsRequest(states_filter=["Empty"]), version).groups == []
+        assert client.ask(ListGroupsRequest(states_filter=[" stable "]), version).groups == [group]
+    if version >= 5:
+        assert group.group_type == "classic"
+        for types, found in ((["Classic"], [group]), (["consumer", "none"], [])):
+            assert client.ask(ListGroupsRequest(types_filter=types), version).groups == found
 
 
 @versions("DeleteGroups")
@@ -406,6 +483,26 @@ def test_groups_are_deleted(broker, client, version):
     stable(client)
     (result,) = client.ask(DeleteGroupsRequest(groups_names=["g"]), version).results
     assert name_of(result.error_code) == "NON_EMPTY_GROUP"
+
+
+def test_a_consumer_group_outlives_its_offsets_until_they_would_expire(broker, client):
+    """As in Kafka 4; a classic group ends with its last offset."""
+    heartbeat = ConsumerGroupHeartbeatRequest(
+        group_id="c",
+        member_id="m",
+        rebalance_timeout_ms=1000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    assert client.ask(heartbeat, 1).error_code == 0
+    heartbeat.member_epoch = -1
+    assert client.ask(heartbeat, 1).error_code == 0
+    client.ask(commit(("t", 0, 5, "")), 9)
+    broker.delete_topic("t")
+    listed = client.ask(ListGroupsRequest(), 5).groups
+    assert [(each.group_id, each.group_type) for each in listed] == [("c", "consumer")]
+    broker.groups.remove_expired()
+    assert client.ask(ListGroupsRequest(), 5).groups == []
 
 
 def test_groups_on_a_disk(tmp_path):

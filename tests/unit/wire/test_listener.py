@@ -41,7 +41,7 @@ def test_api_versions_match_the_handlers(broker):
 @pytest.mark.parametrize(
     ("served", "version"), ((SERVED, 0), (SERVED, 3), (SERVED, 4), (MINIMUM, 0), (MINIMUM, 3))
 )
-def test_api_versions_name_the_version_of_transactions(broker, served, version):
+def test_api_versions_name_the_features(broker, served, version):
     """Clients before version 4 cannot read a feature whose lowest level is 0 (KAFKA-17492)."""
     request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
     with broker.listen(versions=served) as listener, Client(listener) as client:
@@ -54,9 +54,11 @@ def test_api_versions_name_the_version_of_transactions(broker, served, version):
         (each.name, each.min_version, each.max_version) for each in answer.supported_features
     ]
     is_named = served is SERVED and version >= 3
-    assert finalized == [("transaction.version", 2, 2)] * is_named
+    features = {"group.version": 1, "transaction.version": 2} if is_named else {}
+    assert finalized == [(name, level, level) for name, level in features.items()]
     assert answer.finalized_features_epoch == (0 if is_named else -1)
-    assert supported == [("transaction.version", 0, 2)] * (is_named and version >= 4)
+    is_supported = version >= 4
+    assert supported == [(name, 0, level) for name, level in features.items() if is_supported]
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0_with_error_35(broker):

@@ -114,9 +114,20 @@ CASES = {
     "DescribeProducers": ({"topics": [{"name": "t", "partition_indexes": [0]}]}, TOPIC),
     "DescribeTransactions": ({"transactional_ids": ["x"]}, TRANSACTION),
     "ListTransactions": ({}, None),
+    "ConsumerGroupHeartbeat": (
+        {
+            "group_id": "g",
+            "member_id": "m",
+            "rebalance_timeout_ms": 1000,
+            "subscribed_topic_names": ["t"],
+            "topic_partitions": [],
+        },
+        GROUP,
+    ),
+    "ConsumerGroupDescribe": ({"group_ids": ["g"]}, GROUP),
     "DescribeTopicPartitions": ({"topics": [{"name": "t"}], "response_partition_limit": 9}, TOPIC),
 }
-"""Fields of a request of the last version, and the response to an unauthorized client."""
+"""Fields of a request in the last version, and the response to an unauthorized client."""
 
 WITHOUT_NEEDS = {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
 REFUSALS = {each for each in KAFKA_CODES if "AUTHORIZATION" in each}
@@ -138,7 +149,7 @@ def answer(api, authorizer, fields=None):
             return errors_of(client.ask(request, version), version)
 
 
-LAST_OF_CLIENTS = {"AddPartitionsToTxn": 3}
+LAST_OF_CLIENTS = {"AddPartitionsToTxn": 3, "OffsetCommit": 9, "OffsetFetch": 9}
 """Versions of `CASES`, if later ones have other fields."""
 
 
@@ -164,6 +175,30 @@ def test_a_client_without_permissions_is_refused(api):
 @pytest.mark.parametrize("api", CASES)
 def test_permissions_of_the_table_are_sufficient(api):
     assert not answer(api, granting(NEEDS[api])) & REFUSALS
+
+
+@pytest.mark.parametrize("api", ("OffsetCommit", "OffsetFetch"))
+def test_topics_by_id_need_the_permissions_of_topics_by_name(api):
+    """The name of a topic that the client may not see is not in the response."""
+    lacks = NEEDS[api][1]
+    authorizer = granting(set(NEEDS[api]) - {lacks})
+    with Broker() as broker, broker.listen(authorizer=authorizer) as listener:
+        broker.create_topic("t")
+        by_id = {"topic_id": broker.topic("t").id}
+        fields = {
+            "OffsetCommit": {
+                "group_id": "g",
+                "topics": [by_id | {"partitions": [{"partition_index": 0}]}],
+            },
+            "OffsetFetch": {
+                "groups": [{"group_id": "g", "topics": [by_id | {"partition_indexes": [0]}]}]
+            },
+        }[api]
+        with Client(listener) as client:
+            response = client.ask(made(f"{api}Request", fields), 10)
+    assert errors_of(response, 10) == {TOPIC}
+    (topic,) = response.topics if api == "OffsetCommit" else response.groups[0].topics
+    assert (topic.topic_id, topic.name) == (by_id["topic_id"], "")
 
 
 @pytest.mark.parametrize(
@@ -200,6 +235,24 @@ def test_permissions_of_the_table_are_sufficient(api):
             {"resources": [{"resource_type": 4, "resource_name": "0"}]},
             ("alter_configs", "cluster"),
             CLUSTER,
+        ),
+        (
+            "DescribeConfigs",
+            {"resources": [{"resource_type": 32, "resource_name": "g"}]},
+            ("describe_configs", "group"),
+            GROUP,
+        ),
+        (
+            "AlterConfigs",
+            {"resources": [{"resource_type": 32, "resource_name": "g"}]},
+            ("alter_configs", "group"),
+            GROUP,
+        ),
+        (
+            "IncrementalAlterConfigs",
+            {"resources": [{"resource_type": 32, "resource_name": "g"}]},
+            ("alter_configs", "group"),
+            GROUP,
         ),
         (
             "IncrementalAlterConfigs",

@@ -287,3 +287,10 @@ def test_transactions_are_listed(broker, client):
     broker.clock.advance(ms=500)
     assert listed(1, duration_filter=400, state_filters=["Ongoing"]) == ["x"]
     assert listed(1, duration_filter=500, state_filters=["Ongoing"]) == []
+    init(client, transactional_id="xy")
+    patterns = (None, ["x", "xy", "y"]), ("", ["x", "xy", "y"]), ("x.*", ["x", "xy"]), ("x", ["x"])
+    for pattern, found in patterns:
+        assert sorted(listed(2, transactional_id_pattern=pattern)) == found
+    answer = client.ask(ListTransactionsRequest(transactional_id_pattern="x("), 2)
+    assert name_of(answer.error_code) == "INVALID_REGULAR_EXPRESSION"
+    assert answer.transaction_states == []

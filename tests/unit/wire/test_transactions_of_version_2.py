@@ -1,4 +1,4 @@
-"""Transactions of version 2 over the wire, next to those of old clients (KIP-890 part 2)."""
+"""Transactions of version 2 and of old clients over the wire (KIP-890 part 2)."""
 
 import pytest
 
@@ -197,7 +197,7 @@ def test_an_old_client_continues_with_version_2(broker, client):
 
 
 def test_a_transaction_that_takes_too_long_is_aborted():
-    """The client is told so by its commit, and continues after an abort."""
+    """The commit is refused, and the client continues after an abort."""
     with Broker(clock=VirtualClock(), broker_config=CONFIG, background=True) as broker:
         broker.create_topic("t")
         with broker.listen() as listener, Client(listener) as client:

@@ -11,6 +11,7 @@ from logstore.errors import (
     InvalidConfigurationError,
     KafkaStorageError,
     NotCoordinatorError,
+    UnknownMemberIdError,
 )
 from logstore.messages import encode_versioned
 from logstore.messages.types import OffsetCommitValue
@@ -58,6 +59,21 @@ def test_a_consumer_with_assigned_partitions_commits_without_a_member(bench):
     assert bench.groups.committed("g")[T0] == OffsetAndMetadata(7)
     bench.reopen()
     assert bench.groups.committed("g") == {T0: OffsetAndMetadata(7), T1: OffsetAndMetadata(6)}
+
+
+def test_a_member_id_without_generation_commits_to_groups_without_members(bench):
+    """A consumer of KIP-848 generates an id, even if it assigns partitions and never joins."""
+    assert bench.groups.commit("g", {T0: FIVE}, -1, "generated") == {T0: None}
+    assert bench.groups.commit("g", {T0: OffsetAndMetadata(6)}, -1, "generated") == {T0: None}
+    assert bench.groups.commit("g", {T0: FIVE}, -1, "", "i") == {T0: None}
+    assert bench.groups.commit("g", {T0: FIVE}, 0, "generated") == {T0: "UNKNOWN_MEMBER_ID"}
+    sender = ConsumerGroupMetadata("g", -1, "generated")
+    bench.groups.check_transactional(sender, {T0: FIVE})
+    bench.groups.check_transactional(sender._replace(group_id="new"), {T0: FIVE})
+    settle(bench.member())
+    assert bench.groups.commit("g", {T0: FIVE}, -1, "generated") == {T0: "UNKNOWN_MEMBER_ID"}
+    with pytest.raises(UnknownMemberIdError):
+        bench.groups.check_transactional(sender, {T0: FIVE})
 
 
 def test_a_member_commits_in_its_generation(bench):

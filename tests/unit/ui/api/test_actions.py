@@ -476,6 +476,6 @@ def test_a_loss_names_no_topic_that_may_not_be_seen(broker):
         refused = page.post("/api/broker/configs", body)
         assert b"hidden" not in refused.body
         assert "of open-0 and 1 more partition;" in refused.json["error"]["message"]
-        # Its yes is to all that goes.
+        # Its confirmation covers all files that are deleted.
         done = page.post("/api/broker/configs", {**body, "confirm": refused.json["confirm"]})
         assert done.status == 200, done.body

@@ -1,0 +1,305 @@
+"""A consumer's membership in a consumer group (KIP-848), without a network.
+
+The broker computes the assignment, and the answers to heartbeats report it. As in `Membership`,
+nothing here waits: `advance` sends a heartbeat that is due, and handles the answer if it has
+arrived. After a new assignment the consumer gives up partitions, and the next `advance` reports the
+others.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from logstore.clients.membership import HEARTBEAT_TASK, RETRY_TASK, Phase
+from logstore.coordinator.groups.consumer_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+)
+from logstore.coordinator.groups.offsets import NO_GENERATION, ConsumerGroupMetadata
+from logstore.coordinator.groups.requests import ConsumerHeartbeat, ConsumerHeartbeatResult
+from logstore.errors import (
+    RETRIABLE_ERRORS,
+    FencedInstanceIdError,
+    GroupIdNotFoundError,
+    GroupMaxSizeReachedError,
+    InvalidGroupIdError,
+    RequestError,
+)
+from logstore.types import TopicPartition, encode_topic_id
+
+if TYPE_CHECKING:
+    from logstore.clients.consumer_config import ConsumerConfig
+    from logstore.coordinator.groups.coordinator import GroupCoordinator
+    from logstore.runtime import Runtime, ScheduledTask
+
+_LOST = ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID")
+_FATAL: dict[str, type[RequestError]] = {
+    kind.kafka_error: kind
+    for kind in (
+        FencedInstanceIdError,
+        GroupIdNotFoundError,
+        GroupMaxSizeReachedError,
+        InvalidGroupIdError,
+    )
+}
+"""Errors with a class of their own after which a member cannot join by retrying."""
+
+
+class ConsumerProtocolMembership:
+    """A consumer's membership in a group of the consumer protocol.
+
+    Parameters
+    ----------
+    runtime : Runtime
+    coordinator : GroupCoordinator
+    config : ConsumerConfig
+        Configuration with a group id.
+
+    Attributes
+    ----------
+    phase : Phase
+        OUTSIDE, JOINING or MEMBER.
+    member_id : str
+        The id that this member chose, for its whole life.
+    share : tuple of TopicPartition
+        The last assignment.
+    is_lost : bool
+        Whether the group removed this member, so that others may own its partitions already.
+    """
+
+    is_cooperative = True
+    is_stale = False
+
+    def __init__(
+        self, runtime: Runtime, coordinator: GroupCoordinator, config: ConsumerConfig
+    ) -> None:
+        assert config.group_id is not None
+        self.group_id = config.group_id
+        self.phase = Phase.OUTSIDE
+        number = uuid.UUID(int=runtime.rng.getrandbits(128), version=4)
+        self.member_id = encode_topic_id(number.bytes)
+        self.share: tuple[TopicPartition, ...] = ()
+        self.is_lost = False
+        self._runtime = runtime
+        self._coordinator = coordinator
+        self._config = config
+        self._epoch = JOIN_EPOCH
+        self._owned: Mapping[str, tuple[int, ...]] = {}
+        self._topics: frozenset[str] = frozenset()
+        self._reports_topics = False
+        self._reports_owned = False
+        self._answer: ConsumerHeartbeatResult | None = None
+        self._is_waiting = False
+        self._round = 0
+        self._retry_ns = 0
+        self._heartbeats: ScheduledTask | None = None
+        self._polled_ns = runtime.clock.monotonic_ns()
+
+    # -- called by the consumer --------------------------------------------------------------
+
+    @property
+    def generation_id(self) -> int:
+        """The member epoch, or -1 outside the group."""
+        return self._epoch if self.phase is Phase.MEMBER else NO_GENERATION
+
+    @property
+    def has_news(self) -> bool:
+        """Whether `advance` would make progress."""
+        return self._answer is not None or self.must_join or self._must_report
+
+    @property
+    def metadata(self) -> ConsumerGroupMetadata:
+        """The member's identity, for transactions."""
+        return ConsumerGroupMetadata(
+            self.group_id, self.generation_id, self.member_id, self._config.group_instance_id
+        )
+
+    @property
+    def must_join(self) -> bool:
+        """Whether the next `advance` joins, so that the consumer must prepare for it."""
+        return self.phase is Phase.OUTSIDE and not self._is_backing_off
+
+    @property
+    def _must_report(self) -> bool:
+        """Whether the next `advance` reports a subscription or the partitions that it has."""
+        is_due = self.phase is Phase.MEMBER and (self._reports_topics or self._reports_owned)
+        return is_due and not self._is_waiting and not self._is_backing_off
+
+    @property
+    def _is_backing_off(self) -> bool:
+        return self._runtime.clock.monotonic_ns() < self._retry_ns
+
+    def request_rejoin(self) -> None:
+        """Report everything at the next `advance`."""
+        self._reports_topics = self._reports_owned = True
+
+    def watch(self, topics: frozenset[str]) -> None:
+        """Report the subscription if it changed."""
+        if topics != self._topics:
+            self._reports_topics = True
+        self._topics = topics
+
+    def advance(self) -> bool:
+        """Go as far as possible without waiting; return True after a new assignment.
+
+        Raises
+        ------
+        RequestError
+            The group rejected this member, or another member uses its instance id.
+        """
+        self.keep_polling()
+        while True:
+            if self.must_join:
+                self._join()
+            elif self._must_report:
+                self.send_heartbeat()
+            answer, self._answer = self._answer, None
+            if answer is None:
+                return False
+            if self._handle(answer):
+                return True
+
+    def leave(self) -> None:
+        """Leave the group; a static member keeps its partitions until its session expires."""
+        self._stop_heartbeats()
+        if self.phase is not Phase.OUTSIDE:
+            instance_id = self._config.group_instance_id
+            epoch = LEAVE_EPOCH if instance_id is None else LEAVE_STATIC_EPOCH
+            self._round += 1  # the answer does not matter
+            self._coordinator.consumer_heartbeat(
+                ConsumerHeartbeat(self.group_id, self.member_id, epoch, instance_id),
+                lambda _: None,
+            )
+        self._forget()
+
+    def abandon(self) -> None:
+        """Stop without leaving the group, as in a crash."""
+        self._stop_heartbeats()
+        self._forget()
+
+    def mark_lost(self, error: str) -> None:
+        """Handle the error that the group no longer knows this member or its epoch."""
+        del error
+        self._stop_heartbeats()
+        self._forget()
+        self.is_lost = True
+
+    def keep_polling(self) -> None:
+        """Restart the `max_poll_interval_ms` timer: a wait inside `poll` counts as polling."""
+        self._polled_ns = self._runtime.clock.monotonic_ns()
+
+    def send_heartbeat(self) -> None:
+        """Send a heartbeat, unless the answer to an earlier one is awaited or not handled yet."""
+        if not self._is_waiting and self._answer is None:
+            self._send(ConsumerHeartbeat(self.group_id, self.member_id, self._epoch))
+
+    # -- inside -------------------------------------------------------------------------------
+
+    def _join(self) -> None:
+        self.phase = Phase.JOINING
+        self.is_lost = False
+        self._reports_topics = self._reports_owned = True
+        self._send(ConsumerHeartbeat(self.group_id, self.member_id, JOIN_EPOCH))
+
+    def _send(self, request: ConsumerHeartbeat) -> None:
+        config = self._config
+        if self._reports_topics:
+            request = request._replace(
+                rebalance_timeout_ms=config.max_poll_interval_ms,
+                topics=tuple(sorted(self._topics)),
+                assignor=config.group_remote_assignor,
+            )
+        if self._reports_owned:
+            request = request._replace(owned=self._owned)
+        self._reports_topics = self._reports_owned = False
+        self._is_waiting = True
+        self._round += 1
+        number = self._round
+
+        def deliver(result: ConsumerHeartbeatResult) -> None:
+            if number == self._round:  # else the answer to an abandoned request
+                self._is_waiting = False
+                self._answer = result
+                self._coordinator.scheduler.notify()
+
+        self._coordinator.consumer_heartbeat(
+            request._replace(
+                instance_id=config.group_instance_id,
+                client_id=config.client_id,
+                client_host="/127.0.0.1",
+            ),
+            deliver,
+        )
+
+    def _handle(self, answer: ConsumerHeartbeatResult) -> bool:
+        """Handle an answer; return whether the assignment changed."""
+        if answer.error is not None:
+            self._handle_error(answer.error, answer.message)
+            return False
+        self.phase = Phase.MEMBER
+        self._epoch = answer.member_epoch
+        self._start_heartbeats(answer.heartbeat_interval_ms)
+        if answer.assignment is None or answer.assignment == self._owned:
+            return False
+        self._owned = answer.assignment
+        self.share = self._coordinator.named_partitions(answer.assignment)
+        self._reports_owned = True
+        return True
+
+    def _handle_error(self, error: str, message: str | None) -> None:
+        if error in _LOST or (error == "GROUP_ID_NOT_FOUND" and self.phase is Phase.MEMBER):
+            self.mark_lost(error)
+            return
+        is_passing = error in RETRIABLE_ERRORS and self._coordinator.faults.has_answered(error)
+        if self.phase is Phase.JOINING:
+            self.phase = Phase.OUTSIDE
+        if is_passing:
+            self.request_rejoin()
+            self._back_off()
+            return
+        self._stop_heartbeats()
+        kind = _FATAL.get(error, RequestError)
+        raise kind(f"group '{self.group_id}' rejected this consumer: {message or error}")
+
+    def _back_off(self) -> None:
+        backoff_ms = self._config.retry_backoff_ms
+        self._retry_ns = self._runtime.clock.monotonic_ns() + backoff_ms * 1_000_000
+        scheduler = self._coordinator.scheduler
+        scheduler.schedule(RETRY_TASK, scheduler.notify, delay_ms=backoff_ms)
+
+    def _forget(self) -> None:
+        self._round += 1
+        self._answer = None
+        self._is_waiting = False
+        self.phase = Phase.OUTSIDE
+        self._epoch = JOIN_EPOCH
+        self._owned = {}
+        self.share = ()
+
+    # -- heartbeats ---------------------------------------------------------------------------
+
+    def _start_heartbeats(self, period_ms: int) -> None:
+        if self._heartbeats is None or self._heartbeats.cancelled:
+            self._heartbeats = self._coordinator.scheduler.schedule(
+                HEARTBEAT_TASK, self._heartbeat, delay_ms=period_ms, period_ms=period_ms
+            )
+
+    def _stop_heartbeats(self) -> None:
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            self._heartbeats = None
+
+    def _heartbeat(self) -> None:
+        """Send a heartbeat, or leave if the consumer exceeded `max_poll_interval_ms`."""
+        if self.phase is not Phase.MEMBER:
+            return
+        silent_ms = (self._runtime.clock.monotonic_ns() - self._polled_ns) // 1_000_000
+        if silent_ms < self._config.max_poll_interval_ms:
+            self.send_heartbeat()
+        else:
+            self.leave()
+            self.is_lost = True
+            self._coordinator.scheduler.notify()

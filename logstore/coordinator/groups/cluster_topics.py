@@ -1,0 +1,128 @@
+"""The topics of the cluster, as consumer groups see them: ids, names and partition counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import xxhash
+
+from logstore.types import decode_topic_id
+
+if TYPE_CHECKING:
+    from logstore.coordinator.host import CoordinatorHost
+
+_HASH_FORMAT = b"\0"
+
+
+class TopicInfo(NamedTuple):
+    """A topic's name, id and number of partitions."""
+
+    name: str
+    topic_id: str
+    partitions: int
+
+    def hash(self) -> bytes:
+        """Return the XXH3 hash of the topic, as Kafka's coordinator computes it.
+
+        Kafka includes the racks of the replicas. Brokers of this engine have no rack.
+        """
+        name = self.name.encode("utf-16-le")
+        content = [_HASH_FORMAT]
+        identity = decode_topic_id(self.topic_id)
+        content += [identity[:8][::-1], identity[8:][::-1], name, _int(len(name) // 2)]
+        content.append(_int(self.partitions))
+        content += [_int(number) for number in range(self.partitions)]
+        return xxhash.xxh3_64_intdigest(b"".join(content)).to_bytes(8, "little")
+
+
+def _int(number: int) -> bytes:
+    return number.to_bytes(4, "little")
+
+
+class ClusterTopics:
+    """All topics at one time. Immutable.
+
+    Parameters
+    ----------
+    topics : iterable of TopicInfo
+    version : int
+        Increases when a topic is created, deleted or gets partitions.
+    created_version : int
+        Version at which a topic was created last.
+    """
+
+    def __init__(
+        self, topics: Iterable[TopicInfo] = (), version: int = 0, created_version: int = 0
+    ) -> None:
+        self.version = version
+        self.created_version = created_version
+        self._by_name = {each.name: each for each in topics}
+        self._by_id = {each.topic_id: each for each in self._by_name.values()}
+        self._hashes: dict[str, bytes] = {}
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ClusterTopics) and self._by_name == other._by_name
+
+    __hash__ = None  # type: ignore[assignment]  # compared, never a key
+
+    def changed_to(self, topics: Iterable[TopicInfo]) -> ClusterTopics:
+        """Return the topics after a change; the same object if they are equal."""
+        after = ClusterTopics(topics, self.version + 1, self.created_version)
+        if after == self:
+            return self
+        if not after._by_id.keys() <= self._by_id.keys():
+            after.created_version = after.version
+        return after
+
+    def named(self, name: str) -> TopicInfo | None:
+        """Return a topic by name, or None if it does not exist."""
+        return self._by_name.get(name)
+
+    def of_id(self, topic_id: str) -> TopicInfo | None:
+        """Return a topic by id, or None if it does not exist."""
+        return self._by_id.get(topic_id)
+
+    def ids(self, names: Iterable[str]) -> set[str]:
+        """Return the ids of the topics that exist."""
+        by_name = self._by_name
+        return {by_name[name].topic_id for name in names if name in by_name}
+
+    def names(self) -> Iterable[str]:
+        """Return the names of all topics."""
+        return self._by_name.keys()
+
+    def hash_of(self, names: Iterable[str]) -> int:
+        """Return the signed 64-bit hash of topics that a group stores; 0 if none of them exists."""
+        existing = sorted(name for name in names if name in self._by_name)
+        if not existing:
+            return 0
+        hashes = self._hashes
+        for name in existing:
+            if name not in hashes:
+                hashes[name] = self._by_name[name].hash()
+        digest = xxhash.xxh3_64_digest(b"".join(hashes[name] for name in existing))
+        return int.from_bytes(digest, "big", signed=True)
+
+
+class TopicsFollower:
+    """Keeps the current topics of a host. Calls must be serialized by the caller."""
+
+    def __init__(self, host: CoordinatorHost) -> None:
+        self._host = host
+        self._changes = -1
+        self._topics = ClusterTopics()
+
+    @property
+    def current(self) -> ClusterTopics:
+        """The current topics; the same object until a topic changes."""
+        changes = self._host.topic_changes
+        if changes != self._changes:
+            self._topics = self._topics.changed_to(self._read())
+            self._changes = changes
+        return self._topics
+
+    def _read(self) -> Iterable[TopicInfo]:
+        for topic in self._host.topics():
+            if topic.id is not None and topic.partitions:
+                yield TopicInfo(topic.name, topic.id, topic.partitions[-1] + 1)

@@ -1,0 +1,232 @@
+"""The records of consumer groups in `__consumer_offsets` (KIP-848).
+
+A record is a pair of messages: a key of type 3 to 8 or 16, and a value of version 0, or None for a
+tombstone. The state of a group changes only by its records: the same function applies them after a
+write and when a coordinator loads its partition. Kafka 4.1 replaced the partition metadata (type 4)
+by a hash in the group's record, so such records are deleted but never written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from logstore.coordinator.groups.records import GROUP_KEY_VERSION, GROUP_VALUE_VERSION
+from logstore.coordinator.records import read_record, write_record
+from logstore.errors import InvalidRecordError
+from logstore.messages import Message, version_of
+from logstore.messages.types import (
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupPartitionMetadataValue,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    GroupMetadataKey,
+)
+
+if TYPE_CHECKING:
+    from logstore.coordinator.groups.consumer_member import (
+        ConsumerMember,
+        OwnedPartitions,
+        ResolvedRegex,
+        Target,
+    )
+
+Record = tuple[Message, Message | None]
+"""Key and value; the value of a tombstone is None."""
+
+_KINDS: Mapping[int, tuple[type[Message], type[Message]]] = {
+    3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
+    4: (ConsumerGroupPartitionMetadataKey, ConsumerGroupPartitionMetadataValue),
+    5: (ConsumerGroupMemberMetadataKey, ConsumerGroupMemberMetadataValue),
+    6: (ConsumerGroupTargetAssignmentMetadataKey, ConsumerGroupTargetAssignmentMetadataValue),
+    7: (ConsumerGroupTargetAssignmentMemberKey, ConsumerGroupTargetAssignmentMemberValue),
+    8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
+    16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
+}
+"""Messages of keys and values by the number at the start of a key."""
+
+_VERSIONS: Mapping[type[Message], tuple[int, int]] = {
+    GroupMetadataKey: (GROUP_KEY_VERSION, GROUP_VALUE_VERSION),
+    **{key: (number, 0) for number, (key, _) in _KINDS.items()},
+}
+"""Versions of key and value by the class of the key, for groups of both protocols."""
+
+
+def encode(record: Record) -> tuple[bytes, bytes | None]:
+    """Encode key and value of a record.
+
+    Raises
+    ------
+    InvalidRecordError
+        A string is longer than Kafka's records allow, or cannot be encoded.
+    """
+    key, value = record
+    key_version, value_version = _VERSIONS[type(key)]
+    encoded = None if value is None else write_record(value, value_version)
+    return write_record(key, key_version), encoded
+
+
+def decode_consumer_key(key: bytes) -> tuple[str, Message] | None:
+    """Return the group id of a consumer group's record and its key; None for other records.
+
+    Raises
+    ------
+    InvalidRecordError
+        The key is malformed.
+    """
+    kinds = _KINDS.get(version_of(key))
+    if kinds is None:
+        return None
+    message = read_record(kinds[0], key)
+    group_id: str = message.group_id  # type: ignore[attr-defined]  # all of them have it
+    return group_id, message
+
+
+def decode(key: bytes, value: bytes) -> Record:
+    """Decode a record of a consumer group.
+
+    Raises
+    ------
+    InvalidRecordError, UnsupportedFormatError
+        Key or value are malformed, or have an unknown version.
+    """
+    kinds = _KINDS.get(version_of(key))
+    if kinds is None:
+        raise InvalidRecordError(f"not a record of a consumer group: {key!r}")
+    return read_record(kinds[0], key), read_record(kinds[1], value)
+
+
+# -- the group -------------------------------------------------------------------------------------
+
+
+def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
+    """Return the record of a group's epoch."""
+    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return ConsumerGroupMetadataKey(group_id=group_id), value
+
+
+def no_group(group_id: str) -> Record:
+    """Return the tombstone of a group."""
+    return ConsumerGroupMetadataKey(group_id=group_id), None
+
+
+def no_partition_metadata(group_id: str) -> Record:
+    """Return the tombstone of the partition metadata that Kafka 4.0 wrote."""
+    return ConsumerGroupPartitionMetadataKey(group_id=group_id), None
+
+
+def resolved_regex(group_id: str, pattern: str, resolved: ResolvedRegex) -> Record:
+    """Return the record of the topics that match a pattern."""
+    value = ConsumerGroupRegularExpressionValue(
+        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.resolved_ms
+    )
+    return _regex_key(group_id, pattern), value
+
+
+def no_regex(group_id: str, pattern: str) -> Record:
+    """Return the tombstone of a pattern."""
+    return _regex_key(group_id, pattern), None
+
+
+def _regex_key(group_id: str, pattern: str) -> ConsumerGroupRegularExpressionKey:
+    return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=pattern)
+
+
+# -- members ---------------------------------------------------------------------------------------
+
+
+def member(group_id: str, member: ConsumerMember) -> Record:
+    """Return the record of a member's subscription."""
+    classic = member.classic
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=None
+        if classic is None
+        else ConsumerGroupMemberMetadataValue.ClassicMemberMetadata(
+            session_timeout_ms=classic.session_timeout_ms,
+            supported_protocols=[
+                ConsumerGroupMemberMetadataValue.ClassicProtocol(name=name, metadata=metadata)
+                for name, metadata in classic.protocols
+            ],
+        ),
+    )
+    return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member.member_id), value
+
+
+def current_assignment(group_id: str, member: ConsumerMember) -> Record:
+    """Return the record of a member's epoch and partitions."""
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.member_epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state.value,
+        assigned_partitions=_current(member.assigned),
+        partitions_pending_revocation=_current(member.revoking),
+    )
+    key = ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member.member_id)
+    return key, value
+
+
+def _current(
+    partitions: OwnedPartitions,
+) -> list[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
+    return [
+        ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions(
+            topic_id=topic_id,
+            partitions=sorted(epochs),
+            assignment_epochs=[epochs[number] for number in sorted(epochs)],
+        )
+        for topic_id, epochs in sorted(partitions.items())
+    ]
+
+
+def target_assignment(group_id: str, member_id: str, target: Target) -> Record:
+    """Return the record of a member's target assignment."""
+    value = ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            ConsumerGroupTargetAssignmentMemberValue.TopicPartition(
+                topic_id=topic_id, partitions=sorted(numbers)
+            )
+            for topic_id, numbers in sorted(target.items())
+        ]
+    )
+    key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+    return key, value
+
+
+def target_epoch(group_id: str, epoch: int, now_ms: int) -> Record:
+    """Return the record of the epoch for which the target assignment was computed."""
+    value = ConsumerGroupTargetAssignmentMetadataValue(
+        assignment_epoch=epoch, assignment_timestamp=now_ms
+    )
+    return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value
+
+
+def no_target(group_id: str) -> Record:
+    """Return the tombstone of the target assignment's epoch."""
+    return ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None
+
+
+def no_member(group_id: str, member_id: str) -> list[Record]:
+    """Return the tombstones of a member, in the order in which Kafka requires them."""
+    return [
+        (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
+        (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),
+        (ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id), None),
+    ]

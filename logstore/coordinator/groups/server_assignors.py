@@ -1,0 +1,369 @@
+"""The assignors of the broker, `uniform` and `range`, which compute target assignments (KIP-848).
+
+Both return the same assignments as Kafka's, including the choice between equally good ones, which
+depends on the iteration order of Java's hash maps. An assignor is a function of the group alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import NamedTuple
+
+from logstore.coordinator.groups.consumer_member import NO_TARGET, Target
+from logstore.coordinator.groups.java_maps import (
+    id_order_key,
+    java_hash_order,
+    java_id_order,
+    java_number_order,
+)
+
+_MOST_ROUNDS = 16
+"""Rounds over all topics to balance members whose subscriptions differ."""
+
+
+class AssignedMember(NamedTuple):
+    """A member as an assignor sees it.
+
+    Attributes
+    ----------
+    topic_ids : collection of str
+        Ids of the subscribed topics that exist.
+    target : mapping of str to frozenset of int
+        The previous target assignment by topic id.
+    """
+
+    topic_ids: Collection[str]
+    instance_id: str | None = None
+    target: Target = NO_TARGET
+
+
+class AssignedGroup(NamedTuple):
+    """A group as an assignor sees it.
+
+    Attributes
+    ----------
+    members : mapping of str to AssignedMember
+        Members by id.
+    partition_counts : mapping of str to int
+        Number of partitions of each subscribed topic, by topic id.
+    is_homogeneous : bool
+        Whether all members have the same subscription.
+    is_assigned : callable
+        Returns whether a partition, by topic id and number, is in a previous target assignment.
+    """
+
+    members: Mapping[str, AssignedMember]
+    partition_counts: Mapping[str, int]
+    is_homogeneous: bool
+    is_assigned: Callable[[str, int], bool]
+
+
+Targets = dict[str, Target]
+ServerAssign = Callable[[AssignedGroup], Targets]
+
+
+# -- range -----------------------------------------------------------------------------------------
+
+
+def assign_range(group: AssignedGroup) -> Targets:
+    """Give each member a range of each topic, static members first."""
+    members = group.members
+
+    def rank(member_id: str) -> tuple[bool, str]:
+        instance_id = members[member_id].instance_id
+        return instance_id is None, member_id if instance_id is None else instance_id
+
+    order = sorted(members, key=rank)
+    shares: dict[str, dict[str, frozenset[int]]] = {member_id: {} for member_id in order}
+    subscribers: dict[str, list[str]] = {}
+    for member_id in order:
+        for topic_id in members[member_id].topic_ids:
+            subscribers.setdefault(topic_id, []).append(member_id)
+    for topic_id, of_topic in subscribers.items():
+        size, rest = divmod(group.partition_counts[topic_id], len(of_topic))
+        start = 0
+        for slot, member_id in enumerate(of_topic):
+            end = start + size + (slot < rest)
+            if start < end:
+                shares[member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return dict(shares)
+
+
+# -- uniform ---------------------------------------------------------------------------------------
+
+
+def assign_uniform(group: AssignedGroup) -> Targets:
+    """Balance the numbers of partitions, and move as few as possible."""
+    if not any(each.topic_ids for each in group.members.values()):
+        return {}
+    return _assign_same(group) if group.is_homogeneous else _Balancing(group).assign()
+
+
+class _Share:
+    """The share of a member, which is only copied if it changes."""
+
+    def __init__(self, target: Target) -> None:
+        self._before = target
+        self._now: dict[str, set[int]] | None = None
+
+    def _changed(self) -> dict[str, set[int]]:
+        if self._now is None:
+            self._now = {topic_id: set(numbers) for topic_id, numbers in self._before.items()}
+        return self._now
+
+    def add(self, topic_id: str, number: int) -> None:
+        self._changed().setdefault(topic_id, set()).add(number)
+
+    def remove(self, topic_id: str, number: int) -> None:
+        numbers = self._changed()[topic_id]
+        numbers.remove(number)
+        if not numbers:
+            del self._changed()[topic_id]
+
+    def remove_topic(self, topic_id: str) -> None:
+        del self._changed()[topic_id]
+
+    def target(self) -> Target:
+        if self._now is None:
+            return self._before
+        return {topic_id: frozenset(numbers) for topic_id, numbers in self._now.items()}
+
+
+def _assign_same(group: AssignedGroup) -> Targets:
+    """Assign partitions to members that all have the same subscription.
+
+    Members keep their partitions, up to their quota. The rest, and free partitions, go to members
+    below their quota.
+    """
+    member_ids = java_hash_order(group.members)
+    topic_ids = java_id_order(group.members[member_ids[0]].topic_ids, is_copy=True)
+    subscribed = set(topic_ids)
+    counts = group.partition_counts
+    free = [
+        (topic_id, number)
+        for topic_id in topic_ids
+        for number in range(counts[topic_id])
+        if not group.is_assigned(topic_id, number)
+    ]
+    quota, extras = divmod(sum(counts[each] for each in topic_ids), len(member_ids))
+    shares: dict[str, _Share] = {}
+    unfilled: list[tuple[str, int]] = []
+    for position, member_id in enumerate(member_ids):
+        target = group.members[member_id].target
+        share = shares[member_id] = _Share(target)
+        takes_extra = extras > 0
+        room = quota + takes_extra
+        for topic_id in java_id_order(target):
+            numbers = target[topic_id]
+            if topic_id not in subscribed:
+                share.remove_topic(topic_id)
+            elif len(numbers) <= room:
+                room -= len(numbers)
+            else:
+                for number in java_number_order(sorted(numbers))[room:]:
+                    share.remove(topic_id, number)
+                    free.append((topic_id, number))
+                room = 0
+        if room > 0 and takes_extra and len(member_ids) - position > extras:
+            # Leave the extra partition to a member that already has one.
+            room -= 1
+            takes_extra = False
+        if room > 0:
+            unfilled.append((member_id, room))
+        extras -= takes_extra
+    left = iter(free)
+    for member_id, room in unfilled:
+        for _, (topic_id, number) in zip(range(room), left, strict=False):
+            shares[member_id].add(topic_id, number)
+    return {member_id: share.target() for member_id, share in shares.items()}
+
+
+class _Balancing:
+    """Assigns partitions to members whose subscriptions differ.
+
+    Members keep the topics to which they are subscribed. Free partitions go to the
+    subscriber with the fewest partitions. Then partitions move, topic by topic, from subscribers
+    with many to subscribers with few.
+    """
+
+    def __init__(self, group: AssignedGroup) -> None:
+        self._group = group
+        self._member_ids = java_hash_order(group.members)
+        self._subscribers: dict[str, list[int]] = {}
+        for index, member_id in enumerate(self._member_ids):
+            for topic_id in group.members[member_id].topic_ids:
+                self._subscribers.setdefault(topic_id, []).append(index)
+        self._shares: list[_Share] = []
+        self._sizes: list[int] = []
+        self._owners: dict[str, list[int]] = {
+            topic_id: [-1] * group.partition_counts[topic_id] for topic_id in self._subscribers
+        }
+
+    def assign(self) -> Targets:
+        """Return the assignment."""
+        for index, member_id in enumerate(self._member_ids):
+            self._keep(index, member_id)
+        free = {
+            topic_id: [number for number, owner in enumerate(owners) if owner < 0]
+            for topic_id, owners in self._owners.items()
+        }
+        for topic_id in sorted((each for each in free if free[each]), key=self._rank):
+            # Sizes grow with each partition, so the order of the queue never changes.
+            queue = _Poorest(self._sizes, self._in_order(topic_id))
+            for number in free[topic_id]:
+                self._move(topic_id, number, queue.next())
+        shared = [each for each, indices in self._subscribers.items() if len(indices) > 1]
+        if shared:
+            self._balance(sorted(shared, key=self._rank))
+        shares = zip(self._member_ids, self._shares, strict=True)
+        return {member_id: share.target() for member_id, share in shares}
+
+    def _rank(self, topic_id: str) -> tuple[float, int, tuple[int, int]]:
+        """Return the sort key of a topic: the most partitions per subscriber come first."""
+        subscribers = len(self._subscribers[topic_id])
+        count = self._group.partition_counts[topic_id]
+        return -count / subscribers, subscribers, id_order_key(topic_id)
+
+    def _in_order(self, topic_id: str) -> list[int]:
+        """Return the subscribers of a topic, those with the fewest partitions first."""
+        return sorted(self._subscribers[topic_id], key=lambda index: (self._sizes[index], index))
+
+    def _keep(self, index: int, member_id: str) -> None:
+        member = self._group.members[member_id]
+        share = _Share(member.target)
+        size = 0
+        for topic_id, numbers in member.target.items():
+            if topic_id not in member.topic_ids:
+                share.remove_topic(topic_id)
+                continue
+            size += len(numbers)
+            for number in numbers:
+                self._owners[topic_id][number] = index
+        self._shares.append(share)
+        self._sizes.append(size)
+
+    def _move(self, topic_id: str, number: int, index: int) -> None:
+        owners = self._owners[topic_id]
+        before = owners[number]
+        if before >= 0:
+            self._shares[before].remove(topic_id, number)
+            self._sizes[before] -= 1
+        self._shares[index].add(topic_id, number)
+        self._sizes[index] += 1
+        owners[number] = index
+
+    def _balance(self, topic_ids: list[str]) -> None:
+        """Balance each topic until a round over all topics moves nothing, or for 16 rounds."""
+        last_changed = -1
+        for _ in range(_MOST_ROUNDS):
+            for position, topic_id in enumerate(topic_ids):
+                if position == last_changed:
+                    return
+                if self._balance_topic(topic_id) or last_changed < 0:
+                    last_changed = position
+
+    def _balance_topic(self, topic_id: str) -> bool:
+        """Move partitions of a topic; return whether any was moved."""
+        order = self._in_order(topic_id)
+        if self._sizes[order[-1]] - self._sizes[order[0]] <= 1:
+            return False
+        owned: dict[int, list[int]] = {}
+        for number, owner in enumerate(self._owners[topic_id]):
+            owned.setdefault(owner, []).append(number)
+        poorest = _Poorest(self._sizes, order)
+        richest = _Richest(self._sizes, order)
+        has_moved = False
+        while poorest.level + 1 < richest.level:
+            giver = richest.next(owned)
+            if giver is None:
+                break
+            number = owned[giver].pop()
+            taker = poorest.next()
+            if richest.level - poorest.level <= 1:
+                break
+            self._move(topic_id, number, taker)
+            has_moved = True
+        return has_moved
+
+
+class _Poorest:
+    """Yields the member with the fewest partitions, each time it takes one.
+
+    Parameters
+    ----------
+    sizes : list of int
+        Number of partitions of each member, which the caller changes.
+    order : list of int
+        Members, those with the fewest partitions first.
+
+    Attributes
+    ----------
+    level : int
+        Number of partitions of each member in the current pass.
+    """
+
+    def __init__(self, sizes: list[int], order: list[int]) -> None:
+        self._sizes = sizes
+        self._order = list(order)
+        self.level = sizes[order[0]] - 1
+        self._end = 0
+        self._next = 0
+
+    def next(self) -> int:
+        """Return the next member."""
+        if self._next >= self._end:
+            self.level += 1
+            while self._end < len(self._order) and self._sizes[self._order[self._end]] == (
+                self.level
+            ):
+                self._end += 1
+            self._next = 0
+        self._next += 1
+        return self._order[self._next - 1]
+
+
+class _Richest:
+    """Yields the member with the most partitions, each time it gives one away.
+
+    Members without a partition of the topic are exchanged with the last member of the pass and
+    excluded, as in Kafka, which changes the order of later passes.
+    """
+
+    def __init__(self, sizes: list[int], order: list[int]) -> None:
+        self._sizes = sizes
+        self._order = list(order)
+        self.level = sizes[order[-1]] + 1
+        self._start = self._end = len(order)
+        self._next = len(order) - 1
+
+    def next(self, owned: Mapping[int, list[int]]) -> int | None:
+        """Return the next member that has a partition to give; None if there is none."""
+        while True:
+            if self._next < self._start:
+                self._begin_pass()
+            if self._next < 0:
+                return None
+            index = self._order[self._next]
+            self._next -= 1
+            if owned.get(index):
+                return index
+            self._exclude(self._next + 1)
+
+    def _begin_pass(self) -> None:
+        if self._end <= self._start and self._start > 0:
+            self.level = self._sizes[self._order[self._start - 1]]
+        else:
+            self.level -= 1
+        while self._start > 0 and self._sizes[self._order[self._start - 1]] == self.level:
+            self._start -= 1
+        self._next = self._end - 1
+
+    def _exclude(self, position: int) -> None:
+        last = self._end - 1
+        self._order[position], self._order[last] = self._order[last], self._order[position]
+        self._end = last
+
+
+SERVER_ASSIGNORS: Mapping[str, ServerAssign] = {"uniform": assign_uniform, "range": assign_range}
+"""Assignors by name; the first one is the default."""

@@ -1,0 +1,27 @@
+"""Topics that match the patterns to which consumers subscribe."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from logstore.errors import InvalidRegularExpressionError
+from logstore.runtime.patterns import compile_pattern
+
+
+def resolve_patterns(
+    patterns: Collection[str], names: Iterable[str], is_visible: Callable[[str], bool] | None = None
+) -> Mapping[str, set[str]]:
+    """Return the visible names that match each pattern; an invalid pattern matches none."""
+    found: dict[str, set[str]] = {pattern: set() for pattern in patterns}
+    matchers = []
+    for pattern in patterns:
+        try:
+            matchers.append((pattern, compile_pattern(pattern)))
+        except InvalidRegularExpressionError:
+            continue  # stored by another version
+    for name in names:
+        matched = [pattern for pattern, matches in matchers if matches(name)]
+        if matched and (is_visible is None or is_visible(name)):
+            for pattern in matched:
+                found[pattern].add(name)
+    return found

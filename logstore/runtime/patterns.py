@@ -1,0 +1,51 @@
+"""Regular expressions of clients and users: RE2 syntax, matched in linear time.
+
+Python's `re` takes exponential time for some patterns, so a client could stop a broker with one.
+RE2 is also the syntax of Kafka 4, which uses RE2/J.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from logstore.errors import InvalidRegularExpressionError
+
+PATTERN_CHARACTERS_MAX = 10_000
+"""Maximum length of a pattern; Kafka has no limit."""
+
+PATTERN_BYTES_MAX = 1 << 20
+"""Memory of a compiled pattern; a larger one is refused."""
+
+
+def compile_pattern(text: str, *, is_prefix: bool = False) -> Callable[[str], bool]:
+    """Return a function that returns whether a pattern matches a text.
+
+    Parameters
+    ----------
+    is_prefix : bool
+        Whether it is enough that the pattern matches the beginning of the text.
+
+    Raises
+    ------
+    InvalidRegularExpressionError
+        The pattern is not valid in RE2, or too large.
+    """
+    import re2  # loaded for the first pattern
+
+    if len(text) > PATTERN_CHARACTERS_MAX:
+        raise InvalidRegularExpressionError(
+            f"The pattern has {len(text)} characters; at most {PATTERN_CHARACTERS_MAX} are allowed"
+        )
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PATTERN_BYTES_MAX
+    try:
+        pattern = re2.compile(text, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        reason = error.args[0] if isinstance(error, re2.error) else str(error)
+        if isinstance(reason, bytes):
+            reason = reason.decode(errors="replace")
+        raise InvalidRegularExpressionError(f"Invalid pattern (RE2 syntax): {reason}") from error
+
+    match = pattern.match if is_prefix else pattern.fullmatch
+    return lambda name: match(name) is not None
