@@ -160,7 +160,7 @@ def test_tombstone_gone(broker):
     broker.append("users", key=b"1", value=None)
     assert message_of(assert_tombstone_gone, broker, "users", b"1")[3] == (
         "  users-0 offset 3: key b'1', a tombstone: it has no delete horizon: its first"
-        " cleaning sets one, delete.retention.ms (86400000 ms) later"
+        " cleaning pass sets one, delete.retention.ms (86400000 ms) later"
     )
     clean(broker)
     assert message_of(assert_tombstone_gone, broker, "users", b"1")[1] == (
