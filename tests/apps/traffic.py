@@ -141,8 +141,11 @@ class Load(threading.Thread):
             {
                 "bootstrap.servers": bootstrap,
                 "enable.idempotence": True,
-                # With more, an error of one partition bumps the producer epoch. Records of other
-                # partitions, if their response was lost, are then appended twice.
+                # With more, records may be appended twice, on Kafka too (librdkafka issue 4953): if
+                # NOT_ENOUGH_REPLICAS rejects a batch, and the broker answers the next one in
+                # flight with OUT_OF_ORDER_SEQUENCE_NUMBER, librdkafka bumps the producer epoch.
+                # Batches of other partitions that were appended but not acknowledged are then
+                # appended again, because the brokers do not know them in the new epoch.
                 "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 5,
                 "message.timeout.ms": TIMEOUT_S * 1000,

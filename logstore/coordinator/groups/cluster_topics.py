@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
 
+from logstore.coordinator.groups.java_maps import java_hash_order
 from logstore.types import decode_topic_id
 
 if TYPE_CHECKING:
@@ -83,10 +84,11 @@ class ClusterTopics:
         """Return a topic by id, or None if it does not exist."""
         return self._by_id.get(topic_id)
 
-    def ids(self, names: Iterable[str]) -> set[str]:
-        """Return the ids of the topics that exist."""
+    def ids(self, names: Iterable[str]) -> Collection[str]:
+        """Return the ids of the topics that exist, in the order of a HashSet of the names."""
         by_name = self._by_name
-        return {by_name[name].topic_id for name in names if name in by_name}
+        known = java_hash_order(sorted(name for name in names if name in by_name))
+        return dict.fromkeys(by_name[name].topic_id for name in known)
 
     def names(self) -> Iterable[str]:
         """Return the names of all topics."""

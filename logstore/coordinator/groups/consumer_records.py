@@ -197,13 +197,16 @@ def _current(
 
 
 def target_assignment(group_id: str, member_id: str, target: Target) -> Record:
-    """Return the record of a member's target assignment."""
+    """Return the record of a member's target assignment.
+
+    Topics keep their order, on which the uniform assignor depends.
+    """
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
             ConsumerGroupTargetAssignmentMemberValue.TopicPartition(
                 topic_id=topic_id, partitions=sorted(numbers)
             )
-            for topic_id, numbers in sorted(target.items())
+            for topic_id, numbers in target.items()
         ]
     )
     key = ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)

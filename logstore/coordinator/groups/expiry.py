@@ -65,7 +65,7 @@ class OffsetExpiry:
         self._next_check_ms = clock.now_ms() + config.offsets_retention_check_interval_ms
         self._calls = calls
         self._task: ScheduledTask | None = None
-        self._removed: deque[TopicPartition] = deque()
+        self._removed: deque[tuple[TopicPartition, int]] = deque()
 
     def start(self, scheduler: Scheduler) -> None:
         """Start the periodic check for expired offsets."""
@@ -98,9 +98,12 @@ class OffsetExpiry:
         return (
             events.log_changed.subscribe(self._wake),
             events.config_changed.subscribe(self._wake),  # a copied topic may have been taken over
-            events.partition_removed.subscribe(self._removed.append),
+            events.partition_removed.subscribe(self._note_removed),
             events.partition_removed.subscribe(self._wake),
         )
+
+    def _note_removed(self, tp: TopicPartition) -> None:
+        self._removed.append((tp, self._clock.now_ms()))
 
     def _wake(self, *_: object) -> None:
         if (task := self._task) is not None:
@@ -120,14 +123,23 @@ class OffsetExpiry:
             self.delete_expired()
 
     def _delete_removed(self) -> None:
-        """Delete the offsets of deleted partitions, and groups without members and offsets."""
-        removed = set()
+        """Delete the offsets of deleted partitions, and groups without members and offsets.
+
+        A broker that takes over a group may have noted a partition of a topic that was created
+        again. Its previous coordinator may have accepted commits since then, which are kept.
+        """
+        removed = {}
         while self._removed:
-            removed.add(self._removed.popleft())
+            tp, removed_ms = self._removed.popleft()
+            removed[tp] = removed_ms
         if not removed or not self._store.is_writable:
             return
         for group, contents in self._groups.load_readable():
-            deleted = [tp for tp in contents.offsets_of(group.group_id) if tp in removed]
+            deleted = [
+                tp
+                for tp, stored in contents.offsets_of(group.group_id).items()
+                if tp in removed and stored.commit_ms <= removed[tp]
+            ]
             self._offsets.remove(group, contents, deleted)
 
     def delete_expired(self) -> list[str]:

@@ -113,7 +113,10 @@ class _Share:
         return self._now
 
     def add(self, topic_id: str, number: int) -> None:
-        self._changed().setdefault(topic_id, set()).add(number)
+        share = self._changed()
+        if topic_id not in share:  # Java's computeIfAbsent puts a key before its bucket's others
+            self._now = share = {topic_id: set(), **share}
+        share[topic_id].add(number)
 
     def remove(self, topic_id: str, number: int) -> None:
         numbers = self._changed()[topic_id]

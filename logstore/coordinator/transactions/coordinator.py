@@ -130,7 +130,8 @@ class TransactionCoordinator:
         self._active = False
         # Partitions of prepared transactions that already have their marker.
         self._with_marker: dict[str, set[TopicPartition]] = {}
-        self._pending: set[str] = set()  # ids with a call in progress, in a cluster
+        # In a cluster, ids with a call in progress; True if another broker has led their partition.
+        self._pending: dict[str, bool] = {}
         self._expiry_task: ScheduledTask | None = None
         self._abort_task: ScheduledTask | None = None
         self._next_expiry_ms = runtime.clock.now_ms() + self.config.remove_expired_interval_ms
@@ -569,7 +570,7 @@ class TransactionCoordinator:
         with self._lock:
             known = self._load().by_id
             if (metadata := known.get(transactional_id)) is not None and metadata.state.is_idle:
-                self._log.forget(transactional_id, self._epoch_of(metadata), now_ms=now_ms)
+                self._log.forget(transactional_id, self._epoch_of(transactional_id), now_ms=now_ms)
                 del known[transactional_id]
 
     def _try(self, action: Callable[[str], object], transactional_id: str, failure: str) -> bool:
@@ -686,19 +687,25 @@ class TransactionCoordinator:
                 raise ConcurrentTransactionsError(
                     f"another request for '{transactional_id}' is in progress"
                 )
-            self._pending.add(transactional_id)
+            self._load()
+            self._pending[transactional_id] = False
         try:
             yield
         finally:
-            self._pending.discard(transactional_id)
+            del self._pending[transactional_id]
             self._host.notify()
 
     def _load(self) -> StoredTransactions:
         with self._lock:
             stored = self._stored
             if stored is None or stored.epochs is not self._log.owned:
+                former = {} if stored is None else stored.epochs
                 self._stored = stored = self._log.read(stored)
                 self._with_marker.clear()  # another leader may have begun other transactions
+                for each in self._pending:
+                    number = self._log.partition_of(each)
+                    if number in former and stored.epochs.get(number) != former[number]:
+                        self._pending[each] = True
             return stored
 
     def _take_over(self) -> StoredTransactions:
@@ -867,25 +874,25 @@ class TransactionCoordinator:
         """Write missing markers of a prepared transaction; complete it if all succeed."""
         transactional_id = metadata.transactional_id
         with self._lock:
+            epoch = self._log.coordinator_epoch(transactional_id)
+            # After `epoch` is read: in a later epoch, the state is another object.
             if self._load().by_id.get(transactional_id) is not metadata:
                 # Another leader may have completed it, and begun the next one.
                 raise ConcurrentTransactionsError(f"the state of '{transactional_id}' has changed")
-            loaded_epoch = self._epoch_of(metadata)
-            epoch = self._log.coordinator_epoch(transactional_id)
             missing = metadata.partitions - self._with_marker.get(transactional_id, set())
         # The decision of an earlier leader may not be replicated yet.
         self._await_newest(transactional_id)
         written = self._write_markers(metadata, epoch, missing)
         with self._lock:
             self._load()
-            if self._epoch_of(metadata) != loaded_epoch:
+            if self._pending.get(transactional_id):
                 return metadata  # another leader may have completed it
             with_marker = self._with_marker.setdefault(transactional_id, set())
             with_marker |= written
             if not metadata.partitions <= with_marker:
                 return metadata
         try:
-            return self._store(metadata.completed(), loaded_epoch)
+            return self._store(metadata.completed())
         except LogStoreError as error:
             logger.warning("cannot store the completion of '%s': %s", transactional_id, error)
             return metadata
@@ -926,28 +933,22 @@ class TransactionCoordinator:
         return written
 
     def _store(
-        self, metadata: TransactionMetadata, epoch: int | None = None, *, durable: bool = False
+        self, metadata: TransactionMetadata, *, durable: bool = False
     ) -> TransactionMetadata:
         """Write a state to the log, and let it take effect when the replicas have it.
 
         If that wait fails, the previous state remains: another call writes the next one, or the
         next coordinator finds this one in the log.
 
-        Parameters
-        ----------
-        epoch : int, optional
-            Leader epoch in which the previous state was loaded. [default: the current one]
-
         Raises
         ------
         NotCoordinatorError
-            The partition has had another leader since.
+            The partition has had another leader since the call began.
         """
         transactional_id = metadata.transactional_id
         with self._lock:
             previous = self._load().by_id.get(transactional_id)
-            epoch = self._epoch_of(metadata) if epoch is None else epoch
-            self._check_epoch(metadata, epoch)
+            self._check_not_reloaded(transactional_id)
             self._log.check_owned(transactional_id)  # the states of a lost partition are forgotten
             now_ms = self._runtime.clock.now_ms()
             metadata = replace(
@@ -956,31 +957,30 @@ class TransactionCoordinator:
                 previous_producer_id=(previous or metadata).producer_id,
             )
             metadata.check_follows(previous)
+            epoch = self._epoch_of(transactional_id)
             log, offset = self._log.append(metadata, epoch, now_ms=now_ms, durable=durable)
         self._host.await_replicated({log: offset})
         with self._lock:
             known = self._load().by_id
-            self._check_epoch(metadata, epoch)
+            self._check_not_reloaded(transactional_id)
             known[transactional_id] = metadata
             if not metadata.state.is_prepared:
                 self._with_marker.pop(transactional_id, None)
         return metadata
 
-    def _check_epoch(self, metadata: TransactionMetadata, epoch: int) -> None:
-        current = self._epoch_of(metadata)
-        if epoch != current:
+    def _check_not_reloaded(self, transactional_id: str) -> None:
+        if self._pending.get(transactional_id):
             raise NotCoordinatorError(
-                f"the state of '{metadata.transactional_id}' was loaded in leader epoch {epoch},"
-                f" but the current one is {current}"
+                f"another broker has coordinated '{transactional_id}' since the call began"
             )
 
     def _await_newest(self, transactional_id: str) -> None:
         """Wait until the replicas have the newest state of an id."""
         self._host.await_replicated(dict([self._log.newest_written(transactional_id)]))
 
-    def _epoch_of(self, metadata: TransactionMetadata) -> int:
+    def _epoch_of(self, transactional_id: str) -> int:
         """Return the leader epoch in which the state of an id was loaded."""
-        number = self._log.partition_of(metadata.transactional_id)
+        number = self._log.partition_of(transactional_id)
         stored = self._stored
         return NO_EPOCH if stored is None else stored.epochs.get(number, NO_EPOCH)
 

@@ -3,8 +3,10 @@
 import pytest
 
 from logstore import Cluster, VirtualClock
+from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.coordinator.groups.requests import ConsumerHeartbeat
 from logstore.errors import RETRIABLE_ERRORS, IllegalStateError, LogStoreError
+from logstore.types import TopicPartition
 
 CONFIG = {"offsets.topic.num.partitions": 2, "group.consumer.assignment.interval.ms": 0}
 
@@ -101,3 +103,24 @@ def test_a_broker_that_does_not_coordinate_the_group_refuses(cluster):
             request = ConsumerHeartbeat("g", "a", 2)
             broker.groups.consumer_heartbeat(request, results.append)
     assert [each.error for each in results] == ["NOT_COORDINATOR"] * 2
+
+
+def test_commits_to_a_topic_that_was_created_again_survive_their_coordinator(cluster):
+    """Each broker notes the deletion, and applies it only to older offsets if it takes over."""
+    offsets = {TopicPartition("t", 0): OffsetAndMetadata(5)}
+
+    def groups():
+        return cluster.brokers[cluster.group_coordinator("g")].groups
+
+    groups().commit("g", {TopicPartition("t", 1): OffsetAndMetadata(6)})
+    cluster.clock.advance(ms=100)
+    coordinator = cluster.group_coordinator("g")
+    for number in {*cluster.brokers} - {coordinator}:
+        cluster.brokers[number].groups.stop()  # so that no periodic check applies the deletion
+    cluster.delete_topic("t")
+    cluster.create_topic("t", 3, replication_factor=3)
+    cluster.clock.advance(ms=100)
+    groups().commit("g", offsets)
+    cluster.kill(coordinator)
+    cluster.clock.advance(ms=1_000)
+    assert groups().committed("g") == offsets

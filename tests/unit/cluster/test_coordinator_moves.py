@@ -7,7 +7,11 @@ import pytest
 from logstore import Cluster, VirtualClock
 from logstore.cluster.coordination import ClusterHost
 from logstore.coordinator.transactions.state import TransactionVersion
-from logstore.errors import ConcurrentTransactionsError, CoordinatorNotAvailableError
+from logstore.errors import (
+    ConcurrentTransactionsError,
+    CoordinatorNotAvailableError,
+    NotCoordinatorError,
+)
 from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from tests.unit.cluster.test_coordinators import CONFIG, TIMEOUT_MS, Client, T, values
 
@@ -100,6 +104,53 @@ def test_an_old_decision_does_not_end_the_next_transaction(cluster, clients, mon
     cluster.clock.advance(seconds=1)
     clients[1].end(commit=False)
     assert values(cluster, T[0]) == [b"1", b"1"]
+
+
+def test_a_state_from_before_two_moves_is_not_stored(cluster, clients, monkeypatch):
+    """A client repeats EndTxn elsewhere and begins another transaction during the flush."""
+    client = clients[0]
+    begin(client, T[0], b"1")
+    leader = cluster.transaction_coordinator("a")
+    leader_log = ClusterHost.leader_log
+
+    def use_another_leader(host, tp):
+        monkeypatch.setattr(ClusterHost, "leader_log", leader_log)
+        move(cluster, (leader + 1) % 3)
+        client.end()
+        client.add(T[0])
+        client.send(T[0], b"2")
+        move(cluster, leader)
+        cluster.clock.advance(ms=1)
+        assert client.coordinator.describe("a").state.kafka_name == "Ongoing"  # loads the states
+        return leader_log(host, tp)
+
+    monkeypatch.setattr(ClusterHost, "leader_log", use_another_leader)
+    with pytest.raises(NotCoordinatorError):
+        client.coordinator.end_transaction("a", client.producer, commit=True)
+    client.end(commit=False)
+    assert values(cluster, T[0]) == [b"1"]
+
+
+def test_a_marker_of_a_decision_from_before_two_moves_is_not_written(cluster, clients, monkeypatch):
+    client = clients[0]
+    leader = cluster.transaction_coordinator("a")
+    coordinator = cluster.brokers[leader].coordinator
+    prepare([client], coordinator, monkeypatch)
+
+    def use_another_leader(metadata):
+        monkeypatch.undo()
+        move(cluster, (leader + 1) % 3)
+        cluster.clock.advance(ms=1)
+        client.add(T[0])
+        client.send(T[0], b"2")
+        move(cluster, leader)
+        cluster.clock.advance(ms=1)
+        return coordinator._complete(metadata)
+
+    monkeypatch.setattr(coordinator, "_complete", use_another_leader)
+    coordinator.complete_prepared()
+    client.end(commit=False)
+    assert values(cluster, T[0]) == [b"1"]
 
 
 def test_a_marker_of_a_former_coordinator_is_refused_without_an_error(

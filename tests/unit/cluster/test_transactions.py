@@ -239,7 +239,6 @@ def test_no_batch_is_taken_into_the_transaction_of_another_producer(layout, veri
             (owner, "y", "INVALID_PRODUCER_ID_MAPPING"),
             (owner, "nobody", "INVALID_PRODUCER_ID_MAPPING"),
             (old, "x", "INVALID_PRODUCER_EPOCH"),
-            (old, "y", "INVALID_PRODUCER_ID_MAPPING"),
             (later, "x", "INVALID_PRODUCER_EPOCH"),
         )
         tps = [("t", number) for number in range(PARTITIONS)]
@@ -252,6 +251,9 @@ def test_no_batch_is_taken_into_the_transaction_of_another_producer(layout, veri
                         for who, whose, error in wrong:
                             told = sent(leader, who, partition, whose, sequence, version)
                             assert told == error, (who, whose, sequence, version)
+                        # The epoch in the log is checked before the owner.
+                        error = ("INVALID_PRODUCER_ID_MAPPING", "INVALID_PRODUCER_EPOCH")[sequence]
+                        assert sent(leader, old, partition, "y", sequence, version) == error
                     assert sent(leader, owner, partition, "x", sequence) == "NONE"
                 plain = sent(leader, owner, partition, None, 2, is_transactional=False)
                 assert plain == "INVALID_TXN_STATE"
