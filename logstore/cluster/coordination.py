@@ -122,6 +122,7 @@ class ClusterHost(CoordinatorHost):
         self._changed: dict[TopicPartition, int | None] = {}
         self._changes = 0  # of links and leaders
         self._has_unwritten = False  # whether markers wait for such a change
+        self._will_retry = False  # whether a task waits to send refused markers again
         self._unsubscribe: Unsubscribe = members.network.healed.subscribe(self.retry_markers)
         # Replaced, never changed: callers compare identities.
         self._loaded: dict[str, dict[int, int]] = {name: {} for name in INTERNAL_COMPACTED_TOPICS}
@@ -351,7 +352,7 @@ class ClusterHost(CoordinatorHost):
         for each in sent:
             errors |= (each.errors or {}).get(marker.producer_id, {})
         if any(errors.values()):
-            self._complete_later(replicas.backoff_ms)
+            self._retry_after(replicas.backoff_ms)
         return errors
 
     def retry_markers(self) -> None:
@@ -362,21 +363,37 @@ class ClusterHost(CoordinatorHost):
             self._unsubscribe()
         elif self._has_unwritten:
             self._has_unwritten = False
-            self._complete_later(0)
+            self._schedule_completion(self._complete_prepared, delay_ms=0)
 
-    def _complete_later(self, delay_ms: int) -> None:
-        """Complete prepared transactions in a thread of the broker, since that may wait."""
-        broker = self._broker
+    def _retry_after(self, backoff_ms: int) -> None:
+        """Complete all prepared transactions after a backoff, unless a task waits to do so.
 
-        def complete() -> None:
-            try:
-                broker.coordinator.complete_prepared()
-            except LogStoreError as error:
-                if not broker.manager.lifetime.is_over:
-                    logger.warning("prepared transactions cannot be completed: %s", error)
+        Otherwise each refused transaction of a retry would schedule a retry of all of them.
+        """
+        with self._lock:
+            if self._will_retry:
+                return
+            self._will_retry = True
 
+        def retry() -> None:
+            with self._lock:
+                self._will_retry = False
+            self._complete_prepared()
+
+        self._schedule_completion(retry, delay_ms=backoff_ms)
+
+    def _schedule_completion(self, complete: Callable[[], None], *, delay_ms: int) -> None:
+        """Schedule a task in a thread of the broker, since completion may wait."""
         name = f"complete-transactions-{self._broker_id}"
-        broker.runtime.scheduler.schedule(name, complete, delay_ms=delay_ms)
+        self._broker.runtime.scheduler.schedule(name, complete, delay_ms=delay_ms)
+
+    def _complete_prepared(self) -> None:
+        broker = self._broker
+        try:
+            broker.coordinator.complete_prepared()
+        except LogStoreError as error:
+            if not broker.manager.lifetime.is_over:
+                logger.warning("prepared transactions cannot be completed: %s", error)
 
     def partitions_of(self, topic: str) -> Collection[int]:
         """Return the partition numbers of a topic of the cluster."""

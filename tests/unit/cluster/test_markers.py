@@ -206,6 +206,29 @@ def test_a_marker_waits_for_a_leader_and_for_its_in_sync_replicas():
         assert owner.state == "CompleteCommit"
 
 
+def test_refused_markers_are_sent_again_at_a_constant_rate():
+    """One retry covers all prepared transactions, however many of them were refused."""
+    with Cluster(clock=VirtualClock(), seed=1) as cluster:
+        create_states(cluster, [COORDINATOR])
+        cluster.create_topic("t", configs={"min.insync.replicas": 2}, assignment=[[LEADER, 1]])
+        owners = [Owner(cluster, each) for each in ("x", "y", "z")]
+        for owner in owners:
+            owner.add()
+        cluster.disconnect({REPLICA}, {LEADER})
+        for _ in range(20):  # so that the follower lags
+            cluster.append(TP, value=b"x", acks=1)
+            cluster.clock.advance(seconds=2)
+        assert cluster.state(TP).isr == (LEADER,)
+        for owner in owners:
+            owner.end()
+        sent = []
+        channel = cluster.replicas(COORDINATOR).markers
+        send = channel.send
+        channel.send = lambda *args: sent.append(args) or send(*args)
+        cluster.clock.advance(seconds=10)
+        assert 0 < len(sent) <= 3 * 11
+
+
 # -- waits for replicas ----------------------------------------------------------------------------
 
 
