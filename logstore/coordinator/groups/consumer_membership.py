@@ -395,7 +395,9 @@ class ConsumerMembership:
         if session is None or session.armed_ns != due_ns or group.state is GroupState.DEAD:
             return
         session.armed_ns = None
-        if self._timers.now_ns() < session.deadline_ns:
+        if member_id not in group.members:  # a static member that returned under another id
+            del group.sessions[member_id]
+        elif self._timers.now_ns() < session.deadline_ns:
             self._arm(group, member_id)
         else:
             self._fence(group, member_id, "its session expired")

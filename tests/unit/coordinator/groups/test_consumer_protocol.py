@@ -339,6 +339,20 @@ def test_a_static_member_returns_with_its_partitions(bench):
     )
 
 
+def test_the_session_of_a_replaced_static_member_ends(bench):
+    for number in range(5):
+        client = ConsumerClient(bench, f"a{number}", instance="i")
+        client.join()
+        client.send(member_epoch=-2)
+    client = ConsumerClient(bench, "last", instance="i")
+    client.join()
+    for _ in range(10):
+        bench.clock.advance(seconds=10)
+        client.beat()
+    (group,) = bench.groups._groups
+    assert list(group.sessions) == ["last"]
+
+
 def test_a_static_member_that_does_not_return_loses_its_partitions(bench):
     a, b = ConsumerClient(bench, "a", instance="i"), ConsumerClient(bench, "b")
     a.join()
