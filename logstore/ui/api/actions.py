@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.assumptions import policy_assumption
 from logstore.analysis.broker_state import cleaner_view
 from logstore.analysis.losses import (
     NOTHING_LOST,
@@ -24,6 +25,7 @@ from logstore.analysis.preview import lost_by_settings, suppose_broker, suppose_
 from logstore.analysis.reports import changes_between, deleted_json, rolled_json, segment_sizes
 from logstore.clients.results import DeleteRecordsResult
 from logstore.config.dynamic import Layer, changes_of
+from logstore.config.keys import to_text
 from logstore.config.overrides import alter_overrides
 from logstore.errors import LogStoreError, TopicAlreadyExistsError
 from logstore.names import validate_topic_name
@@ -259,9 +261,13 @@ def retain(ask: Ask) -> object:
         (decision,) = run(dry_run=True).decisions
         return lost_by_retention(broker.log(*tp), decision)
 
+    # The command line deletes nothing under an assumed policy, so it must be given.
+    is_assumed = policy_assumption(broker.manager, tp.topic) is not None
+    policy = to_text(broker.manager.catalog.config(tp.topic).cleanup_policy)
+    options = [("--config", f"cleanup.policy={policy}")] if is_assumed else []
     return _perform(
         ask,
-        of_partition(broker, "retain", tp, timed=True),
+        of_partition(broker, "retain", tp, options=options, timed=True),
         lambda: run().to_json(),
         rehearse=lambda: run(dry_run=True).to_json(),
         loses=loses,

@@ -116,6 +116,26 @@ def test_the_line_does_what_the_action_does(tmp_path, action):
     assert logs(there) == logs(here)
 
 
+def test_the_line_of_retention_states_an_assumed_policy(tmp_path):
+    """Without the policy, the command line refuses to delete."""
+    here, there = tmp_path / "data", tmp_path / "copy"
+    filled(here).close()
+    (here / "logstore-topics.json").unlink()
+    shutil.copytree(here, there)
+    clock = VirtualClock(1_704_067_200_000 + 30 * 24 * 3_600_000)
+    with Broker(here, clock=clock) as broker, Asked(broker) as page:
+        answer = page.post(f"{EVENTS}/retain", {})
+        assert answer.status == 409
+        answer = page.post(f"{EVENTS}/retain", {"confirm": answer.json["confirm"]})
+        done, command = answer.json["done"], answer.json["command"]
+    assert done["removed"]
+    words = [str(there) if word == str(here) else word for word in shlex.split(command)]
+    ran = CliRunner().invoke(main, ["--format", "json", *words[1:]])
+    assert ran.exit_code == 0, ran.output
+    assert timeless(json.loads(ran.stdout)["removed"]) == timeless(done["removed"])
+    assert logs(there) == logs(here)
+
+
 LOSSES = {
     name: ACTIONS[name]
     for name in ("alter-and-lose", "delete", "retain", "delete-records", "delete-all-records")
