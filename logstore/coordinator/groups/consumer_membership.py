@@ -20,7 +20,12 @@ from logstore.coordinator.groups.consumer_member import (
     LEAVE_STATIC_EPOCH,
     ConsumerMember,
 )
-from logstore.coordinator.groups.consumer_rules import Circumstances, Decision, Refusal
+from logstore.coordinator.groups.consumer_rules import (
+    NS_PER_MS,
+    Circumstances,
+    Decision,
+    Refusal,
+)
 from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.requests import (
     ConsumerHeartbeat,
@@ -47,6 +52,9 @@ if TYPE_CHECKING:
     from logstore.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
+
+RETRY_BACKOFF_MS = 500
+"""Time until a timeout is repeated whose records could not be written, as in Kafka."""
 
 MayDescribe = Callable[[str], bool]
 """Returns whether a member may describe a topic."""
@@ -378,7 +386,7 @@ class ConsumerMembership:
             else classic.session_timeout_ms
         )
         session = group.sessions[member_id]
-        session.deadline_ns = self._timers.now_ns() + timeout_ms * consumer_rules.NS_PER_MS
+        session.deadline_ns = self._timers.now_ns() + timeout_ms * NS_PER_MS
         if session.armed_ns is None or session.deadline_ns < session.armed_ns:
             self._arm(group, member_id)
 
@@ -399,8 +407,9 @@ class ConsumerMembership:
             del group.sessions[member_id]
         elif self._timers.now_ns() < session.deadline_ns:
             self._arm(group, member_id)
-        else:
-            self._fence(group, member_id, "its session expired")
+        elif not self._fence(group, member_id, "its session expired"):
+            session.deadline_ns = self._timers.now_ns() + RETRY_BACKOFF_MS * NS_PER_MS
+            self._arm(group, member_id)
 
     def _watch_revocation(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """Limit the time in which a member gives up partitions, in its current epoch."""
@@ -422,27 +431,32 @@ class ConsumerMembership:
         """Remove a member after a timeout, unless that is withdrawn or its epoch changes."""
         key = kind, member_id
         token = group.timeouts[key] = object()
+        reason = f"the {kind} took longer than {timeout_ms} ms"
 
         def run() -> None:
             if group.timeouts.get(key) is not token or group.state is GroupState.DEAD:
                 return
-            del group.timeouts[key]
             member = group.members.get(member_id)
-            if member is not None and epoch in (None, member.member_epoch):
-                self._fence(group, member_id, f"the {kind} took longer than {timeout_ms} ms")
+            is_due = member is not None and epoch in (None, member.member_epoch)
+            if is_due and not self._fence(group, member_id, reason):
+                self._timers.after(RETRY_BACKOFF_MS, f"consumer-{kind}", run)
+            else:
+                group.timeouts.pop(key, None)
 
         self._timers.after(timeout_ms, f"consumer-{kind}", run)
 
-    def _fence(self, group: ConsumerGroup, member_id: str, reason: str) -> None:
-        member = group.members.get(member_id)
-        if member is None:
-            return
+    def _fence(self, group: ConsumerGroup, member_id: str, reason: str) -> bool:
+        """Remove a member; return False if the caller must retry later.
+
+        A coordinator that lost its partition gives up: another one has the group.
+        """
         logger.info("group '%s': %s is removed: %s", group.group_id, member_id, reason)
         try:
-            self._remove(group, [member], self._circumstances(group.group_id))
+            self._remove(group, [group.members[member_id]], self._circumstances(group.group_id))
         except Refusal as refusal:
             logger.warning("%s: %s cannot be removed: %s", group, member_id, refusal.message)
-            self._touch(group, member_id)
+            return refusal.error == "NOT_COORDINATOR"
+        return True
 
 
 def check_pattern(pattern: str) -> None:

@@ -316,6 +316,21 @@ def test_members_over_the_wire_live_on_the_system_clock(bench):
     assert a.beat().error is None
 
 
+def test_a_timeout_is_repeated_until_the_removal_can_be_written(bench, monkeypatch):
+    a, b = ConsumerClient(bench, "a"), ConsumerClient(bench, "b")
+    a.join(rebalance_timeout_ms=10_000)
+    b.join()
+    assert a.beat().member_epoch == 2, "it must revoke"
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.groups._store, "save_records", lambda *_: "COORDINATOR_NOT_AVAILABLE")
+        bench.clock.advance(seconds=12)
+        assert a.beat().error is None
+    bench.clock.advance(seconds=1)
+    assert a.beat().error == "UNKNOWN_MEMBER_ID"
+    b.beat()
+    assert len(b.partitions) == 4
+
+
 # -- static members --------------------------------------------------------------------------------
 
 
