@@ -692,7 +692,8 @@ class TransactionCoordinator:
         try:
             yield
         finally:
-            del self._pending[transactional_id]
+            with self._lock:  # `_load` iterates over them
+                del self._pending[transactional_id]
             self._host.notify()
 
     def _load(self) -> StoredTransactions:

@@ -262,6 +262,32 @@ def test_others_are_served_while_a_state_is_replicated():
         assert results == [producers[waiting]._replace(producer_epoch=1)]
 
 
+def test_a_call_can_end_while_another_broker_reloads_the_states(monkeypatch):
+    """A call that waits is registered. It must not end while the lock is held to go through them."""
+    with Cluster(seed=1) as cluster:
+        create_states(cluster, [COORDINATOR, REPLICA])
+        owner = Owner(cluster)
+        coordinator = owner.coordinator
+        partition_of = coordinator._log.partition_of
+        threads = []
+        with coordinator._exclusive("a"), coordinator._exclusive("b"):
+            other = coordinator._exclusive("c")
+            other.__enter__()
+
+            def end_other(transactional_id):
+                if transactional_id == "a" and not threads:
+                    threads.append(threading.Thread(target=other.__exit__, args=(None,) * 3))
+                    threads[0].start()
+                    threads[0].join(timeout=0.2)  # with a lock, it ends later
+                return partition_of(transactional_id)
+
+            monkeypatch.setattr(coordinator._log, "partition_of", end_other)
+            coordinator._stored.epochs = dict(coordinator._stored.epochs)
+            coordinator._load()
+            threads[0].join()
+        assert coordinator._pending == {}
+
+
 def test_two_leaders_add_their_partitions_to_one_transaction_at_once(monkeypatch):
     monkeypatch.setattr("logstore.coordinator.transactions.coordinator.ADD_TIMEOUT_MS", 60_000)
     with opened(clock=SystemClock()) as cluster:
