@@ -262,8 +262,8 @@ def test_others_are_served_while_a_state_is_replicated():
         assert results == [producers[waiting]._replace(producer_epoch=1)]
 
 
-def test_a_call_can_end_while_another_broker_reloads_the_states(monkeypatch):
-    """A call that waits is registered. It must not end while the lock is held to go through them."""
+def test_a_call_can_end_while_the_states_are_reloaded(monkeypatch):
+    """The reload iterates over the calls in progress, so none of them may end meanwhile."""
     with Cluster(seed=1) as cluster:
         create_states(cluster, [COORDINATOR, REPLICA])
         owner = Owner(cluster)

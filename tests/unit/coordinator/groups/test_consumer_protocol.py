@@ -331,6 +331,19 @@ def test_a_timeout_is_repeated_until_the_removal_can_be_written(bench, monkeypat
     assert len(b.partitions) == 4
 
 
+def test_a_session_ends_as_soon_as_the_removal_can_be_written(bench, monkeypatch):
+    a, b = pair(bench)
+    bench.clock.advance(seconds=30)
+    b.beat()
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.groups._store, "save_records", lambda *_: "COORDINATOR_NOT_AVAILABLE")
+        bench.clock.advance(seconds=20)
+        assert len(described(bench).members) == 2
+    bench.clock.advance(seconds=1)
+    assert [each.member_id for each in described(bench).members] == ["b"]
+    assert a.beat().error == "UNKNOWN_MEMBER_ID"
+
+
 # -- static members --------------------------------------------------------------------------------
 
 
