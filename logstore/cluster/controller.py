@@ -9,7 +9,8 @@ Source: Kafka's ReplicationControlManager and PartitionChangeBuilder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -191,31 +192,41 @@ class Controller:
         """Remove a topic, and return it."""
         with self._lock:
             topic = self.topic(name)
-            del self._topics[name]
-            self._put()
+            with self._storing():
+                self._topics = {each: self._topics[each] for each in self._topics if each != name}
             return topic
 
     def _put(self, *topics: ClusterTopic) -> None:
-        """Replace topics, and store the state. The caller holds the lock."""
-        self._topics |= {topic.name: topic for topic in topics}
+        """Replace topics. The caller holds the lock."""
+        with self._storing():
+            self._topics = self._topics | {topic.name: topic for topic in topics}
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        """Store the state after it was replaced; if that fails, restore the previous one."""
+        previous = self._topics, self.settings, self.groups
+        yield
         self.changes += 1
-        if self._remember is not None:
-            self._remember(self.topics(), self.settings, self.groups)
+        try:
+            if self._remember is not None:
+                self._remember(self.topics(), self.settings, self.groups)
+        except BaseException:
+            self._topics, self.settings, self.groups = previous
+            self.changes += 1
+            raise
 
     def set_settings(self, settings: Mapping[str, str]) -> None:
         """Replace the cluster-wide broker settings."""
-        with self._lock:
+        with self._lock, self._storing():
             self.settings = dict(settings)
-            self._put()
 
     def set_group_configs(self, group_id: str, configs: Mapping[str, str]) -> None:
         """Replace the configurations of a group."""
-        with self._lock:
+        with self._lock, self._storing():
             groups = {**self.groups, group_id: dict(configs)}
             if not configs:
                 del groups[group_id]
             self.groups = groups
-            self._put()
 
     def _new_state(self, name: str, number: int, replicas: tuple[int, ...]) -> PartitionState:
         live = tuple(broker for broker in replicas if broker in self._alive)
@@ -339,18 +350,19 @@ class Controller:
     def _change(self, states: Iterable[PartitionState]) -> list[PartitionState]:
         """Apply new states, and return those that differ from the old ones."""
         changed = []
+        topics: dict[str, ClusterTopic] = {}
         for state in list(states):
             tp = state.topic_partition
             if state == self.state(tp):
                 continue
             new = replace(state, partition_epoch=state.partition_epoch + 1)
-            topic = self._topics[tp.topic]
+            topic = topics.get(tp.topic, self._topics[tp.topic])
             partitions = list(topic.partitions)
             partitions[tp.partition] = new
-            self._topics[tp.topic] = replace(topic, partitions=tuple(partitions))
+            topics[tp.topic] = replace(topic, partitions=tuple(partitions))
             changed.append(new)
         if changed:
-            self._put()
+            self._put(*topics.values())
         return changed
 
 

@@ -89,6 +89,30 @@ def test_every_change_is_durable_before_brokers_are_notified(tmp_path):
         assert seen == [(1, 1, [1, 2])]
 
 
+def test_a_change_that_cannot_be_stored_has_no_effect(tmp_path, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    with opened(tmp_path) as cluster:
+        controller = cluster.controller
+        cluster.create_topic("t", 1, configs={"retention.ms": "1"})
+        before = controller.topics(), controller.settings, dict(controller.groups)
+        monkeypatch.setattr(controller, "_remember", fail)
+        for change in (
+            lambda: cluster.create_topic("u"),
+            lambda: cluster.delete_topic("t"),
+            lambda: cluster.alter_configs("t", {"retention.ms": "2"}),
+            lambda: cluster.alter_group_configs("g", {"consumer.session.timeout.ms": 50_000}),
+            lambda: cluster.alter_broker_configs({"log.retention.ms": "2"}),
+        ):
+            with pytest.raises(OSError, match="No space"):
+                change()
+            assert (controller.topics(), controller.settings, dict(controller.groups)) == before
+        monkeypatch.undo()
+        cluster.create_topic("u")
+        assert [topic.name for topic in controller.topics()] == ["t", "u"]
+
+
 def test_fewer_brokers_than_there_were_are_refused(tmp_path):
     with opened(tmp_path) as cluster:
         cluster.create_topic("t", replication_factor=3)
