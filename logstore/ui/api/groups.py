@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from logstore.coordinator.groups.consumer_protocol import Assignment, Subscription
@@ -24,7 +25,11 @@ def groups(ask: Ask) -> dict[str, Any]:
 
 
 def group(ask: Ask) -> dict[str, Any]:
-    """Describe a group, with its offsets in topics that the principal may describe."""
+    """Describe a group, with its offsets in topics that the principal may describe.
+
+    The coordinator assigns topics that match a pattern, so assignments are filtered too.
+    """
+    may_describe = partial(ask.allows, "describe", "topic")
     group_id = ask.path["group"]
     ask.require("describe", "group", group_id)
     admin = ask.broker.admin()
@@ -32,13 +37,18 @@ def group(ask: Ask) -> dict[str, Any]:
     offsets = admin.list_group_offsets(group_id)[group_id]
     if described["group_state"] == GroupState.DEAD.value and not offsets:
         raise GroupIdNotFoundError(f"unknown group '{group_id}'")
+    members = [_member(each) for each in described["members"]]
+    if "group_epoch" in described:  # classic members choose their assignments themselves
+        for member in members:
+            visible = [each for each in member["assignment"] if may_describe(each["topic"])]
+            member["assignment"] = visible
     return {
         **described,
-        "members": [_member(each) for each in described["members"]],
+        "members": members,
         "offsets": [
             _offset(ask, tp, committed)
             for tp, committed in sorted(offsets.items())
-            if ask.allows("describe", "topic", tp.topic)
+            if may_describe(tp.topic)
         ],
     }
 

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from logstore import Acl, Authorizer, Broker, OffsetAndMetadata, TopicPartition
+from tests.support.world.groups import ConsumerClient
 from tests.support.world.page import Asked
 
 E1 = TopicPartition("events", 1)
@@ -76,6 +77,23 @@ def test_groups_and_topics_are_described_as_permitted(grouped):
         assert len(page.get("/api/groups/readers")["offsets"]) == 2
         authorizer.add(Acl("User:ann", "describe", "cluster", "kafka-cluster"))
         assert len(page.get("/api/groups")["groups"]) == 2
+
+
+def test_assignments_of_the_consumer_protocol_are_shown_as_permitted(broker):
+    """Another principal may have resolved a pattern to topics that this one may not describe."""
+    client = ConsumerClient(broker, "m", topics=(), regex=".*")
+    client.join()
+    broker.clock.advance(seconds=2)
+    client.beat()
+    authorizer = Authorizer()
+    authorizer.add(Acl("User:ann", "describe", "group", "g"))
+    authorizer.add(Acl("User:ann", "describe", "topic", "events"))
+    with Asked(broker) as page:
+        (member,) = page.get("/api/groups/g")["members"]
+        assert {each["topic"] for each in member["assignment"]} > {"events"}
+    with Asked(broker, authorizer, "User:ann") as page:
+        (member,) = page.get("/api/groups/g")["members"]
+        assert {each["topic"] for each in member["assignment"]} == {"events"}
 
 
 def test_a_copied_directory_has_its_groups(tmp_path):
