@@ -37,7 +37,7 @@ class SentMarkers:
     receiver : Receiver or None
         The broker, or None if it was not running.
     is_given_up : bool
-        Whether the request has no effect, should it still arrive.
+        Whether the request has no effect if it arrives later.
     """
 
     def __init__(self, station: Station, number: int, target: int) -> None:
@@ -72,7 +72,7 @@ class SentMarkers:
         self._wake()
 
     def give_up(self) -> None:
-        """Let the request have no effect, should it still arrive."""
+        """Let the request have no effect if it arrives later."""
         self.is_given_up = True
         self._wake()
 

@@ -147,7 +147,7 @@ class CoordinatorHost:
 
     @property
     def topic_changes(self) -> int:
-        """Number of changes of topics so far; `topics` is worth a call after it increased."""
+        """Number of changes of topics so far; `topics` changes only if it increases."""
         return self._manager.catalog.changes
 
     def topics(self) -> list[Topic]:

@@ -134,7 +134,7 @@ def _coordinator(key: str, key_type: int, session: Session) -> tuple[str | None,
 _NAMED_PROTOCOL_FROM = 7
 _REQUIRES_MEMBER_ID_FROM = 4
 _SKIPS_ASSIGNMENT_FROM = 9
-_TELLS_PROTOCOL_FROM = 5
+_REQUIRES_PROTOCOL_FROM = 5
 
 
 @handles("JoinGroup")
@@ -190,10 +190,10 @@ def _joined(result: JoinResult, version: int) -> JoinGroupResponse:
 async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupResponse:
     """Return the assignment of a member; respond when the leader has sent all assignments."""
     service = session.service
-    must_tell = session.version >= _TELLS_PROTOCOL_FROM
+    requires_protocol = session.version >= _REQUIRES_PROTOCOL_FROM
     if not session.allows("read", "group", request.group_id):
         result = SyncResult(NOT_ALLOWED)
-    elif must_tell and (request.protocol_type is None or request.protocol_name is None):
+    elif requires_protocol and (request.protocol_type is None or request.protocol_name is None):
         result = SyncResult("INCONSISTENT_GROUP_PROTOCOL")
     else:
         asked = SyncRequest(

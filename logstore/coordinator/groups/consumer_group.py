@@ -204,8 +204,8 @@ class ConsumerGroup:
     ) -> str:
         """Return the assignor that most members name, after one of them is replaced.
 
-        Of equals it is the first one in Kafka's hash map, where both names share a bucket, and a
-        new name is added in front.
+        Ties go to the first one in Kafka's hash map. Both names share a bucket there, and a new
+        name is added in front.
         """
         counts = Counter(each.assignor for each in self.members.values() if each.assignor)
         names = timeline_order(counts)

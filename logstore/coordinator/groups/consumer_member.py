@@ -111,14 +111,9 @@ class ConsumerMember(NamedTuple):
         return self._replace(member_epoch=member_epoch, previous_epoch=self.member_epoch)
 
     def assignment_epoch(self, topic_id: str, partition: int) -> int | None:
-        """Return the epoch in which a partition was assigned; None if the member has it not."""
+        """Return the epoch in which a partition was assigned, or None if it is not assigned."""
         for owned in (self.assigned, self.revoking):
             epoch = owned.get(topic_id, {}).get(partition)
             if epoch is not None:
                 return epoch
         return None
-
-
-def count_partitions(partitions: OwnedPartitions | Target) -> int:
-    """Return the number of partitions."""
-    return sum(len(numbers) for numbers in partitions.values())

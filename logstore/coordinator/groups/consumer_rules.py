@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.groups.reconciliation import Reported
 
 REGEX_REFRESH_MIN_MS = 10_000
-"""Shortest time between two resolutions of a group's patterns, which Kafka cannot change either."""
+"""Shortest time between two resolutions of a group's patterns. Kafka has no setting for it."""
 
 NS_PER_MS = 1_000_000
 
@@ -439,7 +439,7 @@ def _subscriptions_after(
 ) -> set[Subscription]:
     """Return the group's subscriptions after the update of a member."""
     counts = group.subscriptions.copy()
-    counts[Subscription.of(member)] -= 1  # of a new member, which subscribes to nothing, too
+    counts[Subscription.of(member)] -= 1  # a new member had no subscription; `+counts` drops it
     counts[Subscription.of(updated)] += 1
     return set(+counts)
 
@@ -482,7 +482,7 @@ def _may_assign(group: ConsumerGroup, at: Circumstances) -> bool:
 
 
 def _since(known_ns: int | None, stored_ms: int, at: Circumstances) -> int:
-    """Return the monotonic time of an event, of which a loaded group knows the date alone."""
+    """Return the monotonic time of an event. Only its Unix time is known in a loaded group."""
     return at.now_ns - (at.now_ms - stored_ms) * NS_PER_MS if known_ns is None else known_ns
 
 

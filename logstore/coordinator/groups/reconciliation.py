@@ -1,8 +1,7 @@
 """Steps of a member from its current to its target assignment (KIP-848).
 
 A member first revokes partitions, in its old epoch. When it reports that it no longer owns them, it
-gets the target's epoch, and its new partitions as soon as no other member
-has them.
+advances to the target's epoch, and gets its new partitions as soon as no other member has them.
 """
 
 from __future__ import annotations
