@@ -408,7 +408,7 @@ class AdminClient:
         """Remove members from a group. Returns errors by member id, or else by instance id."""
         self._check_writable("remove group members")
         leaving = [LeavingMember(each.member_id or "", each.group_instance_id) for each in members]
-        result = self._coordinator.of(group_id).leave(group_id, leaving)
+        result = self._coordinator.of(group_id).leave(group_id, leaving, waits=True)
         if result.error is not None:
             raise RequestError(f"members of group '{group_id}': {result.error}")
         return {

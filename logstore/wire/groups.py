@@ -238,12 +238,13 @@ def leave_group(request: LeaveGroupRequest, session: Session) -> LeaveGroupRespo
         return LeaveGroupResponse(error_code=code_of(NOT_ALLOWED))
     groups = session.service.groups
     if session.version < _MEMBERS_FROM:
-        left = groups.leave(request.group_id, [LeavingMember(request.member_id)])
+        left = groups.leave(request.group_id, [LeavingMember(request.member_id)], waits=True)
         error = left.error or (left.members[0].error if left.members else None)
         return LeaveGroupResponse(error_code=code_of(error))
     left = groups.leave(
         request.group_id,
         [LeavingMember(each.member_id, each.group_instance_id) for each in request.members],
+        waits=True,
     )
     return LeaveGroupResponse(
         error_code=code_of(left.error),

@@ -308,23 +308,37 @@ class GroupCoordinator:
                 return error or "UNKNOWN_MEMBER_ID"
             return self._membership.heartbeat(group, generation_id, member_id, group_instance_id)
 
-    def leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
-        """Remove members from a group, and rebalance it."""
-        with self._calls():
-            group, error = self._groups.find(group_id)
-            if error is not None:
-                return LeaveResult(error)
-            if isinstance(group, ConsumerGroup):
-                errors = self._consumers.leave(group, members)
-                pairs = zip(members, errors, strict=True)
-                return LeaveResult(None, tuple(LeftMember(*each, error) for each, error in pairs))
-            left = []
-            for each in members:
-                error = "UNKNOWN_MEMBER_ID"
-                if group is not None:
-                    error = self._membership.leave(group, each)
-                left.append(LeftMember(*each, error))
-            return LeaveResult(None, tuple(left))
+    def leave(
+        self, group_id: str, members: Sequence[LeavingMember], *, waits: bool = False
+    ) -> LeaveResult:
+        """Remove members from a group, and rebalance it.
+
+        Parameters
+        ----------
+        waits : bool
+            Whether to return only when the in-sync replicas have the change.
+        """
+        try:
+            with self._calls(waits=waits):
+                return self._leave(group_id, members)
+        except (NotCoordinatorError, CoordinatorNotAvailableError) as error:
+            return LeaveResult(error.kafka_error)
+
+    def _leave(self, group_id: str, members: Sequence[LeavingMember]) -> LeaveResult:
+        group, error = self._groups.find(group_id)
+        if error is not None:
+            return LeaveResult(error)
+        if isinstance(group, ConsumerGroup):
+            errors = self._consumers.leave(group, members)
+            pairs = zip(members, errors, strict=True)
+            return LeaveResult(None, tuple(LeftMember(*each, error) for each, error in pairs))
+        left = []
+        for each in members:
+            error = "UNKNOWN_MEMBER_ID"
+            if group is not None:
+                error = self._membership.leave(group, each)
+            left.append(LeftMember(*each, error))
+        return LeaveResult(None, tuple(left))
 
     def named_partitions(
         self, assignment: Mapping[str, Iterable[int]]
@@ -668,10 +682,14 @@ class GroupCoordinator:
     def delete(self, group_ids: Iterable[str]) -> dict[str, str | None]:
         """Delete groups without members, and their offsets; return each group's error, or None.
 
-        Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR.
+        Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
         """
-        with self._calls(waits=True):
-            return {group_id: self._delete(group_id) for group_id in group_ids}
+        group_ids = list(group_ids)
+        try:
+            with self._calls(waits=True):
+                return {group_id: self._delete(group_id) for group_id in group_ids}
+        except (NotCoordinatorError, CoordinatorNotAvailableError) as error:
+            return dict.fromkeys(group_ids, error.kafka_error)
 
     def _delete(self, group_id: str) -> str | None:
         group, error = self._groups.find(group_id)
@@ -686,16 +704,20 @@ class GroupCoordinator:
     ) -> DeletedOffsets:
         """Delete offsets of partitions to which no member of the group is subscribed.
 
-        Errors of the group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (if it is not a consumer group).
+        Errors of the group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (if it is not a consumer group),
+        NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
         Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC.
         """
-        with self._calls(waits=True):
-            group, error = self._groups.find(group_id)
-            if group is None:
-                return DeletedOffsets(error or "GROUP_ID_NOT_FOUND")
-            if group.state is not GroupState.EMPTY and not group.is_consumer_group:
-                return DeletedOffsets("NON_EMPTY_GROUP")
-            return self._offsets.delete(group, partitions)
+        try:
+            with self._calls(waits=True):
+                group, error = self._groups.find(group_id)
+                if group is None:
+                    return DeletedOffsets(error or "GROUP_ID_NOT_FOUND")
+                if group.state is not GroupState.EMPTY and not group.is_consumer_group:
+                    return DeletedOffsets("NON_EMPTY_GROUP")
+                return self._offsets.delete(group, partitions)
+        except (NotCoordinatorError, CoordinatorNotAvailableError) as refusal:
+            return DeletedOffsets(refusal.kafka_error)
 
     # -- background tasks ------------------------------------------------------------------
 

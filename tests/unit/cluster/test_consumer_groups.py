@@ -4,7 +4,7 @@ import pytest
 
 from logstore import Cluster, VirtualClock
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
-from logstore.coordinator.groups.requests import ConsumerHeartbeat
+from logstore.coordinator.groups.requests import ConsumerHeartbeat, LeavingMember
 from logstore.errors import RETRIABLE_ERRORS, IllegalStateError, LogStoreError
 from logstore.types import TopicPartition
 
@@ -124,3 +124,23 @@ def test_commits_to_a_topic_that_was_created_again_survive_their_coordinator(clu
     cluster.kill(coordinator)
     cluster.clock.advance(ms=1_000)
     assert groups().committed("g") == offsets
+
+
+@pytest.mark.parametrize("change", ("leave", "delete", "delete-offsets"))
+def test_an_administrator_gets_an_error_if_a_change_is_not_replicated(cluster, change):
+    member = Member(cluster, "m")
+    member.join()
+    groups = member.groups
+    tp = TopicPartition("v", 0)
+    cluster.create_topic("v")
+    groups.commit("g", {tp: OffsetAndMetadata(1)}, member.epoch, "m")
+    if change == "delete":
+        groups.leave("g", [LeavingMember("m")], waits=True)
+    coordinator = cluster.group_coordinator("g")
+    cluster.disconnect({coordinator}, {0, 1, 2} - {coordinator})
+    error = {
+        "leave": lambda: groups.leave("g", [LeavingMember("m")], waits=True).error,
+        "delete": lambda: groups.delete(["g"])["g"],
+        "delete-offsets": lambda: groups.delete_offsets("g", [tp]).error,
+    }[change]()
+    assert error == "COORDINATOR_NOT_AVAILABLE"
