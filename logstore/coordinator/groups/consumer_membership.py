@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.groups.cluster_topics import TopicsFollower
     from logstore.coordinator.groups.consumer_rules import GroupSettings
     from logstore.coordinator.groups.membership import ClassicMembership
+    from logstore.coordinator.groups.registry import AnyGroup
     from logstore.coordinator.groups.store import GroupStore
     from logstore.coordinator.groups.timers import GroupTimers
     from logstore.runtime import Random
@@ -58,8 +59,6 @@ RETRY_BACKOFF_MS = 500
 
 MayDescribe = Callable[[str], bool]
 """Returns whether a member may describe a topic."""
-
-AnyGroup = Group | ConsumerGroup
 
 
 class ConsumerMembership:

@@ -694,6 +694,7 @@ class LogDirectory:
 
     def disown(self, topic_partition: TopicPartition) -> None:
         """Forget a partition. The files are unchanged."""
+        self._new.discard(topic_partition)
         self._at_rest.discard(topic_partition)
         self.withheld.pop(topic_partition, None)
         self.partitions.discard(topic_partition)
