@@ -57,5 +57,5 @@ def test_the_wrong_rule_is_found_and_what_was_not_cleaned_may_not_have_changed(s
     assert verdict.violations == {"tail_lost": 5 + 14}
     assert [note.split(":")[0] for note in verdict.notes] == [
         "never cleaned, expected to be unchanged",
-        "the time of the cleaning pass is unknown",
+        "the time of the pass is unknown",
     ]

@@ -178,7 +178,7 @@ def test_times_and_what_is_judged_by_them(asked, pair):
     assert rules.since_ms is None
     assert started <= rules.now_ms <= SystemClock().now_ms()
     assert (rules.min_compaction_lag_ms, rules.max_compaction_lag_ms) == (0, None)
-    assert ["the time of the cleaning pass is unknown" in note for note in verdict.notes] == [True]
+    assert ["the time of the pass is unknown" in note for note in verdict.notes] == [True]
     with pytest.raises(
         InvalidConfigurationError,
         match=exactly(
