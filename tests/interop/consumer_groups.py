@@ -84,6 +84,7 @@ FENCING = {
     for name in ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "UNRELEASED_INSTANCE_ID")
 }
 UNRELEASED = KAFKA_CODES["UNRELEASED_INSTANCE_ID"]
+UNKNOWN_MEMBER_ID = KAFKA_CODES["UNKNOWN_MEMBER_ID"]
 REBALANCE_IN_PROGRESS = KAFKA_CODES["REBALANCE_IN_PROGRESS"]
 ILLEGAL_GENERATION = KAFKA_CODES["ILLEGAL_GENERATION"]
 
@@ -832,16 +833,21 @@ class GroupConversation(Conversation):
         silent = self.consumers.pop(self.rng.randrange(len(self.consumers)))
         self.events["session ended"] += 1
         for side in self.sides:
-            self._await_end_of(side, silent.member_id, self.consumers)
+            self._await_end_of(side, side.name_of("member", silent.member_id), self.consumers)
+        assert self.send(silent)["errorCode"] == UNKNOWN_MEMBER_ID
         self._close(silent)
         self.converge()
         self.configure(dict.fromkeys(SHORT_SESSION))
         self.converge()
 
-    def _await_end_of(
-        self, side: Side, member_id: str, living: Sequence[ConsumerMember] = ()
-    ) -> None:
-        """Wait until a silent member is removed on a side; others live on, on both."""
+    def _await_end_of(self, side: Side, name: str, living: Sequence[ConsumerMember] = ()) -> None:
+        """Wait until a silent member is removed on a side; others live on, on both.
+
+        Parameters
+        ----------
+        name : str
+            Name of the member's id, as in a response.
+        """
         deadline = time.monotonic() + SETTLED_WITHIN_S
         while True:
             for each in self.sides:
@@ -849,8 +855,7 @@ class GroupConversation(Conversation):
                     fields = self.fields_of(member, each, topic_partitions=None)
                     self._quiet(each, HEARTBEAT, 1, fields, member.connection)
             answer = self._quiet(side, DESCRIBE, 1, {"group_ids": [self.group_id]}, "main")
-            members = {each["memberId"] for each in answer["groups"][0]["members"]}
-            if member_id not in members:
+            if name not in {each["memberId"] for each in answer["groups"][0]["members"]}:
                 return
             if time.monotonic() > deadline:
                 raise Difference(
