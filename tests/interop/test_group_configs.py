@@ -2,6 +2,7 @@
 
 import re
 import subprocess
+import time
 
 import pytest
 
@@ -55,15 +56,20 @@ def class_path():
 
 
 def changed(caller, group, key, operation, value):
-    """Return the error of a change, and the values that the group sets after it."""
+    """Change a configuration of a group; return the error."""
     config = {"name": key, "config_operation": operation, "value": value}
     resource = {"resource_type": GROUP, "resource_name": group, "configs": [config]}
     (altered,) = caller.call("IncrementalAlterConfigs", 1, {"resources": [resource]}).responses
+    return altered.error_code
+
+
+def described(caller, group):
+    """Return the error of DescribeConfigs and the values that the group sets."""
     asked = {"resource_type": GROUP, "resource_name": group, "configuration_keys": None}
     request = {"resources": [asked], "include_synonyms": True}
-    (described,) = to_json(caller.call("DescribeConfigs", 4, request), 4)["results"]
-    rows = {each["name"]: each for each in described["configs"] if each["name"] in KEYS}
-    return altered.error_code, described["errorCode"], rows
+    (result,) = to_json(caller.call("DescribeConfigs", 4, request), 4)["results"]
+    rows = {each["name"]: each for each in result["configs"] if each["name"] in KEYS}
+    return result["errorCode"], rows
 
 
 KEYS = {SESSION, HEARTBEAT, ASSIGNMENT}
@@ -79,7 +85,13 @@ def test_changes_are_answered_as_kafka_answers_them(class_path, tmp_path, broker
         callers = [Caller(each.bootstrap) for each in listeners]
         for number, change in enumerate(CHANGES):
             expected = changed(kafka, *change)
-            assert changed(callers[number % brokers], *change) == expected, change
+            ours_of = callers[number % brokers]
+            assert changed(ours_of, *change) == expected, change
+            wanted = described(ours_of, change[0])
+            deadline = time.monotonic() + 10  # Kafka's broker learns of a change after its answer
+            while described(kafka, change[0]) != wanted and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert wanted == described(kafka, change[0]), change
         for caller in (kafka, *callers):
             caller.close()
 

@@ -149,5 +149,9 @@ def test_kafka_refuses_the_same(release, scratch):
         versions = versions_of(kafka.bootstrap)
         kafkas = refusals(kafka.bootstrap, versions)
         ours = refusals(listener.bootstrap, versions)
+    if release.profile == "kafka3":  # it refuses the protocol before it asks the authorizer
+        for api in ("ConsumerGroupHeartbeat", "ConsumerGroupDescribe"):
+            assert kafkas.pop((api, True)) == set()
+            assert ours.pop((api, True)) == {"GROUP_AUTHORIZATION_FAILED"}
     assert ours == kafkas
     assert not any(errors for (_, is_nobody), errors in ours.items() if not is_nobody)
