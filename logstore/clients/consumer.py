@@ -17,7 +17,8 @@ from logstore.clients.arguments import EARLIEST, LATEST, to_topic_partition
 from logstore.clients.consumer_config import NONE, ConsumerConfig
 from logstore.clients.consumer_membership import ConsumerProtocolMembership
 from logstore.clients.consumer_metrics import COORDINATOR_GROUP, FETCH_GROUP, ConsumerMetrics
-from logstore.clients.membership import RETRY_TASK, Membership, Phase
+from logstore.clients.group_membership import RETRY_TASK, GroupMembership, Phase
+from logstore.clients.membership import Membership
 from logstore.clients.positions import ConsumedRecord, Position
 from logstore.clients.results import OffsetAndTimestamp
 from logstore.coordinator.groups.offsets import (
@@ -57,8 +58,6 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
-
-AnyMembership = Membership | ConsumerProtocolMembership
 
 _EXCLUSIVE = (
     "subscription by topics, subscription by pattern and assignment of partitions are mutually"
@@ -163,7 +162,7 @@ class Consumer:
         self._faults = manager.faults
         self._metrics = ConsumerMetrics(self._clock.monotonic_ns())
         self._on_close = on_close
-        self._membership: AnyMembership | None = None
+        self._membership: GroupMembership | None = None
         if config.group_id is not None and not manager.read_only:
             if config.uses_consumer_protocol:
                 self._membership = ConsumerProtocolMembership(runtime, coordinator, config)
@@ -673,7 +672,7 @@ class Consumer:
     def _matches(self, matches: Callable[[str], bool]) -> frozenset[str]:
         return frozenset(filter(matches, self.topics()))
 
-    def _follow_group(self, membership: AnyMembership) -> None:
+    def _follow_group(self, membership: GroupMembership) -> None:
         membership.keep_polling()
         if membership.phase is Phase.MEMBER and not membership.is_lost:
             # Clients learn of a rebalance from their next heartbeat. A heartbeat is cheap here, so
@@ -688,7 +687,7 @@ class Consumer:
                 return
             self._take_share(membership)
 
-    def _prepare_to_join(self, membership: AnyMembership) -> None:
+    def _prepare_to_join(self, membership: GroupMembership) -> None:
         if membership.is_lost:
             lost = list(self._positions)
             self._take_partitions(())
@@ -703,7 +702,7 @@ class Consumer:
                 self._call_listener("on_partitions_revoked", revoked)
                 self._take_partitions(())
 
-    def _take_share(self, membership: AnyMembership) -> None:
+    def _take_share(self, membership: GroupMembership) -> None:
         share = set(membership.share)
         revoked = self._positions.keys() - share
         if revoked:
@@ -747,7 +746,7 @@ class Consumer:
             if position.offset is not None
         }
 
-    def _require_membership(self) -> AnyMembership:
+    def _require_membership(self) -> GroupMembership:
         self._check_open()
         if self._membership is not None:
             return self._membership

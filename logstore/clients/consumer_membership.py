@@ -12,13 +12,13 @@ import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from logstore.clients.membership import HEARTBEAT_TASK, RETRY_TASK, Phase
+from logstore.clients.group_membership import GroupMembership, Phase
 from logstore.coordinator.groups.consumer_member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
 )
-from logstore.coordinator.groups.offsets import NO_GENERATION, ConsumerGroupMetadata
+from logstore.coordinator.groups.offsets import NO_GENERATION
 from logstore.coordinator.groups.requests import ConsumerHeartbeat, ConsumerHeartbeatResult
 from logstore.errors import (
     RETRIABLE_ERRORS,
@@ -28,12 +28,12 @@ from logstore.errors import (
     InvalidGroupIdError,
     RequestError,
 )
-from logstore.types import TopicPartition, encode_topic_id
+from logstore.types import encode_topic_id
 
 if TYPE_CHECKING:
     from logstore.clients.consumer_config import ConsumerConfig
     from logstore.coordinator.groups.coordinator import GroupCoordinator
-    from logstore.runtime import Runtime, ScheduledTask
+    from logstore.runtime import Runtime
 
 _LOST = ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID")
 _FATAL: dict[str, type[RequestError]] = {
@@ -48,55 +48,24 @@ _FATAL: dict[str, type[RequestError]] = {
 """Errors with a class of their own after which a member cannot join by retrying."""
 
 
-class ConsumerProtocolMembership:
-    """A consumer's membership in a group of the consumer protocol.
+class ConsumerProtocolMembership(GroupMembership):
+    """A consumer's membership in a group of the consumer protocol; see `GroupMembership`.
 
-    Parameters
-    ----------
-    runtime : Runtime
-    coordinator : GroupCoordinator
-    config : ConsumerConfig
-        Configuration with a group id.
-
-    Attributes
-    ----------
-    phase : Phase
-        OUTSIDE, JOINING or MEMBER.
-    member_id : str
-        The id that this member chose, for its whole life.
-    share : tuple of TopicPartition
-        The last assignment.
-    is_lost : bool
-        Whether the group removed this member, so that others may own its partitions already.
+    The phase is never SYNCING. The member chooses its id, for its whole life.
     """
-
-    is_cooperative = True
-    is_stale = False
 
     def __init__(
         self, runtime: Runtime, coordinator: GroupCoordinator, config: ConsumerConfig
     ) -> None:
-        assert config.group_id is not None
-        self.group_id = config.group_id
-        self.phase = Phase.OUTSIDE
+        super().__init__(runtime, coordinator, config)
         number = uuid.UUID(int=runtime.rng.getrandbits(128), version=4)
         self.member_id = encode_topic_id(number.bytes)
-        self.share: tuple[TopicPartition, ...] = ()
-        self.is_lost = False
-        self._runtime = runtime
-        self._coordinator = coordinator
-        self._config = config
         self._epoch = JOIN_EPOCH
         self._owned: Mapping[str, tuple[int, ...]] = {}
-        self._topics: frozenset[str] = frozenset()
         self._reports_topics = False
         self._reports_owned = False
         self._answer: ConsumerHeartbeatResult | None = None
         self._is_waiting = False
-        self._round = 0
-        self._retry_ns = 0
-        self._heartbeats: ScheduledTask | None = None
-        self._polled_ns = runtime.clock.monotonic_ns()
 
     # -- called by the consumer --------------------------------------------------------------
 
@@ -106,16 +75,19 @@ class ConsumerProtocolMembership:
         return self._epoch if self.phase is Phase.MEMBER else NO_GENERATION
 
     @property
+    def is_cooperative(self) -> bool:
+        """True: members revoke only the partitions that others receive."""
+        return True
+
+    @property
+    def is_stale(self) -> bool:
+        """False: the broker notices changed partition counts."""
+        return False
+
+    @property
     def has_news(self) -> bool:
         """Whether `advance` would make progress."""
         return self._answer is not None or self.must_join or self._must_report
-
-    @property
-    def metadata(self) -> ConsumerGroupMetadata:
-        """The member's identity, for transactions."""
-        return ConsumerGroupMetadata(
-            self.group_id, self.generation_id, self.member_id, self._config.group_instance_id
-        )
 
     @property
     def must_join(self) -> bool:
@@ -127,10 +99,6 @@ class ConsumerProtocolMembership:
         """Whether the next `advance` reports a subscription or the partitions that it has."""
         is_due = self.phase is Phase.MEMBER and (self._reports_topics or self._reports_owned)
         return is_due and not self._is_waiting and not self._is_backing_off
-
-    @property
-    def _is_backing_off(self) -> bool:
-        return self._runtime.clock.monotonic_ns() < self._retry_ns
 
     def request_rejoin(self) -> None:
         """Report everything at the next `advance`."""
@@ -175,21 +143,12 @@ class ConsumerProtocolMembership:
             )
         self._forget()
 
-    def abandon(self) -> None:
-        """Stop without leaving the group, as in a crash."""
-        self._stop_heartbeats()
-        self._forget()
-
     def mark_lost(self, error: str) -> None:
         """Handle the error that the group no longer knows this member or its epoch."""
         del error
         self._stop_heartbeats()
         self._forget()
         self.is_lost = True
-
-    def keep_polling(self) -> None:
-        """Restart the `max_poll_interval_ms` timer: a wait inside `poll` counts as polling."""
-        self._polled_ns = self._runtime.clock.monotonic_ns()
 
     def send_heartbeat(self) -> None:
         """Send a heartbeat, unless the answer to an earlier one is awaited or not handled yet."""
@@ -264,12 +223,6 @@ class ConsumerProtocolMembership:
         kind = _FATAL.get(error, RequestError)
         raise kind(f"group '{self.group_id}' rejected this consumer: {message or error}")
 
-    def _back_off(self) -> None:
-        backoff_ms = self._config.retry_backoff_ms
-        self._retry_ns = self._runtime.clock.monotonic_ns() + backoff_ms * 1_000_000
-        scheduler = self._coordinator.scheduler
-        scheduler.schedule(RETRY_TASK, scheduler.notify, delay_ms=backoff_ms)
-
     def _forget(self) -> None:
         self._round += 1
         self._answer = None
@@ -279,27 +232,11 @@ class ConsumerProtocolMembership:
         self._owned = {}
         self.share = ()
 
-    # -- heartbeats ---------------------------------------------------------------------------
+    @property
+    def _needs_heartbeats(self) -> bool:
+        return self.phase is Phase.MEMBER
 
-    def _start_heartbeats(self, period_ms: int) -> None:
-        if self._heartbeats is None or self._heartbeats.cancelled:
-            self._heartbeats = self._coordinator.scheduler.schedule(
-                HEARTBEAT_TASK, self._heartbeat, delay_ms=period_ms, period_ms=period_ms
-            )
-
-    def _stop_heartbeats(self) -> None:
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
-            self._heartbeats = None
-
-    def _heartbeat(self) -> None:
-        """Send a heartbeat, or leave if the consumer exceeded `max_poll_interval_ms`."""
-        if self.phase is not Phase.MEMBER:
-            return
-        silent_ms = (self._runtime.clock.monotonic_ns() - self._polled_ns) // 1_000_000
-        if silent_ms < self._config.max_poll_interval_ms:
-            self.send_heartbeat()
-        else:
-            self.leave()
-            self.is_lost = True
-            self._coordinator.scheduler.notify()
+    def _end_silent(self) -> None:
+        self.leave()
+        self.is_lost = True
+        self._coordinator.scheduler.notify()

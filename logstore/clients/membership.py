@@ -8,11 +8,11 @@ within `max_poll_interval_ms`; the next `advance` handles their errors.
 
 from __future__ import annotations
 
-import enum
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from logstore.clients.group_membership import GroupMembership, Phase
 from logstore.coordinator.groups.assignors import ASSIGNORS, Assignor, sticky_user_data
 from logstore.coordinator.groups.consumer_protocol import (
     CONSUMER_PROTOCOL_TYPE,
@@ -23,7 +23,7 @@ from logstore.coordinator.groups.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from logstore.coordinator.groups.offsets import NO_GENERATION, NO_MEMBER, ConsumerGroupMetadata
+from logstore.coordinator.groups.offsets import NO_GENERATION, NO_MEMBER
 from logstore.coordinator.groups.requests import (
     JoinRequest,
     JoinResult,
@@ -40,15 +40,11 @@ from logstore.errors import (
     InvalidSessionTimeoutError,
     RequestError,
 )
-from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.clients.consumer_config import ConsumerConfig
     from logstore.coordinator.groups.coordinator import GroupCoordinator
-    from logstore.runtime import Runtime, ScheduledTask
-
-HEARTBEAT_TASK = "consumer-heartbeat"
-RETRY_TASK = "consumer-retry"
+    from logstore.runtime import Runtime
 
 _LOST = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
 _FATAL: dict[str, type[RequestError]] = {
@@ -64,41 +60,13 @@ _FATAL: dict[str, type[RequestError]] = {
 """Errors after which a member cannot join by retrying."""
 
 
-class Phase(enum.Enum):
-    """State of a member in a rebalance."""
-
-    OUTSIDE = "outside"
-    JOINING = "joining"
-    SYNCING = "syncing"
-    MEMBER = "member"
-
-
-class Membership:
-    """A consumer's membership in its group.
+class Membership(GroupMembership):
+    """A consumer's membership in a group of the classic protocol; see `GroupMembership`.
 
     Parameters
     ----------
-    runtime : Runtime
-    coordinator : GroupCoordinator
-    config : ConsumerConfig
-        Configuration with a group id.
     partition_counts : callable
         Returns the partition counts of the given topics, as far as they exist.
-
-    Attributes
-    ----------
-    phase : Phase
-        State in the rebalance.
-    member_id, generation_id : str, int
-        Identity assigned by the coordinator; empty and -1 outside the group.
-    share : tuple of TopicPartition
-        The last assignment.
-    is_lost : bool
-        Whether the group removed this member, so that others may own its partitions already.
-
-    Notes
-    -----
-    The consumer's thread makes all calls, except heartbeats, which the scheduler's thread sends.
     """
 
     def __init__(
@@ -108,30 +76,22 @@ class Membership:
         config: ConsumerConfig,
         partition_counts: Callable[[Iterable[str]], dict[str, int]],
     ) -> None:
-        assert config.group_id is not None
-        self.group_id = config.group_id
-        self.phase = Phase.OUTSIDE
-        self.member_id = NO_MEMBER
-        self.generation_id = NO_GENERATION
-        self.share: tuple[TopicPartition, ...] = ()
-        self.is_lost = False
-        self._runtime = runtime
-        self._coordinator = coordinator
-        self._config = config
+        super().__init__(runtime, coordinator, config)
+        self._generation_id = NO_GENERATION
         self._partition_counts = partition_counts
-        self._topics: frozenset[str] = frozenset()
         self._protocol: Assignor = config.assignors[0]
         self._is_leader = False
         self._all_topics: set[str] = set()
         self._counts_assigned: dict[str, int] = {}
         self._wants_rejoin = False
         self._answer: JoinResult | SyncResult | None = None
-        self._round = 0
-        self._retry_ns = 0
-        self._heartbeats: ScheduledTask | None = None
-        self._polled_ns = runtime.clock.monotonic_ns()
 
     # -- called by the consumer --------------------------------------------------------------
+
+    @property
+    def generation_id(self) -> int:
+        """The generation of the last join, or -1 outside the group."""
+        return self._generation_id
 
     @property
     def is_cooperative(self) -> bool:
@@ -146,24 +106,12 @@ class Membership:
         return (self._wants_rejoin or self.phase is Phase.OUTSIDE) and not self._is_backing_off
 
     @property
-    def metadata(self) -> ConsumerGroupMetadata:
-        """The member's identity, for transactions."""
-        return ConsumerGroupMetadata(
-            self.group_id, self.generation_id, self.member_id, self._config.group_instance_id
-        )
-
-    @property
     def must_join(self) -> bool:
         """Whether the next `advance` joins or rejoins, so the consumer must prepare for it."""
         needs_join = self.phase is Phase.OUTSIDE or (
             self.phase is Phase.MEMBER and self._wants_rejoin
         )
         return needs_join and not self._is_backing_off
-
-    @property
-    def _is_backing_off(self) -> bool:
-        """Whether the coordinator was unavailable and the retry is not due yet."""
-        return self._runtime.clock.monotonic_ns() < self._retry_ns
 
     def request_rejoin(self) -> None:
         """Rejoin at the next `advance`."""
@@ -209,17 +157,12 @@ class Membership:
             self._coordinator.leave(self.group_id, [LeavingMember(self.member_id)])
         self._forget()
 
-    def abandon(self) -> None:
-        """Stop without leaving the group, as in a crash."""
-        self._stop_heartbeats()
-        self._forget()
-
     def mark_lost(self, error: str) -> None:
         """Handle the error that the coordinator no longer knows this member or generation."""
         self.is_lost = True
         if error == "UNKNOWN_MEMBER_ID":
             self.member_id = NO_MEMBER
-        self.generation_id = NO_GENERATION
+        self._generation_id = NO_GENERATION
         self._wants_rejoin = True
 
     # -- inside -------------------------------------------------------------------------------
@@ -280,14 +223,14 @@ class Membership:
         if answer.error is not None:
             self._handle_error(answer.error, answer.member_id)
             return
-        self.member_id, self.generation_id = answer.member_id, answer.generation_id
+        self.member_id, self._generation_id = answer.member_id, answer.generation_id
         self.is_lost = False
         self._is_leader = answer.leader == answer.member_id
         self._protocol = ASSIGNORS[answer.protocol_name or ""]
         assignments: Mapping[str, bytes] = {}
         if self._is_leader:
             assignments = self._assign(answer)
-        self._start_heartbeats()
+        self._start_heartbeats(self._config.heartbeat_interval_ms)
         self.phase = Phase.SYNCING
         self._coordinator.sync(
             SyncRequest(
@@ -340,47 +283,23 @@ class Membership:
             self._stop_heartbeats()
             raise RequestError(f"group '{self.group_id}' cannot be joined: {error}")
 
-    def _back_off(self) -> None:
-        backoff_ms = self._config.retry_backoff_ms
-        self._retry_ns = self._runtime.clock.monotonic_ns() + backoff_ms * 1_000_000
-        scheduler = self._coordinator.scheduler
-        scheduler.schedule(RETRY_TASK, scheduler.notify, delay_ms=backoff_ms)
-
     def _forget(self) -> None:
         self._round += 1
         self._answer = None
         self._wants_rejoin = False
         self.phase = Phase.OUTSIDE
-        self.member_id, self.generation_id = NO_MEMBER, NO_GENERATION
+        self.member_id, self._generation_id = NO_MEMBER, NO_GENERATION
         self.share = ()
         self._is_leader = False
 
     # -- heartbeats ---------------------------------------------------------------------------
 
-    def _start_heartbeats(self) -> None:
-        if self._heartbeats is None or self._heartbeats.cancelled:
-            period_ms = self._config.heartbeat_interval_ms
-            self._heartbeats = self._coordinator.scheduler.schedule(
-                HEARTBEAT_TASK, self._heartbeat, delay_ms=period_ms, period_ms=period_ms
-            )
+    @property
+    def _needs_heartbeats(self) -> bool:
+        # Joining members need none.
+        return self.phase in (Phase.MEMBER, Phase.SYNCING) and not self.is_lost
 
-    def _stop_heartbeats(self) -> None:
-        if self._heartbeats is not None:
-            self._heartbeats.cancel()
-            self._heartbeats = None
-
-    def keep_polling(self) -> None:
-        """Restart the `max_poll_interval_ms` timer: a wait inside `poll` counts as polling."""
-        self._polled_ns = self._runtime.clock.monotonic_ns()
-
-    def _heartbeat(self) -> None:
-        """Send a heartbeat, or leave if the consumer exceeded `max_poll_interval_ms`."""
-        if self.phase not in (Phase.MEMBER, Phase.SYNCING) or self.is_lost:
-            return  # joining members need no heartbeat
-        silent_ms = (self._runtime.clock.monotonic_ns() - self._polled_ns) // 1_000_000
-        if silent_ms < self._config.max_poll_interval_ms:
-            self.send_heartbeat()
-            return
+    def _end_silent(self) -> None:
         self._stop_heartbeats()
         if self._config.group_instance_id is None:
             self._coordinator.leave(self.group_id, [LeavingMember(self.member_id)])
