@@ -18,7 +18,7 @@ from tests.apps import test_spring as spring
 from tests.apps import test_streams as streams
 from tests.apps.brokers import OneByOne
 from tests.apps.figures import Figures
-from tests.apps.processes import JavaProgram, wait_for
+from tests.apps.processes import JavaProgram
 from tests.apps.traffic import (
     Load,
     Reader,
@@ -92,13 +92,7 @@ def test_streams(apps, classes, figures, tmp_path):
         ):
 
             def await_output(count: int) -> None:
-                def is_there() -> bool:
-                    reader.poll()
-                    for program in (brokers, one, two):
-                        program.ensure_running()
-                    return min(reader.count("totals"), reader.count("counts")) >= count
-
-                wait_for(is_there, f"{count} records of output")
+                reader.await_output(count, (brokers, one, two), ("totals", "counts"))
 
             def go_on() -> None:
                 await_output(load.count + 20)
@@ -141,13 +135,7 @@ def test_spring_app(apps, classes, figures, tmp_path):
         ):
 
             def await_output(count: int) -> None:
-                def is_there() -> bool:
-                    reader.poll()
-                    brokers.ensure_running()
-                    app.ensure_running()
-                    return len(reader.messages) >= count
-
-                wait_for(is_there, f"{count} records of output")
+                reader.await_output(count, (brokers, app))
 
             def go_on() -> None:
                 await_output(load.count + 5)

@@ -11,7 +11,7 @@ from collections import Counter
 import pytest
 
 from tests.apps.brokers import LAYOUTS
-from tests.apps.processes import JavaProgram, wait_for
+from tests.apps.processes import JavaProgram
 from tests.apps.traffic import Load, Reader, committed_of, create_topics, ends_of, order
 
 pytestmark = [pytest.mark.apps, pytest.mark.timeout(900)]
@@ -41,13 +41,7 @@ def test_each_order_leads_to_one_invoice_or_one_dead_letter(
         ):
 
             def await_output(count: int) -> None:
-                def is_there() -> bool:
-                    reader.poll()
-                    brokers.ensure_running()
-                    app.ensure_running()
-                    return len(reader.messages) >= count
-
-                wait_for(is_there, f"{count} records of output")
+                reader.await_output(count, (brokers, app))
 
             def go_on() -> None:
                 await_output(load.count + 25)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.apps.brokers import LAYOUTS
-from tests.apps.processes import JavaProgram, wait_for
+from tests.apps.processes import JavaProgram
 from tests.apps.traffic import (
     Load,
     Order,
@@ -119,13 +119,7 @@ def test_committed_output_matches_the_model(layout, apps, classes, figures, tmp_
                 await_output(load.count + 200)
 
             def await_output(count: int) -> None:
-                def is_there() -> bool:
-                    reader.poll()
-                    for program in (brokers, one, two):
-                        program.ensure_running()
-                    return min(reader.count("totals"), reader.count("counts")) >= count
-
-                wait_for(is_there, f"{count} records of output")
+                reader.await_output(count, (brokers, one, two), ("totals", "counts"))
 
             one.start()
             go_on()

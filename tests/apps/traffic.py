@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Self
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol, Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -23,7 +23,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.apps.processes import TIMEOUT_S
+from tests.apps.processes import TIMEOUT_S, wait_for
 
 REGIONS = 5
 CUSTOMERS = 40
@@ -188,6 +188,12 @@ class Load(threading.Thread):
 _DISCONNECTED = {KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
 
 
+class Watched(Protocol):
+    """A program, or the brokers, whose end fails the test."""
+
+    def ensure_running(self) -> None: ...
+
+
 class Reader:
     """Reads topics without deletions from their beginning, as `read_committed`.
 
@@ -229,6 +235,20 @@ class Reader:
                 self._ended.add(place)
             else:
                 assert error.retriable() or error.code() in _DISCONNECTED, error
+
+    def await_output(
+        self, count: int, programs: Collection[Watched], topics: Collection[str] = ()
+    ) -> None:
+        """Read until each topic, or all together, have a number of records; watch the programs."""
+
+        def is_there() -> bool:
+            self.poll()
+            for program in programs:
+                program.ensure_running()
+            counts = [self.count(topic) for topic in topics] or [len(self.messages)]
+            return min(counts) >= count
+
+        wait_for(is_there, f"{count} records of output")
 
     def finish(self) -> None:
         """Read everything up to the ends that the partitions have now."""

@@ -372,6 +372,15 @@ class History:
 
     # -- requests ----------------------------------------------------------------------------------
 
+    def _sender(self, known: Producer, side: Side) -> Fields:
+        """Return the fields that name the producer of a transaction."""
+        producer_id, epoch = self._identity(known, side)
+        return {
+            "transactional_id": known.transactional_id,
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+        }
+
     def _identity(self, producer: Producer, side: Side) -> tuple[int, int]:
         return side.value_of(producer.name), producer.epoch
 
@@ -457,11 +466,8 @@ class History:
         known = producer.copy()
 
         def build(side: Side) -> Fields:
-            producer_id, epoch = self._identity(known, side)
             return {
-                "transactional_id": known.transactional_id,
-                "producer_id": producer_id,
-                "producer_epoch": epoch,
+                **self._sender(known, side),
                 "group_id": group,
             }
 
@@ -474,12 +480,9 @@ class History:
         number = self.rng.choice(self.numbers)
 
         def build(side: Side) -> Fields:
-            producer_id, epoch = self._identity(known, side)
             request = {"partition_index": number, "committed_offset": offset}
             return {
-                "transactional_id": known.transactional_id,
-                "producer_id": producer_id,
-                "producer_epoch": epoch,
+                **self._sender(known, side),
                 "group_id": group,
                 "topics": [
                     {"name": self.topic, "partitions": [{**request, "committed_metadata": ""}]}
@@ -494,11 +497,8 @@ class History:
         known = producer.copy()
 
         def build(side: Side) -> Fields:
-            producer_id, epoch = self._identity(known, side)
             return {
-                "transactional_id": known.transactional_id,
-                "producer_id": producer_id,
-                "producer_epoch": epoch,
+                **self._sender(known, side),
                 "committed": committed,
             }
 
