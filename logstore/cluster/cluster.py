@@ -524,9 +524,11 @@ class Cluster(Generic[ClockT]):
         self, name: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> None:
         """Change a topic's config overrides on all brokers, including stopped ones."""
-        topic = self.controller.topic(name)
-        overrides, _ = alter_overrides(topic.configs, configs, unset, self.broker_config)
-        self.controller.set_configs(name, overrides)
+
+        def change(own: Mapping[str, str]) -> Mapping[str, str]:
+            return alter_overrides(own, configs, unset, self.broker_config)[0]
+
+        self.controller.change_configs(name, change)
         for node in self._nodes:
             if node.broker is not None:
                 self._host(node, self.controller.topic(name))
@@ -574,12 +576,12 @@ class Cluster(Generic[ClockT]):
         InvalidConfigurationError
             Nothing was changed.
         """
-        groups = self.controller.groups
-        check_new_group(group_id, groups)
-        own = groups.get(group_id, {})
-        changed = alter_group_overrides(own, configs, unset, self.broker_config)
-        if changed != own:
-            self.controller.set_group_configs(group_id, changed)
+
+        def change(own: Mapping[str, str]) -> Mapping[str, str]:
+            check_new_group(group_id, self.controller.groups)
+            return alter_group_overrides(own, configs, unset, self.broker_config)
+
+        self.controller.change_group_configs(group_id, change)
 
     def _alter(
         self, brokers: Sequence[Broker], configs: Mapping[str, object], layer: Layer

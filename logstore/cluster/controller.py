@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
+ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
+"""Returns new configurations for the stored ones; the controller holds its lock meanwhile."""
+
+
 class Controller:
     """Decides about leaders and in-sync replicas. Thread-safe.
 
@@ -183,10 +187,11 @@ class Controller:
             self._put(topic)
             return topic
 
-    def set_configs(self, name: str, configs: Mapping[str, str]) -> None:
-        """Replace the config overrides of a topic."""
+    def change_configs(self, name: str, change: ConfigChange) -> None:
+        """Replace the config overrides of a topic by those that `change` returns for them."""
         with self._lock:
-            self._put(replace(self.topic(name), configs=dict(configs)))
+            topic = self.topic(name)
+            self._put(replace(topic, configs=dict(change(topic.configs))))
 
     def remove_topic(self, name: str) -> ClusterTopic:
         """Remove a topic, and return it."""
@@ -220,13 +225,18 @@ class Controller:
         with self._lock, self._storing():
             self.settings = dict(settings)
 
-    def set_group_configs(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """Replace the configurations of a group."""
-        with self._lock, self._storing():
-            groups = {**self.groups, group_id: dict(configs)}
-            if not configs:
-                del groups[group_id]
-            self.groups = groups
+    def change_group_configs(self, group_id: str, change: ConfigChange) -> None:
+        """Replace the configurations of a group by those that `change` returns for them."""
+        with self._lock:
+            own = self.groups.get(group_id, {})
+            configs = dict(change(own))
+            if configs == own:
+                return
+            with self._storing():
+                groups = {**self.groups, group_id: configs}
+                if not configs:
+                    del groups[group_id]
+                self.groups = groups
 
     def _new_state(self, name: str, number: int, replicas: tuple[int, ...]) -> PartitionState:
         live = tuple(broker for broker in replicas if broker in self._alive)

@@ -1,11 +1,13 @@
 """A cluster on disks is opened again as it was."""
 
 import json
+import threading
 
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
 from logstore import Cluster, TopicPartition, VirtualClock
+from logstore.cluster import cluster as cluster_module
 from logstore.config.dynamic import Layer, own_layer
 from logstore.errors import (
     CorruptCheckpointError,
@@ -111,6 +113,48 @@ def test_a_change_that_cannot_be_stored_has_no_effect(tmp_path, monkeypatch):
         monkeypatch.undo()
         cluster.create_topic("u")
         assert [topic.name for topic in controller.topics()] == ["t", "u"]
+
+
+@pytest.mark.parametrize(
+    ("rule", "alter", "stored", "first", "second"),
+    (
+        (
+            "alter_overrides",
+            lambda cluster, configs: cluster.alter_configs("t", configs),
+            lambda cluster: cluster.controller.topic("t").configs,
+            {"retention.ms": "1"},
+            {"segment.ms": "2"},
+        ),
+        (
+            "alter_group_overrides",
+            lambda cluster, configs: cluster.alter_group_configs("g", configs),
+            lambda cluster: cluster.controller.groups["g"],
+            {"consumer.session.timeout.ms": "50000"},
+            {"consumer.heartbeat.interval.ms": "6000"},
+        ),
+    ),
+    ids=("topic", "group"),
+)
+def test_concurrent_changes_of_configurations_are_both_stored(
+    tmp_path, monkeypatch, rule, alter, stored, first, second
+):
+    real = getattr(cluster_module, rule)
+    others = []
+
+    def slow(own, configs, *rest):
+        result = real(own, configs, *rest)
+        if not others:
+            others.append(threading.Thread(target=alter, args=(cluster, second)))
+            others[0].start()
+            others[0].join(0.2)  # it cannot end before this change is stored
+        return result
+
+    with opened(tmp_path) as cluster:
+        cluster.create_topic("t")
+        monkeypatch.setattr(cluster_module, rule, slow)
+        alter(cluster, first)
+        others[0].join()
+        assert stored(cluster) == first | second
 
 
 def test_fewer_brokers_than_there_were_are_refused(tmp_path):
