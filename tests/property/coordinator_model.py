@@ -205,51 +205,52 @@ FOLLOWERS: dict[TransactionState | None, tuple[TransactionState | None, ...]] = 
 
 
 class Known(NamedTuple):
-    """A committed state of a transactional id."""
+    """A committed state of a transactional id, and the offset of its record."""
 
+    offset: int
     state: TransactionState | None
     producer: ProducerIdAndEpoch
     partitions: frozenset[TopicPartition]
 
 
 class StateHistory:
-    """The committed states in a partition of `__transaction_state`, each of which must follow."""
+    """The committed states in a partition of `__transaction_state`, each of which must follow.
 
-    def __init__(self, tally: Counter[str]) -> None:
+    Parameters
+    ----------
+    has_failed : callable
+        Whether the wait for the replicas of the record at an offset failed: its coordinator then
+        keeps the earlier state.
+    """
+
+    def __init__(self, tally: Counter[str], has_failed: Callable[[int], bool]) -> None:
         self._tally = tally
+        self._has_failed = has_failed
         self._known: dict[str, list[Known]] = {}
         self._next_offset = 0
 
-    def take(
-        self, offset: int, key: bytes | None, value: bytes | None, *, has_failed: bool
-    ) -> None:
-        """Check the next committed record.
-
-        Parameters
-        ----------
-        has_failed : bool
-            Whether the wait for its replicas failed: its coordinator then keeps the earlier state.
-        """
+    def take(self, offset: int, key: bytes | None, value: bytes | None) -> None:
+        """Check the next committed record."""
         if offset != self._next_offset:
             self._known.clear()  # the cleaner has removed records in between
         self._next_offset = offset + 1
         transactional_id = decode_key(key)
         assert transactional_id is not None
         known = self._known.get(transactional_id, [])
+        # Asked only now: a record can be committed before the wait for its replicas fails.
+        effective = [n for n, each in enumerate(known) if not self._has_failed(each.offset)]
+        known = known[effective[-1] :] if effective else []  # the state before them is unknown
         if value is None:
             producer = known[-1].producer if known else ProducerIdAndEpoch(-1, -1)
-            following = Known(None, producer, frozenset())
+            following = Known(offset, None, producer, frozenset())
         else:
             metadata = decode_value(transactional_id, value)
-            following = Known(metadata.state, metadata.producer, metadata.partitions)
+            following = Known(offset, metadata.state, metadata.producer, metadata.partitions)
             name = f"stored {metadata.state.kafka_name}, version {metadata.client_version}"
             self._tally[name] += 1
         follows = not known or any(_follows(each, following) for each in known)
         claim(follows, "a state cannot follow", transactional_id, known, following)
-        if not has_failed:
-            self._known[transactional_id] = [following]
-        elif known:  # else the earlier state was cleaned away, and remains unknown
-            self._known[transactional_id] = [*known, following]
+        self._known[transactional_id] = [*known, following]
 
 
 def _follows(known: Known, following: Known) -> bool:

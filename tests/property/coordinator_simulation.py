@@ -340,7 +340,10 @@ class Simulation(World):
         self.halves: list[Half] = []
         self.ends: Counter[TopicPartition] = Counter()
         self.records: dict[TopicPartition, dict[int, tuple[bytes | None, bytes | None, int]]] = {}
-        self.histories = {tp: StateHistory(self.tally) for tp in STATES}
+        self.histories = {
+            tp: StateHistory(self.tally, lambda offset, tp=tp: (tp, offset) in self.watch.failed)
+            for tp in STATES
+        }
         self.errors = Errors()
         logging.disable(logging.WARNING)
         logging.getLogger("logstore").addHandler(self.errors)
@@ -1287,7 +1290,7 @@ class Simulation(World):
             self.ends[tp] = mark
             if (history := self.histories.get(tp)) is not None:
                 for offset, (key, value, _) in read.items():
-                    history.take(offset, key, value, has_failed=(tp, offset) in self.watch.failed)
+                    history.take(offset, key, value)
 
     @staticmethod
     def _read(
