@@ -28,6 +28,7 @@ from logstore.simulate.log_statistics import LogStatistics, Tombstones
 from logstore.simulate.outcome import (
     AGE_CLASSES,
     CONSUMERS,
+    MOMENTARY,
     PARTITIONS,
     PASSES,
     SEGMENTS,
@@ -115,6 +116,7 @@ class _Partition:
         self.view: tuple[int, int, int] = (0, 1, 0)
         self.read_bytes = self.written_bytes = 0
         self.spent_bytes = self.pass_ms = 0
+        self.swapped_bytes = 0
         self.sampled_ms = sampled_ms
         self.waits_until_ms = -1
         self.directory = ""
@@ -309,6 +311,7 @@ class _Simulation:
         self.by_name[tp].read_bytes += read
         self.by_name[tp].written_bytes += stats.bytes_written
         self.by_name[tp].pass_ms += stats.index_ms + stats.clean_ms
+        self.by_name[tp].swapped_bytes += stats.bytes_read
         self.cleaned.add(tp)
         now_ms, log = self.clock.now_ms(), self._log(self.by_name[tp])
         oldest_ms = _age_ms(self.by_name[tp].dirty_since_ms, now_ms)
@@ -411,7 +414,11 @@ class _Simulation:
         appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
         throttle = self.environment.config.log_cleaner_io_max_bytes_per_second
         throttle = throttle if throttle < UNLIMITED else 0.0
-        each.row |= measurements | {
+        each.row |= measurements
+        # The originals of a pass are on the disk until the swap, and then until their removal.
+        each.row[MOMENTARY] = max(0, each.swapped_bytes - each.row["deleted_bytes"])
+        each.swapped_bytes = 0
+        each.row |= {
             "time_ms": now_ms,
             "topic": each.tp.topic,
             "partition": each.tp.partition,
