@@ -8,8 +8,9 @@ it. The search has three steps:
    would be better but miss the goal, as the best one is often next to the bound. Repeat until the
    neighbours of the best ones are known.
 2. *Racing*: run the best combination with twice as many seeds, again and again, until it has all
-   of them or another one becomes the best. A combination that misses the goal with one seed is out.
-   Differences are taken between runs with the same seed, which have the same arrivals.
+   of them or another one becomes the best. A combination that misses the goal with one seed is out,
+   so seeds with which others missed it come first. Differences are taken between runs with the
+   same seed, which have the same arrivals.
 3. *Holding*: run the winner with seeds that the search did not use. If it misses the goal with one
    of them, it is out, and the search goes on with other seeds to hold.
 
@@ -66,19 +67,22 @@ class Candidate:
 
     Attributes
     ----------
-    runs : list of mapping
-        The costs with each seed of the search, in their order.
+    runs : dict
+        The costs with seeds of the search, by seed.
+    held_seeds : list of int
+        Seeds that the search did not use, if it was tried with them.
     held : list of mapping
-        The costs with each of the other seeds, if it was tried with them.
+        The costs with each of them.
     """
 
     settings: Mapping[str, str]
-    runs: list[Costs] = field(default_factory=list)
+    runs: dict[int, Costs] = field(default_factory=dict)
+    held_seeds: list[int] = field(default_factory=list)
     held: list[Costs] = field(default_factory=list)
 
     def spread(self) -> dict[str, dict[str, float]]:
         """Return percentiles, least and largest value of each cost over the seeds of the search."""
-        return spread_of(self.runs)
+        return spread_of([*self.runs.values()])
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,6 @@ class Found:
     goal: Goal
     minimize: Quantity
     seeds: Sequence[int]
-    held_seeds: Sequence[int]
     best: Candidate
     is_met: bool
     candidates: list[Candidate]
@@ -134,7 +137,7 @@ class Found:
 
     def margins(self) -> list[Margin]:
         """Return the margin of each bound over all seeds of the best combination."""
-        runs = [*self.best.runs, *self.best.held]
+        runs = [*self.best.runs.values(), *self.best.held]
         return [Margin(term, term.worst(runs)) for term in self.goal.terms]
 
     def held_count(self) -> int:
@@ -184,22 +187,21 @@ class Search:
     def find(self) -> Found:
         """Return the best combination, or the nearest miss."""
         self._refine()
-        held_seeds: list[int] = []
         while (place := self._race()) is not None:
-            held_seeds = [next(self._other_seeds) for _ in range(HELD_SEEDS)]
             candidate = self._candidates[place]
-            jobs = [(candidate.settings, seed) for seed in held_seeds]
+            candidate.held_seeds = [next(self._other_seeds) for _ in range(HELD_SEEDS)]
+            jobs = [(candidate.settings, seed) for seed in candidate.held_seeds]
             candidate.held = list(self._evaluate(jobs))
             self._held_runs += len(jobs)
             if not self._goal.excess(candidate.held):
-                return self._found(place, held_seeds, is_met=True)
+                return self._found(place, is_met=True)
             self._failed.append(place)
             if len(self._failed) == HELD_TRIES:
                 break
         if self._failed:
             nearest = min(self._failed, key=lambda at: self._goal.excess(self._candidates[at].held))
-            return self._found(nearest, held_seeds, is_met=False)
-        return self._found(self._nearest_miss(), [], is_met=False)
+            return self._found(nearest, is_met=False)
+        return self._found(self._nearest_miss(), is_met=False)
 
     # -- places --------------------------------------------------------------------------
 
@@ -232,20 +234,29 @@ class Search:
     def _run(self, places: Iterable[Place], seeds: int = 1) -> None:
         """Run places with more seeds, until they have this number."""
         jobs, owners = [], []
+        order = self._seeds if seeds == 1 else sorted(self._seeds, key=self._ease)
         for place in sorted(set(places)):
             candidate = self._candidates.setdefault(place, Candidate(self._settings(place)))
-            for seed in self._seeds[len(candidate.runs) : seeds]:
+            new = [seed for seed in order if seed not in candidate.runs]
+            for seed in new[: max(0, seeds - len(candidate.runs))]:
                 jobs.append((candidate.settings, seed))
                 owners.append(candidate)
-        for candidate, costs in zip(owners, self._evaluate(jobs), strict=True):
-            candidate.runs.append(costs)
+        for (_, seed), candidate, costs in zip(jobs, owners, self._evaluate(jobs), strict=True):
+            candidate.runs[seed] = costs
         self._runs += len(jobs)
 
-    def _excess(self, place: Place) -> float:
-        return self._goal.excess(self._candidates[place].runs)
+    def _ease(self, seed: int) -> float:
+        """Return minus the largest excess that any raced place has with a seed."""
+        raced = [each.runs for each in self._candidates.values() if len(each.runs) > 1]
+        return -max((self._goal.excess([runs[seed]]) for runs in raced if seed in runs), default=0)
 
-    def _values(self, place: Place) -> list[float]:
-        return [costs[self._minimize.cost] for costs in self._candidates[place].runs]
+    def _excess(self, place: Place) -> float:
+        return self._goal.excess([*self._candidates[place].runs.values()])
+
+    def _values(self, place: Place) -> dict[int, float]:
+        """Return the minimized quantity by seed."""
+        runs = self._candidates[place].runs
+        return {seed: costs[self._minimize.cost] for seed, costs in runs.items()}
 
     def _estimate(self, place: Place) -> float:
         """Return the median of the minimized quantity that all seeds would have.
@@ -254,10 +265,10 @@ class Search:
         """
         values = self._values(place)
         if len(values) == len(self._seeds) or self._reference is None:
-            return float(np.median(values))
+            return float(np.median([*values.values()]))
         known = self._values(self._reference)
-        difference = np.mean(np.subtract(values, known[: len(values)]))
-        return float(np.median(known) + difference)
+        differences = [value - known[seed] for seed, value in values.items()]
+        return float(np.median([*known.values()]) + np.mean(differences))
 
     # -- refinement ----------------------------------------------------------------------
 
@@ -318,7 +329,7 @@ class Search:
             runs = self._candidates[at].runs
             if self._estimate(at) > least + CLOSE * abs(least):
                 return None
-            is_same = runs == self._candidates[best].runs[: len(runs)]
+            is_same = runs.items() <= self._candidates[best].runs.items()
             if len(runs) < len(self._seeds) and not is_same:
                 return at
         return None
@@ -333,13 +344,12 @@ class Search:
 
     # -- result --------------------------------------------------------------------------
 
-    def _found(self, place: Place, held_seeds: Sequence[int], *, is_met: bool) -> Found:
+    def _found(self, place: Place, *, is_met: bool) -> Found:
         candidates = [self._candidates[at] for at in sorted(self._candidates)]
         return Found(
             self._goal,
             self._minimize,
             self._seeds,
-            held_seeds,
             self._candidates[place],
             is_met,
             candidates,
@@ -353,8 +363,8 @@ class Search:
         """Return the candidates that are not dominated, by increasing cost, one of equal ones."""
         rows = {
             (
-                candidate.runs[0][self._minimize.cost],
-                *(-term.margin(term.value(candidate.runs[0])) for term in self._goal.terms),
+                candidate.runs[self._seeds[0]][self._minimize.cost],
+                *(-term.margin(term.value(candidate.runs[self._seeds[0]])) for term in self._goal.terms),
             ): candidate
             for candidate in reversed(candidates)
         }
