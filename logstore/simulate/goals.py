@@ -135,9 +135,7 @@ def number_of(key: str, text: str) -> float | None:
         return None
 
 
-def _values(
-    low: float, high: float, count: int, unit: str | None, *, is_whole: bool
-) -> list[str]:
+def _values(low: float, high: float, count: int, unit: str | None, *, is_whole: bool) -> list[str]:
     """Return values from one end to the other, rounded to what people write."""
     if low > 0 and high / low >= GEOMETRIC_FROM:
         ratio = (high / low) ** (1 / (count - 1))

@@ -78,8 +78,8 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity("bytes_mean", "bytes.mean", "space, on average", "mean", BYTES,
                  "mean size of all files over time, without `swap_bytes`"),
         Quantity("headroom_bytes", "headroom", "of it for swaps and removals", "headroom", BYTES,
-                 "largest size of the files that exist only because a cleaning pass, retention or a "
-                 "deletion has not removed them yet"),
+                 "largest size of files that a cleaning pass, retention or a deletion has "
+                 "yet to remove"),
         Quantity("disk_bytes", "disk", "disk of all replicas, at most", "disk", BYTES,
                  "largest size of all files in all replicas"),
         Quantity("write_amplification", "written", "write amplification", "written", RATIO,

@@ -263,13 +263,14 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
     ----------
     text : str
         Top level: `title`, `about`, `days`, `start`, `seed`, `directories`, `replicas`, `from`.
-        `[broker]` has Kafka's broker properties. Each `[[topics]]` is a workload (`logstore.workload.spec`) with
-        the topic's `name`. It covers the scenario's time unless it sets its own, and may have
-        `records_per_day` instead of `records`. With `records` 0 or `[[topics.messages]]` it is not
-        a workload. With `continued`, it starts with the topic of that name in the directory
-        `from`. Its `keys` are `KnownKeys`, and `partition_shares` spreads the records.
-        `[[consumers]]`, `[[actions]]`, `[[topics.messages]]` and `[topics.replay]` have the keys
-        of `Consumer`, `Action`, `Message` and `Replay`.
+        `[broker]` has Kafka's broker properties. Each `[[topics]]` is a workload
+        (`logstore.workload.spec`) with the topic's `name`. It covers the scenario's time unless it
+        sets its own, and may have `records_per_day` instead of `records`, and `replicas` of its
+        own. With `records` 0 or `[[topics.messages]]` it is not a workload. With `continued`, it
+        starts with the topic of that name in the directory `from`. Its `keys` are `KnownKeys`, and
+        `partition_shares` spreads the records. `[[consumers]]`, `[[actions]]`,
+        `[[topics.messages]]` and `[topics.replay]` have the keys of `Consumer`, `Action`, `Message`
+        and `Replay`.
     folder : Path, optional
         Base of relative paths in the scenario (default: the current directory).
 

@@ -42,8 +42,10 @@ SEEDS = 5
 HELD_SEEDS = 20
 """Seeds, not used by the search, with which the best combination must meet the goal."""
 
-HELD_TRIES = 5
+HELD_TRIES = 10
 """Combinations that are tried with such seeds."""
+
+_HELD_AT_ONCE = 5
 
 COMBINATIONS_MAX = 1_000_000
 
@@ -97,11 +99,11 @@ class Margin:
         """The distance, negative beyond the bound."""
         return self.term.margin(self.worst)
 
-    def __str__(self) -> str:
-        show = self.term.quantity.format
+    def describe(self) -> str:
+        """Return `2d 3h (10%) within`, or `beyond`."""
         where = "within" if self.term.is_met(self.worst) else "beyond"
         share = f" ({abs(self.margin) / abs(self.term.limit):.0%})" if self.term.limit else ""
-        return f"{show(self.worst)}, {show(abs(self.margin))}{share} {where} the bound"
+        return f"{self.term.quantity.format(abs(self.margin))}{share} {where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,37 @@ class Found:
     def held_count(self) -> int:
         """Return the number of other seeds with which the best combination meets the goal."""
         return sum(not self.goal.excess([costs]) for costs in self.best.held)
+
+    def verdict(self) -> str:
+        """Return a sentence on whether the goal is met."""
+        held = self.best.held
+        count = f"{self.held_count()} of {len(held)} other seeds"
+        if self.is_met:
+            return f"Met by this setting, also with {count}."
+        if held:
+            return f"Not met: this setting misses least, and meets it with {count}."
+        return "Not met by any combination that was run: this one misses least."
+
+    def effort(self) -> str:
+        """Return a sentence on the number of runs."""
+        held = f", and {self.held_runs:,} with other seeds" if self.held_runs else ""
+        return f"{self.runs:,} runs{held}; a sweep would take {self.sweep_runs:,}."
+
+    def describe(self, candidate: Candidate) -> str:
+        """Return how a candidate fares: the best one, meets the goal, or misses it."""
+        if candidate is self.best:
+            return "best" if self.is_met else "nearest miss"
+        runs = [*candidate.runs.values(), *candidate.held]
+        return "misses" if self.goal.excess(runs) else "meets"
+
+    def nearest_of_front(self, count: int) -> list[Candidate]:
+        """Return the candidates of the front around the best one."""
+        cost = self.minimize.cost
+        first = self.seeds[0]
+        best = self.best.runs[first][cost]
+        below = sum(each.runs[first][cost] < best for each in self.front)
+        start = max(0, min(below - count // 2, len(self.front) - count))
+        return self.front[start : start + count]
 
 
 class Search:
@@ -188,12 +221,7 @@ class Search:
         """Return the best combination, or the nearest miss."""
         self._refine()
         while (place := self._race()) is not None:
-            candidate = self._candidates[place]
-            candidate.held_seeds = [next(self._other_seeds) for _ in range(HELD_SEEDS)]
-            jobs = [(candidate.settings, seed) for seed in candidate.held_seeds]
-            candidate.held = list(self._evaluate(jobs))
-            self._held_runs += len(jobs)
-            if not self._goal.excess(candidate.held):
+            if self._holds(self._candidates[place]):
                 return self._found(place, is_met=True)
             self._failed.append(place)
             if len(self._failed) == HELD_TRIES:
@@ -202,6 +230,17 @@ class Search:
             nearest = min(self._failed, key=lambda at: self._goal.excess(self._candidates[at].held))
             return self._found(nearest, is_met=False)
         return self._found(self._nearest_miss(), is_met=False)
+
+    def _holds(self, candidate: Candidate) -> bool:
+        """Return whether a candidate meets the goal with other seeds; stop soon if not."""
+        while len(candidate.held) < HELD_SEEDS:
+            seeds = [next(self._other_seeds) for _ in range(_HELD_AT_ONCE)]
+            candidate.held_seeds += seeds
+            candidate.held += self._evaluate([(candidate.settings, seed) for seed in seeds])
+            self._held_runs += len(seeds)
+            if self._goal.excess(candidate.held):
+                return False
+        return True
 
     # -- places --------------------------------------------------------------------------
 
@@ -364,7 +403,10 @@ class Search:
         rows = {
             (
                 candidate.runs[self._seeds[0]][self._minimize.cost],
-                *(-term.margin(term.value(candidate.runs[self._seeds[0]])) for term in self._goal.terms),
+                *(
+                    -term.margin(term.value(candidate.runs[self._seeds[0]]))
+                    for term in self._goal.terms
+                ),
             ): candidate
             for candidate in reversed(candidates)
         }
@@ -422,7 +464,7 @@ def search(
             plans = [(with_settings(scenario, each).with_seed(seed), each) for each, seed in jobs]
             costs: list[Costs] = [{} for _ in jobs]
             tasks = [(plan.tree, samples) for plan, _ in plans]
-            for number, result in processes.run(_run_costs, tasks):
+            for number, result in processes.run(run_costs, tasks):
                 costs[number] = result
                 done += 1
                 if progress is not None:
@@ -440,6 +482,7 @@ def with_settings(scenario: Scenario, settings: Mapping[str, str]) -> Scenario:
     return scenario
 
 
-def _run_costs(job: tuple[Mapping[str, Any], int], recording: Recording | None) -> Costs:
+def run_costs(job: tuple[Mapping[str, Any], int], recording: Recording | None) -> dict[str, float]:
+    """Run a job, the tables of a scenario and the number of samples, and return its costs."""
     tree, samples = job
     return run(from_mapping(tree), samples=samples, recording=recording).costs()

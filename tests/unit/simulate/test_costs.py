@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from logstore.cli.commands.simulate import _show
+from logstore.cli.commands.simulate_show import show_run
 from logstore.simulate import parse, run
 from logstore.simulate.outcome import (
     CONSUMERS,
@@ -98,7 +98,7 @@ def test_the_plots_reach_what_the_table_counts(outcome):
 
 
 def test_the_command_line_shows_the_numbers_of_the_report(outcome, capsys):
-    _show(outcome)
+    show_run(outcome)
     rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
     shown = {row[0]: row[-2:] for row in rows if len(row) > 2}
     series = outcome.over_time()

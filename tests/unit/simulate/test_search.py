@@ -7,7 +7,6 @@ import tomllib
 import numpy as np
 import pytest
 
-from logstore.errors import InvalidConfigurationError
 from logstore.simulate.goals import parse_goal
 from logstore.simulate.quantities import quantity
 from logstore.simulate.search import HELD_SEEDS, Search
@@ -58,9 +57,7 @@ class Sweep:
 
     def search(self):
         others = itertools.count(100)
-        return Search(
-            self.axes, self.goal, self.minimize, self.seeds, others, self.evaluate
-        ).find()
+        return Search(self.axes, self.goal, self.minimize, self.seeds, others, self.evaluate).find()
 
 
 @pytest.mark.parametrize("name", NAMES)
