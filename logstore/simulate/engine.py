@@ -28,7 +28,6 @@ from logstore.simulate.log_statistics import LogStatistics, Tombstones
 from logstore.simulate.outcome import (
     AGE_CLASSES,
     CONSUMERS,
-    MOMENTARY,
     PARTITIONS,
     PASSES,
     SEGMENTS,
@@ -116,7 +115,6 @@ class _Partition:
         self.view: tuple[int, int, int] = (0, 1, 0)
         self.read_bytes = self.written_bytes = 0
         self.spent_bytes = self.pass_ms = 0
-        self.swapped_bytes = 0
         self.sampled_ms = sampled_ms
         self.waits_until_ms = -1
         self.directory = ""
@@ -311,12 +309,16 @@ class _Simulation:
         self.by_name[tp].read_bytes += read
         self.by_name[tp].written_bytes += stats.bytes_written
         self.by_name[tp].pass_ms += stats.index_ms + stats.clean_ms
-        self.by_name[tp].swapped_bytes += stats.bytes_read
         self.cleaned.add(tp)
         now_ms, log = self.clock.now_ms(), self._log(self.by_name[tp])
         oldest_ms = _age_ms(self.by_name[tp].dirty_since_ms, now_ms)
-        delay_ms = 0
+        delay_ms = peak_bytes = headroom_bytes = 0
         if log is not None:
+            # The originals are on the disk until the swap, and then until their removal.
+            waiting_bytes = self.environment.waiting_bytes(tp, log.directory)
+            peak_bytes = log.size_bytes + max(waiting_bytes, stats.bytes_read)
+            before_bytes = log.size_bytes - stats.bytes_written + stats.bytes_read
+            headroom_bytes = peak_bytes - before_bytes
             delay_ms = max(0, oldest_ms - log.config.max_compaction_lag_ms)
             self.by_name[tp].dirty_since_ms = _dirty_since_ms(log, stats.end_offset)
         self.passes.add(
@@ -335,6 +337,8 @@ class _Simulation:
             duration_ms=stats.index_ms + stats.clean_ms,
             oldest_dirty_ms=oldest_ms,
             compaction_delay_ms=delay_ms,
+            peak_bytes=peak_bytes,
+            headroom_bytes=headroom_bytes,
         )
 
     def _sample_changes(self) -> None:
@@ -414,11 +418,7 @@ class _Simulation:
         appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
         throttle = self.environment.config.log_cleaner_io_max_bytes_per_second
         throttle = throttle if throttle < UNLIMITED else 0.0
-        each.row |= measurements
-        # The originals of a pass are on the disk until the swap, and then until their removal.
-        each.row[MOMENTARY] = max(0, each.swapped_bytes - each.row["deleted_bytes"])
-        each.swapped_bytes = 0
-        each.row |= {
+        each.row |= measurements | {
             "time_ms": now_ms,
             "topic": each.tp.topic,
             "partition": each.tp.partition,

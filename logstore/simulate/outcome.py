@@ -38,8 +38,6 @@ PARTITIONS = {
     "uncleanable_bytes": "Bytes of closed segments that cannot be cleaned yet.",
     "active_bytes": "Bytes of the active segment.",
     "deleted_bytes": "Bytes of files that wait for removal (`.deleted`).",
-    "swap_bytes": "Further bytes at the end of a pass, when originals and rewritten segments exist "
-    "together; 0 in other rows, and while the originals are among `deleted_bytes`.",
     "records": "Data records in the segments.",
     "live_records": "Records that no other record supersedes, without tombstones.",
     "dead_records": "Records that the cleaner can remove sooner or later, without tombstones.",
@@ -93,6 +91,8 @@ PASSES = {
     "duration_ms": "Duration in virtual time, which passes for a throttle or a slow disk.",
     "oldest_dirty_ms": "Age of the oldest dirty data just before the pass.",
     "compaction_delay_ms": "Time by which it exceeded max.compaction.lag.ms.",
+    "peak_bytes": "Bytes of the partition's files at its end, with the originals of the segments.",
+    "headroom_bytes": "Bytes by which they exceed the log before the pass.",
 }
 """Columns of the series of passes."""
 
@@ -114,8 +114,11 @@ SEGMENTS = {
 KINDS = ("clean", "dirty", "uncleanable", "active", "deleted", "swap")
 """Kinds of bytes in a partition. Each has a column."""
 
-MOMENTARY = "swap_bytes"
-"""Column that holds at the time of its row only, not until the next row."""
+SIZES = frozenset(f"{kind}_bytes" for kind in KINDS)
+"""Their columns."""
+
+SWAP = "swap_bytes"
+"""Column of the combined series: bytes at the end of a pass that no row has."""
 
 AGE_SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 """Percentiles of the ages over time."""
@@ -200,8 +203,10 @@ class Run:
         dict of str to array
             `time_ms`, ascending, and each numeric column. Counts are the sums of the partitions'
             latest values; ages, delays, bounds and ratios are the largest values.
-            `write_amplification` is computed from the sums, and `disk_bytes` is the size of all
-            files in all replicas.
+            `write_amplification` is computed from the sums. `disk_bytes` is the size of all files
+            in all replicas. Two columns are 0 except at the end of a pass: `headroom_bytes`, its
+            head-room, and `swap_bytes`, the size of original and rewritten segments together
+            beyond the bytes in the partition's latest row.
         """
         selection = {} if topic is None else {"topic": topic}
         series, passes = self.partitions.where(**selection), self.passes.where(**selection)
@@ -211,12 +216,12 @@ class Run:
             for name, column in series.items()
             if column.dtype.kind in "if" and name not in ("time_ms", "partition")
         ]
-        total = {name: np.zeros(len(times)) for name in (*names, "disk_bytes")}
+        others = (SWAP, "headroom_bytes", "disk_bytes")
+        total = {name: np.zeros(len(times)) for name in (*names, *others)}
         replicas = {each.name: each.replicas for each in self.scenario.topics}
-        sizes = {f"{kind}_bytes" for kind in KINDS}
         is_regular = np.isin(series["event"], REGULAR_EVENTS)
         for rows in _rows_by_partition(series):
-            copies = replicas.get(series["topic"][rows[0]], 1)
+            own = np.zeros(len(times))
             latest_row = _latest(series["time_ms"], rows, times)
             latest_regular = _latest(series["time_ms"], rows[is_regular[rows]], times)
             at = np.searchsorted(times, series["time_ms"][rows])
@@ -228,12 +233,19 @@ class Run:
                         np.maximum.at(values, at, series[name][rows])
                     np.maximum(total[name], values, out=total[name])
                     continue
-                if name == MOMENTARY:
-                    values = np.zeros(len(times))
-                    np.maximum.at(values, at, series[name][rows])
                 total[name] += values
-                if name in sizes:
-                    total["disk_bytes"] += copies * values
+                if name in SIZES:
+                    own += values
+            topic_name, number = series["topic"][rows[0]], series["partition"][rows[0]]
+            is_own = (passes["topic"] == topic_name) & (passes["partition"] == number)
+            at = np.searchsorted(times, passes["time_ms"][is_own])
+            peaks = own.copy()
+            np.maximum.at(peaks, at, passes["peak_bytes"][is_own])
+            headroom = np.zeros(len(times))
+            np.maximum.at(headroom, at, passes["headroom_bytes"][is_own])
+            total["headroom_bytes"] += headroom
+            total[SWAP] += peaks - own
+            total["disk_bytes"] += replicas.get(topic_name, 1) * peaks
         at = np.searchsorted(times, passes["time_ms"])
         for name in ("oldest_dirty_ms", "compaction_delay_ms"):
             np.maximum.at(total[name], at, passes[name])
@@ -256,7 +268,7 @@ class Run:
         """
         series = self.over_time(topic)
         total, spans = bytes_of(series), np.diff(series["time_ms"])
-        lasting = total - series[MOMENTARY]
+        lasting = total - series[SWAP]
         mean = (lasting[:-1] * spans).sum() / spans.sum() if spans.sum() else lasting[-1]
         passes = self.passes.where(**({} if topic is None else {"topic": topic}))
         missed = self.consumers["missed_tombstones"]
@@ -272,7 +284,7 @@ class Run:
             "passes": len(passes["time_ms"]),
             "live_share": float(series["live_records"][-1] / max(1, series["records"][-1])),
             "missed_tombstones": int(missed.max()) if len(missed) else 0,
-            "headroom_bytes": int((series["deleted_bytes"] + series[MOMENTARY]).max()),
+            "headroom_bytes": int(series["headroom_bytes"].max()),
             "disk_bytes": int(series["disk_bytes"].max()),
             **_age_percentiles("oldest_dirty", series["time_ms"], series["oldest_dirty_ms"]),
             **_age_percentiles("tombstone_age", series["time_ms"], series["oldest_tombstone_ms"]),

@@ -76,10 +76,10 @@ QUANTITIES: Mapping[str, Quantity] = {
         Quantity("bytes_peak", "bytes", "space, at most", "peak", BYTES,
                  "largest size of all files, in one replica"),
         Quantity("bytes_mean", "bytes.mean", "space, on average", "mean", BYTES,
-                 "mean size of all files over time, without `swap_bytes`"),
-        Quantity("headroom_bytes", "headroom", "of it for swaps and removals", "headroom", BYTES,
-                 "largest size of files that a cleaning pass, retention or a deletion has "
-                 "yet to remove"),
+                 "mean size of all files over time"),
+        Quantity("headroom_bytes", "headroom", "head-room of a pass, at most", "headroom", BYTES,
+                 "largest size by which a pass exceeds the log before it: rewritten segments, and "
+                 "files of earlier passes that wait for removal"),
         Quantity("disk_bytes", "disk", "disk of all replicas, at most", "disk", BYTES,
                  "largest size of all files in all replicas"),
         Quantity("write_amplification", "written", "write amplification", "written", RATIO,

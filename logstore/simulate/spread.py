@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from logstore.simulate.engine import Progress, run
-from logstore.simulate.outcome import MOMENTARY, Column, Run, bytes_of, evenly
+from logstore.simulate.outcome import SWAP, Column, Run, bytes_of, evenly
 from logstore.simulate.processes import Workers
 from logstore.simulate.recording import Recording, record
 from logstore.simulate.scenario import Scenario, from_mapping
@@ -117,7 +117,7 @@ def summarize(outcome: Run) -> SeedRun:
     for topic in (None, *topics) if len(topics) > 1 else (None,):
         series = outcome.over_time(topic)
         for name, values in {**series, ALL_BYTES: bytes_of(series)}.items():
-            if name not in ("time_ms", MOMENTARY):
+            if name not in ("time_ms", SWAP):
                 sampled = evenly(series["time_ms"], values, POINTS)
                 curves[topic, name] = Curve(sampled, float(values[-1]), float(values.max()))
     if len(topics) == 1:
