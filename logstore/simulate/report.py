@@ -10,7 +10,7 @@ import numpy as np
 
 from logstore.reasons.formats import format_span
 from logstore.simulate import pages
-from logstore.simulate.outcome import REGULAR_EVENTS, bytes_of
+from logstore.simulate.outcome import REGULAR_EVENTS, SWAP, bytes_of
 from logstore.simulate.pages import Part
 from logstore.simulate.quantities import (
     QUANTITIES,
@@ -301,12 +301,13 @@ def _found_parts(found: Found | None) -> Iterator[Part]:
 def _drawn_series(run: Run, topic: str | None = None) -> Columns:
     """Return the series of a topic, or of all topics, at the times that are drawn.
 
-    These are the times of regular rows and of each curve's maximum.
+    These are the times of regular rows, of each curve's maximum, and of passes.
     """
     series = run.over_time(topic)
     arrays = run.partitions.where(**({} if topic is None else {"topic": topic}))
     regular = arrays["time_ms"][np.isin(arrays["event"], REGULAR_EVENTS)]
     is_drawn = np.isin(series["time_ms"], regular)
+    is_drawn |= series[SWAP] > 0
     for values in (*series.values(), bytes_of(series)):
         is_drawn[int(values.argmax())] = True
     return {name: values[is_drawn] for name, values in series.items()}

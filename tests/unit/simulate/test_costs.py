@@ -94,7 +94,7 @@ def test_the_plots_reach_what_the_table_counts(outcome):
         costs = outcome.costs(topic)
         assert words[heading, "Bytes"].endswith(f"at most {costs['bytes_peak']} B.")
     age = words["users", "Age of the oldest dirty data (days)"]
-    assert "beyond max.compaction.lag.ms: 0.0 seconds at the end, at most 15.0 seconds" in age
+    assert "beyond max.compaction.lag.ms: 0ms at the end, at most 15s" in age
 
 
 def test_the_command_line_shows_the_numbers_of_the_report(outcome, capsys):
