@@ -16,31 +16,26 @@ from pathlib import Path
 from typing import Any
 
 from logstore.simulate import run
-from logstore.simulate.scenario import Scenario, from_mapping
+from logstore.simulate.goals import parse_goal
+from logstore.simulate.quantities import quantity
+from logstore.simulate.scenario import from_mapping
+from logstore.simulate.search import with_settings
 
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "unit" / "simulate" / "goals"
 SAMPLES = 40
-COSTS = (
-    "bytes_peak",
-    "bytes_mean",
-    "write_amplification",
-    "oldest_dirty_max_ms",
-    "tombstone_age_max_ms",
-    "missed_tombstones",
-)
 
 
-def variant(scenario: Scenario, settings: Mapping[str, str], seed: int) -> Scenario:
-    """Return a scenario with other settings and another seed."""
-    for name, value in settings.items():
-        scenario = scenario.with_config(name, value)
-    return scenario.with_seed(seed)
+def costs_in(tables: Mapping[str, Any]) -> list[str]:
+    """Return the costs that a file's goal bounds or minimizes."""
+    bounded = [term.quantity.cost for term in parse_goal([tables["goal"]]).terms]
+    return [*bounded, quantity(tables["minimize"]).cost]
 
 
-def costs_of(tree: Mapping[str, Any], settings: Mapping[str, str], seed: int) -> dict[str, float]:
-    """Run one combination of settings with one seed."""
-    found = run(variant(from_mapping(tree), settings, seed), samples=SAMPLES).costs()
-    return {name: found[name] for name in COSTS}
+def costs_of(tables: Mapping[str, Any], settings: Mapping[str, str], seed: int) -> dict[str, float]:
+    """Run one combination of a file's settings with one seed."""
+    scenario = with_settings(from_mapping(tables["scenario"]), settings).with_seed(seed)
+    found = run(scenario, samples=SAMPLES).costs()
+    return {name: found[name] for name in costs_in(tables)}
 
 
 def main(names: list[str]) -> None:
@@ -52,11 +47,11 @@ def main(names: list[str]) -> None:
         axes = tables["search"]
         with path.with_suffix(".csv").open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
-            writer.writerow((*axes, "seed", *COSTS))
+            writer.writerow((*axes, "seed", *costs_in(tables)))
             for values in itertools.product(*axes.values()):
                 settings = dict(zip(axes, values, strict=True))
                 for seed in range(1, tables["seeds"] + 1):
-                    costs = costs_of(tables["scenario"], settings, seed)
+                    costs = costs_of(tables, settings, seed)
                     writer.writerow((*values, seed, *(f"{cost:.12g}" for cost in costs.values())))
                 file.flush()
 

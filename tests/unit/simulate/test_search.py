@@ -10,7 +10,7 @@ import pytest
 from logstore.simulate.goals import parse_goal
 from logstore.simulate.quantities import quantity
 from logstore.simulate.search import HELD_SEEDS, Search
-from tools.goal_sweeps import COSTS, FOLDER, costs_of
+from tools.goal_sweeps import FOLDER, costs_in, costs_of
 
 NAMES = ("devices", "erasure", "warehouse")
 
@@ -20,13 +20,13 @@ class Sweep:
 
     def __init__(self, name):
         tables = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
-        self.axes, self.tree = tables["search"], tables["scenario"]
+        self.tables, self.axes = tables, tables["search"]
         self.goal, self.minimize = parse_goal([tables["goal"]]), quantity(tables["minimize"])
         self.seeds = list(range(1, tables["seeds"] + 1))
         with (FOLDER / f"{name}.csv").open(encoding="utf-8") as file:
             self.costs = {
                 (*(row[axis] for axis in self.axes), int(row["seed"])): {
-                    cost: float(row[cost]) for cost in COSTS
+                    cost: float(row[cost]) for cost in costs_in(tables)
                 }
                 for row in csv.DictReader(file)
             }
@@ -79,6 +79,6 @@ def test_the_stored_sweeps_are_of_this_engine(name):
     for row in (7, 333, 640):
         *values, seed = [*swept.costs][row]
         settings = dict(zip(swept.axes, values, strict=True))
-        assert costs_of(swept.tree, settings, seed) == pytest.approx(
+        assert costs_of(swept.tables, settings, seed) == pytest.approx(
             swept.costs[*values, seed], rel=1e-9
         )
