@@ -36,7 +36,7 @@ class Workers:
         self._is_chosen = count is not None
         self._shared = shared
         self._clock = SystemClock()
-        self._longest_ns = 0
+        self._job_ns: int | None = None  # the shortest one, as the first ones compile kernels
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -70,7 +70,8 @@ class Workers:
         while done < len(jobs) and not self._pays(len(jobs) - done):
             begin_ns = self._clock.monotonic_ns()
             yield done, function(jobs[done], self._shared)
-            self._longest_ns = max(self._longest_ns, self._clock.monotonic_ns() - begin_ns)
+            taken_ns = self._clock.monotonic_ns() - begin_ns
+            self._job_ns = taken_ns if self._job_ns is None else min(self._job_ns, taken_ns)
             done += 1
         if done == len(jobs):
             return
@@ -100,7 +101,7 @@ class Workers:
             return self._pool is not None and count > 1
         if self._is_chosen:
             return True
-        return (count - count / self._count) * self._longest_ns > START_NS
+        return (count - count / self._count) * (self._job_ns or 0) > START_NS
 
 
 _shared: object = None

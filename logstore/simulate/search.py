@@ -424,7 +424,7 @@ def search(
     minimize: Quantity,
     *,
     seeds: int = SEEDS,
-    workers: int | None = None,
+    workers: int | None = 1,
     samples: int = 200,
     progress: Callable[[int], object] | None = None,
     recording: Recording | None = None,
@@ -438,7 +438,7 @@ def search(
     seeds : int
         Number of seeds with which a combination must meet the goal.
     workers : int, optional
-        Number of processes (default: as many as pay).
+        Number of processes (None: as many as pay).
     progress : callable, optional
         Called with the number of finished runs.
     samples, recording

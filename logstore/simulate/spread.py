@@ -129,7 +129,7 @@ def run_seeds(
     scenario: Scenario,
     count: int,
     *,
-    workers: int | None = None,
+    workers: int | None = 1,
     samples: int = 2_000,
     data_dir: str | PathLike[str] | None = None,
     progress: Progress | None = None,
@@ -143,7 +143,7 @@ def run_seeds(
     count : int
         Number of seeds. The first one is the scenario's.
     workers : int, optional
-        Number of processes (default: as many as pay).
+        Number of processes (None: as many as pay).
     samples, data_dir, progress, recording
         See `run`. `data_dir` and `progress` are for the first seed.
     finished : callable, optional
