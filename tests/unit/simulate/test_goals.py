@@ -1,4 +1,4 @@
-"""Goals and ranges: what they accept, what they mean, and what they refuse."""
+"""Goals and ranges: valid texts, their meaning, and refused texts."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The search for a goal finds what a full sweep finds, in a tenth of the runs."""
+"""The search for a goal finds the setting of a full sweep, in a tenth of its runs."""
 
 import csv
 import itertools
@@ -48,7 +48,7 @@ class Sweep:
         return float(np.median([costs[self.minimize.cost] for costs in self.runs(settings)]))
 
     def evaluate(self, jobs):
-        """Look up what was swept; a further seed is one of the sweep's again."""
+        """Look up the costs in the sweep; further seeds repeat its seeds."""
         self.asked += [(settings, seed) for settings, seed in jobs if seed in self.seeds]
         return [
             self.costs[*settings.values(), 1 + (seed - 1) % len(self.seeds)]
