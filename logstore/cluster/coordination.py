@@ -38,6 +38,7 @@ from logstore.names import (
     INTERNAL_COMPACTED_TOPICS,
     TRANSACTION_STATE_TOPIC,
 )
+from logstore.runtime import Signal
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class ClusterHost(CoordinatorHost):
         self._controller = members.controller
         self._broker_id = broker_id
         self._replicas: Replicas | None = None
+        self.moved: Signal[[]] = Signal("a change of coordinators")
         self._lock = members.runtime.lock()  # under which no other lock is taken
         # Partitions whose leader has changed, and the new epoch if this broker leads.
         self._changed: dict[TopicPartition, int | None] = {}
@@ -359,6 +361,7 @@ class ClusterHost(CoordinatorHost):
         """Send markers again that had no leader or no response: links or leaders have changed."""
         self._changes += 1
         self._members.runtime.scheduler.notify()
+        self.moved.emit()
         if self._replicas is not None and self._replicas.is_over:
             self._unsubscribe()
         elif self._has_unwritten:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.markers import TransactionMarker
     from logstore.manager.manager import LogManager
     from logstore.manager.topics.store import Topic
+    from logstore.runtime import Signal
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
@@ -46,6 +47,9 @@ class CoordinatorHost:
 
     is_replicated = False
     """Whether other brokers may coordinate some partitions."""
+
+    moved: Signal[[]] | None = None
+    """Emitted when coordinators may have moved, or None if there is only this broker."""
 
     take_producer_id: Callable[[], int] | None = None
     """Returns a new producer id, or None if the coordinator reserves its own."""
