@@ -14,6 +14,7 @@ becomes empty. After a restart, members have one session timeout to send a heart
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -78,6 +79,8 @@ if TYPE_CHECKING:
     from logstore.manager.services import LogEvents
     from logstore.runtime import Runtime, Scheduler, Unsubscribe
     from logstore.storage.log.log import Log
+
+logger = logging.getLogger(__name__)
 
 _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
     "UNKNOWN_MEMBER_ID": UnknownMemberIdError,
@@ -151,7 +154,9 @@ class GroupCoordinator:
         }
         self._groups = GroupRegistry(store, self._memberships, clock)
         self._offsets = CommittedOffsets(self._groups, store, config, host.partitions_of)
-        self._expiry = OffsetExpiry(self._groups, self._offsets, store, config, clock, self._calls)
+        self._expiry = OffsetExpiry(
+            self._groups, self._offsets, store, host, config, clock, self._calls
+        )
         manager.lifetime.add(self)
 
     def __repr__(self) -> str:
@@ -719,6 +724,19 @@ class GroupCoordinator:
         except (NotCoordinatorError, CoordinatorNotAvailableError) as refusal:
             return DeletedOffsets(refusal.kafka_error)
 
+    def delete_offsets_of(self, partitions: Iterable[TopicPartition]) -> None:
+        """Delete the offsets of deleted partitions, in the groups that this broker coordinates.
+
+        A cluster calls it on each running broker, as Kafka's brokers learn of a deletion. Returns
+        when the deletions are replicated; a failure is logged.
+        """
+        self._expiry.note_removed(partitions)
+        try:
+            with self._calls(waits=True):
+                pass
+        except LogStoreError as error:
+            logger.warning("offsets of a deleted topic may remain: %s", error)
+
     # -- background tasks ------------------------------------------------------------------
 
     def take_over(self) -> None:
@@ -753,10 +771,12 @@ class GroupCoordinator:
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
         """Check for expired offsets again after changes of logs and configs.
 
-        Offsets of a deleted partition are deleted at the next call, because the manager holds its
-        lock when it publishes the event.
+        Offsets of deleted partitions are deleted when the deletion of their topic ends. In a
+        cluster, see `delete_offsets_of`.
         """
-        return self._expiry.follow(events)
+        if self._host.is_replicated:
+            return self._expiry.follow(events)
+        return *self._expiry.follow(events), *self._expiry.follow_deletions(events)
 
     @property
     def scheduler(self) -> Scheduler:

@@ -496,6 +496,13 @@ def test_offsets_are_deleted_with_their_topic(bench):
     assert bench.groups.committed("g") == {}
 
 
+def test_offsets_are_deleted_with_their_topic_though_the_broker_is_killed_at_once(bench):
+    bench.groups.commit("g", {T0: FIVE, U0: FIVE})
+    bench.broker.delete_topic("u")
+    bench.reopen()
+    assert bench.groups.committed("g") == {T0: FIVE}
+
+
 # -- administration --------------------------------------------------------------------------
 
 
@@ -562,6 +569,14 @@ def test_offsets_of_a_deleted_topic_are_deleted_though_another_group_is_unreadab
     half_readable.broker.delete_topic("t")
     half_readable.broker.create_topic("t", 2)
     assert half_readable.groups.committed("g") == {}
+
+
+def test_offsets_of_a_deleted_topic_are_deleted_though_another_offset_is_damaged(bench):
+    bench.groups.commit("g", {T0: FIVE})
+    log = bench.broker.log(GROUP_OFFSETS_TOPIC)
+    log.writer.append_records([NewRecord(encode_key("bad", U0), b"\0\x63")])
+    bench.broker.delete_topic("t")
+    assert bench.groups.committed("g") == {}
 
 
 def test_offsets_of_topics_without_subscribers_are_deleted(bench):
