@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 import sys
 import tempfile
 import time
@@ -953,6 +954,23 @@ class GroupConversation(Conversation):
         time.sleep(CONTROLLER_DELAY_S)
         self.converge()
 
+    def kafka_misassigns(self) -> bool:
+        """Return whether Kafka assigns topics to a member that does not subscribe to them.
+
+        A member that joins with a pattern which is not resolved yet does not increase the group
+        epoch. If a target assignment is computed at its heartbeat, because another member has left,
+        Kafka 4.3.1 takes the type of the subscriptions before the join. If it was homogeneous, the
+        assignors give the new member the topics of the others.
+        """
+        (group,) = self.sides[0].caller().call(DESCRIBE, 1, {"group_ids": [self.group_id]}).groups
+        self.sides[0].close()
+        return any(
+            topic.topic_name not in member.subscribed_topic_names
+            and not re.fullmatch(member.subscribed_topic_regex or "", topic.topic_name)
+            for member in group.members
+            for topic in member.target_assignment.topic_partitions
+        )
+
     # -- a history -----------------------------------------------------------------------------
 
     def run(self, rounds: int) -> None:
@@ -1220,12 +1238,19 @@ def run_histories(
         )
         try:
             history.run(rounds)
+        except Difference:
+            if not history.kafka_misassigns():
+                raise
+            closed.used[MISASSIGNED] += 1
+            tally.histories += 1
         finally:
             tally.events += history.events
             tally.eventful += any(history.events[kind] for kind in EVENTFUL)
     tally.seconds += time.monotonic() - began
     return tally, closed
 
+
+MISASSIGNED = "Kafka assigns topics to a member whose pattern does not match them"
 
 EVENTFUL = (
     "fence",
@@ -1250,15 +1275,15 @@ def main(arguments: list[str]) -> None:
             ours = stack.enter_context(OurCluster())
         else:
             ours = stack.enter_context(OurBroker(home / "ours"))
-        tally, failed = GroupTally(), 0
+        tally, failed, parted = GroupTally(), 0, Counter[str]()
         for seed in range(int(first), int(end)):
             try:
-                run_histories(kafka.bootstrap, ours, [seed], tally=tally)
+                parted += run_histories(kafka.bootstrap, ours, [seed], tally=tally)[1].used
             except (Difference, TimeoutError) as error:
                 failed += 1
                 sys.stdout.write(f"seed {seed}: {error}\n")
                 sys.stdout.flush()
-        sys.stdout.write(f"{tally}\n{failed} seeds differ\n")
+        sys.stdout.write(f"{tally}\n{failed} seeds differ; permitted: {dict(parted)}\n")
 
 
 if __name__ == "__main__":

@@ -74,6 +74,7 @@ from logstore.faults.rules import Call, is_injected
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.coordinator.groups.registry import AnyGroup
     from logstore.faults.rules import Faults
     from logstore.manager.manager import LogManager
     from logstore.manager.services import LogEvents
@@ -641,7 +642,10 @@ class GroupCoordinator:
         with self._calls():
             group, error = self._groups.find(group_id)
             if not isinstance(group, Group):
-                return GroupDescription(group_id, GroupState.DEAD.value, error=error)
+                message = None if error is not None else _absence(group_id, group, "classic")
+                return GroupDescription(
+                    group_id, GroupState.DEAD.value, error=error, message=message
+                )
             return group.describe()
 
     def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription:
@@ -654,8 +658,7 @@ class GroupCoordinator:
                 )
             if error is not None:
                 return ConsumerGroupDescription(group_id, error=error)
-            reason = "not found" if group is None else "is not a consumer group"
-            message = f"Group {group_id} {reason}."
+            message = _absence(group_id, group, "consumer")
             return ConsumerGroupDescription(group_id, error="GROUP_ID_NOT_FOUND", message=message)
 
     def list_groups(
@@ -800,3 +803,9 @@ class GroupCoordinator:
             if shift_ns is not None:
                 for group in self._groups:
                     self._memberships[group.type].shift(group, shift_ns)
+
+
+def _absence(group_id: str, group: AnyGroup | None, wanted: str) -> str:
+    """Return Kafka's message about a group that does not exist, or is not of the wanted type."""
+    reason = "not found" if group is None else f"is not a {wanted} group"
+    return f"Group {group_id} {reason}."

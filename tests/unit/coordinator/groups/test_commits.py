@@ -531,7 +531,8 @@ def test_a_group_is_described(bench):
     assert bench.groups.describe("g")[:4] == ("g", "Stable", "consumer", "range")
     member.join()
     assert bench.groups.describe("g").members[0].metadata == b""
-    assert bench.groups.describe("none") == ("none", "Dead", "", "", (), None)
+    none = ("none", "Dead", "", "", (), None, "Group none not found.")
+    assert bench.groups.describe("none") == none
 
 
 def test_groups_without_members_are_deleted(bench):
