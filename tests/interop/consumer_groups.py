@@ -11,7 +11,8 @@ Against a cluster, the coordinator is killed in the middle of reconciliations. K
 on: its members must see the same epochs and assignments. Run by hand:
 
     python -m tests.interop.consumer_groups 0 500              # seeds, end exclusive
-    python -m tests.interop.consumer_groups 0 500 cluster      # a cluster of three
+    python -m tests.interop.consumer_groups 0 500 cluster      # a cluster of three, in memory
+    python -m tests.interop.consumer_groups 0 500 cluster disk # on disk
     python -m tests.interop.consumer_groups 0 500 self         # Kafka against Kafka
 """
 
@@ -1141,13 +1142,13 @@ class OurBroker:
 
 
 class OurCluster:
-    """A cluster of three brokers, in memory and served over real time."""
+    """A cluster of three brokers, in memory or on disk, served over real time."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path | None = None) -> None:
         settings = {**real_broker.SETTINGS, **SETTINGS, "offsets.topic.replication.factor": "3"}
         for key in ("node.id", "process.roles", "controller.listener.names"):
             settings.pop(key)
-        self._cluster = Cluster(clock=SystemClock(), broker_config=settings)
+        self._cluster = Cluster(data_dir=path, clock=SystemClock(), broker_config=settings)
         self._listeners = self._cluster.listen(auto_create=False)
         self.bootstrap = self._listeners[0].bootstrap
 
@@ -1272,7 +1273,7 @@ def main(arguments: list[str]) -> None:
         if "self" in rest:
             ours = stack.enter_context(kafka_broker(home / "other")).bootstrap
         elif "cluster" in rest:
-            ours = stack.enter_context(OurCluster())
+            ours = stack.enter_context(OurCluster(home / "ours" if "disk" in rest else None))
         else:
             ours = stack.enter_context(OurBroker(home / "ours"))
         tally, failed, parted = GroupTally(), 0, Counter[str]()
