@@ -62,9 +62,11 @@ class Member:
         return sum(map(len, self.owned.values()))
 
 
-@pytest.fixture
-def cluster():
-    with Cluster(clock=VirtualClock(), broker_config=CONFIG, seed=1) as cluster:
+@pytest.fixture(params=("memory", "disk"))
+def cluster(request, tmp_path):
+    data_dir = None if request.param == "memory" else tmp_path
+    clock = VirtualClock()
+    with Cluster(clock=clock, data_dir=data_dir, broker_config=CONFIG, seed=1) as cluster:
         cluster.create_topic("t", 3, replication_factor=3)
         cluster.create_topic("u", 3, replication_factor=1)
         yield cluster
