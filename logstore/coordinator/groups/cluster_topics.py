@@ -1,8 +1,8 @@
-"""The topics of the cluster, as consumer groups see them: ids, names and partition counts."""
+"""The topics of the cluster, as consumer groups see them: ids, names and partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
@@ -17,11 +17,11 @@ _HASH_FORMAT = b"\0"
 
 
 class TopicInfo(NamedTuple):
-    """A topic's name, id and number of partitions."""
+    """A topic's name, id and partition numbers, ascending; a copied topic may lack some."""
 
     name: str
     topic_id: str
-    partitions: int
+    partitions: Sequence[int]
 
     def hash(self) -> bytes:
         """Return the XXH3 hash of the topic, as Kafka's coordinator computes it.
@@ -32,8 +32,8 @@ class TopicInfo(NamedTuple):
         content = [_HASH_FORMAT]
         identity = decode_topic_id(self.topic_id)
         content += [identity[:8][::-1], identity[8:][::-1], name, _int(len(name) // 2)]
-        content.append(_int(self.partitions))
-        content += [_int(number) for number in range(self.partitions)]
+        content.append(_int(len(self.partitions)))
+        content += [_int(number) for number in self.partitions]
         return xxhash.xxh3_64_intdigest(b"".join(content)).to_bytes(8, "little")
 
 
@@ -127,4 +127,4 @@ class TopicsFollower:
     def _read(self) -> Iterable[TopicInfo]:
         for topic in self._host.topics():
             if topic.id is not None and topic.partitions:
-                yield TopicInfo(topic.name, topic.id, topic.partitions[-1] + 1)
+                yield TopicInfo(topic.name, topic.id, topic.partitions)
