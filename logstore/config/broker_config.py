@@ -138,6 +138,9 @@ class BrokerConfig(Settings):
     sasl_server_max_receive_size: int = _broker("sasl.server.max.receive.size")
     queued_max_request_bytes: int = _broker("queued.max.request.bytes")
     fetch_max_bytes: int = _broker("fetch.max.bytes")
+    max_incremental_fetch_session_cache_slots: int = _broker(
+        "max.incremental.fetch.session.cache.slots"
+    )
     logstore_request_max_entries: int = _broker("logstore.request.max.entries")
     log_dir_failure_timeout_ms: int = _broker("log.dir.failure.timeout.ms")
     log_cleaner_enable: bool = _broker("log.cleaner.enable")

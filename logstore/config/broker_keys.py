@@ -429,6 +429,14 @@ _BROKER_ROWS = (
         ((1024, None),),
     ),
     ConfigKey(
+        "max.incremental.fetch.session.cache.slots",
+        Kind.INT,
+        1000,
+        "Maximum number of incremental fetch sessions of a listener (KIP-227). Clients without a "
+        "session name all partitions in each Fetch.",
+        AT_LEAST_0,
+    ),
+    ConfigKey(
         "logstore.request.max.entries",
         Kind.INT,
         100_000,

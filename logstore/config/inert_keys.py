@@ -115,7 +115,6 @@ NAMES = frozenset(
         "max.connection.creation.rate",
         "max.connections.per.ip.overrides",
         "max.decompressed.message.bytes",
-        "max.incremental.fetch.session.cache.slots",
         "max.request.partition.size.limit",
         "num.io.threads",
         "num.network.threads",

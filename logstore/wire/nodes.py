@@ -250,7 +250,8 @@ class Nodes:
         NotLeaderForPartitionError
             Another broker leads.
         """
-        check_epoch(log.topic_partition, log.leader_epoch, current_leader_epoch)
+        if current_leader_epoch != NO_PARTITION_LEADER_EPOCH:
+            check_epoch(log.topic_partition, log.leader_epoch, current_leader_epoch)
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Return leader id and leader epoch, to detect changes."""

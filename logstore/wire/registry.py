@@ -14,6 +14,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FAMILIES = (
     "cluster",
     "data",
+    "fetch",
     "admin",
     "configs",
     "groups",

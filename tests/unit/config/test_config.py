@@ -105,6 +105,7 @@ BROKER_DEFAULTS = {
     "sasl_server_max_receive_size": 512 << 10,
     "queued_max_request_bytes": 256 << 20,
     "fetch_max_bytes": 55 << 20,
+    "max_incremental_fetch_session_cache_slots": 1000,
     "logstore_request_max_entries": 100_000,
     "log_dir_failure_timeout_ms": 30_000,
     "log_cleaner_enable": True,

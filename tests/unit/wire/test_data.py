@@ -19,7 +19,7 @@ from logstore.messages.types import (
 from logstore.record import columns, kernels, preload
 from logstore.record.codecs import Codec
 from logstore.storage.log.reader import Isolation, LogReader
-from logstore.wire.data import _DelayedFetch, _Stand
+from logstore.wire.fetch import _DelayedFetch, _Stand
 from logstore.wire.limits import Limits
 from logstore.wire.nodes import Nodes
 from tests.support.world.builders import batch, offsets_of
@@ -398,13 +398,6 @@ def test_fault_rules_of_the_broker_are_met_at_this_door_too(broker, client):
     with broker.fail("append", times=1, error="REQUEST_TIMED_OUT", after=True):
         assert produced(client, records).error_code == 7
     assert broker.log("t").high_watermark == 2
-
-
-def test_fetch_sessions_are_refused(client):
-    request = fetch_of("t", 0, session_id=5, session_epoch=1)
-    answer = client.ask(request, 12)
-    assert (answer.error_code, answer.responses) == (error("FETCH_SESSION_ID_NOT_FOUND"), [])
-    assert client.ask(fetch_of("t", 0, session_epoch=0), 12).session_id == 0
 
 
 def waiting(client, log, **fields):
