@@ -33,6 +33,8 @@ NONE = 0
 
 _ZSTD_FROM = 10
 
+_INCONSISTENT = KAFKA_CODES["INCONSISTENT_TOPIC_ID"]
+
 _UNREAD = frozenset(
     KAFKA_CODES[name]
     for name in ("UNKNOWN_TOPIC_ID", "TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PARTITION")
@@ -206,7 +208,7 @@ def _locate(places: Sequence[SessionPartition], session: Session) -> None:
             error = _topic_error(place, session)
             name, topic_id = place.name, place.topic_id
         place.log, place.error = None, error
-        if error:
+        if error and error != _INCONSISTENT:
             continue
         tp = TopicPartition(place.name, place.asked.partition)
         try:
@@ -215,6 +217,8 @@ def _locate(places: Sequence[SessionPartition], session: Session) -> None:
                 log = faults.request("fetch", (tp,), partial(replica, tp))
         except LogStoreError as refusal:
             place.error = refusal.code
+            continue
+        if error:
             continue
         if session.version < _ZSTD_FROM and log.config.compression_type == "zstd":
             place.error = KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]
@@ -253,7 +257,7 @@ def _topic_error(place: SessionPartition, session: Session) -> int:
     if place.topic_id != ZERO_UUID:
         try:
             if service.nodes.topic(place.name).id != place.topic_id:
-                return KAFKA_CODES["INCONSISTENT_TOPIC_ID"]
+                return _INCONSISTENT
         except UnknownTopicOrPartitionError as error:
             return error.code
     return NONE
@@ -309,6 +313,8 @@ def _fetched(
             isolation=isolation,
             min_one_message=at_least_one,
         )
+        # Clients could not use the beginning of a batch.
+        data = b"" if read.first_entry_incomplete else read.data
         aborted = None
         if isolation is Isolation.READ_COMMITTED:
             aborted = [
@@ -323,12 +329,12 @@ def _fetched(
             last_stable_offset=log.last_stable_offset,
             log_start_offset=log.log_start_offset,
             aborted_transactions=aborted,
-            records=read.data,
+            records=data,
         )
         upper = found.high_watermark if aborted is None else found.last_stable_offset
         # A read never crosses a segment end: waiting cannot return records of later segments.
         is_cut = partition.fetch_offset < log.log_end.base_offset < upper
-        return _FetchedOne(found, len(read.data), waits=not is_cut)
+        return _FetchedOne(found, len(data), waits=not is_cut)
     except LogStoreError as error:
         return _FetchedOne(_unread(partition, error.code))
 
