@@ -107,6 +107,9 @@ class Cluster(Generic[ClockT]):
         Settings of every broker; see `Broker`.
     seed : int, optional
         Makes all randomness repeatable.
+    racks : sequence of str, optional
+        Rack of each broker (`broker.rack`). Consumers with a rack read from followers if
+        `replica.selector.class` is Kafka's RackAwareReplicaSelector (KIP-392).
     background : bool
         Whether housekeeping and cleaners run in the background; see `Broker`. Replication always
         does.
@@ -136,6 +139,7 @@ class Cluster(Generic[ClockT]):
         seed: int | None = None,
         background: bool = False,
         disk_faults: bool | None = None,
+        racks: Sequence[str] | None = None,
     ) -> None:
         if brokers < 1:
             raise InvalidConfigurationError(f"a cluster needs at least one broker, not {brokers}")
@@ -143,6 +147,11 @@ class Cluster(Generic[ClockT]):
         if not isinstance(broker_config, BrokerConfig):
             broker_config = BrokerConfig.from_properties(broker_config or {}, refuse_unknown=True)
         self.broker_config = broker_config
+        if racks is not None and (len(racks) != brokers or not all(racks)):
+            raise InvalidConfigurationError(
+                f"racks must name the rack of each of {brokers} brokers: {list(racks)}"
+            )
+        self._racks = dict(enumerate(racks or ()))
         if disk_faults is None:
             disk_faults = data_dir is None or isinstance(self.clock, VirtualClock)
         self._data_dir = None if data_dir is None else os.path.abspath(fspath(data_dir))  # noqa: PTH100  # a link keeps its name
@@ -157,6 +166,7 @@ class Cluster(Generic[ClockT]):
         self.network = Network(self.clock, self.runtime.scheduler)
         self._lacks_memory = False
         self.controller = self._new_controller(brokers)
+        self.controller.racks = self._racks
         self.purgatory = Purgatory()
         self._partitioner = Partitioner()
         self._listeners: list[ClusterListeners] = []
@@ -224,7 +234,11 @@ class Cluster(Generic[ClockT]):
         return Broker(
             node.data_dir,
             clock=node.clock,
-            broker_config=replace(self.broker_config, node_id=node.id),
+            broker_config=replace(
+                self.broker_config,
+                node_id=node.id,
+                broker_rack=self._racks.get(node.id, self.broker_config.broker_rack),
+            ),
             seed=None if self._seeds is None else self._seeds.getrandbits(64),
             fs=node.fs,
             background=self._background,

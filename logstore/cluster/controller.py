@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
@@ -59,6 +60,8 @@ class Controller:
         Configurations of groups by group id; groups without any are absent.
     changes : int
         Number of changes so far; while it is the same, `topics` returns the same topics.
+    racks : mapping of int to str
+        Racks of the brokers; empty without racks.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class Controller:
         self.settings = settings
         self.groups = groups or {}
         self.changes = 0
+        self.racks: Mapping[int, str] = {}
         self._topics = {topic.name: _without_leaders(topic) for topic in remembered}
         self._alive: set[int] = set()
         self._failed: set[tuple[int, TopicPartition]] = set()  # of running brokers
@@ -137,8 +141,8 @@ class Controller:
     def assign(self, partitions: range, replication_factor: int) -> list[tuple[int, ...]]:
         """Assign replicas of new partitions to the running brokers.
 
-        The p-th running broker leads partition p, and the next ones follow. Kafka starts at a
-        random broker instead.
+        The p-th running broker leads partition p, and the next ones follow, in an order in which
+        the racks alternate. Kafka starts at a random broker instead.
 
         Raises
         ------
@@ -151,8 +155,9 @@ class Controller:
                 f"replication factor {replication_factor} is larger than the {len(alive)} running"
                 " brokers"
             )
+        order = _alternating(alive, self.racks)
         return [
-            tuple(alive[(number + rank) % len(alive)] for rank in range(replication_factor))
+            tuple(order[(number + rank) % len(order)] for rank in range(replication_factor))
             for number in partitions
         ]
 
@@ -374,6 +379,17 @@ class Controller:
         if changed:
             self._put(*topics.values())
         return changed
+
+
+def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> Sequence[int]:
+    """Return brokers in an order in which their racks alternate."""
+    if not racks:
+        return brokers
+    of_rack: dict[str, list[int]] = {}
+    for broker in brokers:
+        of_rack.setdefault(racks[broker], []).append(broker)
+    rows = zip_longest(*of_rack.values())
+    return [broker for row in rows for broker in row if broker is not None]
 
 
 def _without_leaders(topic: ClusterTopic) -> ClusterTopic:

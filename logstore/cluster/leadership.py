@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
+from logstore.cluster.states import NO_LEADER
 from logstore.errors import (
     FencedLeaderEpochError,
     LogStoreError,
@@ -21,7 +22,7 @@ from logstore.storage.log.reader import Isolation
 from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from logstore.cluster.states import PartitionState
     from logstore.cluster.station import Station
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
+
+
+def _caught_up_ms(follower: FollowerState, now_ms: int) -> int:
+    return now_ms if follower.behind_since_ms is None else follower.behind_since_ms
 
 
 class FollowerState:
@@ -216,6 +221,23 @@ class Leadership:
         if epoch == own:
             return None
         return "FENCED_LEADER_EPOCH" if epoch < own else "UNKNOWN_LEADER_EPOCH"
+
+    def preferred_follower(self, brokers: Collection[int], offset: int) -> int:
+        """Return the in-sync follower among some brokers that is best for reads from an offset.
+
+        Followers that have the longest log are preferred, then those that caught up last. Returns
+        -1 without one.
+        """
+        with self.log.lock:
+            now_ms = self._station.monotonic_ms()
+            ranks = [
+                (each.log_end_offset, _caught_up_ms(each, now_ms), each.replica)
+                for each in self.followers.values()
+                if each.replica in brokers
+                and each.replica in self.state.isr
+                and each.log_start_offset <= offset <= each.log_end_offset
+            ]
+        return max(ranks)[-1] if ranks else NO_LEADER
 
     # -- answers -------------------------------------------------------------------------
 

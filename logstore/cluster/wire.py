@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_BY_RACK = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 
 class Administered(CreatesTopics, Protocol):
     """The admin methods of a cluster; see `Cluster`."""
@@ -211,6 +213,10 @@ class ClusterNode(Nodes):
         """Return the addresses of the running brokers."""
         return dict(sorted({**self._listeners.addresses(), self._number: own}.items()))
 
+    def rack(self, node_id: int) -> str | None:
+        """Return the rack of a broker, or None."""
+        return self._controller.racks.get(node_id)
+
     # -- topics --------------------------------------------------------------------------
 
     def topics(self) -> list[Topic]:
@@ -314,6 +320,34 @@ class ClusterNode(Nodes):
             check_epoch(tp, role.state.leader_epoch, current_leader_epoch)
         if not isinstance(role, Leadership):
             raise NotLeaderForPartitionError(f"broker {self._number} does not lead {tp}")
+
+    def check_readable(self, log: Log, current_leader_epoch: int) -> None:
+        """Check that this broker has a replica, and that the client's epoch is current."""
+        tp = log.topic_partition
+        role = self._replicas.role(tp)
+        if role is None:
+            raise NotLeaderForPartitionError(f"broker {self._number} has no replica of {tp}")
+        check_epoch(tp, role.state.leader_epoch, current_leader_epoch)
+
+    def preferred_replica(self, log: Log, offset: int, rack: str) -> int:
+        """Return the broker that a consumer in a rack should read from, or -1 for this one.
+
+        The in-sync followers of the rack that have the offset are considered.
+        """
+        racks = self._controller.racks
+        selects = self.manager.broker_config.replica_selector_class == _BY_RACK
+        if not (rack and selects and racks) or racks[self._number] == rack:
+            return NO_LEADER
+        role = self._replicas.role(log.topic_partition)
+        if not isinstance(role, Leadership):
+            return NO_LEADER
+        here = [broker for broker in self._controller.alive if racks[broker] == rack]
+        return role.preferred_follower(here, offset)
+
+    def is_settled(self, log: Log) -> bool:
+        """Return whether the high watermark has reached the start of the leader's epoch."""
+        role = self._replicas.role(log.topic_partition)
+        return not isinstance(role, Leadership) or log.high_watermark >= role.start_offset
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Return leader id and leader epoch, as this broker knows them."""

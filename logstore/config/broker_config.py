@@ -99,6 +99,8 @@ class BrokerConfig(Settings):
     transaction_state_log_segment_bytes: int = _broker("transaction.state.log.segment.bytes")
     transaction_state_log_min_isr: int = _broker("transaction.state.log.min.isr")
     num_partitions: int = _broker("num.partitions")
+    broker_rack: str = _broker("broker.rack")
+    replica_selector_class: str = _broker("replica.selector.class")
     offsets_topic_num_partitions: int = _broker("offsets.topic.num.partitions")
     offsets_topic_segment_bytes: int = _broker("offsets.topic.segment.bytes")
     offset_metadata_max_bytes: int = _broker("offset.metadata.max.bytes")

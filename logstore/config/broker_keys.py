@@ -40,6 +40,25 @@ _BROKER_ROWS = (
         "Name of node.id in Kafka releases with ZooKeeper.",
     ),
     ConfigKey(
+        "broker.rack",
+        Kind.STRING,
+        "",
+        "Rack of this broker, reported to clients. Cluster(racks=…) sets it for each broker, and "
+        "new topics get replicas in different racks.",
+    ),
+    ConfigKey(
+        "replica.selector.class",
+        Kind.STRING,
+        "",
+        "Selects the replica that a consumer with a rack reads from (KIP-392). Only Kafka's own "
+        "classes are available. Empty: the leader.",
+        values=(
+            "",
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+    ),
+    ConfigKey(
         "log.dir",
         Kind.LIST,
         (),

@@ -28,7 +28,6 @@ PREFIXES = (
     "auto.leader.",
     "broker.heartbeat.",
     "broker.id.",
-    "broker.rack",
     "broker.session.",
     "client.quota.",
     "confluent.",

@@ -110,7 +110,9 @@ def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
     nodes = session.service.nodes
     response = MetadataResponse(
         brokers=[
-            MetadataResponse.MetadataResponseBroker(node_id=node_id, host=host, port=port)
+            MetadataResponse.MetadataResponseBroker(
+                node_id=node_id, host=host, port=port, rack=nodes.rack(node_id)
+            )
             for node_id, (host, port) in nodes.addresses(session.address).items()
         ],
         cluster_id=session.service.cluster_id,
@@ -248,7 +250,9 @@ def describe_cluster(request: DescribeClusterRequest, session: Session) -> Descr
     response.cluster_id = session.service.cluster_id
     response.controller_id = nodes.controller_id
     response.brokers = [
-        DescribeClusterResponse.DescribeClusterBroker(broker_id=node_id, host=host, port=port)
+        DescribeClusterResponse.DescribeClusterBroker(
+            broker_id=node_id, host=host, port=port, rack=nodes.rack(node_id)
+        )
         for node_id, (host, port) in nodes.addresses(session.address).items()
     ]
     if request.include_cluster_authorized_operations:

@@ -376,6 +376,8 @@ _AT_THE_START = (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
 
 _LEADER_EPOCHS_FROM = 4
 
+_NOT_AVAILABLE_FROM = 5
+
 ListedPartition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
@@ -434,10 +436,17 @@ def _listed(
         return _unlisted(index, KAFKA_CODES["UNSUPPORTED_VERSION"])
     try:
         tp = TopicPartition(topic, index)
-        log = session.service.nodes.log(tp, partition.current_leader_epoch)
+        nodes = session.service.nodes
+        log = nodes.log(tp, partition.current_leader_epoch)
         listed = _offset_of(log, target, isolation)
     except LogStoreError as error:
         return _unlisted(index, error.code)
+    if (target == LATEST_TIMESTAMP or listed is None) and not nodes.is_settled(log):
+        # A new leader may not know yet how far consumers have read (KIP-207).
+        name = "OFFSET_NOT_AVAILABLE"
+        if session.version < _NOT_AVAILABLE_FROM:
+            name = "LEADER_NOT_AVAILABLE"
+        return _unlisted(index, KAFKA_CODES[name])
     if listed is None:
         return _unlisted(index, NONE)
     found = ListedPartition(partition_index=index, timestamp=listed.timestamp, offset=listed.offset)

@@ -18,6 +18,7 @@ from logstore.messages.types import FetchRequest, FetchResponse
 from logstore.storage.log.reader import Isolation
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.data import isolation_of
+from logstore.wire.nodes import NO_LEADER
 from logstore.wire.registry import handles
 from logstore.wire.session import ELEMENTS_IN_LOOP
 
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 NONE = 0
 
 _ZSTD_FROM = 10
+
+_FOLLOWERS_FROM = 11
+"""First version in which consumers may read from followers (KIP-392)."""
 
 _INCONSISTENT = KAFKA_CODES["INCONSISTENT_TOPIC_ID"]
 
@@ -69,22 +73,18 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
     service = session.service
     sessions = service.fetch_sessions
     session.is_large |= sessions.size_of(request) > ELEMENTS_IN_LOOP
-    isolation = isolation_of(request.isolation_level)
-    limit = min(request.max_bytes, service.limits.fetch_bytes)
+    reading = _Reading.of(request, session)
     may_wait = request.max_wait_ms > 0
     deadline = service.loops.loop.time() + max(0, request.max_wait_ms) / 1000
 
     def read(places: Sequence[SessionPartition]) -> tuple[_Stand | None, _Found]:
         # Take the positions before the read, so no append between the two is missed.
-        stand = _Stand.of(places, isolation, service.nodes) if may_wait else None
-        return stand, _read(places, isolation, limit, session, only_news=only_news)
-
-    only_news = False
+        stand = _Stand.of(places, reading.isolation, service.nodes) if may_wait else None
+        return stand, reading.read(places)
 
     def begin() -> tuple[Context, _Stand | None, _Found]:
-        nonlocal only_news
         context = sessions.open(request, session.version, service.topic_of_id)
-        only_news = bool(context.session_id)
+        reading.only_news = bool(context.session_id)
         _locate(context.partitions, session)
         return context, *read(context.partitions)
 
@@ -226,25 +226,6 @@ def _locate(places: Sequence[SessionPartition], session: Session) -> None:
             place.log = log
 
 
-def _has_no_news(place: SessionPartition, isolation: Isolation, nodes: Nodes) -> bool:
-    """Return whether a session has reported the partition's state, and it is read to its end.
-
-    Most partitions of most requests are like this, so nothing is built for them.
-    """
-    log, asked = place.log, place.asked
-    if log is None or asked.last_fetched_epoch >= 0:
-        return False
-    try:
-        nodes.check(log, asked.current_leader_epoch)
-        return (
-            asked.fetch_offset == log.reader.upper_offset(isolation)
-            and place.is_reported(log.high_watermark, log.log_start_offset)
-            and not log.is_offline
-        )
-    except LogStoreError:
-        return False
-
-
 def _topic_error(place: SessionPartition, session: Session) -> int:
     """Return the error code of a topic, which may have been created again within a session."""
     service = session.service
@@ -263,60 +244,120 @@ def _topic_error(place: SessionPartition, session: Session) -> int:
     return NONE
 
 
-def _read(
-    places: Sequence[SessionPartition],
-    isolation: Isolation,
-    limit: int,
-    session: Session,
-    *,
-    only_news: bool,
-) -> _Found:
-    partitions = []
-    size = 0
-    all_wait, any_read = True, False
-    nodes = session.service.nodes
-    for each in session.each(places):
-        if only_news and _has_no_news(each, isolation, nodes):
-            any_read = True
-            continue
-        found, records, waits = _fetched(
-            each, nodes, isolation, limit - size, at_least_one=size == 0
-        )
-        partitions.append((each, found))
-        size += records
-        if each.error not in _UNREAD:
+@dataclass
+class _Reading:
+    """How a request reads its partitions.
+
+    Attributes
+    ----------
+    session : Session
+    isolation : Isolation
+    limit : int
+        Most bytes of all records.
+    rack : str or None
+        Rack of the consumer; None if it can only read from leaders.
+    only_news : bool
+        Whether partitions without news are left out, because a session has reported them.
+    """
+
+    session: Session
+    isolation: Isolation
+    limit: int
+    rack: str | None
+    only_news: bool = False
+
+    @classmethod
+    def of(cls, request: FetchRequest, session: Session) -> _Reading:
+        """Return how a request reads."""
+        limit = min(request.max_bytes, session.service.limits.fetch_bytes)
+        rack = request.rack_id if session.version >= _FOLLOWERS_FROM else None
+        return cls(session, isolation_of(request.isolation_level), limit, rack)
+
+    def read(self, places: Sequence[SessionPartition]) -> _Found:
+        """Read all partitions once."""
+        # As in Kafka, partitions that are not read follow the others, also in a new session.
+        partitions, unread = [], []
+        size = 0
+        all_wait, any_read = True, False
+        for each in self.session.each(places):
+            if self.only_news and self._has_no_news(each):
+                any_read = True
+                continue
+            found, records, waits = self._read_one(each, self.limit - size, at_least_one=size == 0)
+            if each.error in _UNREAD:
+                unread.append((each, found))
+                continue
+            partitions.append((each, found))
+            size += records
             any_read = True
             all_wait &= waits
-    return _Found(partitions, size, any_read and all_wait)
+        return _Found(partitions + unread, size, any_read and all_wait)
 
+    def _check(self, log: Log, current_leader_epoch: int) -> None:
+        nodes = self.session.service.nodes
+        check = nodes.check if self.rack is None else nodes.check_readable
+        check(log, current_leader_epoch)
 
-def _fetched(
-    place: SessionPartition, nodes: Nodes, isolation: Isolation, limit: int, *, at_least_one: bool
-) -> _FetchedOne:
-    partition, log = place.asked, place.log
-    if log is None:
-        # As in Kafka: an empty list if the request is refused before any log is read, else null.
-        refused = _unread(partition, place.error)
-        refused.aborted_transactions = []
-        if place.error == KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]:
-            refused.records = None
-        return _FetchedOne(refused)
-    try:
-        nodes.check(log, partition.current_leader_epoch)
-        if partition.last_fetched_epoch >= 0:
-            diverging = _diverging(log, partition)
-            if diverging is not None:
-                return _FetchedOne(diverging)
+    def _preferred_replica(self, log: Log, offset: int) -> int:
+        if not self.rack:
+            return NO_LEADER
+        return self.session.service.nodes.preferred_replica(log, offset, self.rack)
+
+    def _has_no_news(self, place: SessionPartition) -> bool:
+        """Return whether a session has reported the partition's state, and it is read to its end.
+
+        This is true for most partitions of most requests, so no response is built for them.
+        """
+        log, asked = place.log, place.asked
+        if log is None or asked.last_fetched_epoch >= 0:
+            return False
+        try:
+            self._check(log, asked.current_leader_epoch)
+            return (
+                asked.fetch_offset == log.reader.upper_offset(self.isolation)
+                and place.is_reported(log.high_watermark, log.log_start_offset)
+                and not log.is_offline
+                and self._preferred_replica(log, asked.fetch_offset) < 0
+            )
+        except LogStoreError:
+            return False
+
+    def _read_one(self, place: SessionPartition, limit: int, *, at_least_one: bool) -> _FetchedOne:
+        partition, log = place.asked, place.log
+        if log is None:
+            # As in Kafka: an empty list if the request is refused before any log is read, else
+            # null.
+            refused = _unread(partition, place.error)
+            refused.aborted_transactions = []
+            if place.error == KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]:
+                refused.records = None
+            return _FetchedOne(refused)
+        try:
+            self._check(log, partition.current_leader_epoch)
+            preferred = self._preferred_replica(log, partition.fetch_offset)
+            if preferred >= 0:
+                return _FetchedOne(_redirected(log, partition, preferred, self.isolation))
+            if partition.last_fetched_epoch >= 0:
+                diverging = _diverging(log, partition)
+                if diverging is not None:
+                    return _FetchedOne(diverging)
+            return self._read_log(log, partition, limit, at_least_one=at_least_one)
+        except LogStoreError as error:
+            return _FetchedOne(_unread(partition, error.code))
+
+    def _read_log(
+        self, log: Log, partition: FetchRequest.FetchPartition, limit: int, *, at_least_one: bool
+    ) -> _FetchedOne:
         read = log.reader.read(
             partition.fetch_offset,
             max(0, min(partition.partition_max_bytes, limit)),
-            isolation=isolation,
+            isolation=self.isolation,
             min_one_message=at_least_one,
         )
         # Clients could not use the beginning of a batch.
         data = b"" if read.first_entry_incomplete else read.data
         aborted = None
-        if isolation is Isolation.READ_COMMITTED:
+        if self.isolation is Isolation.READ_COMMITTED:
             aborted = [
                 FetchResponse.AbortedTransaction(
                     producer_id=each.producer_id, first_offset=each.first_offset
@@ -335,8 +376,21 @@ def _fetched(
         # A read never crosses a segment end: waiting cannot return records of later segments.
         is_cut = partition.fetch_offset < log.log_end.base_offset < upper
         return _FetchedOne(found, len(data), waits=not is_cut)
-    except LogStoreError as error:
-        return _FetchedOne(_unread(partition, error.code))
+
+
+def _redirected(
+    log: Log, partition: FetchRequest.FetchPartition, preferred: int, isolation: Isolation
+) -> FetchedPartition:
+    """Return a response that names another replica and has no records (KIP-392)."""
+    return FetchedPartition(
+        partition_index=partition.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=[] if isolation is Isolation.READ_COMMITTED else None,
+        preferred_read_replica=preferred,
+        records=b"",
+    )
 
 
 def _unread(partition: FetchRequest.FetchPartition, error_code: int) -> FetchedPartition:

@@ -39,7 +39,7 @@ _SHARDS = 8
 _IDS_OF_SHARD = INT32_MAX // _SHARDS
 
 _MAX_PARTITIONS = 250_000
-"""Most partitions of all sessions together, not in Kafka; about 100 MiB."""
+"""Limit of the partitions in all sessions, which Kafka does not have. It is about 100 MiB."""
 
 _TOPIC_IDS_FROM = 13
 
@@ -116,12 +116,12 @@ class _Session:
 
 
 class Context(NamedTuple):
-    """What a Fetch request reads.
+    """The partitions of a Fetch request.
 
     Attributes
     ----------
     error : str or None
-        Kafka's name of the error of the whole request.
+        Kafka's name of an error that applies to all partitions.
     partitions : sequence of SessionPartition
     session_id : int
         The session whose partitions these are, or 0.
@@ -240,7 +240,7 @@ class FetchSessions:
         for partition, data in reported:
             partition.note(data)
         with self._lock:
-            return self._create(context), reported
+            return self._create(context.uses_ids, [place for place, _ in reported]), reported
 
     def _report(
         self,
@@ -271,11 +271,11 @@ class FetchSessions:
     def _shard_of(self, session_id: int) -> dict[int, _Session]:
         return self._shards[min(max(0, session_id) // _IDS_OF_SHARD, _SHARDS - 1)]
 
-    def _create(self, context: Context) -> int:
-        """Return the id of a new session, or 0 if there is no room for it."""
+    def _create(self, uses_ids: bool, partitions: Sequence[SessionPartition]) -> int:
+        """Return the id of a new session, or 0 if it would exceed a limit."""
         number = next(self._turn) % _SHARDS
         shard = self._shards[number]
-        size = len(context.partitions)
+        size = len(partitions)
         if self._total_partitions + size > _MAX_PARTITIONS:
             return NO_SESSION
         now_ms = self._monotonic_ms()
@@ -284,10 +284,10 @@ class FetchSessions:
         first = number * _IDS_OF_SHARD
         while (session_id := self._rng.randrange(max(first, 1), first + _IDS_OF_SHARD)) in shard:
             pass
-        session = _Session(session_id, context.uses_ids, now_ms)
+        session = _Session(session_id, uses_ids, now_ms)
         session.partitions = {
-            (each.topic_id if context.uses_ids else each.name, each.asked.partition): each
-            for each in context.partitions
+            (each.topic_id if uses_ids else each.name, each.asked.partition): each
+            for each in partitions
         }
         shard[session_id] = session
         self._touch(session)

@@ -119,6 +119,10 @@ class Nodes:
         """Return the addresses of all running brokers, given this broker's."""
         return {self.node_id: own}
 
+    def rack(self, node_id: int) -> str | None:
+        """Return the rack of a broker, or None."""
+        return self.manager.broker_config.broker_rack or None
+
     # -- topics --------------------------------------------------------------------------
 
     def topics(self) -> list[Topic]:
@@ -252,6 +256,23 @@ class Nodes:
         """
         if current_leader_epoch != NO_PARTITION_LEADER_EPOCH:
             check_epoch(log.topic_partition, log.leader_epoch, current_leader_epoch)
+
+    def check_readable(self, log: Log, current_leader_epoch: int) -> None:
+        """Check that consumers may read this replica, which need not be the leader (KIP-392).
+
+        Raises
+        ------
+        FencedLeaderEpochError, UnknownLeaderEpochError
+        """
+        self.check(log, current_leader_epoch)
+
+    def preferred_replica(self, log: Log, offset: int, rack: str) -> int:
+        """Return the broker that a consumer in a rack should read from, or -1 for this one."""
+        return NO_LEADER
+
+    def is_settled(self, log: Log) -> bool:
+        """Return whether the high watermark has reached the start of the leader's epoch."""
+        return True
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Return leader id and leader epoch, to detect changes."""

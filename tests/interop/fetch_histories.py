@@ -63,7 +63,7 @@ class _Side:
         return self.caller.call("Metadata", 12, fields).topics[0]
 
     def delete(self, topic: str) -> None:
-        """Delete a topic, and wait until it is gone."""
+        """Delete a topic, and wait until it does not exist."""
         fields = {"topics": [{"name": topic, "topic_id": ZERO_UUID}], "timeout_ms": 30_000}
         self.caller.call("DeleteTopics", 6, fields)
         _until(lambda: self.described(topic).error_code != 0)

@@ -107,7 +107,7 @@ def epoch_end(client, partition, epoch, current=-1):
 def fetched(client, partition, offset=0, epoch=-1, **fields):
     request = fetch_of("t", offset, partition, **fields)
     request.topics[0].partitions[0].current_leader_epoch = epoch
-    return client.ask(request, 11).responses[0].partitions[0]
+    return client.ask(request, 10).responses[0].partitions[0]  # 11 may read from followers
 
 
 def test_only_the_leader_serves(clients):

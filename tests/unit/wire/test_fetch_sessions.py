@@ -7,7 +7,7 @@ import pytest
 
 from logstore import Acl, Authorizer, Broker, Cluster
 from logstore.errors import KAFKA_CODES
-from logstore.messages.types import FetchRequest
+from logstore.messages.types import FetchRequest, FetchResponse
 from logstore.wire import fetch_sessions
 from logstore.wire.fetch_sessions import FetchSessions, _next
 from tests.support.world.wire import Client
@@ -202,7 +202,7 @@ def test_a_leader_that_moved_is_reported_in_a_session():
     with Cluster(2) as cluster, cluster.listen() as server:
         cluster.create_topic(T, replication_factor=2)
         with Client(server[0]) as client:
-            fetcher = Fetcher(client)
+            fetcher = Fetcher(client, version=10)  # the last one that only reads from leaders
             assert fetcher.fetch((T, 0, 0)) == {(T, 0): (0, 0, False)}
             cluster.move_leader(T, to=1)
             moved = KAFKA_CODES["NOT_LEADER_OR_FOLLOWER"]
@@ -240,7 +240,10 @@ class World:
         """Return the id of a new session, or 0."""
         asked = [(T, number, 0) for number in range(partitions)]
         context = self.sessions.open(request_of(asked, session_epoch=0), 12, lambda _: None)
-        session_id, _ = self.sessions.finish(context, ())
+        found = FetchResponse.PartitionData()
+        session_id, _ = self.sessions.finish(
+            context, [(place, found) for place in context.partitions]
+        )
         return session_id
 
     def use(self, session_id, epoch, *asked):
