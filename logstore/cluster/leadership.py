@@ -97,18 +97,24 @@ class Leadership:
         log, state = self.log, self.state
         self.start_offset = log.log_end_offset
         log.epochs.assign(state.leader_epoch, self.start_offset)
-        now_ms = self._station.monotonic_ms()
-        for replica in state.replicas:
-            if replica != self._me:
-                # A follower outside of the ISR has never caught up with this leader.
-                lag_ms = 0 if replica in state.isr else self._station.lag_max_ms + 1
-                since = now_ms - lag_ms
-                self.followers[replica] = FollowerState(replica, since)
+        self._set_followers()
         log.offsets.high_watermark_for = self._after_append
         log.writer.refuse = None
         self._unsubscribe = log.subscribe(self._wake)
         self._move_high_watermark()
         self._watch_lags()
+
+    def _set_followers(self) -> None:
+        """Add and remove followers after a change of the replicas."""
+        state, now_ms = self.state, self._station.monotonic_ms()
+        followers = {}
+        for replica in state.replicas:
+            if replica != self._me:
+                # A follower outside of the ISR has never caught up with this leader.
+                lag_ms = 0 if replica in state.isr else self._station.lag_max_ms + 1
+                new = FollowerState(replica, now_ms - lag_ms)
+                followers[replica] = self.followers.get(replica, new)
+        self.followers = followers
 
     def end(self) -> None:
         """Resign. The caller holds the log's lock."""
@@ -122,6 +128,7 @@ class Leadership:
     def update(self, state: PartitionState) -> None:
         """Apply another state of the same epoch. The caller holds the log's lock."""
         self.state = state
+        self._set_followers()
         self._move_high_watermark()
         self._station.progress.emit(state.topic_partition)
 
@@ -156,7 +163,9 @@ class Leadership:
         with log.lock:
             if self._is_over:
                 return
-            follower = self.followers[request.replica]
+            follower = self.followers.get(request.replica)
+            if follower is None:  # removed by a reassignment
+                return
             if request.number < follower.number:
                 return  # outdated: the follower has sent a newer request
             follower.number = request.number
@@ -266,9 +275,16 @@ class Leadership:
         return self.log.offsets.high_watermark, self.log.offsets.log_start_offset
 
     def _serve(self) -> None:
+        quota = self._station.leader_quota
         for follower in self.followers.values():
             with self.log.lock:
                 if self._is_over or not self._can_answer(follower):
+                    continue
+                is_throttled = follower.replica not in self.state.isr and quota.applies_to(
+                    self.state.topic_partition, follower.replica
+                )
+                if is_throttled and (delay_ms := quota.delay_ms()):
+                    self._station.later("throttled-fetch", self._serve, delay_ms)
                     continue
                 request, follower.waiting = follower.waiting, None
                 high_watermark, log_start_offset = self._offsets()
@@ -286,6 +302,8 @@ class Leadership:
                 )
                 answer = FetchResponse(request.number, request.leader_epoch, error.kafka_error)
             else:
+                if is_throttled:
+                    quota.spend(len(read.data))
                 answer = FetchResponse(
                     request.number,
                     request.leader_epoch,
@@ -390,6 +408,8 @@ class Leadership:
 
     def _alter_isr(self, isr: tuple[int, ...]) -> None:
         try:
-            self.state = self._station.controller.alter_isr(self.state, isr)
+            state = self._station.controller.alter_isr(self.state, isr)
+            if state.leader_epoch == self.state.leader_epoch:
+                self.state = state  # else it arrives as a new epoch
         except FencedLeaderEpochError as error:  # the new state will arrive
             logger.info("%s", error)

@@ -77,6 +77,18 @@ class Administered(CreatesTopics, Protocol):
     ) -> None:
         """Make another replica the leader."""
 
+    @property
+    def broker_ids(self) -> range:
+        """Ids of all brokers, which may be stopped."""
+
+    def reassign(
+        self,
+        topic: str | TopicPartition,
+        partition: int | None = None,
+        replicas: Sequence[int] | None = None,
+    ) -> None:
+        """Begin to move a partition to other replicas, or cancel a move."""
+
 
 class ClusterListeners(Mapping[int, "Listener"]):
     """The listeners of the running brokers by id; created by `Cluster.listen`.
@@ -286,6 +298,15 @@ class ClusterNode(Nodes):
         return self._controller.alive
 
     @property
+    def registered(self) -> Collection[int]:
+        """Ids of all brokers, which may be stopped."""
+        return self._cluster.broker_ids
+
+    def reassign(self, topic_partition: TopicPartition, replicas: Sequence[int] | None) -> None:
+        """Begin to move a partition to other replicas, or cancel a move."""
+        self._cluster.reassign(topic_partition, replicas=replicas)
+
+    @property
     def default_replication_factor(self) -> int:
         """The setting `default.replication.factor`."""
         return self._cluster.broker_config.default_replication_factor
@@ -298,7 +319,15 @@ class ClusterNode(Nodes):
             return PartitionView(NO_LEADER, NO_PARTITION_LEADER_EPOCH, (), (), (), error)
         alive = set(self._controller.alive)
         offline = [each for each in state.replicas if each not in alive]
-        return PartitionView(state.leader, state.leader_epoch, state.replicas, state.isr, offline)
+        return PartitionView(
+            state.leader,
+            state.leader_epoch,
+            state.replicas,
+            state.isr,
+            offline,
+            adding=state.adding,
+            removing=state.removing,
+        )
 
     def replica(self, topic_partition: TopicPartition) -> Log:
         """Return this broker's replica of a partition."""

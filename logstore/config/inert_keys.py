@@ -270,7 +270,8 @@ UNKNOWN_VALUE_CHARACTERS_MAX = 4096
 
 _NO_EFFECT = "Stored and described, but without effect here: "
 _TIERED = f"{_NO_EFFECT}tiered storage is not supported."
-_THROTTLED = f"{_NO_EFFECT}replication is not throttled."
+_THROTTLED = "Replicas that are throttled while they are not in sync. Applies to a cluster."
+_THROTTLED_RATE = "Bytes per second of the throttled replicas of this broker. Applies to a cluster."
 _CONVERTED = f"{_NO_EFFECT}batches are stored and read in one format."
 _THREADS = f"{_NO_EFFECT}this engine has no such threads."
 
@@ -311,10 +312,10 @@ INERT_BROKER_KEYS: Mapping[str, ConfigKey] = {
     for row in (
         ConfigKey("background.threads", Kind.INT, 10, _THREADS, AT_LEAST_1),
         ConfigKey(
-            "follower.replication.throttled.rate", Kind.LONG, INT64_MAX, _THROTTLED, AT_LEAST_0
+            "follower.replication.throttled.rate", Kind.LONG, INT64_MAX, _THROTTLED_RATE, AT_LEAST_0
         ),
         ConfigKey(
-            "leader.replication.throttled.rate", Kind.LONG, INT64_MAX, _THROTTLED, AT_LEAST_0
+            "leader.replication.throttled.rate", Kind.LONG, INT64_MAX, _THROTTLED_RATE, AT_LEAST_0
         ),
         ConfigKey(
             "max.connection.creation.rate",
@@ -330,7 +331,7 @@ INERT_BROKER_KEYS: Mapping[str, ConfigKey] = {
             "replica.alter.log.dirs.io.max.bytes.per.second",
             Kind.LONG,
             INT64_MAX,
-            _THROTTLED,
+            f"{_NO_EFFECT}moves between directories are not throttled.",
             AT_LEAST_0,
         ),
         ConfigKey(

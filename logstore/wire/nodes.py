@@ -16,6 +16,7 @@ from logstore.errors import (
     InvalidReplicationFactorError,
     KafkaStorageError,
     LogStoreError,
+    NoReassignmentInProgressError,
     UnknownLeaderEpochError,
 )
 from logstore.runtime import Signal
@@ -45,6 +46,8 @@ class PartitionView(NamedTuple):
         Replicas that are offline.
     error : LogStoreError or None
         Why the partition has no available leader.
+    adding, removing : sequence of int
+        Replicas that a reassignment adds and removes.
     """
 
     leader: int
@@ -53,6 +56,8 @@ class PartitionView(NamedTuple):
     isr: Sequence[int]
     offline: Sequence[int] = ()
     error: LogStoreError | None = None
+    adding: Sequence[int] = ()
+    removing: Sequence[int] = ()
 
 
 class DelayedAppend(DelayedOperation, Protocol):
@@ -192,6 +197,21 @@ class Nodes:
     def running(self) -> Collection[int]:
         """Ids of the running brokers, which can take new replicas."""
         return (self.node_id,)
+
+    @property
+    def registered(self) -> Collection[int]:
+        """Ids of all brokers, which may be stopped."""
+        return self.running
+
+    def reassign(self, topic_partition: TopicPartition, replicas: Sequence[int] | None) -> None:
+        """Begin to move a partition to other replicas, or cancel a move.
+
+        Raises
+        ------
+        NoReassignmentInProgressError, InvalidReplicaAssignmentError
+        """
+        if replicas is None:
+            raise NoReassignmentInProgressError(f"{topic_partition} is not being reassigned")
 
     @property
     def default_replication_factor(self) -> int:

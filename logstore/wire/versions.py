@@ -73,7 +73,7 @@ SERVED: Mapping[str, Versions] = {
     "DeleteGroups": Versions(0, 2),
     "ElectLeaders": Versions(0, 2),
     "IncrementalAlterConfigs": Versions(0, 1),
-    "AlterPartitionReassignments": Versions(0, 0),
+    "AlterPartitionReassignments": Versions(0, 1),
     "ListPartitionReassignments": Versions(0, 0),
     "OffsetDelete": Versions(0, 0),
     "DescribeUserScramCredentials": Versions(0, 0),
