@@ -235,6 +235,15 @@ class ClusterNode(Nodes):
         """Return all topics of the cluster."""
         return [as_topic(topic) for topic in self._controller.topics()]
 
+    @property
+    def changes(self) -> int:
+        """Number of changes of the controller's state so far."""
+        return self._controller.changes
+
+    def configured_groups(self) -> list[str]:
+        """Return the ids of the groups that have configurations of their own."""
+        return sorted(self._controller.groups)
+
     def topic(self, name: str) -> Topic:
         """Return a topic of the cluster."""
         return as_topic(self._controller.topic(name))

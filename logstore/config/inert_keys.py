@@ -270,8 +270,8 @@ UNKNOWN_VALUE_CHARACTERS_MAX = 4096
 
 _NO_EFFECT = "Stored and described, but without effect here: "
 _TIERED = f"{_NO_EFFECT}tiered storage is not supported."
-_THROTTLED = "Replicas that are throttled while they are not in sync. Applies to a cluster."
-_THROTTLED_RATE = "Bytes per second of the throttled replicas of this broker. Applies to a cluster."
+_THROTTLED = "Replicas throttled while they are not in sync; without effect in a single broker."
+_THROTTLED_RATE = "Bytes per second of throttled replicas; without effect in a single broker."
 _CONVERTED = f"{_NO_EFFECT}batches are stored and read in one format."
 _THREADS = f"{_NO_EFFECT}this engine has no such threads."
 

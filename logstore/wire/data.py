@@ -363,12 +363,16 @@ def isolation_of(level: int) -> Isolation:
 
 # -- ListOffsets ---------------------------------------------------------------------------------
 
+_EARLIEST_PENDING_UPLOAD = -6
+"""The first offset that is not in tiered storage; without tiered storage, there is none."""
+
 _TARGETS_SINCE = {
     LATEST_TIMESTAMP: 1,
     EARLIEST_TIMESTAMP: 1,
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
 }
 """Special (negative) timestamps and the ListOffsets version that introduced each."""
 
@@ -441,7 +445,8 @@ def _listed(
         listed = _offset_of(log, target, isolation)
     except LogStoreError as error:
         return _unlisted(index, error.code)
-    if (target == LATEST_TIMESTAMP or listed is None) and not nodes.is_settled(log):
+    waits = target == LATEST_TIMESTAMP or (listed is None and target >= 0)
+    if waits and not nodes.is_settled(log):
         # A new leader may not know yet how far consumers have read (KIP-207).
         name = "OFFSET_NOT_AVAILABLE"
         if session.version < _NOT_AVAILABLE_FROM:
@@ -462,6 +467,8 @@ def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | No
 
     Source: Partition.fetchOffsetForTimestamp.
     """
+    if target == _EARLIEST_PENDING_UPLOAD:
+        return None
     end_offset = log.reader.upper_offset(isolation)
     if target == LATEST_TIMESTAMP:
         return ListedOffset(-1, end_offset, log.leader_epoch)

@@ -134,6 +134,15 @@ class Nodes:
         """Return all topics, sorted by name."""
         return self.manager.catalog.topics()
 
+    @property
+    def changes(self) -> int:
+        """Number of changes of the topics so far."""
+        return self.manager.catalog.changes
+
+    def configured_groups(self) -> list[str]:
+        """Return the ids of the groups that have configurations of their own."""
+        return sorted(self.manager.catalog.store.groups)
+
     def topic(self, name: str) -> Topic:
         """Return a topic with all its partitions.
 

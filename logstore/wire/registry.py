@@ -21,6 +21,8 @@ FAMILIES = (
     "consumer_groups",
     "transactions",
     "security",
+    "quotas",
+    "quorum",
 )
 
 

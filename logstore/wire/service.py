@@ -108,6 +108,7 @@ class Service:
         self.pool = pool
         self.versions = settings.versions
         self.authorizer = settings.authorizer
+        self.quotas = settings.quotas
         self.auto_create = settings.auto_create
         self.restamp = settings.restamp
         self.loops = loops

@@ -596,6 +596,14 @@ def test_read_committed_knows_no_offset_beyond_the_last_stable_one(broker, clien
     assert listed(client, MAX, isolation=1) == (0, -1, -1)
 
 
+@pytest.mark.parametrize(("timestamp", "since"), ((TIERED, 9), (-6, 11)))
+def test_offsets_of_tiered_storage_do_not_exist(broker, client, timestamp, since):
+    broker.append("t", partition=0, value=b"1")
+    for version in range(5, 12):
+        code = 0 if version >= since else error("UNSUPPORTED_VERSION")
+        assert listed(client, timestamp, version=version) == (code, -1, -1)
+
+
 def test_partitions_that_are_not_there_or_asked_twice_are_refused(client):
     assert listed(client, LATEST, topic="none")[0] == error("UNKNOWN_TOPIC_OR_PARTITION")
     asked = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
