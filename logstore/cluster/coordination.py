@@ -327,6 +327,17 @@ class ClusterHost(CoordinatorHost):
         """Return all topics of the cluster."""
         return [as_topic(topic) for topic in self._controller.topics()]
 
+    def racks_of(self, topic: str, partitions: Sequence[int]) -> Sequence[Sequence[str]]:
+        """Return the replicas' racks for each partition; empty if no broker has a rack."""
+        racks = self._controller.racks
+        if not racks:
+            return ()
+        with suppress(UnknownTopicOrPartitionError):
+            states = self._controller.topic(topic).partitions
+            replicas = (states[number].replicas for number in partitions)
+            return tuple(tuple(sorted(racks[each] for each in ids)) for ids in replicas)
+        return ()
+
     def write_markers(
         self, marker: TransactionMarker, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, str | None]:
