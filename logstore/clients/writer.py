@@ -237,7 +237,9 @@ def _columns_of_pairs(items: Sequence[RecordLike]) -> tuple[BytesColumn, BytesCo
     if set(map(type, items)) != {tuple}:
         return None
     try:
-        keys, values = zip(*items, strict=True)
+        # Not `zip(*items)`: its iterators, one per item, would keep the garbage collector busy.
+        keys = [key for key, _ in items]
+        values = [value for _, value in items]
     except ValueError:  # an item does not have two fields
         return None
     columns = []
