@@ -19,7 +19,7 @@ POINTS = 384
 """Times of the curves of several seeds, evenly spaced."""
 
 ALL_BYTES = "bytes"
-"""Column of the sum of all kinds of bytes."""
+"""Column of the total size."""
 
 
 class Percentiles(NamedTuple):
