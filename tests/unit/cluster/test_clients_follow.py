@@ -133,7 +133,7 @@ def test_the_coordinator_ends_in_the_middle_of_a_poll(followed):
     assert followed.calls == [("assigned", [TP])]
 
 
-@pytest.mark.parametrize("delay_ms", (0, 1, 1000, 2999, 3000, 3001))
+@pytest.mark.parametrize("delay_ms", (0, 1000, 3001))
 def test_the_coordinator_ends_during_a_join(followed, delay_ms):
     after(followed.cluster, delay_ms, followed.end)
     followed.append(b"1")
@@ -296,7 +296,7 @@ def test_the_coordinator_ends_before_a_step_of_a_transaction(transactional, step
 
 
 @pytest.mark.parametrize("commits", (True, False))
-@pytest.mark.parametrize("delay_ms", (0, 100, 300, 500))
+@pytest.mark.parametrize("delay_ms", (100, 300))
 def test_the_coordinator_ends_in_the_middle_of_the_end(transactional, commits, delay_ms):
     cluster, producer = transactional.cluster, transactional.producer
     producer.init_transactions()
