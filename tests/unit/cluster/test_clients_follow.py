@@ -201,6 +201,21 @@ def test_the_last_commit_of_a_consumer_follows_the_coordinator(cluster, protocol
     assert groups.describe("other").members == ()
 
 
+def test_a_consumer_leaves_when_the_replicas_have_the_change(cluster, protocol):
+    followed = Followed(cluster, protocol, "killed")
+    followed.append(b"1")
+    assert followed.poll() == [b"1"]
+    for other in {0, 1, 2} - {followed.first}:
+        cluster.slow(followed.first, other, 200)
+    followed.consumer.close()
+    followed.end()
+    cluster.heal()
+    cluster.clock.advance(seconds=1)
+    groups = followed.home.groups.of(GROUP)
+    (listing,) = groups.list_groups()
+    assert listing.state == "Empty"
+
+
 def test_consumers_of_all_brokers_share_a_group(cluster, protocol):
     cluster.create_topic("wide", 3, replication_factor=3)
     first = cluster.group_coordinator(GROUP)
