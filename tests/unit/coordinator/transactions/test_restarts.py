@@ -87,7 +87,7 @@ def test_a_producer_from_before_a_restart_is_fenced_by_a_later_one(bench):
     older = open_transaction(bench)._session
     bench.reopen()
     bench.transactional()
-    older._coordinator = bench.coordinator
+    older._coordinator.home = bench.coordinator
     with pytest.raises(ProducerFencedError):
         older.commit()
 
