@@ -496,6 +496,12 @@ class InvalidReplicaAssignmentError(RequestError):
     kafka_error = "INVALID_REPLICA_ASSIGNMENT"
 
 
+class NoReassignmentInProgressError(RequestError):
+    """The partition is not being reassigned."""
+
+    kafka_error = "NO_REASSIGNMENT_IN_PROGRESS"
+
+
 class OffsetsOutOfOrderError(RequestError):
     """The offsets of replicated batches do not increase."""
 

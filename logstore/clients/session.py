@@ -211,6 +211,17 @@ class ProducerSession:
         sequence = self._sequences.get(topic_partition, 0)
         return Stamp(*self._producer, sequence, self.is_transactional)
 
+    def next_stamp(self, topic_partition: TopicPartition) -> Stamp | None:
+        """Return `stamp` of a producer that is not transactional, or None before its first batch.
+
+        Runs once per record; see `logstore.storage.log.drafts`.
+        """
+        sequence = self._sequences.get(topic_partition)
+        if self._producer is None or sequence is None:
+            return None
+        stamp: Stamp = tuple.__new__(Stamp, (*self._producer, sequence, False))
+        return stamp
+
     def append(
         self, manager: LogManager, tp: TopicPartition, append: Callable[[LogWriter], AppendInfo]
     ) -> AppendInfo:

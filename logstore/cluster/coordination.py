@@ -244,6 +244,20 @@ class ClusterHost(CoordinatorHost):
         self.check_owner(topic_partition)
         return self._broker.manager.log(topic_partition)
 
+    def is_coordinated(self, name: str) -> bool:
+        """Return whether all partitions of a topic are led, and those led here are loaded."""
+        try:
+            partitions = self._controller.topic(name).partitions
+        except UnknownTopicOrPartitionError:
+            return True
+        return all(
+            self._loaded[name].get(tp.partition) == epoch
+            if (epoch := self._led_epoch(tp)) is not None
+            else state.leader not in (NO_LEADER, self._broker_id)
+            for state in partitions
+            for tp in (state.topic_partition,)
+        )
+
     # -- replication -----------------------------------------------------------------------
 
     def check_append(self, topic_partition: TopicPartition) -> None:
@@ -312,6 +326,17 @@ class ClusterHost(CoordinatorHost):
     def topics(self) -> list[Topic]:
         """Return all topics of the cluster."""
         return [as_topic(topic) for topic in self._controller.topics()]
+
+    def racks_of(self, topic: str, partitions: Sequence[int]) -> Sequence[Sequence[str]]:
+        """Return the replicas' racks for each partition; empty if no broker has a rack."""
+        racks = self._controller.racks
+        if not racks:
+            return ()
+        with suppress(UnknownTopicOrPartitionError):
+            states = self._controller.topic(topic).partitions
+            replicas = (states[number].replicas for number in partitions)
+            return tuple(tuple(sorted(racks[each] for each in ids)) for ids in replicas)
+        return ()
 
     def write_markers(
         self, marker: TransactionMarker, partitions: Collection[TopicPartition]
@@ -437,9 +462,11 @@ class ClusterHost(CoordinatorHost):
             return coordinator
         number = partition_for(group_id, len(topic.partitions))
         leader = self._controller.state(TopicPartition(GROUP_OFFSETS_TOPIC, number)).leader
-        broker = self._members.brokers.get(leader)
+        broker = self._reachable(leader)
         if broker is None:
-            raise CoordinatorNotAvailableError(f"group '{group_id}' has no coordinator")
+            raise CoordinatorNotAvailableError(
+                f"the coordinator of group '{group_id}' is not available"
+            )
         return cast("G", broker.groups)
 
     def all_groups(self, coordinator: G) -> list[G]:
