@@ -38,6 +38,7 @@ from logstore.names import (
     INTERNAL_COMPACTED_TOPICS,
     TRANSACTION_STATE_TOPIC,
 )
+from logstore.runtime import Signal
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class ClusterHost(CoordinatorHost):
         self._controller = members.controller
         self._broker_id = broker_id
         self._replicas: Replicas | None = None
+        self.moved: Signal[[]] = Signal("a change of coordinators")
         self._lock = members.runtime.lock()  # under which no other lock is taken
         # Partitions whose leader has changed, and the new epoch if this broker leads.
         self._changed: dict[TopicPartition, int | None] = {}
@@ -325,6 +327,17 @@ class ClusterHost(CoordinatorHost):
         """Return all topics of the cluster."""
         return [as_topic(topic) for topic in self._controller.topics()]
 
+    def racks_of(self, topic: str, partitions: Sequence[int]) -> Sequence[Sequence[str]]:
+        """Return the replicas' racks for each partition; empty if no broker has a rack."""
+        racks = self._controller.racks
+        if not racks:
+            return ()
+        with suppress(UnknownTopicOrPartitionError):
+            states = self._controller.topic(topic).partitions
+            replicas = (states[number].replicas for number in partitions)
+            return tuple(tuple(sorted(racks[each] for each in ids)) for ids in replicas)
+        return ()
+
     def write_markers(
         self, marker: TransactionMarker, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, str | None]:
@@ -373,6 +386,7 @@ class ClusterHost(CoordinatorHost):
         """Send markers again that had no leader or no response: links or leaders have changed."""
         self._changes += 1
         self._members.runtime.scheduler.notify()
+        self.moved.emit()
         if self._replicas is not None and self._replicas.is_over:
             self._unsubscribe()
         elif self._has_unwritten:

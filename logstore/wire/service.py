@@ -16,9 +16,10 @@ from logstore.errors import UnknownTopicOrPartitionError
 from logstore.faults.rules import Faults
 from logstore.messages.apis import apis_by_name
 from logstore.messages.types import ApiVersionsResponse
-from logstore.runtime import SystemClock
+from logstore.runtime import SystemClock, random_source
 from logstore.security.sasl import Credentials
 from logstore.wire.faulty import kinds_of
+from logstore.wire.fetch_sessions import FetchSessions
 from logstore.wire.nodes import Nodes
 from logstore.wire.purgatory import Purgatory
 from logstore.wire.registry import Handler, handlers
@@ -86,6 +87,8 @@ class Service:
         Requests that wait for a condition.
     nodes : Nodes
         Cluster metadata as this broker reports it.
+    fetch_sessions : FetchSessions
+        Incremental fetch sessions (KIP-227).
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Service:
         self.pool = pool
         self.versions = settings.versions
         self.authorizer = settings.authorizer
+        self.quotas = settings.quotas
         self.auto_create = settings.auto_create
         self.restamp = settings.restamp
         self.loops = loops
@@ -113,6 +117,12 @@ class Service:
         self.faults = Faults(kinds_of(self.versions), SystemClock())
         self.purgatory = Purgatory()
         self.nodes = broker.nodes or Nodes(broker.manager)
+        self.fetch_sessions = FetchSessions(
+            limits.fetch_sessions,
+            self.runtime.lock(),
+            SystemClock().monotonic_ms,
+            random_source(),
+        )
         self._names: tuple[int, dict[str, str]] = -1, {}  # of a number of changes
         self._slots = asyncio.Semaphore(_LARGE_AT_ONCE)
 

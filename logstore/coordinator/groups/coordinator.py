@@ -71,6 +71,7 @@ from logstore.errors import (
     UnknownMemberIdError,
 )
 from logstore.faults.rules import Call, is_injected
+from logstore.runtime.lifetime import lasting
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
     from logstore.faults.rules import Faults
     from logstore.manager.manager import LogManager
     from logstore.manager.services import LogEvents
-    from logstore.runtime import Runtime, Scheduler, Unsubscribe
+    from logstore.runtime import Runtime, Scheduler, Signal, Unsubscribe
     from logstore.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
@@ -162,6 +163,22 @@ class GroupCoordinator:
 
     def __repr__(self) -> str:
         return f"GroupCoordinator({len(list(self._groups))} groups in use)"
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the coordinators of groups may move between brokers."""
+        return self._host.is_replicated
+
+    @property
+    def moved(self) -> Signal[[]] | None:
+        """See `CoordinatorHost.moved`."""
+        return self._host.moved
+
+    @property
+    @lasting
+    def is_over(self) -> bool:
+        """Whether the broker has ended."""
+        return self._manager.lifetime.is_over
 
     @property
     def faults(self) -> Faults:
