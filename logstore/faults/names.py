@@ -20,6 +20,7 @@ FaultKind = Literal[
 ServedApi = Literal[
     "AddOffsetsToTxn",
     "AddPartitionsToTxn",
+    "AlterClientQuotas",
     "AlterConfigs",
     "AlterPartitionReassignments",
     "AlterReplicaLogDirs",
@@ -35,11 +36,13 @@ ServedApi = Literal[
     "DeleteRecords",
     "DeleteTopics",
     "DescribeAcls",
+    "DescribeClientQuotas",
     "DescribeCluster",
     "DescribeConfigs",
     "DescribeGroups",
     "DescribeLogDirs",
     "DescribeProducers",
+    "DescribeQuorum",
     "DescribeTopicPartitions",
     "DescribeTransactions",
     "DescribeUserScramCredentials",
@@ -52,6 +55,7 @@ ServedApi = Literal[
     "InitProducerId",
     "JoinGroup",
     "LeaveGroup",
+    "ListConfigResources",
     "ListGroups",
     "ListOffsets",
     "ListPartitionReassignments",
@@ -66,6 +70,8 @@ ServedApi = Literal[
     "SaslHandshake",
     "SyncGroup",
     "TxnOffsetCommit",
+    "UnregisterBroker",
+    "UpdateFeatures",
     "WriteTxnMarkers",
 ]
 """APIs that `Listener.fail` accepts."""

@@ -82,7 +82,7 @@ def test_snippets_that_are_tests_pass(tmp_path):
             # kafka-python reads its schemas so
             *("-W", "ignore:read_text is deprecated:DeprecationWarning"),
             *("-W", "ignore:open_text is deprecated:DeprecationWarning"),
-            *("-p", "logstore.testing.plugin", "-o", "logstore_warmup=false", "."),
+            *("-p", "logstore.testing.plugin", "."),
         ],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
