@@ -602,6 +602,9 @@ class Cluster(Generic[ClockT]):
                 node.replicas.forget(state.topic_partition)
             if any(node.id in state.replicas for state in topic.partitions):
                 node.broker.delete_topic(name)
+        deleted = [state.topic_partition for state in topic.partitions]
+        for broker in list(self.brokers.values()):  # coordinators need not have a replica
+            broker.groups.delete_offsets_of(deleted)
 
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, brokers: Iterable[int] | None = None

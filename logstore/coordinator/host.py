@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.markers import TransactionMarker
     from logstore.manager.manager import LogManager
     from logstore.manager.topics.store import Topic
+    from logstore.runtime import Signal
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
@@ -46,6 +47,9 @@ class CoordinatorHost:
 
     is_replicated = False
     """Whether other brokers may coordinate some partitions."""
+
+    moved: Signal[[]] | None = None
+    """Emitted when coordinators may have moved, or None if there is only this broker."""
 
     take_producer_id: Callable[[], int] | None = None
     """Returns a new producer id, or None if the coordinator reserves its own."""
@@ -109,6 +113,13 @@ class CoordinatorHost:
         self.check_owner(topic_partition)
         return self._manager.log(topic_partition)
 
+    def is_coordinated(self, name: str) -> bool:
+        """Return whether no coordinator of a topic's partitions is still missing or loading.
+
+        A broker of a cluster knows this of its own partitions; of others, whether they are led.
+        """
+        return True
+
     # -- replication -----------------------------------------------------------------------
 
     def check_append(self, topic_partition: TopicPartition) -> None:
@@ -154,10 +165,10 @@ class CoordinatorHost:
         """Return all topics by name."""
         return self._manager.catalog.topics()
 
-    def racks_of(self, topic: str, count: int) -> Sequence[Sequence[str]]:
+    def racks_of(self, topic: str, partitions: Sequence[int]) -> Sequence[Sequence[str]]:
         """Return the replicas' racks for each partition; empty if no broker has a rack."""
         rack = self._manager.broker_config.broker_rack
-        return ((rack,),) * count if rack else ()
+        return ((rack,),) * len(partitions) if rack else ()
 
     def partitions_of(self, topic: str) -> Collection[int]:
         """Return the partition numbers of a topic.

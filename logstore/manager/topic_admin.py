@@ -240,7 +240,6 @@ class TopicAdmin:
             log.set_config(config)
         self._services.events.config_changed.emit(topic)
 
-    @one_at_a_time
     def delete(self, name: str) -> None:
         """Delete a topic. Its files are removed after `file.delete.delay.ms`.
 
@@ -253,6 +252,13 @@ class TopicAdmin:
         IllegalStateError
             This thread is changing or cleaning one of its partitions; nothing was changed.
         """
+        try:
+            self._mark_and_delete(name)
+        finally:
+            self._services.events.topic_deleted.emit()
+
+    @one_at_a_time
+    def _mark_and_delete(self, name: str) -> None:
         topic = self._catalog.topic(name)
         self._registry.check_not_inside(name)
         delay_ms = self._catalog.config(name).file_delete_delay_ms

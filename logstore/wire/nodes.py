@@ -130,6 +130,11 @@ class Nodes:
 
     # -- topics --------------------------------------------------------------------------
 
+    @property
+    def topic_changes(self) -> int:
+        """Number of changes of topics so far; `topics` changes only if it increases."""
+        return self.manager.catalog.changes
+
     def topics(self) -> list[Topic]:
         """Return all topics, sorted by name."""
         return self.manager.catalog.topics()

@@ -122,7 +122,7 @@ class Service:
             SystemClock().monotonic_ms,
             random_source(),
         )
-        self._names: dict[str, str] = {}
+        self._names: tuple[int, dict[str, str]] = -1, {}  # of a number of changes
         self._slots = asyncio.Semaphore(_LARGE_AT_ONCE)
 
     @property
@@ -160,14 +160,13 @@ class Service:
 
     def topic_of_id(self, topic_id: str) -> str | None:
         """Return the topic name of a topic id, or None."""
-        nodes = self.nodes
-        name = self._names.get(topic_id)
-        if name is not None:
-            with suppress(UnknownTopicOrPartitionError):
-                if nodes.topic(name).id == topic_id:
-                    return name
-        self._names = {each.id: each.name for each in nodes.topics() if each.id is not None}
-        return self._names.get(topic_id)
+        changes = self.nodes.topic_changes  # before the topics, which may change meanwhile
+        known, names = self._names
+        if changes != known:
+            topics = self.nodes.topics()
+            names = {each.id: each.name for each in topics if each.id is not None}
+            self._names = changes, names
+        return names.get(topic_id)
 
     def id_of_topic(self, name: str) -> str | None:
         """Return the id of a topic, or None if it does not exist or has none."""

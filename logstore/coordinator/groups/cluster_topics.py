@@ -1,4 +1,4 @@
-"""The topics of the cluster, as consumer groups see them: ids, names and partition counts."""
+"""The topics of the cluster, as consumer groups see them: ids, names and partitions."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ _HASH_FORMAT = b"\0"
 
 
 class TopicInfo(NamedTuple):
-    """A topic's name, id and number of partitions.
+    """A topic's name, id and partitions.
 
     Attributes
     ----------
+    partitions : sequence of int
+        Partition numbers, ascending; a copied topic may lack some.
     racks : sequence of sequences of str
-        The replicas' racks for each partition, sorted; empty if no broker has a rack.
+        The replicas' racks for each of these partitions, sorted; empty if no broker has a rack.
     """
 
     name: str
     topic_id: str
-    partitions: int
+    partitions: Sequence[int]
     racks: Sequence[Sequence[str]] = ()
 
     def hash(self) -> bytes:
@@ -35,10 +37,10 @@ class TopicInfo(NamedTuple):
         content = [_HASH_FORMAT]
         identity = decode_topic_id(self.topic_id)
         content += [identity[:8][::-1], identity[8:][::-1], *_text(self.name)]
-        content.append(_int(self.partitions))
-        for number in range(self.partitions):
+        content.append(_int(len(self.partitions)))
+        for index, number in enumerate(self.partitions):
             content.append(_int(number))
-            for rack in self.racks[number] if self.racks else ():
+            for rack in self.racks[index] if self.racks else ():
                 content += [_int(len(rack)), *_text(rack)]
         return xxhash.xxh3_64_intdigest(b"".join(content)).to_bytes(8, "little")
 
@@ -138,5 +140,6 @@ class TopicsFollower:
     def _read(self) -> Iterable[TopicInfo]:
         for topic in self._host.topics():
             if topic.id is not None and topic.partitions:
-                count = topic.partitions[-1] + 1
-                yield TopicInfo(topic.name, topic.id, count, self._host.racks_of(topic.name, count))
+                numbers = topic.partitions
+                racks = self._host.racks_of(topic.name, numbers)
+                yield TopicInfo(topic.name, topic.id, numbers, racks)
