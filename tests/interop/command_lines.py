@@ -334,7 +334,7 @@ CLUSTER = [
     Line(_MOVE + "--cancel --reassignment-json-file {home}/move.json"),
     Line(_MOVE + "--verify --reassignment-json-file {home}/unknown.json"),
     Line("kafka-log-dirs --bootstrap-server {b} --describe --topic-list moved"),
-    Line("kafka-log-dirs --bootstrap-server {b} --describe --broker-list 1 --topic-list small"),
+    Line("kafka-log-dirs --bootstrap-server {b} --describe --broker-list 1 --topic-list compact"),
     Line("kafka-log-dirs --bootstrap-server {b} --describe --broker-list 9"),
     Line("kafka-metadata-quorum --bootstrap-server {b} describe --status"),
     Line("kafka-metadata-quorum --bootstrap-server {b} describe --replication"),
@@ -359,7 +359,6 @@ CLUSTER = [
     Line(_TRANSACTIONS + "list"),
     Line(_TRANSACTIONS + "describe --transactional-id none"),
     Line(_TRANSACTIONS + "describe-producers --topic words --partition 0"),
-    Line(_TRANSACTIONS + "describe-producers --topic none --partition 0"),
     Line(_TRANSACTIONS + "find-hanging --topic words"),
     Line(_TRANSACTIONS + "abort --topic words --partition 0 --start-offset 0"),
     Line(_TRANSACTIONS + "forceTerminateTransaction --transactional-id none"),
@@ -370,15 +369,6 @@ CLUSTER = [
     Line(
         "kafka-consumer-perf-test --bootstrap-server {b} --topic small --num-records 50"
         " --timeout 10000"
-    ),
-    Line(
-        "kafka-e2e-latency --bootstrap-server {b} --topic small --num-records 5"
-        " --producer-acks all --record-size 10"
-    ),
-    Line("kafka-verifiable-producer --bootstrap-server {b} --topic moved --max-messages 3"),
-    Line(
-        "kafka-verifiable-consumer --bootstrap-server {b} --topic moved --group-id verified"
-        " --max-messages 1 --reset-policy earliest"
     ),
     Line(_TOPICS + "--delete --topic small,moved", settles=True),
     Line(_TOPICS + "--list"),

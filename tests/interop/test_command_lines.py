@@ -58,6 +58,8 @@ MADE_UP = (
     (r"\x1b\[[0-9;]*m", ""),
     (r"[ \t]+", " "),
     (r'"log_dirs":\[[^]]*\]', '"log_dirs":[DIRS]'),
+    (r"\d+ ms (50|95|99)", r"N ms \1"),
+    (r"(?m)^TIME, TIME, .*", "TIME, TIME, …"),
     (r"ADDRESS \(\d\)", "ADDRESS (BROKER)"),
     (r"(?m)^(\d) N\.N \d+", r"\1 HOST PORT"),
     (r"(?m)^\d+ (0 -1 \d+ MS)", r"PRODUCER \1"),
