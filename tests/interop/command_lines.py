@@ -362,14 +362,6 @@ CLUSTER = [
     Line(_TRANSACTIONS + "find-hanging --topic words"),
     Line(_TRANSACTIONS + "abort --topic words --partition 0 --start-offset 0"),
     Line(_TRANSACTIONS + "forceTerminateTransaction --transactional-id none"),
-    Line(
-        "kafka-producer-perf-test --topic small --num-records 100 --record-size 10"
-        " --throughput -1 --bootstrap-server {b}"
-    ),
-    Line(
-        "kafka-consumer-perf-test --bootstrap-server {b} --topic small --num-records 50"
-        " --timeout 10000"
-    ),
     Line(_TOPICS + "--delete --topic small,moved", settles=True),
     Line(_TOPICS + "--list"),
 ]
