@@ -100,6 +100,7 @@ def _create(
     with suppress(UnknownTopicOrPartitionError):
         if not nodes.topic(topic.name).adopted:
             raise Refusal("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
+    _check_collision(topic.name, nodes)
     count, factor = _placement(topic, manager.broker_config.num_partitions, nodes)
     assignment = [each.broker_ids for each in topic.assignments] or None
     configs = {each.name: each.value for each in topic.configs}
@@ -137,6 +138,17 @@ def _create(
         for key, row in describe(overrides, manager.broker_config).items()
     ]
     return created
+
+
+def _check_collision(name: str, nodes: Nodes) -> None:
+    """Raise `Refusal` if a topic has the same name but for `.` and `_`, as names of metrics."""
+    if "." not in name and "_" not in name:
+        return
+    plain = name.replace(".", "_")
+    for other in nodes.topics():
+        if other.name != name and other.name.replace(".", "_") == plain:
+            text = f"Topic '{name}' collides with existing topic: {other.name}"
+            raise Refusal("INVALID_TOPIC_EXCEPTION", text)
 
 
 def _placement(
@@ -517,11 +529,13 @@ def _partitions(asked: Iterable[Any] | None, session: Session) -> dict[str, list
 
 def _check_exists(topic: str, number: int, session: Session) -> TopicPartition:
     try:
-        if number in session.service.nodes.topic(topic).partitions:
-            return TopicPartition(topic, number)
-    except UnknownTopicOrPartitionError:
-        pass
-    raise Refusal("UNKNOWN_TOPIC_OR_PARTITION", "This server does not host this topic-partition.")
+        known = session.service.nodes.topic(topic)
+    except UnknownTopicOrPartitionError as error:
+        raise Refusal("UNKNOWN_TOPIC_OR_PARTITION", f"No such topic as {topic}") from error
+    if number not in known.partitions:
+        text = f"No such partition as {topic}-{number}"
+        raise Refusal("UNKNOWN_TOPIC_OR_PARTITION", text)
+    return TopicPartition(topic, number)
 
 
 _UNCLEAN = 1

@@ -190,7 +190,7 @@ def _scram_refusal(given: _Deletion | _Upsertion, session: Session) -> tuple[str
         except RequestError as error:
             return "UNACCEPTABLE_CREDENTIAL", str(error)
     elif session.service.credentials.scram(mechanism, given.name) is None:
-        return "RESOURCE_NOT_FOUND", f"user {given.name} has no credentials of {mechanism}"
+        return "RESOURCE_NOT_FOUND", "Attempt to delete a user credential that does not exist"
     return None
 
 
@@ -225,7 +225,7 @@ def describe_acls(request: DescribeAclsRequest, session: Session) -> DescribeAcl
     if not session.allows("describe", "cluster"):
         return _refuse(response, CLUSTER_NOT_ALLOWED, "DESCRIBE on the cluster is required")
     if authorizer is None:
-        return _refuse(response, NO_AUTHORIZER, "no authorizer is configured")
+        return _refuse(response, NO_AUTHORIZER, "No Authorizer is configured on the broker")
     try:
         found = authorizer.acls(_filter(request))
     except RequestError as error:
@@ -319,7 +319,7 @@ def _change_refusal(session: Session) -> tuple[str, str] | None:
     if not session.allows("alter", "cluster"):
         return CLUSTER_NOT_ALLOWED, "ALTER on the cluster is required"
     if session.service.authorizer is None:
-        return NO_AUTHORIZER, "no authorizer is configured"
+        return NO_AUTHORIZER, "No Authorizer is configured on the broker"
     return None
 
 

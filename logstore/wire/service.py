@@ -17,7 +17,6 @@ from logstore.faults.rules import Faults
 from logstore.messages.apis import apis_by_name
 from logstore.messages.types import ApiVersionsResponse
 from logstore.runtime import SystemClock, random_source
-from logstore.security.sasl import Credentials
 from logstore.wire.faulty import kinds_of
 from logstore.wire.fetch_sessions import FetchSessions
 from logstore.wire.nodes import Nodes
@@ -113,7 +112,7 @@ class Service:
         self.restamp = settings.restamp
         self.loops = loops
         self.authenticates = settings.credentials is not None
-        self.credentials = settings.credentials or Credentials({})
+        self.credentials = settings.credentials or settings.own_credentials
         self.faults = Faults(kinds_of(self.versions), SystemClock())
         self.purgatory = Purgatory()
         self.nodes = broker.nodes or Nodes(broker.manager)

@@ -55,6 +55,8 @@ class ListenerSettings:
         Served versions by API name; fewer versions imitate an older broker.
     quotas : ClientQuotas
         The quotas that clients set; listeners with the same settings share them.
+    own_credentials : Credentials
+        Users that clients create without `sasl`; listeners with the same settings share them.
 
     Raises
     ------
@@ -70,6 +72,7 @@ class ListenerSettings:
     limits: Limits | None = None
     versions: Mapping[str, Versions] = field(default_factory=lambda: SERVED)
     quotas: ClientQuotas = field(default_factory=ClientQuotas, init=False)
+    own_credentials: Credentials = field(default_factory=lambda: Credentials({}), init=False)
 
     def __post_init__(self) -> None:
         if self.sasl is not None:

@@ -458,7 +458,7 @@ def served():
 
 
 def test_moves_are_refused_as_kafka_refuses_them(served):
-    """Messages are those of Kafka 4.3.1."""
+    """Kafka 4.3.1 sends the same messages."""
     _, moves = served
     unknown = "UNKNOWN_TOPIC_OR_PARTITION"
     assert moves.alter(0, [0], topic="none") == (unknown, "Unable to find a topic named none.")

@@ -223,6 +223,11 @@ def test_defaults_and_manual_assignments(broker, client):
         ("TOPIC_ALREADY_EXISTS", new_topic("old"), "Topic 'old' already exists."),
         (
             "INVALID_TOPIC_EXCEPTION",
+            new_topic("dotted_name"),
+            "Topic 'dotted_name' collides with existing topic: dotted.name",
+        ),
+        (
+            "INVALID_TOPIC_EXCEPTION",
             new_topic("no good"),
             (
                 "topic name 'no good' has characters other than ASCII letters, digits, '.', "
@@ -316,10 +321,11 @@ def test_a_topic_that_cannot_be_is_refused_and_keeps_from_no_other(
     broker, client, error, topic, message
 ):
     broker.create_topic("old")
+    broker.create_topic("dotted.name")
     refused, other = created(client, topic, new_topic("other"))
     assert (name_of(refused.error_code), other.error_code) == (error, 0)
     assert refused.error_message
-    assert [each.name for each in broker.topics()] == ["old", "other"]
+    assert [each.name for each in broker.topics()] == ["dotted.name", "old", "other"]
     assert refused.error_message == message
 
 

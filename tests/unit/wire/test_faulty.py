@@ -163,9 +163,11 @@ def test_a_late_answer_comes(listener, client):
                 "AlterReplicaLogDirs, DescribeLogDirs, SaslAuthenticate, CreatePartitions, "
                 "DeleteGroups, ElectLeaders, IncrementalAlterConfigs, "
                 "AlterPartitionReassignments, ListPartitionReassignments, OffsetDelete, "
-                "DescribeUserScramCredentials, AlterUserScramCredentials, DescribeCluster, "
-                "DescribeProducers, DescribeTransactions, ListTransactions, "
-                "ConsumerGroupHeartbeat, ConsumerGroupDescribe, DescribeTopicPartitions"
+                "DescribeUserScramCredentials, AlterUserScramCredentials, "
+                "DescribeClientQuotas, AlterClientQuotas, DescribeQuorum, UpdateFeatures, "
+                "DescribeCluster, DescribeProducers, DescribeTransactions, ListTransactions, "
+                "ConsumerGroupHeartbeat, ConsumerGroupDescribe, UnregisterBroker, "
+                "ListConfigResources, DescribeTopicPartitions"
             ),
         ),
         (

@@ -99,6 +99,7 @@ def test_limits_by_default():
         "idle_ms": 600_000,
         "in_flight": 64,
         "fetch_bytes": 55 << 20,
+        "fetch_sessions": 1000,
         "entries": 100_000,
         "partitions": 10_000,
         "remembered_requests": 1000,

@@ -107,7 +107,7 @@ def test_present_levels_of_features_are_accepted(client, version):
     ),
 )
 def test_other_levels_of_features_are_refused(client, name, level, kind, reason):
-    """The messages are those of Kafka 4.3.1, except for the last one."""
+    """Kafka 4.3.1 sends the same messages, except for the last one."""
     message = PREFIX.format(level, name) + reason
     assert update(client, ("group.version", 1, 1), (name, level, kind)) == (
         "INVALID_UPDATE_VERSION",

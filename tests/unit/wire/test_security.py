@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logstore import Acl, Authorizer, Broker
+from logstore import Acl, Authorizer, Broker, Cluster
 from logstore.errors import InvalidConfigurationError
 from logstore.messages.types import (
     AlterUserScramCredentialsRequest,
@@ -289,6 +289,14 @@ def test_scram_credentials_are_described_and_altered(client):
         "ann": [(SHA_512, 4096)],
         "eve": [(SHA_512, 8192)],
     }
+
+
+def test_brokers_of_a_cluster_share_credentials_without_authentication():
+    with Cluster(2) as cluster, cluster.listen() as server:
+        with Client(server[0]) as client:
+            assert alter_scram(client, upsertions=[("ann", SHA_512, 4096)]) == {"ann": "NONE"}
+        with Client(server[1]) as client:
+            assert scram_users(client) == {"ann": [(SHA_512, 4096)]}
 
 
 @pytest.mark.parametrize(
