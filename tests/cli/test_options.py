@@ -383,7 +383,7 @@ def parameters() -> str:
     "opening",
     (
         lambda settings, path: settings.open_broker(in_memory=True),
-        lambda settings, path: settings.open_cluster(1, in_memory=True),
+        lambda settings, path: settings.open_cluster(1, in_memory=True, racks=()),
         lambda settings, path: read_directory(settings, str(path), ()),
     ),
     ids=("broker", "cluster", "recording"),
