@@ -12,6 +12,7 @@ from logstore.cli.options import (
     listen_option,
     topic_overrides,
 )
+from logstore.cli.schema_option import SchemaFiles, schema_option
 from logstore.cli.show.output import note
 from logstore.cli.stopping import Stopping
 from logstore.cli.targets import open_target
@@ -26,11 +27,13 @@ DEFAULT_ADDRESS = "127.0.0.1:0"
         "logstore ui ./kafka-logs",
         "logstore ui ./kafka-logs/users-0 --config cleanup.policy=compact",
         "logstore ui ./kafka-logs --listen 127.0.0.1:8080 --open",
+        "logstore ui ./kafka-logs --schema 7=order.avsc --schema ./schemas",
     ],
 )
 @click.argument("directory", required=False, metavar="[DATA_DIR]")
 @listen_option(DEFAULT_ADDRESS)
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
+@schema_option
 @as_recovered_option
 @config_option("Topic configuration to assume. Can be repeated.")
 def ui(
@@ -38,6 +41,7 @@ def ui(
     directory: str | None,
     address: tuple[str, int],
     opens: bool,  # as click gives it
+    schemas: SchemaFiles,
     as_recovered: bool,  # as click gives it
     configs: tuple[tuple[str, str], ...],
 ) -> None:
@@ -56,7 +60,7 @@ def ui(
     with Stopping() as stopping, opened as found:
         broker = found.opened()
         found.override(overrides)
-        with broker.ui(*address) as page:
+        with broker.ui(*address, schemas=schemas) as page:
             print(page.url, flush=True)
             if opens and click.launch(page.url):
                 note("could not start a browser: open the address above")
