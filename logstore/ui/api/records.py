@@ -183,12 +183,16 @@ def _shortened(data: bytes, size: int) -> bytes:
 
 
 def fates(ask: Ask) -> dict[str, Any]:
-    """Return the fate of each record in the next cleaning pass, as `inspect --fate` does."""
+    """Return the fate of each record in the next cleaning pass, as `inspect --fate` does.
+
+    With `roll`, as if the active segment were rolled first.
+    """
     tp = ask.topic_partition("describe", "read")
     first, count = ask.window(RECORDS_MAX)
     cleaner = ask.broker.cleaner
     view = PartitionView(ask.broker, tp)
-    page = view.evaluate(lambda log: PartitionFates(cleaner, log).page(first, count))
+    roll = ask.flag("roll")
+    page = view.evaluate(lambda log: PartitionFates(cleaner, log, roll=roll).page(first, count))
     return {
         "total": page.total,
         "first": first,
@@ -224,5 +228,5 @@ ROUTES = (
         *("isolation", "key", "key_base64", "text", "pattern", "header", "header_text"),
         "field_bytes",
     ),
-    get(f"{_AT}/fates", fates, "first", "count"),
+    get(f"{_AT}/fates", fates, "first", "count", "roll"),
 )

@@ -6,8 +6,8 @@ import { Curves } from "./curves.js";
 import { DialogButton, Done, may, ReadOnlyNote, RetryDialog } from "./actions.js";
 import { useIdentity } from "./dialog.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Badge, Empty, Facts, Time, useTitle, Requested } from "./parts.js";
-import { FATES, Rows } from "./records.js";
+import { Badge, Empty, Facts, Requested, Rows, Time, useTitle } from "./parts.js";
+import { FATES } from "./records.js";
 import { hashOf } from "./routes.js";
 
 /** Phases of a pass, in words. */

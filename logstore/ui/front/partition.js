@@ -16,14 +16,17 @@ import {
   Facts,
   Failure,
   Loading,
+  Rows,
   Time,
   directoryOption,
   quoted,
   useTitle,
 } from "./parts.js";
-import { Fates, RecordBrowser, Rows, Segment, Tombstones } from "./records.js";
+import { Fates, Segment, Tombstones } from "./records.js";
 import { hashOf, replaceHash } from "./routes.js";
+import { RecordBrowser } from "./search.js";
 import { PartitionMap } from "./segment-map.js";
+import { Statistics } from "./stats.js";
 
 /** Above this log size, answers that read the whole log are refreshed only by the user. */
 const LIGHT_BYTES = 16 * 1024 * 1024;
@@ -31,11 +34,12 @@ const LIGHT_BYTES = 16 * 1024 * 1024;
 const HELD_MS = 2_000;
 
 const TABS = [
-  ["explain", "Cleaning decision"],
+  ["explain", "Overview"],
   ["records", "Records"],
+  ["stats", "Keys and sizes"],
+  ["key", "One key"],
   ["tombstones", "Tombstones"],
   ["fates", "Fates"],
-  ["key", "One key"],
   ["history", "History"],
 ];
 
@@ -54,7 +58,6 @@ export function Page({ params, about, refreshAbout }) {
     const timer = setTimeout(request.reload, HELD_MS);
     return () => clearTimeout(timer);
   }, [request.answer]);
-  const [opened, setOpened] = useState(null);
   const detail = useMemo(() => request.answer && detailOf(request.answer), [request.answer]);
   const tab = TABS.some(([key]) => key === params.section) ? params.section : "explain";
   const here = (section, more) => hashOf(["t", topic, partition, section], more);
@@ -65,10 +68,6 @@ export function Page({ params, about, refreshAbout }) {
     about,
     nowMs: about.clock?.now_ms,
     isCostly: detail !== null && detail.size_bytes > LIGHT_BYTES,
-  };
-  const close = () => {
-    setOpened(null);
-    document.querySelector('.segment-map [tabindex="0"]')?.focus();
   };
   const done = () => {
     request.reload();
@@ -92,35 +91,51 @@ export function Page({ params, about, refreshAbout }) {
       ${detail.uncleanable != null && html`<${Uncleanable} detail=${detail} />`}
       <${Damages} detail=${detail} />
       <${Working} topic=${topic} partition=${partition} />
-      <${Header} detail=${detail} />
-      <${PartitionActions} topic=${topic} partition=${partition} detail=${detail} about=${about} onDone=${done} />
-      <section class="panel" aria-labelledby="segments-title">
-        <h2 id="segments-title">Segments</h2>
-        <${PartitionMap}
-          topic=${topic}
-          partition=${partition}
-          selected=${opened?.first ?? null}
-          onOpen=${setOpened}
-          isMeant=${isMeant}
-          isCostly=${read.isCostly || detail.uncleanable != null}
-        />
-      </section>
-      ${opened !== null && html`<${Segment} key=${opened.base_offset} topic=${topic} partition=${partition} segment=${opened} onClose=${close} />`}
-      <section class="panel" aria-labelledby="tab-title">
-        <h2 id="tab-title" class="unseen">Details of this partition</h2>
-        <nav class="tabs" aria-label="Details of this partition">
-          ${TABS.map(([key, title]) => html`
-            <a key=${key} href=${here(key)} aria-current=${key === tab ? "true" : null} onClick=${(event) => (event.preventDefault(), replaceHash(here(key)))}>${title}</a>
-          `)}
-        </nav>
-        ${tab === "explain" && html`<${Explain} ...${read} />`}
+      <nav class="tabs" aria-label="Details of this partition">
+        ${TABS.map(([key, title]) => html`
+          <a key=${key} href=${here(key)} aria-current=${key === tab ? "true" : null} onClick=${(event) => (event.preventDefault(), replaceHash(here(key)))}>${title}</a>
+        `)}
+      </nav>
+      <section aria-label=${TABS.find(([key]) => key === tab)[1]}>
+        ${tab === "explain" && html`<${Overview} ...${read} detail=${detail} onDone=${done} />`}
         ${tab === "records" && html`<${RecordBrowser} ...${read} query=${query} start=${detail.log_start_offset} end=${detail.log_end_offset} />`}
-        ${tab === "tombstones" && html`<${Tombstones} ...${read} />`}
+        ${tab === "stats" && html`<${Statistics} ...${read} />`}
+        ${tab === "tombstones" && html`<${Tombstones} ...${read} isCompacted=${detail.cleanable_ratio !== null} />`}
         ${tab === "fates" && html`<${Fates} ...${read} />`}
         ${tab === "key" && html`<${KeyPlaces} ...${read} query=${query} />`}
         ${tab === "history" && html`<${History} ...${read} />`}
       </section>
     `}
+  `;
+}
+
+/** The facts of a partition, its operations, its segments, and the cleaning decision. */
+function Overview({ detail, onDone, ...read }) {
+  const { topic, partition, about, isMeant } = read;
+  const [opened, setOpened] = useState(null);
+  const close = () => {
+    setOpened(null);
+    document.querySelector('.segment-map [tabindex="0"]')?.focus();
+  };
+  return html`
+    <${Header} detail=${detail} />
+    <${PartitionActions} topic=${topic} partition=${partition} detail=${detail} about=${about} onDone=${onDone} />
+    <section class="panel" aria-labelledby="segments-title">
+      <h2 id="segments-title">Segments</h2>
+      <${PartitionMap}
+        topic=${topic}
+        partition=${partition}
+        selected=${opened?.first ?? null}
+        onOpen=${setOpened}
+        isMeant=${isMeant}
+        isCostly=${read.isCostly || detail.uncleanable != null}
+      />
+    </section>
+    ${opened !== null && html`<${Segment} key=${opened.base_offset} topic=${topic} partition=${partition} segment=${opened} onClose=${close} />`}
+    <section class="panel" aria-labelledby="decision-title">
+      <h2 id="decision-title">Cleaning decision</h2>
+      <${Explain} ...${read} />
+    </section>
   `;
 }
 
@@ -153,15 +168,22 @@ function Header({ detail }) {
           least != null && `due from ${formatRatio(least)}`,
         ],
         ["Delay and bound", html`<${Delay} row=${detail} />`],
-        ["Log start offset", formatCount(detail.log_start_offset)],
-        ["First dirty offset", formatCount(detail.first_dirty_offset)],
-        ["First uncleanable offset", formatCount(detail.first_uncleanable_offset)],
-        ["Last stable offset", formatCount(detail.last_stable_offset)],
-        ["High watermark", formatCount(detail.high_watermark)],
-        ["Log end offset", formatCount(detail.log_end_offset)],
-        ["Directory", html`<code>${detail.path}</code>`],
       ]}
     />
+    <details class="more">
+      <summary>Offsets and directory</summary>
+      <${Facts}
+        facts=${[
+          ["Log start offset", formatCount(detail.log_start_offset)],
+          ["First dirty offset", formatCount(detail.first_dirty_offset)],
+          ["First uncleanable offset", formatCount(detail.first_uncleanable_offset)],
+          ["Last stable offset", formatCount(detail.last_stable_offset)],
+          ["High watermark", formatCount(detail.high_watermark)],
+          ["Log end offset", formatCount(detail.log_end_offset)],
+          ["Directory", html`<code>${detail.path}</code>`],
+        ]}
+      />
+    </details>
   `;
 }
 

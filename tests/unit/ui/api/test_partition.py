@@ -246,3 +246,23 @@ def test_keys_and_records_require_read_permission(broker, target):
         assert page.ask("GET", f"{AT}/{target}").status == 403
         authorizer.add(Acl("User:ann", "read", "topic", "users"))
         assert page.ask("GET", f"{AT}/{target}").status == 200
+
+
+def test_the_locations_of_a_key_are_grouped_by_state_and_rule(page):
+    for _ in range(3):
+        page.context.broker.append("users", key=b"k9", value=b"x")
+    answer = page.get("/api/partitions/users/0/erasure?key=k9&places=1")
+    assert answer["total"] == 3
+    assert {each["state"]: each["count"] for each in answer["groups"]} == {
+        "superseded": 2,
+        "live": 1,
+    }
+    superseded, live = answer["groups"]
+    assert [each["offset"] for each in answer["places"]] == [11, 13]
+    assert live["earliest_ms"] is answer["earliest_ms"] is None
+    assert superseded["reasons"][0]["code"] == "location.superseded"
+    whole = page.get("/api/partitions/users/0/erasure?key=k9")
+    assert [each["offset"] for each in whole["places"]] == [11, 12, 13]
+    assert superseded["earliest_ms"] == max(each["earliest_ms"] for each in whole["places"][:2])
+    gone = page.get("/api/partitions/users/0/erasure?key=none")
+    assert (gone["gone"], gone["groups"], gone["latest_ms"]) == (True, [], None)
