@@ -13,6 +13,7 @@ from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.live import Live
 from logstore.ui.locks import OperationLock
+from logstore.ui.notices import Notices
 from logstore.ui.partitions import PartitionList
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class Context:
         Serialize changes and (dry-run) cleaning passes: each needs exclusive use of its partition.
     read_only_because : str or None
         Reason why nothing can be changed.
+    notices : Notices
+        Warnings about a copied directory.
     """
 
     def __init__(
@@ -89,7 +92,9 @@ class Context:
         self.strips = SegmentMaps(broker)
         self.change_lock, self.cleaning_lock = OperationLock(), OperationLock()
         self.read_only_because: str | None = None
+        self.notices = Notices()
         if broker.read_only:
+            self.notices.attach()
             self.read_only_because = "the directory is open for reading only"
         elif is_replicated(broker):
             self.read_only_because = (
@@ -132,6 +137,7 @@ class Context:
 
     def close(self) -> None:
         """Stop background work."""
+        self.notices.detach()
         self.partitions.close()
         self.live.close()
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.assumptions import policy_assumption
 from logstore.analysis.broker_state import (
     cleaner_view,
     cleaning_decision,
@@ -51,7 +52,7 @@ class Row:
         The partition's folder, or None if it is not created yet.
     measured : bool
         Whether the log was measured, not only its folder.
-    cleanable_ratio, dirty_bytes : float or None, int or None
+    cleanable_ratio, dirty_bytes, first_dirty_offset : float or None, int or None, int or None
         As computed by the cleaner, or None if the topic is not compacted.
     max_compaction_delay_ms : int or None
         Time by which the oldest dirty data exceeds `max.compaction.lag.ms`.
@@ -61,6 +62,8 @@ class Row:
         Whether `max.compaction.lag.ms` is exceeded, so the ratio does not matter.
     uncleanable : UncleanablePartition or None
         Reason and time since when the cleaner skips the partition.
+    is_policy_assumed : bool
+        Whether the directory has no configuration of the topic.
     error : str or None
         Reason why the log cannot be opened.
     """
@@ -77,10 +80,12 @@ class Row:
     log_end_offset: int | None = None
     cleanable_ratio: float | None = None
     dirty_bytes: int | None = None
+    first_dirty_offset: int | None = None
     max_compaction_delay_ms: int | None = None
     lag_ms: int | None = None
     must_clean: bool = False
     will_clean: bool | None = None
+    is_policy_assumed: bool = False
     uncleanable: UncleanablePartition | None = None
     in_progress: str | None = None
     error: str | None = None
@@ -99,12 +104,14 @@ class Row:
             "cleanup_policy": self.cleanup_policy,
             "cleanable_ratio": self.cleanable_ratio,
             "dirty_bytes": self.dirty_bytes,
+            "first_dirty_offset": self.first_dirty_offset,
             "max_compaction_delay_ms": self.max_compaction_delay_ms,
             "max_compaction_lag_ms": self.max_compaction_lag_ms,
             "min_cleanable_dirty_ratio": self.min_cleanable_dirty_ratio,
             "lag_ms": self.lag_ms,
             "must_clean": self.must_clean,
             "will_clean": self.will_clean,
+            "is_policy_assumed": self.is_policy_assumed,
             "uncleanable": None if self.uncleanable is None else self.uncleanable.to_json(),
             "in_progress": self.in_progress,
             "deleted_bytes": deleted_bytes,
@@ -166,10 +173,11 @@ class PartitionList:
         """Return the rows for all partitions of the topics, in order."""
         logs = open_logs(self._broker)
         return [
-            self._row(tp, logs.get(tp), config)
+            replace(self._row(tp, logs.get(tp), config), is_policy_assumed=is_assumed)
             for topic in topics
             # Once per topic, which may have thousands of partitions.
             for config in [topic_config(self._broker, topic.name)]
+            for is_assumed in [policy_assumption(self._broker.manager, topic.name) is not None]
             for number in topic.partitions
             for tp in [TopicPartition(topic.name, number)]
         ]
@@ -245,6 +253,7 @@ class PartitionList:
             row,
             cleanable_ratio=measured.cleanable_ratio,
             dirty_bytes=measured.cleanable_bytes,
+            first_dirty_offset=measured.first_dirty_offset,
             max_compaction_delay_ms=measured.max_compaction_delay_ms,
             must_clean=measured.max_compaction_delay_ms > 0,
             will_clean=decision.will_clean,

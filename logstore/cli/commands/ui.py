@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from logstore.cli.options import (
@@ -56,6 +58,8 @@ def ui(
     """
     overrides = topic_overrides(configs)
     path = directory if directory is None or "/" in directory else f"./{directory}"
+    if path is not None and Path(path).is_dir() and not any(Path(path).iterdir()):
+        settings, path = settings._replace(data_dirs=(path,)), None
     opened = open_target(settings, path, as_recovered=as_recovered, metadata_log=True)
     with Stopping() as stopping, opened as found:
         broker = found.opened()

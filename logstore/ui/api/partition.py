@@ -6,6 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.assumptions import assumptions, policy_assumption
 from logstore.analysis.broker_state import cleaner_view, cleaning_decision
 from logstore.analysis.segment_map import deleted_files
 from logstore.analysis.summary import inspect_partition
@@ -41,6 +42,7 @@ def partition(ask: Ask) -> dict[str, Any]:
         for base_offset, size_bytes in deleted_files(view.files, log.directory)
     ]
     binding = decision.binding
+    assumed = assumptions(broker.manager, tp, cleaning=True)
     return {
         **summary.to_line_json(),
         "sections": summary.section_bytes(),
@@ -58,6 +60,8 @@ def partition(ask: Ask) -> dict[str, Any]:
         },
         "max_compaction_lag_ms": log.config.max_compaction_lag_ms,
         "min_cleanable_dirty_ratio": log.config.min_cleanable_dirty_ratio,
+        "is_policy_assumed": policy_assumption(broker.manager, tp.topic) is not None,
+        "assumed": list(assumed),
         "uncleanable": None if mark is None else mark.to_json(),
         "in_progress": None if state is None else str(state),
     }
@@ -113,6 +117,7 @@ def tombstones(ask: Ask) -> dict[str, Any]:
             {"base_offset": base, **asdict(Tombstones.of(inside, now_ms, decision))}
             for base, inside in by_segment.items()
         ],
+        "is_compacted": log.config.compact,
         "delete_retention_ms": retention_ms,
         "now_ms": now_ms,
         "damages": [str(damage) for damage in view.damages],

@@ -24,8 +24,22 @@ export function Page({ params, about }) {
   useTitle("Partitions");
   return html`
     <h1>Partitions</h1>
+    <${Notes} about=${about} />
     <${Done} />
     <${PartitionList} query=${params.query} about=${about} hash=${(query) => hashOf([], query)} />
+  `;
+}
+
+/** Assumptions and warnings about a copied directory, which the command line prints too. */
+function Notes({ about }) {
+  const { notes } = about;
+  if (notes.length === 0) return null;
+  if (notes.length === 1) return html`<p class="notice is-warn">${notes[0]}</p>`;
+  return html`
+    <details class="notice is-warn notes">
+      <summary>${notes[0]} <span class="dim">and ${plural(notes.length - 1, "other note")}</span></summary>
+      <ul class="plain-list">${notes.slice(1).map((text) => html`<li key=${text}>${text}</li>`)}</ul>
+    </details>
   `;
 }
 
@@ -220,9 +234,15 @@ function columnsOf(topic) {
       name: "policy",
       title: "Policy",
       width: "minmax(8.5rem, .9fr)",
-      draw: (row) => row.cleanup_policy?.replaceAll(",", ", ") || "none",
+      draw: (row) => html`<${Policy} row=${row} />`,
     },
   ];
+}
+
+/** The cleanup policy; for a copied directory without the topic's configuration it is assumed. */
+export function Policy({ row }) {
+  const policy = row.cleanup_policy?.replaceAll(",", ", ") || "none";
+  return row.is_policy_assumed ? html`${policy} <span class="dim">(assumed)</span>` : policy;
 }
 
 export function State({ row }) {
@@ -233,7 +253,11 @@ export function State({ row }) {
   if (row.in_progress != null) return html`<${Badge} kind="busy">${row.in_progress}</${Badge}>`;
   if (row.must_clean) return html`<${Badge} kind="warn">must clean</${Badge}>`;
   if (row.cleanable_ratio == null) return html`<span class="dim">–</span>`;
-  return row.dirty_bytes > 0 ? html`<${Badge}>dirty</${Badge}>` : html`<${Badge} kind="good">clean</${Badge}>`;
+  if (row.dirty_bytes > 0) return html`<${Badge}>dirty</${Badge}>`;
+  // Without a closed segment there is nothing to clean, and perhaps nothing was ever cleaned.
+  return row.first_dirty_offset > row.log_start_offset
+    ? html`<${Badge} kind="good">clean</${Badge}>`
+    : html`<${Badge}>never cleaned</${Badge}>`;
 }
 
 function Ratio({ row }) {

@@ -7,7 +7,7 @@ import { PartitionActions } from "./actions.js";
 import { Explain } from "./explain.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { KeyPlaces } from "./key.js";
-import { Delay, State } from "./list.js";
+import { Delay, Policy, State } from "./list.js";
 import {
   Requested,
   Badge,
@@ -161,7 +161,7 @@ function Header({ detail }) {
       facts=${[
         ["Size", formatBytes(detail.size_bytes), detail.deleted_bytes > 0 && `and ${formatBytes(detail.deleted_bytes)} pending deletion`],
         ["Records", formatCount(detail.records), detail.holes > 0 && `${plural(detail.holes, "offset")} gone`],
-        ["Policy", detail.cleanup_policy?.replaceAll(",", ", ") || "none"],
+        ["Policy", html`<${Policy} row=${detail} />`],
         ratio != null && [
           "Dirty ratio",
           html`<span class="bar-with-words"><span>${formatRatio(ratio)}</span><${Bar} share=${ratio} kind="dirty" mark=${least} /></span>`,

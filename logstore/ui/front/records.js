@@ -118,12 +118,6 @@ export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
   const target = `${path("partitions", topic, partition)}/tombstones`;
   const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
-    <p class="dim">
-      A tombstone is a record without a value: it deletes its key. Its first cleaning pass keeps it and sets
-      the delete horizon of its batch to the time of the cleaning pass + delete.retention.ms. The first
-      cleaning after the horizon removes it. Superseded tombstones are not counted: they are removed
-      like any superseded record.
-    </p>
     <${Requested} of=${request} what="Tombstones">
       ${(answer) => html`<${TombstoneFacts} answer=${answer} nowMs=${answer.now_ms ?? nowMs} />`}
     </${Requested}>
@@ -132,8 +126,10 @@ export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
 
 function TombstoneFacts({ answer, nowMs }) {
   const found = answer.tombstones;
-  if (found == null) return html`<${Empty}>This topic is not compacted, so tombstones have no effect.</${Empty}>`;
-  if (found.records === 0) return html`<${Empty}>No tombstone in this partition is the latest record of its key.</${Empty}>`;
+  if (!answer.is_compacted) {
+    return html`<${Empty}>cleanup.policy does not compact, so a record without a value has no effect: it is removed with its segment, like any record.</${Empty}>`;
+  }
+  if (found.records === 0) return html`<${Empty}>No tombstone in this partition is the latest record of its key. Superseded tombstones are removed like any superseded record.</${Empty}>`;
   const stamped = found.records - found.unstamped - found.expired;
   const showTime = (ms) => html`<${Time} ms=${ms} both />`;
   const horizon = (ms) => (ms == null ? "–" : html`<${Time} ms=${ms} />, ${away(ms)}`);
@@ -151,7 +147,16 @@ function TombstoneFacts({ answer, nowMs }) {
         answer.delete_retention_ms != null && ["delete.retention.ms", formatDuration(answer.delete_retention_ms)],
       ]}
     />
-    <ul class="plain-list">${found.reasons.map((reason) => html`<li>${render(reason)}</li>`)}</ul>
+    <ul class="plain-list spaced">${found.reasons.map((reason) => html`<li>${render(reason)}</li>`)}</ul>
+    <details class="more">
+      <summary>When a tombstone is removed</summary>
+      <p>
+        A tombstone is a record without a value: it deletes its key. Its first cleaning pass keeps it and sets
+        the delete horizon of its batch to the time of the cleaning pass + delete.retention.ms. The first
+        cleaning after the horizon removes it. Superseded tombstones are not counted: they are removed
+        like any superseded record.
+      </p>
+    </details>
     ${answer.segments?.length > 0 && html`
       <h3>By segment</h3>
       <${Rows} label="Segments with tombstones" headings=${HORIZONS} numbers=${HORIZONS.slice(0, 4)}>
