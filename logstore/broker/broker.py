@@ -1245,7 +1245,9 @@ class Broker(Generic[ClockT]):
         partition: int | None = None,
         *,
         quick: bool = False,
+        exact: bool = False,
         key: bytes | None = None,
+        progress: ProgressListener | None = None,
     ) -> ExplainReport:
         """Return the gates that each partition's next cleaning pass waits for, and until when.
 
@@ -1257,10 +1259,15 @@ class Broker(Generic[ClockT]):
             Read batch headers only. Otherwise the records of compacted partitions are read:
             tombstones are counted, and partitions that are due are cleaned in a dry run, which
             finds damage that would stop the cleaning pass.
+        exact : bool
+            Also run dry runs over partitions that are not due, so that each verdict is exact.
+        progress : callable, optional
+            Called before each chunk of a dry run.
         """
         from logstore.analysis.explaining import explain
 
-        return explain(self, self.partitions(topic, partition), quick=quick, key=key)
+        partitions = self.partitions(topic, partition)
+        return explain(self, partitions, quick=quick, exact=exact, key=key, progress=progress)
 
     def stats(
         self, topic: str | TopicPartition, partition: int = 0, *, top: int = 10
