@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import policy_assumption
 from logstore.analysis.broker_state import (
@@ -178,6 +178,7 @@ class PartitionList:
         self._clock = SystemClock()
         self._lock = threading.Lock()
         self._known: dict[TopicPartition, _Known] = {}
+        self._exact: dict[TopicPartition, _Exact] = {}
         self._wanted: dict[TopicPartition, None] = {}  # in the order of measuring
         self._is_measuring = False
         self._is_closed = False
@@ -268,7 +269,7 @@ class PartitionList:
             return replace(row, error=str(error), verdict=Verdict.of_error(error, log.size_bytes))
         except OSError as error:
             return replace(row, error=str(error))
-        row = replace(row, verdict=verdict)
+        row = replace(row, verdict=self.exact_verdict(log, verdict))
         if not config.compact:
             return row
         measured = decision.state
@@ -281,6 +282,28 @@ class PartitionList:
             must_clean=measured.max_compaction_delay_ms > 0,
             will_clean=decision.will_clean,
             lag_ms=None if since_ms is None else max(0, self._broker.clock.now_ms() - since_ms),
+        )
+
+    # -- exact verdicts ------------------------------------------------------------------
+
+    def note_verdict(self, topic_partition: TopicPartition, exact: Verdict) -> None:
+        """Keep an exact verdict, from dry runs, until the log or the quick verdict changes."""
+        log = self._broker.log(topic_partition)
+        decision = cleaning_decision(self._broker, log, foresee=False)
+        quick = log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
+        self._exact[topic_partition] = _Exact(exact, quick, version_of(log))
+        self._known.pop(topic_partition, None)
+        self._on_measured(topic_partition)
+
+    def exact_verdict(self, log: Log, quick: Verdict) -> Verdict:
+        """Return the exact verdict on a log if it is known and still holds, otherwise `quick`."""
+        known = self._exact.get(log.topic_partition)
+        if known is None or known.version != version_of(log):
+            return quick
+        return (
+            known.verdict
+            if (known.quick.state, known.quick.reason) == (quick.state, quick.reason)
+            else quick
         )
 
     # -- measuring in the background -------------------------------------------------------
@@ -338,3 +361,11 @@ class _Known:
     def is_fresh(self, now_ms: int, wall_ms: int, fresh_ms: int) -> bool:
         """Return whether the row is younger than `fresh_ms` by both clocks."""
         return now_ms - self.at_ms < fresh_ms and abs(wall_ms - self.wall_ms) < fresh_ms
+
+
+class _Exact(NamedTuple):
+    """An exact verdict, and the quick verdict and the version of the log at that time."""
+
+    verdict: Verdict
+    quick: Verdict
+    version: LogVersion

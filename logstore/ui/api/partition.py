@@ -43,9 +43,11 @@ def partition(ask: Ask) -> dict[str, Any]:
         for base_offset, size_bytes in deleted_files(view.files, log.directory)
     ]
     binding = decision.binding
+    assert summary.verdict is not None, "inspect_partition gives one"
     assumed = assumptions(broker.manager, tp, cleaning=True)
     return {
         **summary.to_line_json(),
+        "verdict": ask.context.partitions.exact_verdict(log, summary.verdict).to_json(),
         "sections": summary.section_bytes(),
         "holes": sum(item.holes for item in ask.context.strips.items(tp)[1]),
         "deleted": waiting,
@@ -74,6 +76,7 @@ def verdict(ask: Ask) -> dict[str, Any]:
     context = ask.context
     with context.cleaning_lock.hold(), context.live.dry_run(tp) as progress:
         found = partition_verdict(ask.broker, tp, exact=True, progress=progress)
+    context.partitions.note_verdict(tp, found)
     return {**tp._asdict(), "verdict": found.to_json()}
 
 
@@ -104,7 +107,10 @@ def explain(ask: Ask) -> dict[str, Any]:
     tp = ask.topic_partition("describe") if key is None else ask.topic_partition("describe", "read")
     with ask.context.cleaning_lock.hold():
         report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
-    return report.partitions[0].to_json()
+    item = report.partitions[0]
+    if item.verdict is not None and item.verdict.exact:
+        ask.context.partitions.note_verdict(tp, item.verdict)
+    return item.to_json()
 
 
 def tombstones(ask: Ask) -> dict[str, Any]:

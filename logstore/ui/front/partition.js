@@ -7,7 +7,7 @@ import { PartitionActions } from "./actions.js";
 import { Explain } from "./explain.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { KeyPlaces } from "./key.js";
-import { Delay, Policy, State } from "./list.js";
+import { Delay, Policy } from "./list.js";
 import {
   Requested,
   Badge,
@@ -27,6 +27,7 @@ import { hashOf, replaceHash } from "./routes.js";
 import { RecordBrowser } from "./search.js";
 import { PartitionMap } from "./segment-map.js";
 import { Statistics } from "./stats.js";
+import { Verdict } from "./verdict.js";
 
 /** Above this log size, answers that read the whole log are refreshed only by the user. */
 const LIGHT_BYTES = 16 * 1024 * 1024;
@@ -82,12 +83,13 @@ export function Page({ params, about, refreshAbout }) {
     </nav>
     <div class="heading">
       <h1>${topic}<wbr />-${partition}</h1>
-      ${detail !== null && (detail.cleanable_ratio !== null || detail.uncleanable !== null) && html`<${State} row=${detail} />`}
+      ${detail?.in_progress != null && html`<${Badge} kind="busy">${detail.in_progress}</${Badge}>`}
       <a class="button" href=${hashOf(["t", topic, "settings"])}>Settings of ${topic}</a>
     </div>
     ${request.error !== null && html`<${Failure} error=${request.error} onRetry=${request.reload} />`}
     ${detail === null && request.error === null && html`<${Loading} />`}
     ${detail !== null && html`
+      <${Verdict} topic=${topic} partition=${partition} detail=${detail} about=${about} isBrief=${tab !== "explain"} onMeasured=${request.reload} />
       ${detail.uncleanable != null && html`<${Uncleanable} detail=${detail} />`}
       <${Damages} detail=${detail} />
       <${Working} topic=${topic} partition=${partition} />
@@ -96,7 +98,8 @@ export function Page({ params, about, refreshAbout }) {
           <a key=${key} href=${here(key)} aria-current=${key === tab ? "true" : null} onClick=${(event) => (event.preventDefault(), replaceHash(here(key)))}>${title}</a>
         `)}
       </nav>
-      <section aria-label=${TABS.find(([key]) => key === tab)[1]}>
+      <div>
+        ${tab !== "explain" && html`<h2 class="unseen">${TABS.find(([key]) => key === tab)[1]}</h2>`}
         ${tab === "explain" && html`<${Overview} ...${read} detail=${detail} onDone=${done} />`}
         ${tab === "records" && html`<${RecordBrowser} ...${read} query=${query} start=${detail.log_start_offset} end=${detail.log_end_offset} />`}
         ${tab === "stats" && html`<${Statistics} ...${read} />`}
@@ -104,7 +107,7 @@ export function Page({ params, about, refreshAbout }) {
         ${tab === "fates" && html`<${Fates} ...${read} />`}
         ${tab === "key" && html`<${KeyPlaces} ...${read} query=${query} />`}
         ${tab === "history" && html`<${History} ...${read} />`}
-      </section>
+      </div>
     `}
   `;
 }
@@ -116,6 +119,9 @@ function Overview({ detail, onDone, ...read }) {
   const close = () => {
     setOpened(null);
     document.querySelector('.segment-map [tabindex="0"]')?.focus();
+  };
+  const compare = ({ exact, state }) => {
+    if (exact !== detail.verdict.exact || state !== detail.verdict.state) onDone();
   };
   return html`
     <${Header} detail=${detail} />
@@ -134,7 +140,7 @@ function Overview({ detail, onDone, ...read }) {
     ${opened !== null && html`<${Segment} key=${opened.base_offset} topic=${topic} partition=${partition} segment=${opened} onClose=${close} />`}
     <section class="panel" aria-labelledby="decision-title">
       <h2 id="decision-title">Cleaning decision</h2>
-      <${Explain} ...${read} />
+      <${Explain} ...${read} onVerdict=${compare} />
     </section>
   `;
 }

@@ -149,7 +149,7 @@ function SearchForm({ query, start, isFiltered, onGo }) {
     onGo({ ...parts, as: parts.key && parts.as !== "text" ? parts.as : null });
   };
   return html`
-    <form class="search-form" role="search" aria-label="Records" onSubmit=${submit}>
+    <form class="search-form" role="search" aria-label="Search of records" onSubmit=${submit}>
       <${KeyField} text=${draft.key ?? ""} format=${draft.as} onChange=${(key, as) => setDraft({ ...draft, key, as })} />
       <label class="field"><span>Text in key, value or headers</span><input ...${field("text")} /></label>
       <label class="field"><span>From (offset or UTC time)</span><input placeholder=${String(start)} ...${field("from")} /></label>

@@ -278,3 +278,39 @@ def test_the_locations_of_a_key_are_grouped_by_state_and_rule(page):
     assert superseded["earliest_ms"] == max(each["earliest_ms"] for each in whole["places"][:2])
     gone = page.get("/api/partitions/users/0/erasure?key=none")
     assert (gone["gone"], gone["groups"], gone["latest_ms"]) == (True, [], None)
+
+
+def test_an_exact_verdict_is_kept_until_the_log_changes(page):
+    broker = page.context.broker
+    assert page.get(AT)["verdict"]["exact"] is False
+    exact = page.get(f"{AT}/verdict")["verdict"]
+    assert exact["exact"] is True
+    assert page.get(AT)["verdict"] == exact
+    (row,) = page.get("/api/partitions?filter=users-0")["partitions"]
+    assert row["verdict"] == exact
+    assert (
+        page.get("/api/partitions?filter=users-0")["summary"]["frees_bytes"]
+        == (exact["frees_bytes"])
+    )
+    broker.append("users", key=b"k1", value=b"later")
+    assert page.get(AT)["verdict"]["exact"] is False
+
+
+def test_an_explanation_of_what_is_due_makes_the_verdict_exact(page):
+    explained = page.get(f"{AT}/explain")
+    assert explained["verdict"]["exact"] is True
+    assert page.get(AT)["verdict"] == explained["verdict"]
+
+
+def test_fates_as_if_the_active_segment_were_rolled(page):
+    now = page.get(f"{AT}/fates")
+    rolled = page.get(f"{AT}/fates?roll=1")
+    assert now["total"] == rolled["total"]
+    assert now["counts"]["active"] == 1
+    assert "active" not in rolled["counts"]
+    assert rolled["counts"]["superseded"] > now["counts"]["superseded"]
+
+
+def test_tombstones_have_no_effect_without_compaction(page):
+    assert page.get(f"{AT}/tombstones")["is_compacted"] is True
+    assert page.get("/api/partitions/events/0/tombstones")["is_compacted"] is False

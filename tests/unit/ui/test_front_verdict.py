@@ -1,0 +1,89 @@
+"""The verdict in words: exact numbers are told from bounds, and nothing to do is not "clean"."""
+
+import pytest
+
+KIB = 1024
+NOTHING = {"segments": 0, "bytes": 0}
+
+
+def verdict(state, *, exact=False, now=0, rolled=0, records=None, retention=NOTHING):
+    return {
+        "state": state,
+        "exact": exact,
+        "frees_bytes": now if exact else None,
+        "frees_records": records,
+        "frees_bytes_if_rolled": rolled if exact else None,
+        "frees_bytes_at_most": now,
+        "frees_bytes_if_rolled_at_most": rolled,
+        "retention": retention,
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    (
+        (
+            verdict("due", now=3 * KIB, rolled=4 * KIB),
+            "A cleaning now frees at most 3.0 KiB of 4.0 KiB; at most 4.0 KiB if the active segment"
+            " were rolled first.",
+        ),
+        (
+            verdict("due", exact=True, now=3 * KIB, rolled=3 * KIB, records=1),
+            "A cleaning now frees 3.0 KiB of 4.0 KiB, 1 record.",
+        ),
+        (
+            verdict("waiting", rolled=4 * KIB),
+            "No cleaning is due. A forced one frees nothing of 4.0 KiB; at most 4.0 KiB if the"
+            " active segment were rolled first.",
+        ),
+        (verdict("nothing_to_do"), "A cleaning has nothing to do."),
+        (verdict("not_compacted"), "Not compacted. Retention has nothing to remove."),
+        (
+            verdict("not_compacted", now=KIB, retention={"segments": 1, "bytes": KIB}),
+            "Not compacted. Retention would remove 1 segment, 1.0 KiB of 4.0 KiB.",
+        ),
+        (verdict("unknown", now=KIB), "What a cleaning frees is unknown."),
+        (
+            verdict("damaged", now=KIB),
+            "No cleaning reads past the damage. Without it, one frees at most 1.0 KiB of 4.0 KiB.",
+        ),
+    ),
+)
+def test_a_verdict_is_one_sentence(front, given, expected):
+    assert front.call("verdict.js", "sentence", (given, 4 * KIB)) == [expected]
+
+
+def test_a_summary_names_states_that_occur_and_what_is_due(front):
+    states = dict.fromkeys(
+        ("damaged", "uncleanable", "due", "waiting", "nothing_to_do", "not_compacted", "unknown"), 0
+    )
+    summary = {
+        **states,
+        "partitions": 17,
+        "damaged": 2,
+        "due": 5,
+        "waiting": 10,
+        "frees_bytes": None,
+        "frees_bytes_at_most": 3 * KIB,
+        "bytes": 4 * KIB,
+        "retention_bytes": 0,
+    }
+    exact = {**summary, "frees_bytes": 2 * KIB, "retention_bytes": KIB}
+    empty = {**summary, **states, "partitions": 1, "nothing_to_do": 1}
+    assert front.call("verdict.js", "summarySentence", (summary,), (exact,), (empty,)) == [
+        "17 partitions: 2 damaged, 5 due (free at most 3.0 KiB of 4.0 KiB), 10 waiting",
+        "17 partitions: 2 damaged, 5 due (free 2.0 KiB of 4.0 KiB), 10 waiting;"
+        " retention would remove 1.0 KiB",
+        "1 partition: 1 nothing to do",
+    ]
+
+
+def test_no_state_is_shown_as_good(front):
+    """A log that was never cleaned must not carry a green badge."""
+    kinds = front.run(
+        """async (world) => {
+            const { STATES } = await world.load("verdict.js");
+            return Object.values(STATES).map(([, kind]) => kind);
+        }"""
+    )
+    assert set(kinds) <= {"plain", "warn", "bad"}
