@@ -23,7 +23,7 @@ class Notices(logging.Handler):
         logging.getLogger("logstore").removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a message, if it is not the page's own."""
+        """Keep a message, unless the page logged it."""
         if not record.name.startswith("logstore.ui") and len(self._texts) < NOTICES_MAX:
             self._texts[" ".join(record.getMessage().split())] = None
 

@@ -36,7 +36,7 @@ def about(ask: Ask) -> dict[str, Any]:
 
 
 def _notes(ask: Ask) -> list[str]:
-    """Return what is assumed about a copied directory, and the warnings about it."""
+    """Return the assumptions and warnings about a copied directory."""
     if not ask.broker.read_only:
         return []
     names = [topic.name for topic in ask.broker.topics() if topic.adopted]

@@ -37,7 +37,7 @@ function escaped(bytes) {
   return text;
 }
 
-/** The bytes of the field `name` of a record; null without a value. */
+/** Return the bytes of the field `name` of a record, or null. */
 export function bytesOfField(record, name) {
   const base64 = record[`${name}_base64`];
   if (base64 !== undefined) return bytesOf(base64);
@@ -46,7 +46,7 @@ export function bytesOfField(record, name) {
 
 const LINE_MAX = 500;
 
-/** The field as one line of text; null without a value. */
+/** Return the field as one line of text, or null. */
 export function lineOf(record, name) {
   const decoded = record.decoded?.[name];
   if (decoded != null) return visible(typeof decoded === "string" ? decoded : JSON.stringify(decoded)).slice(0, LINE_MAX);

@@ -58,7 +58,7 @@ function Running({ about }) {
     <//>`;
 }
 
-/** A copied directory has no cleaner: what one would find there. */
+/** The partitions of a copied directory, which has no cleaner, as a cleaner would see them. */
 function Copied({ about }) {
   const cleaner = useAnswer("cleaner", { on: ["partitions"] });
   return html`

@@ -15,8 +15,8 @@ export function Explain({ topic, partition, nowMs, isMeant, isCostly, onVerdict 
     isMeant,
     isCostly,
   });
-  // The explanation reads more than the partition's own answer: it may meet damage, and measures
-  // what a cleaning that is due frees.
+  // The explanation reads more than the summary of the partition: it may find damage, and it measures
+  // the bytes that a due pass frees.
   useEffect(() => {
     if (request.answer?.verdict != null) onVerdict(request.answer.verdict);
   }, [request.answer]);

@@ -128,7 +128,7 @@ function Place({ place, topic, partition }) {
   </li>`;
 }
 
-/** A time and its distance from now; `none` without a time. */
+/** A time and its distance from now, or the text `none`. */
 function When({ ms, nowMs, none }) {
   if (ms == null) return html`<span class="dim">${none}</span>`;
   return html`<${Time} ms=${ms} />, ${ms <= nowMs ? "now" : `in ${formatDuration(ms - nowMs)}`}`;

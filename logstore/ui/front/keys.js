@@ -13,7 +13,7 @@ const MOMENT = /^@(-?\d+)$/;
 /**
  * The query parameters of a typed key: `{key}` or `{key_base64}`; null if it is invalid or empty.
  *
- * A JSON string stands for its text. Other JSON is written without spaces, as serializers do.
+ * A JSON string means its text. Other JSON is compacted, as serializers write it.
  */
 export function parseKey(format, text) {
   if (text === "") return null;
@@ -65,7 +65,7 @@ export function parsePosition(text) {
 const INDENTED_MAX = 256 * 1024;
 const DEPTH_MAX = 32;
 
-/** JSON text with one member a line, and its numbers as written; null if it is no object or array. */
+/** JSON text with one member a line, and its numbers as written; null for anything but an object or array. */
 export function indented(text) {
   if (text.length > INDENTED_MAX || !/^\s*[[{]/.test(text)) return null;
   try {

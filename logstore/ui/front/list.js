@@ -248,7 +248,7 @@ export function State({ row }) {
   `;
 }
 
-/** The bytes that a cleaning or retention frees. */
+/** The bytes that a pass or retention frees. */
 function Frees({ row }) {
   if (row.verdict == null) return html`<span class="dim">not measured yet</span>`;
   if (row.verdict.state === "unknown") return html`<span class="dim">unknown</span>`;

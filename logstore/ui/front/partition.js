@@ -112,7 +112,7 @@ export function Page({ params, about, refreshAbout }) {
   `;
 }
 
-/** The facts of a partition, its operations, its segments, and the cleaning decision. */
+/** The facts of a partition, its operations, its segments, and the reasons of its decision. */
 function Overview({ detail, onDone, ...read }) {
   const { topic, partition, about, isMeant } = read;
   const [opened, setOpened] = useState(null);

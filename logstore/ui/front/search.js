@@ -34,7 +34,7 @@ export function KeyField({ label = "Key", text, format, onChange, isWide = false
   `;
 }
 
-/** The parameters of a request for records that an address stands for, or `{complaint}`. */
+/** Convert the query of an address to the parameters of a request, or to a `{complaint}`. */
 export function requestOf(query) {
   const found = {};
   for (const [name, bound] of [["from", "from"], ["until", "until"]]) {

@@ -1,4 +1,4 @@
-// What a partition contains: live and dead records, the keys with most of them, and sizes.
+// Statistics of a partition: live and dead records, the most frequent keys, and sizes.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
@@ -79,7 +79,7 @@ function TopKeys({ keys, by, answer, topic, partition }) {
   if (keys.length === 0) return html`<p>No record has a key.</p>`;
   const all = by === "records" ? answer.records : answer.record_bytes;
   return html`
-    <${Rows} label="Top keys" headings=${["Key", "Records", "Bytes", "Share"]} numbers=${["Records", "Bytes"]}>
+    <${Rows} label="Keys with most records or bytes" headings=${["Key", "Records", "Bytes", "Share"]} numbers=${["Records", "Bytes"]}>
       ${keys.map((key) => {
         const query = keyQuery(key);
         return html`
@@ -95,7 +95,7 @@ function TopKeys({ keys, by, answer, topic, partition }) {
   `;
 }
 
-/** Numbers with their shares of a whole, as bars; those of zero are left out. */
+/** Numbers with their shares of a whole, as bars; zeros are left out. */
 function Shares({ items, all, none, unit = "record", units }) {
   const counted = items.filter(([, count]) => count > 0);
   if (counted.length === 0) return html`<p class="dim">${none}</p>`;

@@ -1,4 +1,4 @@
-// The verdict on a partition: its state, what a cleaning would free, what prevents it, what helps.
+// The verdict on a partition: its state, the reclaimable bytes, the obstacle, and the remedies.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { getJson, path, subscribe } from "./api.js";
@@ -24,7 +24,7 @@ function amount(bytes, atMost) {
   return bytes == null ? `at most ${formatBytes(known)}` : formatBytes(known);
 }
 
-/** What a cleaning, or retention, frees now, and after a roll. */
+/** The reclaimable bytes now, and after a roll, in words. */
 export function frees(verdict) {
   return {
     now: amount(verdict.frees_bytes, verdict.frees_bytes_at_most),
@@ -40,11 +40,11 @@ export function sentence(verdict, size) {
   const afterRoll = rolled === now ? "" : `; ${rolled} if the active segment were rolled first`;
   switch (verdict.state) {
     case "due":
-      return `A cleaning now frees ${now} ${ofSize}${records}${afterRoll}.`;
+      return `A cleaning pass now frees ${now} ${ofSize}${records}${afterRoll}.`;
     case "waiting":
-      return `No cleaning is due. A forced one frees ${now} ${ofSize}${records}${afterRoll}.`;
+      return `No cleaning pass is due. A forced pass frees ${now} ${ofSize}${records}${afterRoll}.`;
     case "nothing_to_do":
-      return "A cleaning has nothing to do.";
+      return "A cleaning pass would remove nothing.";
     case "not_compacted": {
       const { segments, bytes } = verdict.retention;
       return segments === 0
@@ -52,9 +52,9 @@ export function sentence(verdict, size) {
         : `Not compacted. Retention would remove ${plural(segments, "segment")}, ${formatBytes(bytes)} ${ofSize}.`;
     }
     case "unknown":
-      return "What a cleaning frees is unknown.";
+      return "The number of reclaimable bytes is unknown.";
     default:
-      return `No cleaning reads past the damage. Without it, one frees ${now} ${ofSize}.`;
+      return `Cleaning passes stop at the damage. Without it, a pass frees ${now} ${ofSize}.`;
   }
 }
 

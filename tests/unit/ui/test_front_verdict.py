@@ -1,4 +1,4 @@
-"""The verdict in words: exact numbers are told from bounds, and nothing to do is not "clean"."""
+"""The verdict in words. Bounds are marked "at most", and "nothing to do" is not "clean"."""
 
 import pytest
 
@@ -24,28 +24,29 @@ def verdict(state, *, exact=False, now=0, rolled=0, records=None, retention=NOTH
     (
         (
             verdict("due", now=3 * KIB, rolled=4 * KIB),
-            "A cleaning now frees at most 3.0 KiB of 4.0 KiB; at most 4.0 KiB if the active segment"
-            " were rolled first.",
+            "A cleaning pass now frees at most 3.0 KiB of 4.0 KiB; at most 4.0 KiB if the active"
+            " segment were rolled first.",
         ),
         (
             verdict("due", exact=True, now=3 * KIB, rolled=3 * KIB, records=1),
-            "A cleaning now frees 3.0 KiB of 4.0 KiB, 1 record.",
+            "A cleaning pass now frees 3.0 KiB of 4.0 KiB, 1 record.",
         ),
         (
             verdict("waiting", rolled=4 * KIB),
-            "No cleaning is due. A forced one frees nothing of 4.0 KiB; at most 4.0 KiB if the"
-            " active segment were rolled first.",
+            "No cleaning pass is due. A forced pass frees nothing of 4.0 KiB; at most 4.0 KiB if"
+            " the active segment were rolled first.",
         ),
-        (verdict("nothing_to_do"), "A cleaning has nothing to do."),
+        (verdict("nothing_to_do"), "A cleaning pass would remove nothing."),
         (verdict("not_compacted"), "Not compacted. Retention has nothing to remove."),
         (
             verdict("not_compacted", now=KIB, retention={"segments": 1, "bytes": KIB}),
             "Not compacted. Retention would remove 1 segment, 1.0 KiB of 4.0 KiB.",
         ),
-        (verdict("unknown", now=KIB), "What a cleaning frees is unknown."),
+        (verdict("unknown", now=KIB), "The number of reclaimable bytes is unknown."),
         (
             verdict("damaged", now=KIB),
-            "No cleaning reads past the damage. Without it, one frees at most 1.0 KiB of 4.0 KiB.",
+            "Cleaning passes stop at the damage. Without it, a pass frees at most 1.0 KiB of"
+            " 4.0 KiB.",
         ),
     ),
 )
