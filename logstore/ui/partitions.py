@@ -287,16 +287,15 @@ class PartitionList:
     # -- exact verdicts ------------------------------------------------------------------
 
     def note_verdict(self, topic_partition: TopicPartition, exact: Verdict) -> None:
-        """Keep an exact verdict, from dry runs, until the log or the quick verdict changes."""
+        """Keep a verdict that dry runs gave, until the log or the quick verdict changes."""
         log = self._broker.log(topic_partition)
         decision = cleaning_decision(self._broker, log, foresee=False)
         quick = log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
         self._exact[topic_partition] = _Exact(exact, quick, version_of(log))
         self._known.pop(topic_partition, None)
-        self._on_measured(topic_partition)
 
     def exact_verdict(self, log: Log, quick: Verdict) -> Verdict:
-        """Return the exact verdict on a log if it is known and still holds, otherwise `quick`."""
+        """Return the verdict that dry runs gave, if it still holds, otherwise `quick`."""
         known = self._exact.get(log.topic_partition)
         if known is None or known.version != version_of(log):
             return quick
@@ -364,7 +363,7 @@ class _Known:
 
 
 class _Exact(NamedTuple):
-    """An exact verdict, and the quick verdict and the version of the log at that time."""
+    """A verdict that dry runs gave, and the quick verdict and version of the log at that time."""
 
     verdict: Verdict
     quick: Verdict

@@ -11,7 +11,7 @@ from logstore.analysis.broker_state import cleaner_view, cleaning_decision
 from logstore.analysis.segment_map import deleted_files
 from logstore.analysis.summary import inspect_partition
 from logstore.analysis.tombstones import live_tombstones
-from logstore.analysis.verdict import partition_verdict
+from logstore.analysis.verdict import DAMAGED, partition_verdict
 from logstore.analysis.view import PartitionView
 from logstore.cleaner.explaining import Tombstones
 from logstore.reasons import reasons_json, text_of
@@ -108,7 +108,7 @@ def explain(ask: Ask) -> dict[str, Any]:
     with ask.context.cleaning_lock.hold():
         report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
     item = report.partitions[0]
-    if item.verdict is not None and item.verdict.exact:
+    if item.verdict is not None and (item.verdict.exact or item.verdict.state == DAMAGED):
         ask.context.partitions.note_verdict(tp, item.verdict)
     return item.to_json()
 

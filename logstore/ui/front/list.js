@@ -72,7 +72,7 @@ export function PartitionList({ query, about, topic, hash }) {
   };
 
   return html`
-    ${total > 0 && html`<${Summary} answer=${answer} target=${(first, count) => withQuery("partitions", { sort: "name", filter, topic, first, count })} />`}
+    ${total > 0 && html`<${Summary} answer=${answer} target=${(first, count) => withQuery("partitions", { sort: "name", filter, topic, first, count })} onMeasured=${pieces.reload} />`}
     ${(total > 0 || filter || !about.read_only) && html`<div class="tools" role="search">
       ${topic === undefined && html`<${Filter} value=${filter} onChange=${(text) => change({ filter: text })} />`}
       <label class="field">
@@ -115,7 +115,7 @@ function nameOf(row) {
 }
 
 /** A summary of the whole list. */
-function Summary({ answer, target }) {
+function Summary({ answer, target, onMeasured }) {
   const { total, measured, summary } = answer;
   // Exact or not: only a dry run finds damage inside batches.
   return html`
@@ -124,7 +124,7 @@ function Summary({ answer, target }) {
         <strong>${summarySentence(summary)}</strong>
         ${measured < total && html`<span class="dim"> · ${formatCount(measured)} of ${formatCount(total)} measured so far</span>`}
       </p>
-      ${summary.partitions > summary.unknown && html`<${ExactAll} target=${target} summary=${summary} />`}
+      ${summary.partitions > summary.unknown && html`<${ExactAll} target=${target} summary=${summary} onMeasured=${onMeasured} />`}
     </div>
   `;
 }

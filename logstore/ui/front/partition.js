@@ -44,6 +44,10 @@ const TABS = [
   ["history", "History"],
 ];
 
+function never() {
+  return false;
+}
+
 export function Page({ params, about, refreshAbout }) {
   const { topic, partition, query } = params;
   const name = `${topic}-${partition}`;
@@ -65,7 +69,8 @@ export function Page({ params, about, refreshAbout }) {
   const read = {
     topic,
     partition,
-    isMeant,
+    // The logs of a copied directory do not change.
+    isMeant: about.read_only ? never : isMeant,
     about,
     nowMs: about.clock?.now_ms,
     isCostly: detail !== null && detail.size_bytes > LIGHT_BYTES,
@@ -91,7 +96,6 @@ export function Page({ params, about, refreshAbout }) {
     ${detail !== null && html`
       <${Verdict} topic=${topic} partition=${partition} detail=${detail} about=${about} isBrief=${tab !== "explain"} onMeasured=${request.reload} />
       ${detail.uncleanable != null && html`<${Uncleanable} detail=${detail} />`}
-      <${Damages} detail=${detail} />
       <${Working} topic=${topic} partition=${partition} />
       <nav class="tabs" aria-label="Details of this partition">
         ${TABS.map(([key, title]) => html`
@@ -124,6 +128,7 @@ function Overview({ detail, onDone, ...read }) {
     if (exact !== detail.verdict.exact || state !== detail.verdict.state) onDone();
   };
   return html`
+    <${Damages} detail=${detail} />
     <${Header} detail=${detail} />
     <${PartitionActions} topic=${topic} partition=${partition} detail=${detail} about=${about} onDone=${onDone} />
     <section class="panel" aria-labelledby="segments-title">
@@ -210,18 +215,16 @@ function Damages({ detail }) {
   const damages = detail.damages ?? [];
   if (recovery.length + damages.length === 0) return null;
   return html`
-    <div class="notice is-warn">
-      <div>
-        ${recovery.length > 0 && html`
-          <p><strong>Opening this log for writing would repair it:</strong></p>
-          <ul class="plain-list">${recovery.map((each) => html`<li>${each.action}: <code>${shortPath(each.path)}</code> ${each.detail}</li>`)}</ul>
-        `}
-        ${damages.length > 0 && html`
-          <p><strong>Damage:</strong></p>
-          <ul class="plain-list">${damages.map((each) => html`<li><code>${shortPath(each.path)}</code> at position ${formatCount(each.position)}, ${formatBytes(each.size_bytes)}: ${each.check}</li>`)}</ul>
-        `}
-      </div>
-    </div>
+    <details class="notice is-warn notes" open=${detail.verdict.state !== "damaged"}>
+      <summary>${[recovery.length > 0 && plural(recovery.length, "repair"), damages.length > 0 && plural(damages.length, "damaged range")].filter(Boolean).join(", ")}</summary>
+      ${recovery.length > 0 && html`
+        <p><strong>Opening this log for writing would repair it:</strong></p>
+        <ul class="plain-list">${recovery.map((each) => html`<li>${each.action}: <code>${shortPath(each.path)}</code> ${each.detail}</li>`)}</ul>
+      `}
+      ${damages.length > 0 && html`
+        <ul class="plain-list">${damages.map((each) => html`<li><code>${shortPath(each.path)}</code> at position ${formatCount(each.position)}, ${formatBytes(each.size_bytes)}: ${each.check}</li>`)}</ul>
+      `}
+    </details>
   `;
 }
 

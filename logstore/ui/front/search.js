@@ -16,7 +16,8 @@ const HEADINGS = ["Offset", "Timestamp", "Key", "Value"];
 const VIEWS = [["auto", "decoded"], ["text", "as text"], ["hex", "as bytes"]];
 
 /** Conditions of a search, by their names in the address. */
-const CONDITIONS = ["key", "text", "pattern", "header", "header_text"];
+const MORE = ["pattern", "header", "header_text"];
+const CONDITIONS = ["key", "text", ...MORE];
 
 /** A field for a key, with its format. */
 export function KeyField({ label = "Key", text, format, onChange, isWide = false, required = false }) {
@@ -154,13 +155,18 @@ function SearchForm({ query, start, isFiltered, onGo }) {
       <label class="field"><span>Text in key, value or headers</span><input ...${field("text")} /></label>
       <label class="field"><span>From (offset or UTC time)</span><input placeholder=${String(start)} ...${field("from")} /></label>
       <label class="field"><span>Until (exclusive)</span><input placeholder="2024-01-31 12:00" ...${field("until")} /></label>
-      <label class="field"><span>Regular expression (RE2)</span><input placeholder="(?i)ann.*" ...${field("pattern")} /></label>
-      <label class="field"><span>Header</span><input placeholder="name" ...${field("header")} /></label>
-      <label class="field"><span>Text in a header</span><input ...${field("header_text")} /></label>
       <span class="buttons">
         <button type="submit" class="primary">Search</button>
         ${isFiltered && html`<button type="button" onClick=${() => onGo({})}>Clear</button>`}
       </span>
+      <details class="more-conditions" open=${MORE.some((name) => query[name] != null)}>
+        <summary>More conditions</summary>
+        <div class="search-form">
+          <label class="field"><span>Regular expression (RE2)</span><input placeholder="(?i)ann.*" ...${field("pattern")} /></label>
+          <label class="field"><span>Header</span><input placeholder="name" ...${field("header")} /></label>
+          <label class="field"><span>Text in a header</span><input ...${field("header_text")} /></label>
+        </div>
+      </details>
     </form>
   `;
 }

@@ -17,6 +17,9 @@ export const STATES = {
   unknown: ["unknown", "plain"],
 };
 
+/** States of which dry runs give exact numbers. */
+const CAN_BE_EXACT = ["due", "waiting", "nothing_to_do", "not_compacted"];
+
 /** Bytes of which a bound is known: `4.0 KiB`, `at most 4.0 KiB`, `nothing`. */
 function amount(bytes, atMost) {
   const known = bytes ?? atMost;
@@ -95,7 +98,7 @@ export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }
             ${isOpen ? `${capital(render(verdict.reason))}.` : sentence(verdict, size)}
             ${verdict.since_ms != null && html` ${verdict.state === "uncleanable" ? "Since" : "Its oldest dirty data is from"} <${Time} ms=${verdict.since_ms} />.`}
           </span>
-          ${!verdict.exact && verdict.state !== "unknown" && html`<${Exact} topic=${topic} partition=${partition} onMeasured=${onMeasured} />`}
+          ${!verdict.exact && CAN_BE_EXACT.includes(verdict.state) && html`<${Exact} topic=${topic} partition=${partition} onMeasured=${onMeasured} />`}
         </p>
         ${helps.length > 0 && html`<p class="helps-title">What helps${helps.length > 1 && " (one is enough)"}:${others.length > 0 && ` ${others.join("; ")}`}</p>`}
         ${commands.map((line) => html`<${Command} key=${line} line=${`${line}${directoryOption(about)}`} />`)}
@@ -141,7 +144,7 @@ function Exact({ topic, partition, onMeasured }) {
 }
 
 /** A button that computes the exact verdicts of all listed partitions, one after another. */
-export function ExactAll({ target, summary }) {
+export function ExactAll({ target, summary, onMeasured }) {
   const [state, setState] = useState(null);
   const [stopping] = useState(() => ({ isStopped: false }));
   useEffect(() => () => { stopping.isStopped = true; }, []);
@@ -155,6 +158,7 @@ export function ExactAll({ target, summary }) {
         setState({ done: first + index, total: summary.partitions });
         // If it fails, the row has the reason.
         await getJson(`${path("partitions", topic, partition)}/verdict`).catch(() => null);
+        onMeasured();
       }
     }
     setState(null);
