@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.committed import CommittedData
-from logstore.analysis.verdict import partition_verdict
+from logstore.analysis.verdict import Verdict, partition_verdict
 from logstore.analysis.view import Damaged, HasLogs, PartitionView
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import SECTIONS, dirty_since_ms, section_of, steady_state
@@ -22,7 +22,6 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.analysis.facts import Cleaned
-    from logstore.analysis.verdict import Verdict
     from logstore.cleaner.command import ProgressListener
     from logstore.record.survey import Damage
     from logstore.storage.log.log import Log
@@ -221,9 +220,12 @@ def inspect_partition(
     except (CorruptionError, UnsupportedFormatError):  # the damage cannot be skipped
         summary = _summarize(broker, view.log, sums, deep=deep, collects=True)
     damaged = [Damaged(e.detail, e.path) for e in summary.recovery if e.action == CORRUPT_BATCH]
-    verdict = partition_verdict(
-        broker, topic_partition, exact=deep or exact, damaged=damaged, progress=progress
-    )
+    try:
+        verdict = partition_verdict(
+            broker, topic_partition, exact=deep or exact, damaged=damaged, progress=progress
+        )
+    except (CorruptionError, UnsupportedFormatError) as error:
+        verdict = Verdict.of_error(error, summary.size_bytes)
     return summary._replace(verdict=verdict)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logstore.analysis.assumptions import policy_assumption
+from logstore.analysis.assumptions import is_policy_known
 from logstore.analysis.facts import (
     NO_FACTS,
     Cleaned,
@@ -57,7 +57,8 @@ class Removal(NamedTuple):
     Attributes
     ----------
     bytes_if_rolled : int or None
-        Bytes, if the active segment were rolled first. None if damage stops such a pass.
+        Bytes, if the active segment were rolled first. None if such a cleaning needs several
+        passes.
     """
 
     bytes: int
@@ -99,8 +100,9 @@ class Verdict:
     state : str
         One of `STATES`. Damage precedes everything else.
     exact : bool
-        Whether a dry run has read every record that `frees_records` counts. For a policy without
-        `compact`: whether the headers of all batches that retention removes were read.
+        Whether a dry run has read every record that `frees_records` counts, and met no damage. For
+        a policy without `compact`: whether the headers of all batches that retention removes were
+        read.
     frees_bytes, frees_records : int or None
         Removed now by a pass that is due, otherwise by a forced one; by retention, if the topic is
         not compacted. None unless exact.
@@ -142,7 +144,7 @@ class Verdict:
     @property
     def removable_bytes(self) -> int:
         """The most bytes that a cleaning or retention can free, for sorting."""
-        if self.state == UNKNOWN:
+        if self.state in (NOTHING_TO_DO, UNKNOWN):
             return self.retention.bytes
         return max(
             self.frees_bytes_at_most, self.frees_bytes_if_rolled_at_most, self.retention.bytes
@@ -234,7 +236,8 @@ class Summary:
         for each in verdicts:
             states[each.state] += 1
             size += each.size_bytes
-            retention += each.retention.bytes
+            if each.state != UNKNOWN:
+                retention += each.retention.bytes
             if each.is_due:
                 at_most += each.frees_bytes_at_most
                 frees = (
@@ -291,11 +294,12 @@ def partition_verdict(
     log = view.log
     facts = known_facts(broker, log, decision, damaged)
     measured = Measured(decision, None)
-    if exact and log.config.compact and facts.obstacle is None:
+    if exact and log.config.compact:
         measured = measure(broker, log, decision, facts, progress=progress)
         if measured.met_damage:
             facts = read_facts(broker, topic_partition, decision)
             log = view.log  # reopened after the damage
+            measured = Measured(decision)
     if facts.obstacle is not None:
         measured = Measured(stopped(decision, facts))
     return verdict_of(broker, log, measured, facts)
@@ -341,7 +345,7 @@ def explained_verdict(
     if facts is NO_FACTS:
         facts = known_facts(broker, log, decision)
         measured = Measured(stopped(decision, facts))
-    elif facts.obstacle is None and (exact or decision.will_clean):
+    elif exact or decision.will_clean:
         known = None if done[1] is None else done
         measured = measure(broker, log, decision, facts, known, progress=progress)
     return verdict_of(broker, log, measured, facts)
@@ -366,7 +370,8 @@ def measure(
         The dry run without a roll, if there was one before.
     """
     is_disabled = decision.binding is not None and decision.binding.gate == "cleaner_disabled"
-    if not decision.is_candidate and not is_disabled:  # a forced pass does not need the cleaner
+    is_candidate = decision.is_candidate or is_disabled  # a forced pass does not need the cleaner
+    if not is_candidate or facts.damages:  # with damage, a command may refuse to open the log
         return Measured(decision)
     force = not decision.will_clean
     run = partial(rehearse, broker.cleaner, log, decision, force=force, progress=progress)
@@ -376,7 +381,7 @@ def measure(
         return Measured(decision if now.failure is None else done[0], None, now.met_damage)
     if not log.active_segment.size_bytes:
         return Measured(decision, Removal(now.bytes, now.records, now.bytes))
-    rolled = _Outcome(None, None, None) if facts.damages else _Outcome.of(run(roll=True))
+    rolled = _Outcome.of(run(roll=True))
     return Measured(decision, Removal(now.bytes, now.records, rolled.bytes), rolled.met_damage)
 
 
@@ -473,7 +478,7 @@ class _Judgement:
                 return DUE
             case "policy":
                 topic = self.log.topic_partition.topic
-                is_known = policy_assumption(self.broker.manager, topic) is None
+                is_known = is_policy_known(self.broker.manager, topic)
                 return NOT_COMPACTED if is_known else UNKNOWN
             case "uncleanable" | "offset_map":
                 return UNCLEANABLE

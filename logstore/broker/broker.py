@@ -1166,6 +1166,12 @@ class Broker(Generic[ClockT]):
             Only decide.
 
         Returns for each segment the rule that removes it, or the reason why it is retained.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            The cleanup.policy of a topic is assumed, because its directory was copied from a
+            broker. Nothing was deleted; see `override_configs` and `alter_configs`.
         """
         from logstore.broker.retaining import retain
 
