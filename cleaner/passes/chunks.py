@@ -173,9 +173,15 @@ class ChunkReader:
         `max.message.bytes` is now. After its segment the buffer shrinks again.
     unfolded_max : int, optional
         Most bytes of a decompressed batch. [default: the segments' setting]
+
+    Attributes
+    ----------
+    bytes_ahead : int
+        Bytes that will be read. Callers set it, so that large work is compiled at once.
     """
 
     def __init__(self, io_buffer_bytes: int, unfolded_max: int | None = None) -> None:
+        self.bytes_ahead = 0
         self._unfolded_max = unfolded_max
         self._io_buffer_bytes = max(io_buffer_bytes, HEADER_SIZE)
         self._hold(self._io_buffer_bytes)
@@ -352,7 +358,8 @@ class ChunkReader:
         if found.unfit >= 0:
             chunk.end_before(found.unfit)
         seconds = found.rows * _BATCH_SECONDS + found.records * _RECORD_SECONDS
-        jit.pays(scan_batches, seconds)
+        self.bytes_ahead = max(self.bytes_ahead - size_bytes, 0)
+        jit.pays(scan_batches, seconds, seconds * self.bytes_ahead / max(size_bytes, 1))
         if found.attributes & CODEC_MASK:
             self._unfold(chunk)
         if found.attributes & CONTROL_BIT:

@@ -115,6 +115,7 @@ def clean_pass(
         log, first_dirty_offset, upper_bound_offset, key_map, reader, strategy, aborted=aborted
     )
     total = sum(s.size_bytes for s in log.segments.between(first_dirty_offset, upper_bound_offset))
+    reader.bytes_ahead = total
     done = 0
     for size in build.steps():
         yield PassProgress("map", done, total, done + size, 0)

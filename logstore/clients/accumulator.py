@@ -12,7 +12,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from logstore.clients.futures import FutureRecordMetadata, ProducerBatch
+from logstore.clients.futures import (
+    FutureRecordMetadata,
+    ProducedMetadata,
+    ProducerBatch,
+    StoredRecord,
+    size_of_headers,
+)
 from logstore.clients.open_batch import limit_of
 from logstore.clients.producer_batch import build_producer_batch
 from logstore.coordinator.transactions.produce import check_for_clients
@@ -26,9 +32,11 @@ from logstore.errors import (
     RequestError,
 )
 from logstore.faults.rules import is_injected, is_passing
+from logstore.names import INTERNAL_COMPACTED_TOPICS
 from logstore.record.codecs import Codec
+from logstore.record.records import NewRecord
 from logstore.runtime import background_scheduler
-from logstore.types import NO_OFFSET
+from logstore.types import NO_OFFSET, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from logstore.clients.producer_config import ProducerConfig
@@ -96,6 +104,12 @@ class RecordAccumulator:
         # In virtual time, tasks run while a batch waits for its retry, in the thread with the lock.
         self._is_sending = False
         self._has_postponed = False
+        self._sends_alone = (
+            config.linger_ms == 0
+            and config.codec is Codec.NONE
+            and config.acks != 0
+            and (session is None or not session.is_transactional)
+        )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -150,6 +164,13 @@ class RecordAccumulator:
         """
         if self._is_adding:
             self._refuse_reentry(topic_partition)
+        if self._sends_alone and not (self._open or self._is_sending or self._manager.faults.rules):
+            stored = self._send_alone(topic_partition, key, value, timestamp, headers, size_bytes)
+            if self._has_postponed:
+                self._has_postponed = False
+                self.send_all()
+            if stored is not None:
+                return stored
         try:  # see `LocalLog.change`
             self._is_adding = True
             batch = self._open.get(topic_partition)
@@ -174,6 +195,72 @@ class RecordAccumulator:
         if is_full or self._config.linger_ms == 0:
             self._send_or_postpone([batch])
         return future
+
+    def _send_alone(
+        self,
+        tp: TopicPartition,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp: int,
+        headers: tuple[Header, ...],
+        size_bytes: int,
+    ) -> FutureRecordMetadata | None:
+        """Append a record as `_send` appends a batch of one, without a batch; see `append_next`.
+
+        Returns None, and nothing has changed, if a batch is needed.
+        """
+        session = self._session
+        stamp = None if session is None else session.next_stamp(tp)
+        if (stamp is None and session is not None) or tp[0] in INTERNAL_COMPACTED_TOPICS:
+            return None
+        try:
+            writer = self._manager.registry.log(tp).writer
+        except LogStoreError:
+            return None  # a batch raises it again
+        record: NewRecord = tuple.__new__(NewRecord, (key, value, timestamp, headers))
+        try:
+            self._is_sending = True
+            info = writer.append_next(record, stamp)
+            if info is not None and session is not None:
+                session.advance(tp, 1)
+        except LogStoreError as error:
+            return FutureRecordMetadata(self._failed(tp, record, size_bytes, error), 0)
+        except BaseException:
+            self._failed(tp, record, size_bytes, _interrupted())
+            raise
+        finally:
+            self._is_sending = False
+        if info is None:
+            return None
+        self._metrics.record_batch(1, info[5], size_bytes)
+        metadata: ProducedMetadata = tuple.__new__(
+            ProducedMetadata,
+            (
+                tp[0],
+                tp[1],
+                tp,
+                info[0],
+                timestamp if info[3] == NO_TIMESTAMP else info[3],
+                None,
+                -1 if key is None else len(key),
+                -1 if value is None else len(value),
+                size_of_headers(headers) if headers else -1,
+            ),
+        )
+        future: StoredRecord = object.__new__(StoredRecord)
+        future.metadata = metadata
+        return future
+
+    def _failed(
+        self, tp: TopicPartition, record: NewRecord, size_bytes: int, error: LogStoreError
+    ) -> ProducerBatch:
+        """Return the settled batch of a record that was not stored alone."""
+        batch = self._new_batch(tp)
+        batch.sizes.append(size_bytes)
+        batch.add(*record, size_bytes)
+        self.settled.append(batch)
+        self._fail(batch, 1, error)
+        return batch
 
     def _refuse_reentry(self, topic_partition: TopicPartition) -> NoReturn:
         raise IllegalStateError(
@@ -200,12 +287,15 @@ class RecordAccumulator:
 
     def _open_batch(self, tp: TopicPartition) -> None:
         """Open a batch for a partition without one."""
+        batch = self._open[tp] = self._new_batch(tp)
+        if self._config.linger_ms > 0:
+            self._arm(batch.opened_ns)
+
+    def _new_batch(self, tp: TopicPartition) -> ProducerBatch:
         now_ns, linger_ms = self._clock.monotonic_ns(), self._config.linger_ms
-        self._open[tp] = ProducerBatch(
+        return ProducerBatch(
             tp, self._limit_bytes(tp), now_ns, linger_ms, self.lock, self._send_if_open
         )
-        if linger_ms > 0:
-            self._arm(now_ns)
 
     def _limit_bytes(self, tp: TopicPartition) -> int:
         try:
@@ -298,7 +388,7 @@ class RecordAccumulator:
                 self.settled.append(batch)
                 self._append(batch, 0, len(batch))
         except BaseException:
-            unknown = KafkaTimeoutError("the send was interrupted: the record may have been stored")
+            unknown = _interrupted()
             for batch in batches:
                 rows = len(batch.timestamps)
                 if batch.settled_rows < rows:
@@ -344,7 +434,7 @@ class RecordAccumulator:
             try:
                 return self._write_once(tp, records)
             except LogStoreError as error:
-                if not is_passing(error) or config.acks == 0 or retries >= config.retries:
+                if not self._may_pass(error) or config.acks == 0 or retries >= config.retries:
                     raise
                 passed_ms = (self._clock.monotonic_ns() - started_ns) / 1e6
                 if passed_ms + config.retry_backoff_ms > config.delivery_timeout_ms:
@@ -356,6 +446,10 @@ class RecordAccumulator:
             retries += 1
             self._metrics.retries += len(records)
             self._clock.sleep(config.retry_backoff_ms / 1000)
+
+    def _may_pass(self, error: LogStoreError) -> bool:
+        """Return whether an append may be repeated after an error."""
+        return is_passing(error) or (self._session is not None and self._session.is_moving(error))
 
     def _write_once(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
         check_for_clients(tp.topic)
@@ -412,6 +506,10 @@ def _appending(
         return lambda writer: writer.append_records(records, stamp=stamp)
     data = build_producer_batch(records, codec, stamp)
     return lambda writer: writer.append_batches(data)
+
+
+def _interrupted() -> KafkaTimeoutError:
+    return KafkaTimeoutError("the send was interrupted: the record may have been stored")
 
 
 def _record_error(error: LogStoreError, faults: Mapping[int, str], row: int) -> LogStoreError:

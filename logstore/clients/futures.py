@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -18,6 +18,7 @@ from logstore.types import NO_OFFSET, NO_TIMESTAMP, TopicPartition
 
 if TYPE_CHECKING:
     from logstore.errors import LogStoreError
+    from logstore.record.records import Header
 
 logger = logging.getLogger(__name__)
 
@@ -156,8 +157,7 @@ class ProducerBatch(OpenBatch):
             self._key_sizes = _sizes(self.keys)
             self._value_sizes = _sizes(self.values)
             self._header_sizes = {
-                row: sum(len(name.encode()) + len(value or b"") for name, value in headers)
-                for row, headers in self.headers.items()
+                row: size_of_headers(headers) for row, headers in self.headers.items()
             }
         self._outcomes.append(_Outcome(start, offset, log_append_time, errors))
         self.settled_rows = stop
@@ -218,6 +218,11 @@ class ProducerBatch(OpenBatch):
 
 def _first_row(outcome: _Outcome) -> int:
     return outcome.first_row
+
+
+def size_of_headers(headers: Iterable[Header]) -> int:
+    """Return the size of a record's headers, as its metadata has it."""
+    return sum(len(name.encode()) + len(value or b"") for name, value in headers)
 
 
 def _sizes(items: list[bytes | None]) -> list[int]:
@@ -316,6 +321,40 @@ class FutureRecordMetadata:
         """Add a callback for both success and failure. It gets the metadata or the exception."""
         self.add_callback(function, *args, **kwargs)
         return self.add_errback(function, *args, **kwargs)
+
+
+class StoredRecord(FutureRecordMetadata):
+    """The outcome of one record that was stored alone, before `Producer.send` returned."""
+
+    __slots__ = ("metadata",)
+
+    metadata: ProducedMetadata
+
+    @property
+    def is_done(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def value(self) -> ProducedMetadata:
+        """The record's metadata."""
+        return self.metadata
+
+    @property
+    def exception(self) -> None:
+        """None: the record was stored."""
+        return
+
+    def add_callback(
+        self, function: Callable[..., object], *args: object, **kwargs: object
+    ) -> Self:
+        """Call `function(*args, metadata, **kwargs)`. Exceptions are logged."""
+        _call(partial(function, *args, **kwargs), self.metadata)
+        return self
+
+    def add_errback(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
+        """Do nothing: the record was stored."""
+        return self
 
 
 def _call(function: Callable[[Any], object], argument: object) -> None:

@@ -134,7 +134,7 @@ def group_of(module: str) -> Group:
     return groups.setdefault(package, Group(package))
 
 
-def pays(function: Callable[..., Any], seconds: float) -> bool:
+def pays(function: Callable[..., Any], seconds: float, ahead_seconds: float = 0.0) -> bool:
     """Announce work, and return whether compiled code will do it.
 
     Parameters
@@ -143,11 +143,14 @@ def pays(function: Callable[..., Any], seconds: float) -> bool:
         Any kernel of the package that does the work.
     seconds : float
         Approximate time of the work in Python.
+    ahead_seconds : float
+        The same of the work that will follow.
 
     Notes
     -----
     The kernels of a package are compiled or loaded once the announced work adds up to the time
-    that this takes. So no work takes more than twice as long as with the better choice.
+    that this takes. So no work takes more than twice as long as with the better choice. Work
+    that is known to be large does not start in Python.
     """
     entry = cast("Entry", function)
     group = entry.group
@@ -156,10 +159,11 @@ def pays(function: Callable[..., Any], seconds: float) -> bool:
     if group.is_loading:
         return loading_here.get() is group
     group.spent_seconds += seconds
-    if group.spent_seconds > LOAD_SECONDS:  # looking for the files takes time
+    expected_seconds = group.spent_seconds + ahead_seconds
+    if expected_seconds > LOAD_SECONDS:  # looking for the files takes time
         if entry.files.exist():
             group.compile()
-        elif group.spent_seconds > group.compile_seconds and group.compile():
+        elif expected_seconds > group.compile_seconds and group.compile():
             logger.info(
                 "compiling the kernels of %s, about %.0f s, once on this machine;"
                 " `logstore warmup` does it in advance",

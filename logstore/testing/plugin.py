@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MARKER = "logstore"
 
 FIXTURES = frozenset({"logstore_broker", "logstore_server", "logstore_server_factory"})
-"""Fixtures with a broker; kernels are loaded before the first test that uses one."""
+"""Fixtures with a broker; with `logstore_warmup`, kernels are loaded before the first such test."""
 
 STORAGES = ("memory", "disk")
 
@@ -48,7 +48,7 @@ _INI: tuple[tuple[str, str, Any, str], ...] = (
         [],
         "broker settings as in server.properties, one key=value per line",
     ),
-    ("logstore_warmup", "bool", True, "compile kernels before the first test with a broker"),
+    ("logstore_warmup", "bool", False, "compile kernels before the first test with a broker"),
 )
 
 

@@ -79,7 +79,7 @@ def test_snippets_that_are_tests_pass(tmp_path):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"),
-            *("-p", "logstore.testing.plugin", "-o", "logstore_warmup=false", "."),
+            *("-p", "logstore.testing.plugin", "."),
         ],
         cwd=tmp_path,
         env={"PYTHONPATH": str(ROOT), "PATH": "", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},

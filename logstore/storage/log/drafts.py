@@ -196,7 +196,14 @@ class RecordSealer:
         self._wants_key = config.compact
 
     def seal(
-        self, record: NewRecord, base_offset: int, leader_epoch: int, now_ms: int
+        self,
+        record: NewRecord,
+        base_offset: int,
+        leader_epoch: int,
+        now_ms: int,
+        producer_id: int = NO_PRODUCER_ID,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        sequence: int = NO_SEQUENCE,
     ) -> SealedBatch | None:
         """Validate and encode a record.
 
@@ -225,6 +232,9 @@ class RecordSealer:
             attributes,
             timestamp,
             largest,
+            producer_id,
+            producer_epoch,
+            sequence,
         )
         if len(data) > self._bytes_max:
             return None

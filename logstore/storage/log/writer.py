@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 from logstore.record.batch import RecordBatch
 from logstore.record.codecs import Codec
 from logstore.record.control import ControlType, EndTxnMarker, build_end_txn_batch
+from logstore.record.header import BatchHeader
 from logstore.runtime.environment import VERIFY
 from logstore.storage.log.drafts import (
     NOTHING_APPENDED,
@@ -41,7 +42,6 @@ from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
-    from logstore.record.header import BatchHeader
     from logstore.runtime.fs import Buffer
     from logstore.storage.log.local_log import LocalLog
     from logstore.storage.log.offsets import LogOffsets
@@ -96,6 +96,72 @@ class LogWriter:
                     draft = RecordLists.of((record,)).draft(now_ms)
                     sealed = draft.seal(codec, Placement(local.config, base, epoch, now_ms))
                 return self._append_sealed(sealed, base, epoch, now_ms)
+            finally:
+                local.is_changing = False
+                if local.is_unfinished:
+                    local.recover()
+
+    def append_next(self, record: NewRecord, stamp: Stamp | None = None) -> AppendInfo | None:
+        """Append one record of a producer as a batch of its own, if it is clearly acceptable.
+
+        It is a shorter way to the same bytes, for producers that send their records one by one.
+
+        Parameters
+        ----------
+        stamp : Stamp, optional
+            Producer fields of the batch, outside a transaction.
+
+        Returns
+        -------
+        AppendInfo or None
+            None, without any change, if the topic compresses its batches, if the batch does not
+            follow the last batch of its producer, or if it breaks a rule. `append_records` appends
+            the batch or raises the error.
+
+        Raises
+        ------
+        LogStoreError
+            As `append_records`.
+        """
+        local = self._local
+        now_ms = self._clock.now_ms()
+        with local.lock:
+            if local.is_changing or local.is_unfinished:
+                local.prepare_change()
+            try:  # see `append_record`
+                local.is_changing = True
+                base, epoch = self._begin()
+                sealer = self._sealer
+                if sealer.config is not local.config:
+                    sealer = self._sealer = RecordSealer(local.config)
+                entry = None
+                if stamp is None:
+                    sealed = sealer.seal(record, base, epoch, now_ms)
+                else:
+                    producer_id, producer_epoch, sequence, _ = stamp
+                    entry = local.producer_state.entry(producer_id)
+                    if entry is None or not entry.is_followed_by(producer_epoch, sequence):
+                        return None
+                    sealed = sealer.seal(
+                        record, base, epoch, now_ms, producer_id, producer_epoch, sequence
+                    )
+                if sealed is None or base == INT64_MAX:
+                    return None
+                data, _, timestamp, append_time, _ = sealed
+                reason = None
+                if self._write_next(data, base, base, epoch, timestamp):
+                    if entry is not None:
+                        entry.add_batch(sequence, base, timestamp)
+                    self._publish(local.segments.active, base + 1, ())
+                else:
+                    extent = BatchExtent(base, timestamp, len(data))
+                    header = BatchHeader.unpack_from(data)
+                    produced = ((header, None),) if header.has_producer_id else ()
+                    reason = self._store((extent,), (data,), ((epoch, base),), now_ms, produced)
+                info: AppendInfo = _new(
+                    AppendInfo, (base, base, timestamp, append_time, 1, len(data), reason, False)
+                )
+                return info
             finally:
                 local.is_changing = False
                 if local.is_unfinished:
@@ -426,19 +492,26 @@ class LogWriter:
         produced: Produced = (),
     ) -> bool:
         """Write one batch that needs no roll, index entry or epoch; otherwise return False."""
+        if not self._write_next(data, first_offset, last_offset, epoch, timestamp):
+            return False
+        self._publish(self._local.segments.active, last_offset + 1, produced)
+        return True
+
+    def _write_next(
+        self, data: Buffer, first_offset: int, last_offset: int, epoch: int, timestamp: int
+    ) -> bool:
+        """Do the first half of `_store_next`: the caller publishes the batch."""
         local = self._local
-        segment = local.segments.active
         local.is_unfinished = True
         try:
             if not (
                 local.epochs.is_latest(epoch, first_offset)
-                and segment.append_next(data, last_offset, timestamp)
+                and local.segments.active.append_next(data, last_offset, timestamp)
             ):
                 local.is_unfinished = False
                 return False
         except OSError as error:
             self._guard.fail(error)
-        self._publish(segment, last_offset + 1, produced)
         return True
 
     def _publish(self, segment: LogSegment, end: int, produced: Produced) -> None:

@@ -104,6 +104,30 @@ class ProducerEntry:
         """Return whether the producer has an open transaction in this epoch."""
         return self.current_txn_first_offset is not None and self.producer_epoch == producer_epoch
 
+    def is_followed_by(self, producer_epoch: int, sequence: int) -> bool:
+        """Return whether a record in its own batch outside a transaction is surely the next one.
+
+        The rules of `check_data` accept such a batch; others may be accepted as well.
+        """
+        batches = self.batches
+        if (
+            producer_epoch != self.producer_epoch
+            or self.current_txn_first_offset is not None
+            or not batches
+            or batches[-1][0] != sequence - 1
+        ):
+            return False
+        for batch in batches:  # noqa: SIM110  # a generator takes longer
+            if batch[0] == sequence:
+                return False  # it may be a duplicate
+        return True
+
+    def add_batch(self, sequence: int, offset: int, timestamp: int) -> None:
+        """Apply a batch of one record that follows; see `is_followed_by`."""
+        batch: BatchMetadata = tuple.__new__(BatchMetadata, (sequence, offset, 0, timestamp))
+        self.batches.append(batch)
+        self.last_timestamp = timestamp
+
     def enter_epoch(self, producer_epoch: int) -> None:
         """Set the epoch, and forget the batches of any other epoch."""
         if producer_epoch != self.producer_epoch:

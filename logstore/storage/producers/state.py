@@ -100,7 +100,7 @@ class ProducerStateManager:
         return not self._producers and not self._unreplicated
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """Return the live state of a producer, None if unknown; callers must not change it."""
+        """Return the live state of a producer, None if unknown; only `LogWriter` may change it."""
         return self._producers.get(producer_id)
 
     def entries(self) -> list[ProducerEntry]:

@@ -88,6 +88,14 @@ def test_small_work_adds_up_until_compiling_would_have_taken_as_long(room, monke
     ]
 
 
+def test_large_work_does_not_start_in_python(room, monkeypatch):
+    monkeypatch.setattr(files.KernelFiles, "exist", lambda self: False)
+    monkeypatch.setattr(policy, "COMPILE_SECONDS", 5.0)
+    kernel = room()
+    assert not jit.pays(kernel, 0.1, 4.8)
+    assert jit.pays(kernel, 0.1, 4.9)
+
+
 def test_cached_kernels_are_loaded_earlier_and_without_a_message(room, monkeypatch, caplog):
     caplog.set_level(logging.INFO, "logstore.jit")
     kernel = room()

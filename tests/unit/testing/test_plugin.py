@@ -133,7 +133,7 @@ def test_where(logstore_broker):
     ),
 )
 def test_storage_and_start_of_a_whole_run(run, arguments, ini, expected):
-    done = run(WHERE, "-s", *arguments, ini=f"{ini}\nlogstore_warmup = false")
+    done = run(WHERE, "-s", *arguments, ini=ini)
     assert done.returncode == 0, done.stdout
     assert re.search(expected, done.stdout)
 
@@ -156,7 +156,7 @@ def test_both(logstore_broker, logstore_data_dir): pass
 
 
 def test_partitions_without_the_marker_are_named(run):
-    done = run(REFUSED, "-rE", ini="logstore_warmup = false")
+    done = run(REFUSED, "-rE")
     for message in (
         "logstore: the marker logstore has no option 'strage'; did you mean 'storage'?",
         "logstore: the marker logstore takes keyword arguments only, not 'disk'",
@@ -165,7 +165,7 @@ def test_partitions_without_the_marker_are_named(run):
     ):
         assert message in done.stdout
     assert " 4 errors" in done.stdout
-    done = run(WHERE, ini="logstore_broker_config = log.retention.ms: 5\nlogstore_warmup = false")
+    done = run(WHERE, ini="logstore_broker_config = log.retention.ms: 5")
     assert "expected key=value, got 'log.retention.ms: 5'" in done.stdout
 
 
@@ -200,7 +200,7 @@ def test_closed(logstore_broker):
 
 
 def test_a_failing_test_shows_its_broker(run):
-    done = run(FAILING, "-rA", ini="logstore_warmup = false")
+    done = run(FAILING, "-rA")
     sections = re.findall(r"-+ logstore broker -+\n(.*?)(?=\n[_=-]{5})", done.stdout, re.DOTALL)
     assert len(sections) == 3, done.stdout
     joined = "\n".join(sections)
@@ -238,6 +238,8 @@ def test_the_core_needs_no_pytest():
 
 # --- kernels -----------------------------------------------------------------------------------
 
+WARMUP = "logstore_warmup = true"
+
 WARM = """
 from logstore.jit import policy
 
@@ -252,16 +254,34 @@ def test_other():
 @pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")
 def test_kernels_are_ready_before_the_first_test_with_a_broker(run):
     """The limit of a test is below what loading takes, let alone compiling."""
-    done = run(WARM, "-p", "pytest_timeout", "--timeout=0.2")
+    done = run(WARM, "-p", "pytest_timeout", "--timeout=0.2", ini=WARMUP)
     assert done.returncode == 0, done.stdout
     cold = "from logstore.jit import policy\ndef test_it(): assert policy.MODE == policy.AUTO\n"
     for code, options in (
-        (cold, {}),  # without a broker
-        (WARM.replace("COMPILED", "AUTO"), {"ini": "logstore_warmup = false"}),
-        (WARM.replace("COMPILED", "PYTHON"), {"logstore_kernels": "python"}),
+        (cold, {"ini": WARMUP}),  # without a broker
+        (WARM.replace("COMPILED", "PYTHON"), {"ini": WARMUP, "logstore_kernels": "python"}),
     ):
         done = run(code, **options)
         assert done.returncode == 0, done.stdout
+
+
+def test_nothing_is_compiled_or_loaded_by_default(run, tmp_path):
+    code = """
+import sys
+
+def test_small(logstore_broker):
+    logstore_broker.create_topic("t", 1, {"cleanup.policy": "compact"})
+    for number in range(500):
+        logstore_broker.append("t", key=b"%d" % (number % 10), value=b"x")
+    logstore_broker.clean("t", force=True, roll=True)
+    assert len(list(logstore_broker.read("t"))) == 10
+    assert "numba" not in sys.modules
+"""
+    cache = tmp_path / "kernels"
+    cache.mkdir()
+    done = run(code, numba_cache_dir=str(cache))
+    assert done.returncode == 0, done.stdout
+    assert not list(cache.iterdir())
 
 
 @pytest.mark.long
@@ -271,11 +291,11 @@ def test_workers_share_the_compiling_and_no_limit_runs_meanwhile(run, tmp_path):
     cache = tmp_path / "kernels"
     code = WARM + "".join(f"\ndef test_{n}(logstore_broker): pass\n" for n in range(6))
     plugins = ("-p", "pytest_timeout", "-p", "xdist", "--timeout=1", "-n", "2")
-    done = run(code, *plugins, numba_cache_dir=str(cache))
+    done = run(code, *plugins, ini=WARMUP, numba_cache_dir=str(cache))
     assert done.returncode == 0, done.stdout
     compiled = {path.name: path.stat().st_mtime_ns for path in cache.glob("*.nb[ic]")}
     assert compiled
-    assert run(code, *plugins, numba_cache_dir=str(cache)).returncode == 0
+    assert run(code, *plugins, ini=WARMUP, numba_cache_dir=str(cache)).returncode == 0
     assert compiled == {path.name: path.stat().st_mtime_ns for path in cache.glob("*.nb[ic]")}
 
 
@@ -367,8 +387,7 @@ def test_factory_takes_one_of_both(logstore_server_factory, logstore_broker):
 
 
 def test_servers_for_clients(run):
-    ini = "logstore_warmup = false\n"
-    done = run(SERVERS, "-W", "ignore::DeprecationWarning", ini=ini)
+    done = run(SERVERS, "-W", "ignore::DeprecationWarning")
     assert "3 passed" in done.stdout, done.stdout
     assert "takes a broker or its broker_config, not both" in done.stdout
     assert "1 failed" in done.stdout
