@@ -20,6 +20,14 @@ export const STATES = {
 /** States of which dry runs give exact numbers. */
 const CAN_BE_EXACT = ["due", "waiting", "nothing_to_do", "not_compacted"];
 
+/** The buttons of a partition that do what a remedy says. */
+const BUTTONS = {
+  "help.clean": "the button Clean below",
+  "help.force": "the button Clean below",
+  "help.roll": "the button Clean below, with a roll",
+  "help.retain": "the button Apply retention below",
+};
+
 /** Bytes of which a bound is known: `4.0 KiB`, `at most 4.0 KiB`, `nothing`. */
 function amount(bytes, atMost) {
   const known = bytes ?? atMost;
@@ -83,7 +91,7 @@ export function StateBadge({ verdict }) {
 export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }) {
   const { verdict, size_bytes: size } = detail;
   const isOpen = verdict.state !== "damaged" && verdict.state !== "uncleanable";
-  const helps = verdict.help_reasons.map(render);
+  const helps = remedies(verdict, about);
   const commands = helps.filter((line) => line.startsWith("logstore "));
   const others = helps.filter((line) => !line.startsWith("logstore "));
   return html`
@@ -100,11 +108,17 @@ export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }
           </span>
           ${!verdict.exact && CAN_BE_EXACT.includes(verdict.state) && html`<${Exact} topic=${topic} partition=${partition} onMeasured=${onMeasured} />`}
         </p>
-        ${helps.length > 0 && html`<p class="helps-title">What helps${helps.length > 1 && " (one is enough)"}:${others.length > 0 && ` ${others.join("; ")}`}</p>`}
+        ${helps.length > 0 && html`<p class="helps-title">What helps${helps.length > 1 && " (one is enough)"}:${others.length > 0 && ` ${others.join("; ")}.`}</p>`}
         ${commands.map((line) => html`<${Command} key=${line} line=${`${line}${directoryOption(about)}`} />`)}
       `}
     </section>
   `;
+}
+
+/** Commands and settings that help. While a broker runs, buttons of the page replace its commands. */
+export function remedies({ help_reasons: reasons }, { read_only: isCopy }) {
+  const shown = reasons.map((reason) => (isCopy ? null : BUTTONS[reason.code]) ?? render(reason));
+  return [...new Set(shown)];
 }
 
 function capital(text) {

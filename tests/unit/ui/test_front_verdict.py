@@ -88,3 +88,22 @@ def test_no_state_is_shown_as_good(front):
         }"""
     )
     assert set(kinds) <= {"plain", "warn", "bad"}
+
+
+def test_a_running_broker_is_cleaned_by_its_buttons(front):
+    """The command line could not open its directory."""
+    given = {
+        "help_reasons": [
+            {"code": code, "values": {"topic": "users", "partition_id": 0}, "text": ""}
+            for code in ("help.clean", "help.force", "help.lower_min_lag")
+        ]
+    }
+    running, copied = front.call(
+        "verdict.js", "remedies", (given, {"read_only": False}), (given, {"read_only": True})
+    )
+    assert running == ["the button Clean below", "a shorter min.compaction.lag.ms"]
+    assert copied == [
+        "logstore clean users --partition 0",
+        "logstore clean users --partition 0 --force",
+        "a shorter min.compaction.lag.ms",
+    ]
