@@ -1,4 +1,4 @@
-"""Questions of an operator about a copied directory, answered by what the page shows first."""
+"""Questions of an operator about a copied directory, and the answers at the top of the page."""
 
 import json
 import re
@@ -66,12 +66,12 @@ def row(page, name):
 
 
 def test_the_list_shows_damage_and_reclaimable_bytes(page):
-    """Nobody can tell from headers: the numbers are bounds until they are computed."""
+    """Headers give upper bounds only, until exact values are computed."""
     summary = page.get_by_role("main").get_by_role("status")
     expect(summary).to_contain_text("3 partitions: 2 due (free at most")
     expect(summary).to_contain_text("1 waiting")
     expect(row(page, "due")).to_contain_text("at most")
-    expect(row(page, "waiting")).to_contain_text("nothing")
+    expect(row(page, "waiting")).to_contain_text("0 B")
     assert page.locator("main .badge.is-good").count() == 0
     page.get_by_role("button", name="Compute exact values").click()
     expect(row(page, "damaged")).to_contain_text("damaged")
@@ -85,7 +85,7 @@ def test_the_list_shows_damage_and_reclaimable_bytes(page):
 def test_a_partition_shows_its_verdict_first(page):
     go(page, "#/t/waiting/0")
     verdict = page.get_by_role("region", name="Verdict")
-    expect(verdict).to_contain_text("No cleaning pass is due. A forced pass frees nothing")
+    expect(verdict).to_contain_text("No cleaning pass is due. A forced pass frees 0 B")
     expect(verdict).to_contain_text("logstore clean waiting --partition 0 --roll --data-dir")
     verdict.get_by_role("button", name="Compute exact values").click()
     expect(verdict).not_to_contain_text("at most")

@@ -254,7 +254,7 @@ function Frees({ row }) {
   if (row.verdict.state === "unknown") return html`<span class="dim">unknown</span>`;
   const { now, rolled } = frees(row.verdict);
   return html`
-    <span class=${now === "nothing" ? "dim" : ""}>${now}</span>
+    <span class=${now === "0 B" ? "dim" : ""}>${now}</span>
     ${rolled !== now && html`<span class="explanation">${rolled.replace("at most", "≤")} if rolled</span>`}
   `;
 }

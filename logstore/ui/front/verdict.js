@@ -28,11 +28,10 @@ const BUTTONS = {
   "help.retain": "the button Apply retention below",
 };
 
-/** Bytes of which a bound is known: `4.0 KiB`, `at most 4.0 KiB`, `nothing`. */
+/** Bytes of which a bound is known: `4.0 KiB`, `at most 4.0 KiB`, `0 B`. */
 function amount(bytes, atMost) {
   const known = bytes ?? atMost;
-  if (known === 0) return "nothing";
-  return bytes == null ? `at most ${formatBytes(known)}` : formatBytes(known);
+  return bytes == null && known > 0 ? `at most ${formatBytes(known)}` : formatBytes(known);
 }
 
 /** The reclaimable bytes now, and after a roll, in words. */

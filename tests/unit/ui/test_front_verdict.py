@@ -33,7 +33,7 @@ def verdict(state, *, exact=False, now=0, rolled=0, records=None, retention=NOTH
         ),
         (
             verdict("waiting", rolled=4 * KIB),
-            "No cleaning pass is due. A forced pass frees nothing of 4.0 KiB; at most 4.0 KiB if"
+            "No cleaning pass is due. A forced pass frees 0 B of 4.0 KiB; at most 4.0 KiB if"
             " the active segment were rolled first.",
         ),
         (verdict("nothing_to_do"), "A cleaning pass would remove nothing."),
