@@ -111,7 +111,7 @@ class PartitionExplanation:
     key : KeyExplanation or None
         The future of the requested key, if any.
     verdict : Verdict or None
-        The state of the partition and the bytes that a cleaning frees; None in a preview.
+        The state of the partition and the bytes that the cleaner frees; None in a preview.
     decision : CleaningDecision
         The underlying decision, as in the next selection.
     """

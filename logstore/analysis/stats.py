@@ -210,7 +210,7 @@ class PartitionStats:
     passes : int
         Number of times the records were read.
     verdict : Verdict
-        The state of the partition and the bytes that a cleaning frees.
+        The state of the partition and the bytes that the cleaner frees.
     """
 
     topic: str

@@ -86,7 +86,7 @@ class PartitionSummary(NamedTuple):
     assumed : tuple of str
         Assumptions about settings that the directory does not contain.
     verdict : Verdict or None
-        The state of the partition and the bytes that a cleaning frees.
+        The state of the partition and the bytes that the cleaner frees.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""The verdict on a partition: its state, the bytes that a cleaning frees, and what helps.
+"""The verdict on a partition: its state, the bytes that the cleaner frees, and what helps.
 
 The decisions of the cleaner and of retention, and dry runs of the cleaner, are the only sources.
 Bytes are sizes in `.log` files.
@@ -52,13 +52,13 @@ _FAILURES = ("uncleanable", "offset_map", "paused")
 
 
 class Removal(NamedTuple):
-    """Bytes and records that a cleaning removes, from dry runs.
+    """Bytes and records that the cleaner removes, from dry runs.
 
     Attributes
     ----------
     bytes_if_rolled : int or None
-        Bytes, if the active segment were rolled first. None if such a cleaning needs several
-        passes.
+        Bytes, if the active segment were rolled first. None if that needs
+        several passes.
     """
 
     bytes: int
@@ -143,7 +143,7 @@ class Verdict:
 
     @property
     def removable_bytes(self) -> int:
-        """The most bytes that a cleaning or retention can free, for sorting."""
+        """The most bytes that the cleaner or retention can free, for sorting."""
         if self.state in (NOTHING_TO_DO, UNKNOWN):
             return self.retention.bytes
         return max(
@@ -360,7 +360,7 @@ def measure(
     *,
     progress: ProgressListener | None = None,
 ) -> Measured:
-    """Measure what a cleaning removes by dry runs: of a forced one, if none is due.
+    """Measure the removal by dry runs, of a forced pass if none is due.
 
     Parameters
     ----------
@@ -386,7 +386,7 @@ def measure(
 
 
 class _Outcome(NamedTuple):
-    """The gate that stopped a dry run, or what it removes; all None if it needs several passes."""
+    """The gate that stopped a dry run, or its removal; all None for several passes."""
 
     failure: str | None
     bytes: int | None

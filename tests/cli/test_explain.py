@@ -65,8 +65,8 @@ def test_a_configuration_can_be_supposed(run, users):
 def test_the_table_shows_the_time_and_the_reason(run, users):
     run("topic", "create", "events", "--now", JAN_1)
     text = run("explain", "--now", JAN_1).stdout
-    assert text.startswith("events-0 not compacted: never compacted; retention removes nothing")
-    assert "users-0 waiting: a forced cleaning frees at most " in text
+    assert text.startswith("events-0 not compacted: never compacted; retention keeps all")
+    assert "users-0 waiting: a forced pass frees at most " in text
     assert "not yet: its records are too young" in text
     assert "  a running cleaner would clean it from 2024-01-01 01:00" in text
     assert text.endswith(": 1 waiting, 1 not compacted\n")

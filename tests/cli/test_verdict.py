@@ -1,6 +1,6 @@
 """Verdicts against what `clean --out` then does, over five directories.
 
-An exact value equals the bytes that the cleaning frees. A bound is never below them.
+An exact value equals the freed bytes. A bound is never below them.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
 @click.option(
     "--exact",
     is_flag=True,
-    help="Also dry-run partitions that are not due, to show how many bytes a cleaning frees.",
+    help="Also dry-run partitions that are not due, to show how many bytes the cleaner frees.",
 )
 @key_options
 @as_recovered_option

@@ -82,12 +82,12 @@ def _amounts(verdict: Verdict) -> Iterator[str]:
         size = f"{format_size(removed.bytes)} of {total}"
         yield f"retention removes {plural(removed.segments, 'segment')}, {size}"
     elif verdict.state == NOT_COMPACTED:
-        yield f"retention removes nothing of {total} now"
+        yield f"retention keeps all {total}"
 
 
 def _cleaned(verdict: Verdict, total: str) -> Iterator[str]:
-    """Yield the bytes that a cleaning removes."""
-    frees = "frees" if verdict.is_due else "a forced cleaning frees"
+    """Yield the bytes that the cleaner removes."""
+    frees = "frees" if verdict.is_due else "a forced pass frees"
     most, rolled = verdict.frees_bytes_at_most, verdict.frees_bytes_if_rolled_at_most
     at_most = "" if verdict.exact else "at most "
     if verdict.state == NOTHING_TO_DO:
@@ -98,7 +98,7 @@ def _cleaned(verdict: Verdict, total: str) -> Iterator[str]:
         )
         yield f"{frees} {at_most}{format_size(most)} of {total}{records}"
     else:
-        yield f"a cleaning frees nothing of {total} now"
+        yield f"no bytes of {total} are freed now"
     if rolled != most:
         is_exact = verdict.frees_bytes_if_rolled is not None
         bound = "" if is_exact else "at most "
