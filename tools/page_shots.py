@@ -28,8 +28,6 @@ def main() -> None:
         with Visitor(browser) as visitor:
             page = visitor.visit(broker.ui().url)
             settled(page)
-            page.get_by_role("combobox", name="Order").select_option("Bytes")
-            settled(page)
             written = photograph(page, DIRECTORY, "partitions", widths=(1280,))
             go(page, "#/t/users/0")
             written += photograph(page, DIRECTORY, "partition", before=settled)

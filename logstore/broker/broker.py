@@ -989,7 +989,7 @@ class Broker(Generic[ClockT]):
         port : int
             0 chooses a free port, which `url` contains.
         **options
-            `token`, `authorizer` and `principal`, as in `logstore.ui.server.Ui`.
+            `token`, `authorizer`, `principal` and `schemas`, as in `logstore.ui.server.Ui`.
 
         Raises
         ------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
 
 from logstore.errors import InvalidConfigurationError
@@ -26,6 +26,7 @@ class PageSettings(TypedDict, total=False):
     token: str | None
     authorizer: Authorizer | None
     principal: str
+    schemas: Mapping[int, Sequence[str]] | None
 
 
 class Page(Protocol):

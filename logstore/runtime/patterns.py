@@ -7,6 +7,7 @@ RE2 is also the syntax of Kafka 4, which uses RE2/J.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from logstore.errors import InvalidRegularExpressionError
 
@@ -30,6 +31,26 @@ def compile_pattern(text: str, *, is_prefix: bool = False) -> Callable[[str], bo
     InvalidRegularExpressionError
         The pattern is not valid in RE2, or too large.
     """
+    pattern = _compiled(text)
+    match = pattern.match if is_prefix else pattern.fullmatch
+    return lambda name: match(name) is not None
+
+
+def compile_search(text: str) -> Callable[[bytes], bool]:
+    """Return a function that returns whether a pattern matches a part of some bytes.
+
+    The pattern and the bytes are taken as UTF-8. Bytes that are not UTF-8 match nothing.
+
+    Raises
+    ------
+    InvalidRegularExpressionError
+        The pattern is not valid in RE2, or too large.
+    """
+    search = _compiled(text, is_bytes=True).search
+    return lambda data: search(data) is not None
+
+
+def _compiled(text: str, *, is_bytes: bool = False) -> Any:  # noqa: ANN401  # re2 has no types
     import re2  # loaded for the first pattern
 
     if len(text) > PATTERN_CHARACTERS_MAX:
@@ -40,12 +61,9 @@ def compile_pattern(text: str, *, is_prefix: bool = False) -> Callable[[str], bo
     options.log_errors = False
     options.max_mem = PATTERN_BYTES_MAX
     try:
-        pattern = re2.compile(text, options)
+        return re2.compile(text.encode() if is_bytes else text, options)
     except (re2.error, UnicodeEncodeError) as error:
         reason = error.args[0] if isinstance(error, re2.error) else str(error)
         if isinstance(reason, bytes):
             reason = reason.decode(errors="replace")
         raise InvalidRegularExpressionError(f"Invalid pattern (RE2 syntax): {reason}") from error
-
-    match = pattern.match if is_prefix else pattern.fullmatch
-    return lambda name: match(name) is not None

@@ -7,6 +7,7 @@
 | `app`, `static` | the application: routes of `api` and files of `front` |
 | `asking` | a request as the functions of `api` see it, and error responses |
 | `context` | shared state of all requests: the broker, and the threads that call it |
+| `notices` | warnings about a copied directory |
 | `locks` | serialization of operations, and confirmation of data loss |
 | `settings`, `lines` | settings in a request's body; equivalent command lines |
 | `api/…` | the JSON API, one module per subject; each exports `ROUTES` |

@@ -6,6 +6,7 @@ declares its parameters and rejects any other. Exceptions become error responses
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -185,6 +186,22 @@ class Ask:
     def flag(self, name: str, *, default: bool = False) -> bool:
         """Return a boolean parameter: `1`, `true`, `0` or `false`."""
         return _yes_or_no(name, self.query[name]) if name in self.query else default
+
+    def key(self) -> bytes | None:
+        """Return the parameter `key` (text) or `key_base64`, or None without both."""
+        if "key" in self.query and "key_base64" in self.query:
+            raise InvalidRequestError("give one of key and key_base64", field="key")
+        if "key" in self.query:
+            return self.query["key"].encode("utf-8", "surrogateescape")
+        text = self.query.get("key_base64")
+        if text is None:
+            return None
+        try:
+            return base64.b64decode(text, validate=True)
+        except ValueError as error:  # also raised for non-ASCII characters
+            raise InvalidRequestError(
+                f"key_base64: {text[:80]!r} is not base64: {error}", field="key_base64"
+            ) from error
 
     # -- members of the body ---------------------------------------------------------------
 

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from logstore.analysis.broker_state import is_replicated
 from logstore.analysis.segment_map import SegmentMaps
+from logstore.errors import LogStoreError
+from logstore.inspect.schemas.framing import FRAME_BYTES, MAGIC
 from logstore.runtime import VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.live import Live
 from logstore.ui.locks import OperationLock
+from logstore.ui.notices import Notices
 from logstore.ui.partitions import PartitionList
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
+    from logstore.clients.records import ConsumerRecord
+    from logstore.inspect.schemas.kinds import Schema
     from logstore.runtime.loops import LoopThread
     from logstore.security.authorizer import Authorizer
 
 T = TypeVar("T")
+
+DECODED_BYTES_MAX = 1024 * 1024
+"""Largest key or value that is decoded with a schema."""
 
 
 class Action(NamedTuple):
@@ -44,6 +52,8 @@ class Context:
         Authorizes the page's operations. By default all are allowed.
     principal : str
         Principal of the page's operations.
+    schemas : mapping of int to Schema
+        Schemas by the ids that Confluent's serializers write.
 
     Attributes
     ----------
@@ -59,6 +69,8 @@ class Context:
         Serialize changes and (dry-run) cleaning passes: each needs exclusive use of its partition.
     read_only_because : str or None
         Reason why nothing can be changed.
+    notices : Notices
+        Warnings about a copied directory.
     """
 
     def __init__(
@@ -67,18 +79,22 @@ class Context:
         loops: LoopThread,
         authorizer: Authorizer | None,
         principal: str,
+        schemas: Mapping[int, Schema] | None = None,
     ) -> None:
         self.broker = broker
         self.loops = loops
         self.authorizer = authorizer
         self.principal = principal
+        self._schemas = schemas or {}
         self.actions: tuple[Action, ...] = ()
         self.live = Live(broker, loops, self.clock_json)
         self.partitions = PartitionList(broker, loops.submit, self.live.note_measured)
         self.strips = SegmentMaps(broker)
         self.change_lock, self.cleaning_lock = OperationLock(), OperationLock()
         self.read_only_because: str | None = None
+        self.notices = Notices()
         if broker.read_only:
+            self.notices.attach()
             self.read_only_because = "the directory is open for reading only"
         elif is_replicated(broker):
             self.read_only_because = (
@@ -101,8 +117,27 @@ class Context:
             "next_event": None if virtual is None else virtual.next_event_name(),
         }
 
+    def decoded(self, record: ConsumerRecord) -> dict[str, Any]:
+        """Return the member `decoded` of a record whose key or value has a known schema's id."""
+        found: dict[str, Any] = {}
+        errors = []
+        for name, data in (("key", record.key), ("value", record.value)):
+            if not self._schemas or data is None or len(data) > DECODED_BYTES_MAX:
+                continue
+            schema = self._schemas.get(int.from_bytes(data[1:5], "big"))
+            if schema is None or len(data) < FRAME_BYTES or data[0] != MAGIC:
+                continue
+            try:
+                found[name] = schema.decode(data[FRAME_BYTES:])
+            except LogStoreError as error:
+                errors.append(f"{name}: {error}")
+        if errors:
+            found["error"] = "; ".join(errors)
+        return {"decoded": found} if found else {}
+
     def close(self) -> None:
         """Stop background work."""
+        self.notices.detach()
         self.partitions.close()
         self.live.close()
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from logstore.analysis.assumptions import policy_assumption
 from logstore.analysis.broker_state import (
     cleaner_view,
     cleaning_decision,
@@ -52,7 +53,7 @@ class Row:
         The partition's folder, or None if it is not created yet.
     measured : bool
         Whether the log was measured, not only its folder.
-    cleanable_ratio, dirty_bytes : float or None, int or None
+    cleanable_ratio, dirty_bytes, first_dirty_offset : float or None, int or None, int or None
         As computed by the cleaner, or None if the topic is not compacted.
     max_compaction_delay_ms : int or None
         Time by which the oldest dirty data exceeds `max.compaction.lag.ms`.
@@ -62,6 +63,8 @@ class Row:
         Whether `max.compaction.lag.ms` is exceeded, so the ratio does not matter.
     uncleanable : UncleanablePartition or None
         Reason and time since when the cleaner skips the partition.
+    is_policy_assumed : bool
+        Whether the directory has no configuration of the topic.
     verdict : Verdict or None
         From batch headers and known damage; None until measured.
     error : str or None
@@ -80,10 +83,12 @@ class Row:
     log_end_offset: int | None = None
     cleanable_ratio: float | None = None
     dirty_bytes: int | None = None
+    first_dirty_offset: int | None = None
     max_compaction_delay_ms: int | None = None
     lag_ms: int | None = None
     must_clean: bool = False
     will_clean: bool | None = None
+    is_policy_assumed: bool = False
     uncleanable: UncleanablePartition | None = None
     in_progress: str | None = None
     error: str | None = None
@@ -103,12 +108,14 @@ class Row:
             "cleanup_policy": self.cleanup_policy,
             "cleanable_ratio": self.cleanable_ratio,
             "dirty_bytes": self.dirty_bytes,
+            "first_dirty_offset": self.first_dirty_offset,
             "max_compaction_delay_ms": self.max_compaction_delay_ms,
             "max_compaction_lag_ms": self.max_compaction_lag_ms,
             "min_cleanable_dirty_ratio": self.min_cleanable_dirty_ratio,
             "lag_ms": self.lag_ms,
             "must_clean": self.must_clean,
             "will_clean": self.will_clean,
+            "is_policy_assumed": self.is_policy_assumed,
             "uncleanable": None if self.uncleanable is None else self.uncleanable.to_json(),
             "in_progress": self.in_progress,
             "deleted_bytes": deleted_bytes,
@@ -171,6 +178,7 @@ class PartitionList:
         self._clock = SystemClock()
         self._lock = threading.Lock()
         self._known: dict[TopicPartition, _Known] = {}
+        self._exact: dict[TopicPartition, _Exact] = {}
         self._wanted: dict[TopicPartition, None] = {}  # in the order of measuring
         self._is_measuring = False
         self._is_closed = False
@@ -185,10 +193,11 @@ class PartitionList:
         """Return the rows for all partitions of the topics, in order."""
         logs = open_logs(self._broker)
         return [
-            self._row(tp, logs.get(tp), config)
+            replace(self._row(tp, logs.get(tp), config), is_policy_assumed=is_assumed)
             for topic in topics
             # Once per topic, which may have thousands of partitions.
             for config in [topic_config(self._broker, topic.name)]
+            for is_assumed in [policy_assumption(self._broker.manager, topic.name) is not None]
             for number in topic.partitions
             for tp in [TopicPartition(topic.name, number)]
         ]
@@ -260,7 +269,7 @@ class PartitionList:
             return replace(row, error=str(error), verdict=Verdict.of_error(error, log.size_bytes))
         except OSError as error:
             return replace(row, error=str(error))
-        row = replace(row, verdict=verdict)
+        row = replace(row, verdict=self.exact_verdict(log, verdict))
         if not config.compact:
             return row
         measured = decision.state
@@ -268,10 +277,32 @@ class PartitionList:
             row,
             cleanable_ratio=measured.cleanable_ratio,
             dirty_bytes=measured.cleanable_bytes,
+            first_dirty_offset=measured.first_dirty_offset,
             max_compaction_delay_ms=measured.max_compaction_delay_ms,
             must_clean=measured.max_compaction_delay_ms > 0,
             will_clean=decision.will_clean,
             lag_ms=None if since_ms is None else max(0, self._broker.clock.now_ms() - since_ms),
+        )
+
+    # -- exact verdicts ------------------------------------------------------------------
+
+    def note_verdict(self, topic_partition: TopicPartition, exact: Verdict) -> None:
+        """Keep a verdict that dry runs gave, until the log or the quick verdict changes."""
+        log = self._broker.log(topic_partition)
+        decision = cleaning_decision(self._broker, log, foresee=False)
+        quick = log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
+        self._exact[topic_partition] = _Exact(exact, quick, version_of(log))
+        self._known.pop(topic_partition, None)
+
+    def exact_verdict(self, log: Log, quick: Verdict) -> Verdict:
+        """Return the verdict that dry runs gave, if it still holds, otherwise `quick`."""
+        known = self._exact.get(log.topic_partition)
+        if known is None or known.version != version_of(log):
+            return quick
+        return (
+            known.verdict
+            if (known.quick.state, known.quick.reason) == (quick.state, quick.reason)
+            else quick
         )
 
     # -- measuring in the background -------------------------------------------------------
@@ -329,3 +360,11 @@ class _Known:
     def is_fresh(self, now_ms: int, wall_ms: int, fresh_ms: int) -> bool:
         """Return whether the row is younger than `fresh_ms` by both clocks."""
         return now_ms - self.at_ms < fresh_ms and abs(wall_ms - self.wall_ms) < fresh_ms
+
+
+class _Exact(NamedTuple):
+    """A verdict that dry runs gave, and the quick verdict and version of the log at that time."""
+
+    verdict: Verdict
+    quick: Verdict
+    version: LogVersion

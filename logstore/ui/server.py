@@ -19,9 +19,11 @@ from logstore.ui.connections import Connection
 from logstore.ui.context import Context
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from socket import socket
 
     from logstore.broker import Broker
+    from logstore.inspect.schemas.kinds import Schema
     from logstore.security.authorizer import Authorizer
 
 logger = logging.getLogger(__name__)
@@ -53,11 +55,14 @@ class Ui:
         Authorizes the page's operations. By default all are allowed.
     principal : str
         Principal of the page's operations.
+    schemas : mapping of int to sequence of str, optional
+        Files of schemas (Avro, Protobuf, JSON Schema) by the ids that Confluent's serializers
+        write, to decode keys and values. Files that a schema references precede it.
 
     Raises
     ------
     InvalidConfigurationError
-        The address cannot be bound, or the token has invalid characters.
+        The address cannot be bound, the token has invalid characters, or a schema is invalid.
     """
 
     def __init__(
@@ -69,7 +74,9 @@ class Ui:
         token: str | None = None,
         authorizer: Authorizer | None = None,
         principal: str = ANONYMOUS,
+        schemas: Mapping[int, Sequence[str]] | None = None,
     ) -> None:
+        self._schemas = _loaded(schemas)
         # Not the broker's random source, which may be seeded and thus predictable.
         self._token = (
             f"{random_source().getrandbits(8 * TOKEN_BYTES):x}" if token is None else token
@@ -99,7 +106,7 @@ class Ui:
     def _open(
         self, broker: Broker, opened: socket, authorizer: Authorizer | None, principal: str
     ) -> asyncio.Task[None]:
-        self._context = Context(broker, self._loops, authorizer, principal)
+        self._context = Context(broker, self._loops, authorizer, principal, self._schemas)
         app = application(self._context, token=self._token, host=self._host, port=self._port)
         self._server = uvicorn.Server(
             uvicorn.Config(
@@ -179,3 +186,11 @@ class Ui:
             if transport is not None:
                 transport.abort()
         await self._serving
+
+
+def _loaded(files: Mapping[int, Sequence[str]] | None) -> Mapping[int, Schema]:
+    if not files:
+        return {}
+    from logstore.inspect.schemas.files import load_schemas  # starts with their libraries
+
+    return load_schemas(files)

@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from tests.support.browser.chromium import breaches, overflow, small_texts
 from tests.support.browser.page import go
-from tests.support.browser.world import PLACES, fill
+from tests.support.browser.world import PARTS, PLACES, fill
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_every_page_has_a_title_and_respects_reduced_motion(page):
             """() => document.getAnimations().filter(it => it.playState === 'running').length"""
         )
         assert moving == 0, place
-    assert len(set(titles)) == len(titles) - 4  # the parts of a partition's page
+    assert len(set(titles)) == len(titles) - len(PARTS)
 
 
 def focused(page):

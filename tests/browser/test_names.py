@@ -70,5 +70,7 @@ def test_any_key_text_can_be_searched(page, name):
     page.get_by_role("main").get_by_role("textbox").first.fill(name)
     page.keyboard.press("Enter")
     expect(page.get_by_role("main").get_by_role("status")).to_contain_text("of this key")
-    expect(page.get_by_role("region", name="Locations of this key")).to_contain_text(".log")
+    locations = page.get_by_role("region", name="Locations of this key")
+    locations.get_by_role("button").first.click()
+    expect(locations).to_contain_text(".log")
     nothing_struck(page)

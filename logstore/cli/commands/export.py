@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from logstore.cli.commands.clean import is_within
-from logstore.cli.commands.export_schemas import load_schemas, to_schema
 from logstore.cli.options import (
     Settings,
     as_recovered_option,
@@ -18,6 +17,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
+from logstore.cli.schema_option import SchemaFiles, schema_option
 from logstore.cli.show.damage import MetDamages, found_json, report_damages
 from logstore.cli.show.decoded import decoded_member, raw_option
 from logstore.cli.show.output import (
@@ -89,15 +89,7 @@ def to_out(ctx: click.Context, param: click.Parameter, value: str) -> str:
     help="How to decode values. confluent: the schema registry's wire format with Avro, Protobuf "
     "or JSON Schema.  [default: bytes (not decoded)]",
 )
-@click.option(
-    "--schema",
-    "schemas",
-    callback=to_schema,
-    multiple=True,
-    metavar="ID=FILE",
-    help="File with the schema of an id: .avsc, .proto, .desc (from protoc) or .json. Can be "
-    "repeated. Files that it references precede it: ID=FILE,FILE.",
-)
+@schema_option
 @click.option(
     "--roll",
     is_flag=True,
@@ -115,7 +107,7 @@ def export(
     partition: int | None,
     key_format: str,
     value_format: str,
-    schemas: tuple[tuple[int, tuple[str, ...]], ...],
+    schemas: SchemaFiles,
     roll: bool,
     no_fates: bool,
     raw: bool,
@@ -169,10 +161,9 @@ def export(
         return _report(settings, found, out, run, DiskFileSystem().stat(path).size)
 
 
-def _decoder(
-    key_format: str, value_format: str, schemas: tuple[tuple[int, tuple[str, ...]], ...]
-) -> Decoder:
+def _decoder(key_format: str, value_format: str, schemas: SchemaFiles) -> Decoder:
     from logstore.inspect.schemas.decoding import DataFormat, Decoder
+    from logstore.inspect.schemas.files import load_schemas
 
     if schemas and "confluent" not in (key_format, value_format):
         raise click.UsageError("--schema needs --key-format or --value-format confluent")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from logstore.cli.options import (
@@ -12,6 +14,7 @@ from logstore.cli.options import (
     listen_option,
     topic_overrides,
 )
+from logstore.cli.schema_option import SchemaFiles, schema_option
 from logstore.cli.show.output import note
 from logstore.cli.stopping import Stopping
 from logstore.cli.targets import open_target
@@ -26,11 +29,13 @@ DEFAULT_ADDRESS = "127.0.0.1:0"
         "logstore ui ./kafka-logs",
         "logstore ui ./kafka-logs/users-0 --config cleanup.policy=compact",
         "logstore ui ./kafka-logs --listen 127.0.0.1:8080 --open",
+        "logstore ui ./kafka-logs --schema 7=order.avsc --schema ./schemas",
     ],
 )
 @click.argument("directory", required=False, metavar="[DATA_DIR]")
 @listen_option(DEFAULT_ADDRESS)
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
+@schema_option
 @as_recovered_option
 @config_option("Topic configuration to assume. Can be repeated.")
 def ui(
@@ -38,6 +43,7 @@ def ui(
     directory: str | None,
     address: tuple[str, int],
     opens: bool,  # as click gives it
+    schemas: SchemaFiles,
     as_recovered: bool,  # as click gives it
     configs: tuple[tuple[str, str], ...],
 ) -> None:
@@ -52,11 +58,13 @@ def ui(
     """
     overrides = topic_overrides(configs)
     path = directory if directory is None or "/" in directory else f"./{directory}"
+    if path is not None and Path(path).is_dir() and not any(Path(path).iterdir()):
+        settings, path = settings._replace(data_dirs=(path,)), None
     opened = open_target(settings, path, as_recovered=as_recovered, metadata_log=True)
     with Stopping() as stopping, opened as found:
         broker = found.opened()
         found.override(overrides)
-        with broker.ui(*address) as page:
+        with broker.ui(*address, schemas=schemas) as page:
             print(page.url, flush=True)
             if opens and click.launch(page.url):
                 note("could not start a browser: open the address above")

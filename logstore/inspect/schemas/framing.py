@@ -15,6 +15,7 @@ from logstore.record.varint import decode_varint
 
 MAGIC = 0
 _FRAME = struct.Struct(">BI")
+FRAME_BYTES = _FRAME.size
 INDEXES_MAX = 64
 """Largest number of message indexes; deeper nesting is treated as damage."""
 

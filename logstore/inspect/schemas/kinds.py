@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from logstore.errors import InvalidConfigurationError, InvalidRecordError
+from logstore.inspect.schemas.avro_bounds import bounds_check
 from logstore.inspect.schemas.framing import message_indexes
 from logstore.inspect.schemas.values import parse_json, plain
 
@@ -72,9 +73,12 @@ class AvroSchema:
                 self._schema = fastavro.parse_schema(json.loads(text), named)
         except Exception as error:  # of the library's many kinds
             raise InvalidConfigurationError(f"not an Avro schema: {_reason(error)}") from error
+        self._check = bounds_check(self._schema, named)
 
     def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # as Schema has it
         """Decode one message; see `Schema.decode`."""
+        if self._check is not None:
+            self._check(payload)
         stream = io.BytesIO(payload)
         try:
             value = self._reader(stream, self._schema)

@@ -51,13 +51,32 @@ def cleaner(ask: Ask) -> dict[str, Any]:
             "reads": _limit(config.logstore_cleaner_max_read_bytes_per_second),
             "writes": _limit(config.logstore_cleaner_max_write_bytes_per_second),
         },
-        "gauges": broker.metrics().to_json(),
+        "gauges": _gauges_of_copy(ask) if broker.read_only else broker.metrics().to_json(),
         "uncleanable": [
             mark.to_json() | {"bytes": _dirty_bytes(ask.broker, mark.topic_partition)}
             for mark in broker.cleaner.uncleanable()
             if _sees(ask, mark.to_json())
         ],
         "history": _cleanings(ask, None)[:CLEANINGS],
+    }
+
+
+def _gauges_of_copy(ask: Ask) -> dict[str, Any]:
+    """Return the gauges that a cleaner would have, over the partitions that were measured.
+
+    A copied directory has no cleaner, so its gauges would all be 0.
+    """
+    topics = [each for each in ask.broker.topics() if ask.allows("describe", "topic", each.name)]
+    rows = ask.context.partitions.rows(topics)
+    ask.context.partitions.measure(rows, rows)
+    ratios = [row.cleanable_ratio for row in rows if row.cleanable_ratio is not None]
+    delays = [row.max_compaction_delay_ms or 0 for row in rows if row.measured]
+    return {
+        "partitions": len(rows),
+        "measured-partitions": sum(row.measured for row in rows),
+        "due-partitions": sum(row.will_clean is True for row in rows),
+        "max-dirty-percent": int(100 * max(ratios, default=0)),
+        "max-compaction-delay-secs": max(delays, default=0) // 1000,
     }
 
 

@@ -2,37 +2,76 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Any
 
+from logstore.reasons import reasons_json
+from logstore.types import INT64_MAX
 from logstore.ui.asking import get
 from logstore.ui.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from logstore.analysis.erasure import ErasurePlace
     from logstore.ui.asking import Ask
 
 
 def erasure(ask: Ask) -> dict[str, Any]:
-    """Find all locations of a key in a partition's files."""
+    """Find all locations of a key in a partition's files, and group them by state and rule.
+
+    With `places`, at most that many locations of each group are listed.
+    """
     tp = ask.topic_partition("read")
-    report = ask.broker.erasure(tp.topic, _key(ask), tp.partition)
-    return report.to_json()
-
-
-def _key(ask: Ask) -> bytes:
-    """Return the key given as text or as base64."""
-    given = [name for name in ("key", "key_base64") if name in ask.query]
-    if len(given) != 1:
+    key = ask.key()
+    if key is None:
         raise InvalidRequestError("give one of key and key_base64", field="key")
-    text = ask.text(given[0])
-    if given == ["key"]:
-        return text.encode("utf-8", "surrogateescape")
-    try:
-        return base64.b64decode(text, validate=True)
-    except ValueError as error:  # also raised for non-ASCII characters
-        raise InvalidRequestError(
-            f"key_base64: {text[:80]!r} is not base64: {error}", field="key_base64"
-        ) from error
+    limit = ask.number("places", INT64_MAX)
+    report = ask.broker.erasure(tp.topic, key, tp.partition)
+    groups: dict[tuple[str, ...], list[ErasurePlace]] = {}
+    listed = []
+    for place in report.places:
+        codes = (place.state, *(reason.code for reason in place.reasons))
+        members = groups.setdefault(codes, [])
+        members.append(place)
+        if len(members) <= limit:
+            listed.append(place)
+    return {
+        **report.to_json(),
+        "places": [place.to_json() for place in listed],
+        "total": len(report.places),
+        "groups": [_group_json(members) for members in groups.values()],
+        **_times(report.places),
+    }
 
 
-ROUTES = (get("/api/partitions/{topic}/{partition}/erasure", erasure, "key", "key_base64"),)
+def _group_json(places: Sequence[ErasurePlace]) -> dict[str, Any]:
+    first = places[0]
+    return {
+        "state": first.state,
+        "count": len(places),
+        "files": len({place.path for place in places}),
+        "reasons": reasons_json(first.reasons),
+        **_times(places),
+    }
+
+
+def _times(places: Sequence[ErasurePlace]) -> dict[str, int | None]:
+    """Return when all locations can be deleted; null if one of them is not by itself."""
+    return {
+        "earliest_ms": _last(place.earliest_ms for place in places),
+        "latest_ms": _last(place.latest_ms for place in places),
+    }
+
+
+def _last(times: Iterable[int | None]) -> int | None:
+    last = -1
+    for time_ms in times:
+        if time_ms is None:
+            return None
+        last = max(last, time_ms)
+    return None if last < 0 else last
+
+
+ROUTES = (
+    get("/api/partitions/{topic}/{partition}/erasure", erasure, "key", "key_base64", "places"),
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.assumptions import policy_assumption
 from logstore.analysis.broker_state import data_dirs, node_id
 from logstore.analysis.verdict import Summary, Verdict
 from logstore.errors import LogStoreError
@@ -30,7 +31,20 @@ def about(ask: Ask) -> dict[str, Any]:
         "node_id": _node_id(ask),
         "principal": context.principal,
         "may": sorted(action.name for action in context.actions if ask.may(action)),
+        "notes": _notes(ask),
     }
+
+
+def _notes(ask: Ask) -> list[str]:
+    """Return the assumptions and warnings about a copied directory."""
+    if not ask.broker.read_only:
+        return []
+    names = [topic.name for topic in ask.broker.topics() if topic.adopted]
+    assumed = [policy_assumption(ask.broker.manager, name) for name in ask.visible(names)]
+    texts = [f"Assumed: {text}" for text in assumed if text is not None]
+    if len(texts) > 1:
+        texts[0] += f" (likewise for {len(texts) - 1} more)"
+    return texts[:1] + ask.context.notices.texts()
 
 
 def _node_id(ask: Ask) -> int | None:

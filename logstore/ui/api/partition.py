@@ -6,11 +6,12 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from logstore.analysis.assumptions import assumptions, policy_assumption
 from logstore.analysis.broker_state import cleaner_view, cleaning_decision
 from logstore.analysis.segment_map import deleted_files
 from logstore.analysis.summary import inspect_partition
 from logstore.analysis.tombstones import live_tombstones
-from logstore.analysis.verdict import partition_verdict
+from logstore.analysis.verdict import DAMAGED, partition_verdict
 from logstore.analysis.view import PartitionView
 from logstore.cleaner.explaining import Tombstones
 from logstore.reasons import reasons_json, text_of
@@ -42,8 +43,11 @@ def partition(ask: Ask) -> dict[str, Any]:
         for base_offset, size_bytes in deleted_files(view.files, log.directory)
     ]
     binding = decision.binding
+    assert summary.verdict is not None, "inspect_partition gives one"
+    assumed = assumptions(broker.manager, tp, cleaning=True)
     return {
         **summary.to_line_json(),
+        "verdict": ask.context.partitions.exact_verdict(log, summary.verdict).to_json(),
         "sections": summary.section_bytes(),
         "holes": sum(item.holes for item in ask.context.strips.items(tp)[1]),
         "deleted": waiting,
@@ -59,6 +63,8 @@ def partition(ask: Ask) -> dict[str, Any]:
         },
         "max_compaction_lag_ms": log.config.max_compaction_lag_ms,
         "min_cleanable_dirty_ratio": log.config.min_cleanable_dirty_ratio,
+        "is_policy_assumed": policy_assumption(broker.manager, tp.topic) is not None,
+        "assumed": list(assumed),
         "uncleanable": None if mark is None else mark.to_json(),
         "in_progress": None if state is None else str(state),
     }
@@ -70,6 +76,7 @@ def verdict(ask: Ask) -> dict[str, Any]:
     context = ask.context
     with context.cleaning_lock.hold(), context.live.dry_run(tp) as progress:
         found = partition_verdict(ask.broker, tp, exact=True, progress=progress)
+    context.partitions.note_verdict(tp, found)
     return {**tp._asdict(), "verdict": found.to_json()}
 
 
@@ -100,7 +107,10 @@ def explain(ask: Ask) -> dict[str, Any]:
     tp = ask.topic_partition("describe") if key is None else ask.topic_partition("describe", "read")
     with ask.context.cleaning_lock.hold():
         report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
-    return report.partitions[0].to_json()
+    item = report.partitions[0]
+    if item.verdict is not None and (item.verdict.exact or item.verdict.state == DAMAGED):
+        ask.context.partitions.note_verdict(tp, item.verdict)
+    return item.to_json()
 
 
 def tombstones(ask: Ask) -> dict[str, Any]:
@@ -123,6 +133,7 @@ def tombstones(ask: Ask) -> dict[str, Any]:
             {"base_offset": base, **asdict(Tombstones.of(inside, now_ms, decision))}
             for base, inside in by_segment.items()
         ],
+        "is_compacted": log.config.compact,
         "delete_retention_ms": retention_ms,
         "now_ms": now_ms,
         "damages": [str(damage) for damage in view.damages],

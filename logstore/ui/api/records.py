@@ -9,22 +9,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.analysis.fates import PartitionFates, fate_json
 from logstore.analysis.view import PartitionView
+from logstore.errors import InvalidRegularExpressionError
 from logstore.inspect.files import describe_batches
+from logstore.inspect.filters import INT64_MIN, RecordFilter
 from logstore.inspect.records import decoded_member, stored_record_json
 from logstore.record.batch import decode_stored
 from logstore.record.json_text import record_json
+from logstore.runtime.patterns import compile_search
 from logstore.ui.api.overview import PAGE_MAX
 from logstore.ui.asking import get
-from logstore.ui.errors import UnknownPlaceError
+from logstore.ui.errors import InvalidRequestError, UnknownPlaceError
 
 if TYPE_CHECKING:
+    from logstore.clients.records import ConsumerRecord
     from logstore.record.survey import Damage
+    from logstore.storage.log.log import Log
     from logstore.ui.asking import Ask
 
 T = TypeVar("T")
 
 RECORDS_MAX = 500
 """Maximum number of items in a response."""
+
+SCAN_RECORDS_MAX = 50_000
+SCAN_BYTES_MAX = 32 * 1024 * 1024
+"""Records, and bytes of keys and values, after which an answer ends."""
 
 ANSWER_CHARACTERS_MAX = 4 * 1024 * 1024
 """Length after which a response with records ends. It always has at least one record."""
@@ -74,50 +83,116 @@ def batch_records(ask: Ask) -> dict[str, Any]:
 
 
 def records(ask: Ask) -> dict[str, Any]:
-    """List records in offset order, as `read` does."""
+    """List records in offset order, as `read` does, or only those that meet conditions.
+
+    With conditions the answer may end before `count` records are found, so that a request does not
+    read a whole log.
+    """
     tp = ask.topic_partition("describe", "read")
-    broker = ask.broker
-    count = ask.number("count", 100, most=RECORDS_MAX)
+    count = ask.number("count", 100, least=1, most=RECORDS_MAX)
     isolation = ask.choice("isolation", ISOLATIONS, "read_uncommitted")
-    view = PartitionView(broker, tp)
-    start = view.log.log_start_offset
-    if "from_timestamp" in ask.query:
-        found = view.log.reader.offset_for_timestamp(ask.number("from_timestamp", 0))
-        start = view.log.log_end_offset if found is None else found.offset
-    start = ask.number("from_offset", start)
-    key = ask.text("key").encode() if "key" in ask.query else None
-    read = broker.read(tp, offset=start, isolation=isolation, key=key)
+    field_bytes = ask.number("field_bytes", 0)
+    log = PartitionView(ask.broker, tp).log
+    start, end = _range(ask, log)
+    wanted = _conditions(ask)
+    read = ask.broker.read(tp, offset=start, until=end, isolation=isolation)
     next_offset = start
+    scanned = scanned_bytes = 0
 
     def texts() -> Iterator[str]:
-        nonlocal next_offset
-        for record in islice(read, count):
+        nonlocal next_offset, scanned, scanned_bytes
+        found = 0
+        for record in read:
             next_offset = record.offset + 1
-            yield record_json(
-                record.topic,
-                record.partition,
-                record.timestamp_type,
-                record,
-                **decoded_member(record.topic, record),
-            )
+            scanned += 1
+            scanned_bytes += len(record.key or b"") + len(record.value or b"")
+            extra = decoded_member(record.topic, record) | ask.context.decoded(record)
+            decoded = json.dumps(extra).encode() if extra and wanted is not None else b""
+            if wanted is None or wanted.matches(record, decoded):
+                yield _text(record, extra, field_bytes)
+                found += 1
+            if found == count or scanned == SCAN_RECORDS_MAX or scanned_bytes >= SCAN_BYTES_MAX:
+                return
+        next_offset = max(next_offset, log.high_watermark if end is None else end)
 
     listed = [json.loads(text) for text in _bounded(texts())]
-    log = view.log
+    log = PartitionView(ask.broker, tp).log
     return {
         "records": listed,
-        "next_offset": next_offset if listed else max(start, log.high_watermark),
+        "next_offset": next_offset,
+        "scanned": {"records": scanned, "bytes": scanned_bytes},
         "log_start_offset": log.log_start_offset,
         "log_end_offset": log.log_end_offset,
     }
 
 
+def _range(ask: Ask, log: Log) -> tuple[int, int | None]:
+    """Return the first offset to read, and the end if it is given."""
+    start = log.log_start_offset
+    if "from_timestamp" in ask.query:
+        found = log.reader.offset_for_timestamp(ask.number("from_timestamp", 0))
+        start = log.log_end_offset if found is None else found.offset
+    start = ask.number("from_offset", start)
+    if "until_offset" not in ask.query:
+        return start, None
+    return start, min(ask.number("until_offset", 0), log.log_end_offset)
+
+
+def _conditions(ask: Ask) -> RecordFilter | None:
+    """Return the conditions on records, or None without any."""
+    given: dict[str, Any] = {}
+    if (key := ask.key()) is not None:
+        given["key"] = key
+    for name, parameter in (("text", "text"), ("header_text", "header_text")):
+        if parameter in ask.query:
+            given[name] = ask.text(parameter).encode("utf-8", "surrogateescape")
+    if "header" in ask.query:
+        given["header"] = ask.text("header")
+    if "pattern" in ask.query:
+        try:
+            given["pattern"] = compile_search(ask.text("pattern"))
+        except InvalidRegularExpressionError as error:
+            raise InvalidRequestError(str(error), field="pattern") from error
+    if "until_timestamp" in ask.query:
+        given["end_ms"] = ask.number("until_timestamp", 0)
+        given["first_ms"] = ask.number("from_timestamp", INT64_MIN)
+    return RecordFilter(**given) if given else None
+
+
+def _text(record: ConsumerRecord, extra: dict[str, Any], field_bytes: int) -> str:
+    """Return a record as JSON; `cut` has the sizes of key and value if they are shortened."""
+    cut = {}
+    key, value = record.key, record.value
+    if field_bytes and key is not None and len(key) > field_bytes:
+        cut["key"] = len(key)
+        record = record._replace(key=_shortened(key, field_bytes))
+    if field_bytes and value is not None and len(value) > field_bytes:
+        cut["value"] = len(value)
+        record = record._replace(value=_shortened(value, field_bytes))
+    if cut:
+        extra = extra | {"cut": cut}
+    return record_json(record.topic, record.partition, record.timestamp_type, record, **extra)
+
+
+def _shortened(data: bytes, size: int) -> bytes:
+    """Return the first bytes; a character of UTF-8 is not split."""
+    for end in range(size, max(0, size - 4), -1):
+        if data[end] & 0xC0 != 0x80:
+            return data[:end]
+    return data[:size]
+
+
 def fates(ask: Ask) -> dict[str, Any]:
-    """Return the fate of each record in the next cleaning pass, as `inspect --fate` does."""
+    """Return the fate of each record in the next cleaning pass, as `inspect --fate` does.
+
+    With `roll`, as if the active segment were rolled first.
+    """
     tp = ask.topic_partition("describe", "read")
     first, count = ask.window(RECORDS_MAX)
     cleaner = ask.broker.cleaner
     view = PartitionView(ask.broker, tp)
-    page = view.evaluate(lambda log: PartitionFates(cleaner, log).page(first, count))
+    roll = ask.flag("roll")
+    page = view.evaluate(lambda log: PartitionFates(cleaner, log, roll=roll).page(first, count))
     return {
         "total": page.total,
         "first": first,
@@ -146,6 +221,12 @@ _AT = "/api/partitions/{topic}/{partition}"
 ROUTES = (
     get(f"{_AT}/segments/{{base}}/batches", batches, "first", "count"),
     get(f"{_AT}/batches/{{base}}/records", batch_records, "first", "count"),
-    get(f"{_AT}/records", records, "from_offset", "from_timestamp", "count", "isolation", "key"),
-    get(f"{_AT}/fates", fates, "first", "count"),
+    get(
+        f"{_AT}/records",
+        records,
+        *("from_offset", "until_offset", "from_timestamp", "until_timestamp", "count"),
+        *("isolation", "key", "key_base64", "text", "pattern", "header", "header_text"),
+        "field_bytes",
+    ),
+    get(f"{_AT}/fates", fates, "first", "count", "roll"),
 )

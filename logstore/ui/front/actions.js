@@ -238,7 +238,7 @@ export function PartitionActions({ topic, partition, detail, about, onDone }) {
   const name = `${topic}-${partition}`;
   const links = [[hashOf(["t", topic, partition]), `Show ${name}`]];
   const common = { topic, partition, name, base, links, state, onDone };
-  if (about.read_only) return html`<${ReadOnlyNote} about=${about} />`;
+  if (about.read_only) return null;
   const actions = [
     ["roll", "Roll", RollDialog],
     ["clean", "Clean", CleanDialog],

@@ -9,11 +9,11 @@ const SHOWN_MAX = 240;
 // Control characters, and characters that change the text direction.
 const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
-/** Text with invisible characters escaped. */
-export function visible(text) {
+/** Text with invisible characters escaped; `isLines` leaves line ends as they are. */
+export function visible(text, isLines = false) {
   return text.replace(UNSAFE, (character) => {
     const code = character.codePointAt(0);
-    if (character === "\n") return "\\n";
+    if (character === "\n") return isLines ? character : "\\n";
     if (character === "\t") return "\\t";
     return code < 0x100 ? `\\x${hex(code, 2)}` : `\\u${hex(code, 4)}`;
   });
@@ -35,6 +35,24 @@ function escaped(bytes) {
     else text += byte >= 0x20 && byte < 0x7f ? String.fromCharCode(byte) : `\\x${hex(byte, 2)}`;
   }
   return text;
+}
+
+/** Return the bytes of the field `name` of a record, or null. */
+export function bytesOfField(record, name) {
+  const base64 = record[`${name}_base64`];
+  if (base64 !== undefined) return bytesOf(base64);
+  return record[name] == null ? null : new TextEncoder().encode(record[name]);
+}
+
+const LINE_MAX = 500;
+
+/** Return the field as one line of text, or null. */
+export function lineOf(record, name) {
+  const decoded = record.decoded?.[name];
+  if (decoded != null) return visible(typeof decoded === "string" ? decoded : JSON.stringify(decoded)).slice(0, LINE_MAX);
+  const base64 = record[`${name}_base64`];
+  if (base64 !== undefined) return escaped(bytesOf(base64).slice(0, LINE_MAX));
+  return record[name] == null ? null : visible(record[name].slice(0, LINE_MAX));
 }
 
 /** The field `name` of a record: JSON has `key`, or `key_base64` if it is not text. */

@@ -3,11 +3,11 @@
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, subscribe, useAnswer } from "./api.js";
 import { Curves } from "./curves.js";
-import { DialogButton, Done, may, ReadOnlyNote, RetryDialog } from "./actions.js";
+import { DialogButton, Done, may, RetryDialog } from "./actions.js";
 import { useIdentity } from "./dialog.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Badge, Empty, Facts, Time, useTitle, Requested } from "./parts.js";
-import { FATES, Rows } from "./records.js";
+import { Badge, directoryOption, Empty, Facts, Requested, Rows, Time, useTitle } from "./parts.js";
+import { FATES } from "./records.js";
 import { hashOf } from "./routes.js";
 
 /** Phases of a pass, in words. */
@@ -39,17 +39,39 @@ const PAST = ["When", "Partition", "Bytes", "Records", "Segments", "Duration", "
 
 export function Page({ about }) {
   useTitle("Cleaner");
+  return html`<h1>Cleaner</h1>
+    <${Done} />
+    <${about.read_only ? Copied : Running} about=${about} />`;
+}
+
+function Running({ about }) {
   const cleaner = useAnswer("cleaner", { on: ["cleaned", "partitions"] });
   const history = useAnswer("history", { on: ["cleaned", "clock"] });
-  return html`<h1>Cleaner</h1>
-    <${ReadOnlyNote} about=${about} />
-    <${Done} />
+  return html`
     <${Requested} of=${cleaner} what="The cleaner">
       ${(answer) => html`
         <${Now} answer=${answer} about=${about} />
         <${Uncleanable} found=${answer.uncleanable} about=${about} onDone=${cleaner.reload} />
         <${Gauges} gauges=${answer.gauges} series=${history.answer?.series ?? {}} />
         <${History} cleanings=${answer.history} />
+      `}
+    <//>`;
+}
+
+/** The partitions of a copied directory, which has no cleaner, as a cleaner would see them. */
+function Copied({ about }) {
+  const cleaner = useAnswer("cleaner", { on: ["partitions"] });
+  return html`
+    <p class="summary">No cleaner runs here: ${about.read_only_because}. A cleaner would find:</p>
+    <${Requested} of=${cleaner} what="The cleaner">
+      ${({ gauges }) => html`
+        <${Facts} facts=${[
+          ["Partitions due for cleaning", formatCount(gauges["due-partitions"]), `of ${formatCount(gauges.partitions)}${gauges["measured-partitions"] < gauges.partitions ? `, ${formatCount(gauges["measured-partitions"])} measured so far` : ""}`],
+          ["Largest dirty ratio", `${formatCount(gauges["max-dirty-percent"])} %`, "max-dirty-percent"],
+          ["Longest delay past max.compaction.lag.ms", formatDuration(gauges["max-compaction-delay-secs"] * 1000), "max-compaction-delay-secs"],
+        ]} />
+        <p><a href=${hashOf([], { sort: "ratio" })}>Partitions by dirty ratio</a></p>
+        <${Empty} line=${`logstore clean --dry-run${directoryOption(about)}`}>What cleaning them would do, without changing a file:</${Empty}>
       `}
     <//>`;
 }

@@ -1,26 +1,28 @@
 // Why a partition is cleaned or not: conditions, causes and remedies.
 
-import { html } from "./vendor/htm-preact.js";
+import { html, useEffect } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";
 import { formatBytes, formatCount, formatDuration, plural } from "./format.js";
-import { Badge, Time, Requested } from "./parts.js";
+import { Requested, Time } from "./parts.js";
 import { render, renderAll, words } from "./reasons.js";
 
 /** Gates of which one open gate is sufficient. */
 const EITHER = ["dirty_ratio", "max_compaction_lag"];
 
-export function Explain({ topic, partition, nowMs, isMeant, isCostly }) {
+export function Explain({ topic, partition, nowMs, isMeant, isCostly, onVerdict }) {
   const request = useAnswer(`${path("partitions", topic, partition)}/explain`, {
     on: ["partitions", "cleaned", "clock"],
     isMeant,
     isCostly,
   });
+  // The explanation reads more than the summary of the partition: it may find damage, and it measures
+  // the bytes that a due pass frees.
+  useEffect(() => {
+    if (request.answer?.verdict != null) onVerdict(request.answer.verdict);
+  }, [request.answer]);
   return html`
     <${Requested} of=${request} what="Explanation">
-      ${(answer) => {
-        const items = answer.partitions ?? [answer];
-        return items.map((item) => html`<${Explanation} item=${item} nowMs=${nowMs} />`);
-      }}
+      ${(answer) => html`<${Explanation} item=${answer} nowMs=${nowMs} />`}
     </${Requested}>
   `;
 }
@@ -37,11 +39,9 @@ export function Explanation({ item, nowMs }) {
   return html`
     <div>
       <p class="headline">
-        <${Badge} kind=${item.will_clean ? "good" : "warn"}>${item.will_clean ? "will be cleaned" : "not cleaned now"}</${Badge}>
-        ${" "}${render(item.reason)}
+        ${render(item.reason)}
         ${!item.will_clean && item.opens_at_ms != null && html`<span>; a running ${isRolled ? "logstore broker" : "cleaner"} would clean it from <${Time} ms=${item.opens_at_ms} /> on${nowMs != null && `, in ${formatDuration(item.opens_at_ms - nowMs)}`}</span>`}
       </p>
-      ${item.will_clean && item.first_pass != null && html`<${FirstPass} pass=${item.first_pass} />`}
 
       ${remedies.length > 0 && html`
         <div class="remedies">
@@ -56,10 +56,12 @@ export function Explanation({ item, nowMs }) {
         </div>
       `}
 
-      <h3>Conditions</h3>
-      <ul class="gates">
-        ${gates.map((gate) => html`<${Gate} key=${gate.gate} gate=${gate} gates=${gates} nowMs=${nowMs} />`)}
-      </ul>
+      <details class="more" open=${!item.will_clean}>
+        <summary>${conditionsInWords(gates)}</summary>
+        <ul class="gates">
+          ${gates.map((gate) => html`<${Gate} key=${gate.gate} gate=${gate} gates=${gates} nowMs=${nowMs} />`)}
+        </ul>
+      </details>
 
       ${closings.length > 0 && html`
         <h3>The active segment ${formatCount(active.base_offset)} (${formatBytes(active.size_bytes)}) closes with</h3>
@@ -81,28 +83,28 @@ export function Explanation({ item, nowMs }) {
   `;
 }
 
-function FirstPass({ pass }) {
-  const fates = pass.fates ?? {};
-  const sum = Object.values(fates).reduce((total, count) => total + count, 0);
-  const saved = Math.max(0, (pass.bytes_read ?? 0) - (pass.bytes_written ?? 0));
-  return html`
-    <p>${formatCount(sum - (fates.retained ?? 0))} of ${plural(sum, "record")} removed, ${formatBytes(saved)} less.</p>
-  `;
+function conditionsInWords(gates) {
+  const open = gates.filter((gate) => gate.open || isSpared(gate, gates)).length;
+  return `Conditions: ${open} of ${gates.length} hold`;
+}
+
+/** Whether a gate need not be open, because another one is. */
+function isSpared({ gate }, gates) {
+  return EITHER.includes(gate) && gates.some((other) => EITHER.includes(other.gate) && other.open);
 }
 
 function Gate({ gate, gates, nowMs }) {
-  const isSpared =
-    EITHER.includes(gate.gate) && gates.some((other) => EITHER.includes(other.gate) && other.open);
-  const [mark, word] = gate.open ? ["✓", "holds"] : isSpared ? ["–", "not needed"] : ["✕", "does not hold"];
+  const spared = isSpared(gate, gates);
+  const [mark, word] = gate.open ? ["✓", "holds"] : spared ? ["–", "not needed"] : ["✕", "does not hold"];
   const opens = gate.open || gate.opens_at_ms == null ? null : gate.opens_at_ms;
   return html`
-    <li class=${`gate ${gate.open ? "is-open" : isSpared ? "is-spared" : "is-closed"}`}>
+    <li class=${`gate ${gate.open ? "is-open" : spared ? "is-spared" : "is-closed"}`}>
       <span class="gate-mark" aria-hidden="true">${mark}</span>
       <span class="gate-name">${words("condition", gate.gate)}<span class="unseen"> ${word}: </span></span>
       <span class="gate-text">
         ${render(gate)}
         ${opens !== null && html`<span class="explanation">opens by itself at <${Time} ms=${opens} />${nowMs != null && `, in ${formatDuration(opens - nowMs)}`}</span>`}
-        ${!gate.open && !isSpared && opens === null && html`<span class="explanation">does not open by itself</span>`}
+        ${!gate.open && !spared && opens === null && html`<span class="explanation">does not open by itself</span>`}
       </span>
     </li>
   `;

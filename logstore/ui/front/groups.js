@@ -3,8 +3,7 @@
 import { html, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";
 import { formatCount, formatLag, lagInAll, plural } from "./format.js";
-import { Badge, Empty, useTitle, Requested } from "./parts.js";
-import { Rows } from "./records.js";
+import { Badge, Empty, Requested, Rows, useTitle } from "./parts.js";
 import { hashOf } from "./routes.js";
 
 const OPEN_MAX = 5;

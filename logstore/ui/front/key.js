@@ -3,74 +3,133 @@
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
 import { formatBytes, formatCount, formatDuration, plural } from "./format.js";
-import { Badge, Command, Time, directoryOption, quoted, Requested } from "./parts.js";
+import { parseKey } from "./keys.js";
+import { Badge, Command, directoryOption, quoted, Requested, Rows, Time } from "./parts.js";
 import { renderAll } from "./reasons.js";
-import { Rows } from "./records.js";
 import { hashOf, replaceHash } from "./routes.js";
+import { KeyField } from "./search.js";
+
+/** Locations of a group in the first answer, and after "Show more". */
+const PLACES = 20;
+const PLACES_MAX = 1_000;
+const HEADINGS = ["State", "Records", "Deleted at the earliest", "Deleted at the latest", "Rule", "Locations"];
 
 export function KeyPlaces({ topic, partition, query, about, isMeant }) {
-  const key = query.key ?? null;
-  const [text, setText] = useState(key ?? "");
-  useEffect(() => setText(key ?? ""), [key]);
-  const target = withQuery(`${path("partitions", topic, partition)}/erasure`, { key });
+  const { key = null, as = "text" } = query;
+  const [draft, setDraft] = useState({ text: key ?? "", format: as });
+  const [most, setMost] = useState(PLACES);
+  useEffect(() => setDraft({ text: key ?? "", format: as }), [key, as]);
+  const parsed = key === null ? null : parseKey(as, key);
+  const target = withQuery(`${path("partitions", topic, partition)}/erasure`, { ...parsed, places: most });
   // The request reads the whole partition, so the user decides when to repeat it.
-  const request = useAnswer(key === null ? null : target, {
+  const request = useAnswer(parsed === null ? null : target, {
     on: ["partitions", "cleaned"],
     isMeant,
     isCostly: true,
   });
   const submit = (event) => {
     event.preventDefault();
-    if (text === "") return;
-    if (text === key) request.reload();
-    else replaceHash(hashOf(["t", topic, partition, "key"], { key: text }));
+    const { text, format } = draft;
+    if (text === key && format === as) request.reload();
+    else replaceHash(hashOf(["t", topic, partition, "key"], { key: text, as: format === "text" ? null : format }));
   };
   return html`
-    <p class="dim">
-      Locations of a key's bytes, including files pending deletion, and the earliest and latest time
-      at which each can be deleted.
-    </p>
     <form class="tools" onSubmit=${submit}>
-      <label class="field is-wide">
-        <span>Key, as text</span>
-        <input value=${text} required autocomplete="off" spellcheck="false" onInput=${(event) => setText(event.target.value)} />
-      </label>
-      <button type="submit">Find it</button>
+      <${KeyField} isWide required text=${draft.text} format=${draft.format} onChange=${(text, format) => setDraft({ text, format })} />
+      <button type="submit" class="primary">Find it</button>
+      ${parsed !== null && html`<a class="button" href=${hashOf(["t", topic, partition, "records"], { key, as: as === "text" ? null : as })}>Its records</a>`}
     </form>
-    ${key !== null && html`
+    ${key === null && html`
+      <p class="dim">
+        Shows where a key's bytes are, including files pending deletion, and when they can be deleted.
+        To pick a key, open a record or the tab Keys and sizes.
+      </p>
+    `}
+    ${key !== null && parsed === null && html`<p class="complaint" role="alert">“${key}” is not a key in the format ${as}.</p>`}
+    ${parsed !== null && html`
       <${Requested} of=${request} what="Key">
-        ${(answer) => html`<${Found} answer=${answer} about=${about} topic=${topic} partition=${partition} keyText=${key} />`}
+        ${(answer) => html`<${Found} answer=${answer} onMore=${() => setMost(PLACES_MAX)} topic=${topic} partition=${partition} />
+          <${Command} line=${commandLine(topic, partition, as, parsed, about)} />`}
       </${Requested}>
     `}
   `;
 }
 
-function Found({ answer, about, topic, partition, keyText }) {
-  const { places, scanned, now_ms: nowMs } = answer;
-  const away = (ms) => (ms <= nowMs ? "now" : `in ${formatDuration(ms - nowMs)}`);
-  const timeOr = (ms, none) => (ms == null ? html`<span class="dim">${none}</span>` : html`<${Time} ms=${ms} />, ${away(ms)}`);
+// The command line takes keys as text; a shell writes other bytes in $'…'.
+function commandLine(topic, partition, as, { key, key_base64: base64 }, about) {
+  const word = key !== undefined
+    ? quoted(key)
+    : `$'${[...atob(base64)].map((byte) => `\\x${byte.charCodeAt(0).toString(16).padStart(2, "0")}`).join("")}'`;
+  return `logstore erasure ${quoted(topic)} --partition ${partition} --key ${word}${directoryOption(about)}`;
+}
+
+function Found({ answer, onMore, topic, partition }) {
+  const { groups, scanned, total, now_ms: nowMs } = answer;
+  const when = (ms, none) => html`<${When} ms=${ms} nowMs=${nowMs} none=${none} />`;
+  const [opened, setOpened] = useState(null);
   return html`
     <p role="status">
       ${answer.gone
         ? html`<${Badge} kind="good">gone</${Badge}> No file has a record with this key`
-        : html`<${Badge}>found</${Badge}> ${plural(places.length, "record")} of this key`}:
+        : html`<${Badge}>found</${Badge}> ${plural(total, "record")} of this key`}:
       ${" "}${plural(scanned.files, "file")}, ${formatBytes(scanned.bytes)} were read.
     </p>
-    ${places.length > 0 && html`
-      <${Rows} label="Locations of this key" numbers=${["Offset"]} headings=${["Offset", "State", "Earliest deletion", "Latest deletion", "File", "Reason"]}>
-        ${places.map((place) => html`
-          <tr key=${`${place.path} ${place.offset}`}>
-            <td class="is-number"><a href=${hashOf(["t", topic, partition, "records"], { from: place.offset })}>${formatCount(place.offset)}</a></td>
-            <td>${place.state.replaceAll("_", " ")}</td>
-            <td>${timeOr(place.earliest_ms, "never by itself")}</td>
-            <td>${timeOr(place.latest_ms, "unknown")}</td>
-            <td><code>${place.path.split("/").at(-1)}</code><span class="explanation">at ${formatCount(place.position)}</span></td>
-            <td class="is-value">${renderAll(place.reasons)}</td>
-          </tr>
-        `)}
+    ${total > 0 && html`
+      <p>
+        ${answer.earliest_ms == null
+          ? "Not all of them can be deleted without another event."
+          : html`All of them can be deleted at the earliest <strong>${when(answer.earliest_ms)}</strong>${answer.latest_ms != null && html`, and are at the latest <strong>${when(answer.latest_ms)}</strong>`}.`}
+      </p>
+      <${Rows} label="Locations of this key" numbers=${["Records"]} headings=${HEADINGS}>
+        ${groups.map((group, index) => {
+          const isOpen = opened === index;
+          const places = answer.places.filter((place) => isSame(place, group));
+          return html`
+            <tr key=${index}>
+              <th scope="row">${group.state.replaceAll("_", " ")}</th>
+              <td class="is-number">${formatCount(group.count)}</td>
+              <td>${when(group.earliest_ms, "never by itself")}</td>
+              <td>${when(group.latest_ms, "unknown")}</td>
+              <td class="is-value">${renderAll(group.reasons)}</td>
+              <td>
+                <button type="button" class="quiet" aria-expanded=${isOpen} onClick=${() => setOpened(isOpen ? null : index)}>
+                  ${isOpen ? "Hide" : "Show"}<span class="unseen"> locations of ${group.state}</span>
+                </button>
+                <span class="explanation">${plural(group.files, "file")}</span>
+              </td>
+            </tr>
+            ${isOpen && html`<tr class="opened"><td colspan="6">
+              <ul class="places">${places.map((place) => html`<${Place} key=${`${place.path} ${place.position} ${place.offset}`} place=${place} topic=${topic} partition=${partition} />`)}</ul>
+              ${places.length < group.count && html`<p class="dim">${plural(places.length, "location")} of ${formatCount(group.count)}.
+                ${" "}<button type="button" class="quiet" onClick=${onMore}>Show up to ${formatCount(PLACES_MAX)}</button></p>`}
+            </td></tr>`}
+          `;
+        })}
       </${Rows}>
     `}
     ${answer.assumed?.length > 0 && html`<ul class="plain-list dim">${answer.assumed.map((each) => html`<li>${each}</li>`)}</ul>`}
-    <${Command} line=${`logstore erasure ${quoted(topic)} --partition ${partition} --key ${quoted(keyText)}${directoryOption(about)}`} />
   `;
+}
+
+function isSame(place, group) {
+  return place.state === group.state && codesOf(place) === codesOf(group);
+}
+
+function codesOf({ reasons }) {
+  return reasons.map(({ code }) => code).join();
+}
+
+function Place({ place, topic, partition }) {
+  const { offset, position, path: file } = place;
+  const name = file.split("/").at(-1);
+  return html`<li>
+    ${offset == null ? "no offset" : html`<a href=${hashOf(["t", topic, partition, "records"], { from: offset })}>${formatCount(offset)}</a>`}
+    ${" "}<span class="dim">in <code>${name}</code> at ${formatCount(position)}</span>
+  </li>`;
+}
+
+/** A time and its distance from now, or the text `none`. */
+function When({ ms, nowMs, none }) {
+  if (ms == null) return html`<span class="dim">${none}</span>`;
+  return html`<${Time} ms=${ms} />, ${ms <= nowMs ? "now" : `in ${formatDuration(ms - nowMs)}`}`;
 }

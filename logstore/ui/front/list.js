@@ -8,15 +8,17 @@ import { formatBytes, formatCount, formatDuration, formatRatio, plural } from ".
 import { Badge, Bar, Empty, Failure, Loading, directoryOption, useTitle } from "./parts.js";
 import { hashOf, replaceHash } from "./routes.js";
 import { Table, usePieces } from "./table.js";
+import { ExactAll, frees, StateBadge, summarySentence } from "./verdict.js";
 
 const ORDERS = [
+  ["frees", "Reclaimable bytes", true],
+  ["damage", "Damage first", true],
   ["name", "Name", false],
   ["bytes", "Bytes", true],
   ["segments", "Segments", true],
   ["ratio", "Dirty ratio", true],
   ["dirty", "Dirty bytes", true],
   ["delay", "Delay past the limit", true],
-  ["uncleanable", "Uncleanable first", true],
 ];
 const FILTER_MS = 200;
 
@@ -24,14 +26,28 @@ export function Page({ params, about }) {
   useTitle("Partitions");
   return html`
     <h1>Partitions</h1>
+    <${Notes} about=${about} />
     <${Done} />
     <${PartitionList} query=${params.query} about=${about} hash=${(query) => hashOf([], query)} />
   `;
 }
 
+/** Assumptions and warnings about a copied directory, which the command line prints too. */
+function Notes({ about }) {
+  const { notes } = about;
+  if (notes.length === 0) return null;
+  if (notes.length === 1) return html`<p class="notice is-warn">${notes[0]}</p>`;
+  return html`
+    <details class="notice is-warn notes">
+      <summary>${notes[0]} <span class="dim">and ${plural(notes.length - 1, "other note")}</span></summary>
+      <ul class="plain-list">${notes.slice(1).map((text) => html`<li key=${text}>${text}</li>`)}</ul>
+    </details>
+  `;
+}
+
 /** A list of partitions, of all topics or of `topic`. */
 export function PartitionList({ query, about, topic, hash }) {
-  const by = query.sort ?? "name";
+  const by = query.sort ?? "frees";
   const descending =
     query.descending === undefined
       ? (ORDERS.find(([name]) => name === by)?.[2] ?? false)
@@ -56,8 +72,8 @@ export function PartitionList({ query, about, topic, hash }) {
   };
 
   return html`
-    ${total > 0 && html`<${Summary} answer=${answer} />`}
-    <div class="tools" role="search">
+    ${total > 0 && html`<${Summary} answer=${answer} target=${(first, count) => withQuery("partitions", { sort: "name", filter, topic, first, count })} onMeasured=${pieces.reload} />`}
+    ${(total > 0 || filter || !about.read_only) && html`<div class="tools" role="search">
       ${topic === undefined && html`<${Filter} value=${filter} onChange=${(text) => change({ filter: text })} />`}
       <label class="field">
         <span>Order</span>
@@ -73,13 +89,7 @@ export function PartitionList({ query, about, topic, hash }) {
         ${by === "name" ? (descending ? "Z to A" : "A to Z") : descending ? "Most first" : "Least first"}
       </button>
       ${topic === undefined && !about.read_only && html`<${CreateTopic} about=${about} onDone=${pieces.reload} />`}
-    </div>
-    ${total > 0 && html`
-      <p class="hint">
-        A line across a bar marks the value from which a cleaning pass is due: min.cleanable.dirty.ratio and
-        max.compaction.lag.ms.
-      </p>
-    `}
+    </div>`}
     ${error !== null && html`<${Failure} error=${error} onRetry=${pieces.reload} what="Partitions" />`}
     ${total === null && error === null && html`<${Loading} what="Loading partitions" />`}
     ${total === 0 && html`<${Nothing} filter=${filter} topic=${topic} about=${about} />`}
@@ -105,19 +115,17 @@ function nameOf(row) {
 }
 
 /** A summary of the whole list. */
-function Summary({ answer }) {
-  const { total, measured, topics } = answer;
-  const parts = [
-    topics == null ? plural(total, "partition") : `${plural(total, "partition")} of ${plural(topics, "topic")}`,
-    formatBytes(answer.size_bytes),
-    answer.must_clean > 0 && `${formatCount(answer.must_clean)} past the limit`,
-    answer.uncleanable > 0 ? `${formatCount(answer.uncleanable)} uncleanable` : "none uncleanable",
-  ].filter(Boolean);
+function Summary({ answer, target, onMeasured }) {
+  const { total, measured, summary } = answer;
+  // Exact or not: only a dry run finds damage inside batches.
   return html`
-    <p class="summary" role="status">
-      ${parts.join(" · ")}
-      ${measured < total && html`<span class="dim"> · ${formatCount(measured)} of ${formatCount(total)} measured so far</span>`}
-    </p>
+    <div class="result-line summary-line">
+      <p role="status">
+        <strong>${summarySentence(summary)}</strong>
+        ${measured < total && html`<span class="dim"> · ${formatCount(measured)} of ${formatCount(total)} measured so far</span>`}
+      </p>
+      ${summary.partitions > summary.unknown && html`<${ExactAll} target=${target} summary=${summary} onMeasured=${onMeasured} />`}
+    </div>
   `;
 }
 
@@ -179,9 +187,16 @@ function columnsOf(topic) {
     {
       name: "state",
       title: "State",
-      width: "minmax(7.5rem, 1.2fr)",
-      sort: "uncleanable",
+      width: "minmax(8rem, 1fr)",
+      sort: "damage",
       draw: (row) => html`<${State} row=${row} />`,
+    },
+    {
+      name: "frees",
+      title: "Reclaimable",
+      width: "minmax(10rem, 1fr)",
+      sort: "frees",
+      draw: (row) => html`<${Frees} row=${row} />`,
     },
     {
       name: "size",
@@ -193,14 +208,6 @@ function columnsOf(topic) {
         ${formatBytes(row.size_bytes)}
         ${row.deleted_bytes > 0 && html`<span class="dim"> + ${formatBytes(row.deleted_bytes)} deleted</span>`}
       `,
-    },
-    {
-      name: "segments",
-      title: "Segments",
-      width: "minmax(5.5rem, .5fr)",
-      sort: "segments",
-      isNumber: true,
-      draw: (row) => formatCount(row.segments),
     },
     {
       name: "ratio",
@@ -220,20 +227,36 @@ function columnsOf(topic) {
       name: "policy",
       title: "Policy",
       width: "minmax(8.5rem, .9fr)",
-      draw: (row) => row.cleanup_policy?.replaceAll(",", ", ") || "none",
+      draw: (row) => html`<${Policy} row=${row} />`,
     },
   ];
 }
 
+/** The cleanup policy; for a copied directory without the topic's configuration it is assumed. */
+export function Policy({ row }) {
+  const policy = row.cleanup_policy?.replaceAll(",", ", ") || "none";
+  return row.is_policy_assumed ? html`${policy} <span class="dim">(assumed)</span>` : policy;
+}
+
 export function State({ row }) {
-  if (row.uncleanable != null) {
-    return html`<${Badge} kind="bad" title=${row.uncleanable.reason}>uncleanable</${Badge}>`;
-  }
-  if (row.error != null) return html`<${Badge} kind="bad" title=${row.error}>cannot be opened</${Badge}>`;
   if (row.in_progress != null) return html`<${Badge} kind="busy">${row.in_progress}</${Badge}>`;
-  if (row.must_clean) return html`<${Badge} kind="warn">must clean</${Badge}>`;
-  if (row.cleanable_ratio == null) return html`<span class="dim">–</span>`;
-  return row.dirty_bytes > 0 ? html`<${Badge}>dirty</${Badge}>` : html`<${Badge} kind="good">clean</${Badge}>`;
+  if (row.verdict == null) return html`<span class="dim">${row.error ?? "–"}</span>`;
+  const { state } = row.verdict;
+  return html`
+    <${StateBadge} verdict=${row.verdict} />
+    ${row.uncleanable != null && state !== "uncleanable" && html` <${Badge} kind="bad" title=${row.uncleanable.reason}>uncleanable</${Badge}>`}
+  `;
+}
+
+/** The bytes that a pass or retention frees. */
+function Frees({ row }) {
+  if (row.verdict == null) return html`<span class="dim">not measured yet</span>`;
+  if (row.verdict.state === "unknown") return html`<span class="dim">unknown</span>`;
+  const { now, rolled } = frees(row.verdict);
+  return html`
+    <span class=${now === "0 B" ? "dim" : ""}>${now}</span>
+    ${rolled !== now && html`<span class="explanation">${rolled.replace("at most", "≤")} if rolled</span>`}
+  `;
 }
 
 function Ratio({ row }) {

@@ -51,7 +51,7 @@ function App() {
         </ul>
       </nav>
       <div class="top-state">
-        ${about.answer?.read_only && html`<span class="badge is-plain">read-only copy</span>`}
+        ${about.answer?.read_only && html`<span class="badge is-plain" title=${about.answer.read_only_because}>read-only copy</span>`}
         <${Connection} />
         <${ZoneSwitch} />
       </div>

@@ -7,7 +7,7 @@ import { PartitionActions } from "./actions.js";
 import { Explain } from "./explain.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { KeyPlaces } from "./key.js";
-import { Delay, State } from "./list.js";
+import { Delay, Policy } from "./list.js";
 import {
   Requested,
   Badge,
@@ -16,14 +16,18 @@ import {
   Facts,
   Failure,
   Loading,
+  Rows,
   Time,
   directoryOption,
   quoted,
   useTitle,
 } from "./parts.js";
-import { Fates, RecordBrowser, Rows, Segment, Tombstones } from "./records.js";
+import { Fates, Segment, Tombstones } from "./records.js";
 import { hashOf, replaceHash } from "./routes.js";
+import { RecordBrowser } from "./search.js";
 import { PartitionMap } from "./segment-map.js";
+import { Statistics } from "./stats.js";
+import { Verdict } from "./verdict.js";
 
 /** Above this log size, answers that read the whole log are refreshed only by the user. */
 const LIGHT_BYTES = 16 * 1024 * 1024;
@@ -31,13 +35,18 @@ const LIGHT_BYTES = 16 * 1024 * 1024;
 const HELD_MS = 2_000;
 
 const TABS = [
-  ["explain", "Cleaning decision"],
+  ["explain", "Overview"],
   ["records", "Records"],
+  ["stats", "Keys and sizes"],
+  ["key", "One key"],
   ["tombstones", "Tombstones"],
   ["fates", "Fates"],
-  ["key", "One key"],
   ["history", "History"],
 ];
+
+function never() {
+  return false;
+}
 
 export function Page({ params, about, refreshAbout }) {
   const { topic, partition, query } = params;
@@ -54,21 +63,17 @@ export function Page({ params, about, refreshAbout }) {
     const timer = setTimeout(request.reload, HELD_MS);
     return () => clearTimeout(timer);
   }, [request.answer]);
-  const [opened, setOpened] = useState(null);
   const detail = useMemo(() => request.answer && detailOf(request.answer), [request.answer]);
   const tab = TABS.some(([key]) => key === params.section) ? params.section : "explain";
   const here = (section, more) => hashOf(["t", topic, partition, section], more);
   const read = {
     topic,
     partition,
-    isMeant,
+    // The logs of a copied directory do not change.
+    isMeant: about.read_only ? never : isMeant,
     about,
     nowMs: about.clock?.now_ms,
     isCostly: detail !== null && detail.size_bytes > LIGHT_BYTES,
-  };
-  const close = () => {
-    setOpened(null);
-    document.querySelector('.segment-map [tabindex="0"]')?.focus();
   };
   const done = () => {
     request.reload();
@@ -83,44 +88,65 @@ export function Page({ params, about, refreshAbout }) {
     </nav>
     <div class="heading">
       <h1>${topic}<wbr />-${partition}</h1>
-      ${detail !== null && (detail.cleanable_ratio !== null || detail.uncleanable !== null) && html`<${State} row=${detail} />`}
+      ${detail?.in_progress != null && html`<${Badge} kind="busy">${detail.in_progress}</${Badge}>`}
       <a class="button" href=${hashOf(["t", topic, "settings"])}>Settings of ${topic}</a>
     </div>
     ${request.error !== null && html`<${Failure} error=${request.error} onRetry=${request.reload} />`}
     ${detail === null && request.error === null && html`<${Loading} />`}
     ${detail !== null && html`
+      <${Verdict} topic=${topic} partition=${partition} detail=${detail} about=${about} isBrief=${tab !== "explain"} onMeasured=${request.reload} />
       ${detail.uncleanable != null && html`<${Uncleanable} detail=${detail} />`}
-      <${Damages} detail=${detail} />
       <${Working} topic=${topic} partition=${partition} />
-      <${Header} detail=${detail} />
-      <${PartitionActions} topic=${topic} partition=${partition} detail=${detail} about=${about} onDone=${done} />
-      <section class="panel" aria-labelledby="segments-title">
-        <h2 id="segments-title">Segments</h2>
-        <${PartitionMap}
-          topic=${topic}
-          partition=${partition}
-          selected=${opened?.first ?? null}
-          onOpen=${setOpened}
-          isMeant=${isMeant}
-          isCostly=${read.isCostly || detail.uncleanable != null}
-        />
-      </section>
-      ${opened !== null && html`<${Segment} key=${opened.base_offset} topic=${topic} partition=${partition} segment=${opened} onClose=${close} />`}
-      <section class="panel" aria-labelledby="tab-title">
-        <h2 id="tab-title" class="unseen">Details of this partition</h2>
-        <nav class="tabs" aria-label="Details of this partition">
-          ${TABS.map(([key, title]) => html`
-            <a key=${key} href=${here(key)} aria-current=${key === tab ? "true" : null} onClick=${(event) => (event.preventDefault(), replaceHash(here(key)))}>${title}</a>
-          `)}
-        </nav>
-        ${tab === "explain" && html`<${Explain} ...${read} />`}
+      <nav class="tabs" aria-label="Details of this partition">
+        ${TABS.map(([key, title]) => html`
+          <a key=${key} href=${here(key)} aria-current=${key === tab ? "true" : null} onClick=${(event) => (event.preventDefault(), replaceHash(here(key)))}>${title}</a>
+        `)}
+      </nav>
+      <div>
+        ${tab !== "explain" && html`<h2 class="unseen">${TABS.find(([key]) => key === tab)[1]}</h2>`}
+        ${tab === "explain" && html`<${Overview} ...${read} detail=${detail} onDone=${done} />`}
         ${tab === "records" && html`<${RecordBrowser} ...${read} query=${query} start=${detail.log_start_offset} end=${detail.log_end_offset} />`}
-        ${tab === "tombstones" && html`<${Tombstones} ...${read} />`}
+        ${tab === "stats" && html`<${Statistics} ...${read} />`}
+        ${tab === "tombstones" && html`<${Tombstones} ...${read} isCompacted=${detail.cleanable_ratio !== null} />`}
         ${tab === "fates" && html`<${Fates} ...${read} />`}
         ${tab === "key" && html`<${KeyPlaces} ...${read} query=${query} />`}
         ${tab === "history" && html`<${History} ...${read} />`}
-      </section>
+      </div>
     `}
+  `;
+}
+
+/** The facts of a partition, its operations, its segments, and the reasons of its decision. */
+function Overview({ detail, onDone, ...read }) {
+  const { topic, partition, about, isMeant } = read;
+  const [opened, setOpened] = useState(null);
+  const close = () => {
+    setOpened(null);
+    document.querySelector('.segment-map [tabindex="0"]')?.focus();
+  };
+  const compare = ({ exact, state }) => {
+    if (exact !== detail.verdict.exact || state !== detail.verdict.state) onDone();
+  };
+  return html`
+    <${Damages} detail=${detail} />
+    <${Header} detail=${detail} />
+    <${PartitionActions} topic=${topic} partition=${partition} detail=${detail} about=${about} onDone=${onDone} />
+    <section class="panel" aria-labelledby="segments-title">
+      <h2 id="segments-title">Segments</h2>
+      <${PartitionMap}
+        topic=${topic}
+        partition=${partition}
+        selected=${opened?.first ?? null}
+        onOpen=${setOpened}
+        isMeant=${isMeant}
+        isCostly=${read.isCostly || detail.uncleanable != null}
+      />
+    </section>
+    ${opened !== null && html`<${Segment} key=${opened.base_offset} topic=${topic} partition=${partition} segment=${opened} onClose=${close} />`}
+    <section class="panel" aria-labelledby="decision-title">
+      <h2 id="decision-title">Cleaning decision</h2>
+      <${Explain} ...${read} onVerdict=${compare} />
+    </section>
   `;
 }
 
@@ -146,22 +172,29 @@ function Header({ detail }) {
       facts=${[
         ["Size", formatBytes(detail.size_bytes), detail.deleted_bytes > 0 && `and ${formatBytes(detail.deleted_bytes)} pending deletion`],
         ["Records", formatCount(detail.records), detail.holes > 0 && `${plural(detail.holes, "offset")} gone`],
-        ["Policy", detail.cleanup_policy?.replaceAll(",", ", ") || "none"],
+        ["Policy", html`<${Policy} row=${detail} />`],
         ratio != null && [
           "Dirty ratio",
           html`<span class="bar-with-words"><span>${formatRatio(ratio)}</span><${Bar} share=${ratio} kind="dirty" mark=${least} /></span>`,
           least != null && `due from ${formatRatio(least)}`,
         ],
         ["Delay and bound", html`<${Delay} row=${detail} />`],
-        ["Log start offset", formatCount(detail.log_start_offset)],
-        ["First dirty offset", formatCount(detail.first_dirty_offset)],
-        ["First uncleanable offset", formatCount(detail.first_uncleanable_offset)],
-        ["Last stable offset", formatCount(detail.last_stable_offset)],
-        ["High watermark", formatCount(detail.high_watermark)],
-        ["Log end offset", formatCount(detail.log_end_offset)],
-        ["Directory", html`<code>${detail.path}</code>`],
       ]}
     />
+    <details class="more">
+      <summary>Offsets and directory</summary>
+      <${Facts}
+        facts=${[
+          ["Log start offset", formatCount(detail.log_start_offset)],
+          ["First dirty offset", formatCount(detail.first_dirty_offset)],
+          ["First uncleanable offset", formatCount(detail.first_uncleanable_offset)],
+          ["Last stable offset", formatCount(detail.last_stable_offset)],
+          ["High watermark", formatCount(detail.high_watermark)],
+          ["Log end offset", formatCount(detail.log_end_offset)],
+          ["Directory", html`<code>${detail.path}</code>`],
+        ]}
+      />
+    </details>
   `;
 }
 
@@ -182,18 +215,16 @@ function Damages({ detail }) {
   const damages = detail.damages ?? [];
   if (recovery.length + damages.length === 0) return null;
   return html`
-    <div class="notice is-warn">
-      <div>
-        ${recovery.length > 0 && html`
-          <p><strong>Opening this log for writing would repair it:</strong></p>
-          <ul class="plain-list">${recovery.map((each) => html`<li>${each.action}: <code>${shortPath(each.path)}</code> ${each.detail}</li>`)}</ul>
-        `}
-        ${damages.length > 0 && html`
-          <p><strong>Damage:</strong></p>
-          <ul class="plain-list">${damages.map((each) => html`<li><code>${shortPath(each.path)}</code> at position ${formatCount(each.position)}, ${formatBytes(each.size_bytes)}: ${each.check}</li>`)}</ul>
-        `}
-      </div>
-    </div>
+    <details class="notice is-warn notes" open=${detail.verdict.state !== "damaged"}>
+      <summary>${[recovery.length > 0 && plural(recovery.length, "repair"), damages.length > 0 && plural(damages.length, "damaged range")].filter(Boolean).join(", ")}</summary>
+      ${recovery.length > 0 && html`
+        <p><strong>Opening this log for writing would repair it:</strong></p>
+        <ul class="plain-list">${recovery.map((each) => html`<li>${each.action}: <code>${shortPath(each.path)}</code> ${each.detail}</li>`)}</ul>
+      `}
+      ${damages.length > 0 && html`
+        <ul class="plain-list">${damages.map((each) => html`<li><code>${shortPath(each.path)}</code> at position ${formatCount(each.position)}, ${formatBytes(each.size_bytes)}: ${each.check}</li>`)}</ul>
+      `}
+    </details>
   `;
 }
 

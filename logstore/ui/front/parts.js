@@ -180,3 +180,18 @@ export function Requested({ of, what, children }) {
     ${answer === null ? isLoading && html`<${Loading} />` : children(answer)}
   `;
 }
+
+/** A small table that scrolls horizontally if necessary; with `folds`, each row is one line, cut off
+ * at its end. `numbers` lists the numeric columns. */
+export function Rows({ label, headings, numbers = [], folds = false, children }) {
+  return html`
+    <div class=${folds ? "rows is-folding" : "rows"} role="region" aria-label=${label} tabindex="0">
+      <table>
+        <thead>
+          <tr>${headings.map((heading) => html`<th key=${heading} scope="col" class=${numbers.includes(heading) ? "is-number" : ""}>${heading}</th>`)}</tr>
+        </thead>
+        <tbody>${children}</tbody>
+      </table>
+    </div>
+  `;
+}

@@ -1,161 +1,17 @@
-// Records: a browser by offset and time, the batches of a segment, and the fates of records.
+// The batches of a segment, tombstones, and the fates of records.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
-import { Field, Headers } from "./bytes.js";
+import { Field } from "./bytes.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Badge, Bar, Empty, Facts, Time, quoted, Requested } from "./parts.js";
+import { Badge, Bar, Empty, Facts, Requested, Rows, Time } from "./parts.js";
 import { render } from "./reasons.js";
-import { hashOf, replaceHash } from "./routes.js";
+import { hashOf } from "./routes.js";
+import { RecordRows } from "./search.js";
 
 const PAGE = 50;
 const BATCH = ["First offset", "Last offset", "Records", "Size", "Latest timestamp", "Attributes", "Open"];
 const HORIZONS = ["Segment", "Tombstones", "Without a horizon", "Past it", "First horizon", "Last horizon"];
-
-/** A small table that scrolls horizontally if necessary; with `stacks`, the cells of a row are
- * stacked instead, each labelled by its `data-title`. `numbers` lists the numeric columns. */
-export function Rows({ label, headings, numbers = [], stacks = false, children }) {
-  return html`
-    <div class=${stacks ? "rows is-stacking" : "rows"} role="region" aria-label=${label} tabindex="0">
-      <table>
-        <thead>
-          <tr>${headings.map((heading) => html`<th key=${heading} scope="col" class=${numbers.includes(heading) ? "is-number" : ""}>${heading}</th>`)}</tr>
-        </thead>
-        <tbody>${children}</tbody>
-      </table>
-    </div>
-  `;
-}
-
-function RecordRow({ record }) {
-  const isTombstone = record.value == null && record.value_base64 === undefined;
-  return html`
-    <tr>
-      <td class="is-number" data-title="Offset">${formatCount(record.offset)}</td>
-      <td data-title="Timestamp"><${Time} ms=${record.timestamp} />${record.timestamp_type === 1 && html`<span class="explanation">of the append</span>`}</td>
-      <td data-title="Key"><${Field} record=${record} name="key" nullWord="no key" /></td>
-      <td class="is-value" data-title="Value">
-        ${record.control != null
-          ? html`<${Badge}>${typeof record.control === "string" ? record.control : "marker"}</${Badge}>`
-          : isTombstone
-            ? html`<${Badge} kind="plain">tombstone</${Badge}>`
-            : html`<${Field} record=${record} name="value" />`}
-        <${Headers} headers=${record.headers} />
-      </td>
-    </tr>
-  `;
-}
-
-export function RecordRows({ records, label = "Records" }) {
-  return html`
-    <${Rows} stacks label=${label} headings=${["Offset", "Timestamp", "Key", "Value"]} numbers=${["Offset"]}>
-      ${records.map((record) => html`<${RecordRow} key=${record.offset} record=${record} />`)}
-    </${Rows}>
-  `;
-}
-
-// -- the browser ---------------------------------------------------------------------------
-
-/** Milliseconds of a typed time: Unix ms, or ISO 8601 (default zone: UTC). */
-function parseTime(text) {
-  const trimmed = text.trim();
-  if (/^-?\d{5,}$/.test(trimmed)) return Number(trimmed);
-  if (!/^\d{4}/.test(trimmed)) return null;
-  const iso = trimmed.replace(" ", "T");
-  const ms = Date.parse(/(Z|[+-]\d\d:?\d\d)$/i.test(iso) || !iso.includes("T") ? iso : `${iso}Z`);
-  return Number.isNaN(ms) ? null : ms;
-}
-
-export function RecordBrowser({ topic, partition, query, start, end, about, isMeant }) {
-  const here = ["t", topic, partition, "records"];
-  const from = query.from ?? null;
-  const at = query.time ?? null;
-  const [offsetText, setOffsetText] = useState(from ?? "");
-  const [timeText, setTimeText] = useState(at ?? "");
-  const [complaint, setComplaint] = useState(null);
-  useEffect(() => setOffsetText(from ?? ""), [from]);
-  const time = at === null ? null : parseTime(at);
-  const target = withQuery(`${path("partitions", topic, partition)}/records`, {
-    from_offset: at === null ? (from ?? start) : null,
-    from_timestamp: time,
-    count: PAGE,
-  });
-  const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
-  const records = request.answer?.records ?? [];
-  const first = records[0]?.offset;
-  // There may be valid records after damage, so the user can skip it.
-  const over = request.error === null ? null : Number(from ?? start) + PAGE;
-  const next = over ?? request.answer?.next_offset ?? null;
-
-  const go = (parts) => replaceHash(hashOf(here, parts));
-  const submit = (event) => {
-    event.preventDefault();
-    setComplaint(null);
-    if (timeText.trim() !== "" && timeText !== at) {
-      if (parseTime(timeText) === null) {
-        setComplaint(`“${timeText}” is not a time. Enter 2024-01-31, 2024-01-31 12:00, or Unix milliseconds.`);
-        return;
-      }
-      go({ time: timeText.trim() });
-      return;
-    }
-    if (!/^\d+$/.test(offsetText.trim())) {
-      setComplaint(`“${offsetText}” is not an offset. Enter an integer from ${formatCount(start)} to ${formatCount(end)}.`);
-      return;
-    }
-    setTimeText("");
-    go({ from: offsetText.trim() });
-  };
-  const jump = (offset) => {
-    setTimeText("");
-    setComplaint(null);
-    go({ from: Math.max(start, offset) });
-  };
-
-  return html`
-    <form class="tools" onSubmit=${submit}>
-      <label class="field">
-        <span>From offset</span>
-        <input inputmode="numeric" value=${offsetText} placeholder=${String(start)} onInput=${(event) => setOffsetText(event.target.value)} />
-      </label>
-      <label class="field">
-        <span>or from a time (UTC)</span>
-        <input value=${timeText} placeholder="2024-01-31 12:00" onInput=${(event) => setTimeText(event.target.value)} />
-      </label>
-      <button type="submit">Show</button>
-      <button type="button" onClick=${() => jump(start)}>First</button>
-      <button type="button" onClick=${() => jump((first ?? end) - PAGE)} disabled=${first === undefined ? end <= start : first <= start}>Earlier</button>
-      <button type="button" onClick=${() => jump(next)} disabled=${next === null || next >= end}>Later</button>
-      <button type="button" onClick=${() => jump(end - PAGE)}>Last</button>
-    </form>
-    ${complaint !== null && html`<p class="complaint" role="alert">${complaint}</p>`}
-    <${Requested} of=${request} what="Records">
-      ${() =>
-        records.length === 0
-          ? html`
-              <${Empty} line=${end > start ? null : appendLine(topic, partition, about)}>
-                ${end > start
-                  ? "No records at or after this position."
-                  : about.read_only
-                    ? "This partition is empty. In the original directory, a client or the command line appends records:"
-                    : "This partition is empty. A client, or the program that opened the broker, appends records:"}
-              </${Empty}>
-            `
-          : html`
-              <p class="dim" role="status">${plural(records.length, "record")}, offsets ${formatCount(first)} to ${formatCount(records.at(-1).offset)}</p>
-              <${RecordRows} records=${records} />
-            `}
-    </${Requested}>
-  `;
-}
-
-// The command line cannot write to a directory that a broker has open, so Python code is shown.
-function appendLine(topic, partition, about) {
-  if (!about.read_only) {
-    return `broker.append(${JSON.stringify(topic)}, key=b"1", value=b"ann", partition=${partition})`;
-  }
-  return `echo '{"key": "1", "value": "ann"}' | logstore append ${quoted(topic)} --partition ${partition}`;
-}
 
 // -- segments, opened ----------------------------------------------------------------------
 
@@ -248,7 +104,7 @@ function Batch({ batch, topic, partition }) {
       <tr class="opened">
         <td colspan="7">
           <${Requested} of=${request} what="Records">
-            ${(answer) => html`<${RecordRows} records=${answer.records} label=${`Records of the batch at ${batch.baseOffset}`} />`}
+            ${(answer) => html`<${RecordRows} records=${answer.records} topic=${topic} partition=${partition} label=${`Records of the batch at ${batch.baseOffset}`} />`}
           </${Requested}>
         </td>
       </tr>
@@ -262,12 +118,6 @@ export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
   const target = `${path("partitions", topic, partition)}/tombstones`;
   const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
-    <p class="dim">
-      A tombstone is a record without a value: it deletes its key. Its first cleaning pass keeps it and sets
-      the delete horizon of its batch to the time of the cleaning pass + delete.retention.ms. The first
-      cleaning after the horizon removes it. Superseded tombstones are not counted: they are removed
-      like any superseded record.
-    </p>
     <${Requested} of=${request} what="Tombstones">
       ${(answer) => html`<${TombstoneFacts} answer=${answer} nowMs=${answer.now_ms ?? nowMs} />`}
     </${Requested}>
@@ -276,8 +126,10 @@ export function Tombstones({ topic, partition, nowMs, isMeant, isCostly }) {
 
 function TombstoneFacts({ answer, nowMs }) {
   const found = answer.tombstones;
-  if (found == null) return html`<${Empty}>This topic is not compacted, so tombstones have no effect.</${Empty}>`;
-  if (found.records === 0) return html`<${Empty}>No tombstone in this partition is the latest record of its key.</${Empty}>`;
+  if (!answer.is_compacted) {
+    return html`<${Empty}>cleanup.policy does not compact, so a record without a value has no effect: it is removed with its segment, like any record.</${Empty}>`;
+  }
+  if (found.records === 0) return html`<${Empty}>No tombstone in this partition is the latest record of its key. Superseded tombstones are removed like any superseded record.</${Empty}>`;
   const stamped = found.records - found.unstamped - found.expired;
   const showTime = (ms) => html`<${Time} ms=${ms} both />`;
   const horizon = (ms) => (ms == null ? "–" : html`<${Time} ms=${ms} />, ${away(ms)}`);
@@ -295,7 +147,16 @@ function TombstoneFacts({ answer, nowMs }) {
         answer.delete_retention_ms != null && ["delete.retention.ms", formatDuration(answer.delete_retention_ms)],
       ]}
     />
-    <ul class="plain-list">${found.reasons.map((reason) => html`<li>${render(reason)}</li>`)}</ul>
+    <ul class="plain-list spaced">${found.reasons.map((reason) => html`<li>${render(reason)}</li>`)}</ul>
+    <details class="more">
+      <summary>When a tombstone is removed</summary>
+      <p>
+        A tombstone is a record without a value: it deletes its key. Its first cleaning pass keeps it and sets
+        the delete horizon of its batch to the time of the cleaning pass + delete.retention.ms. The first
+        cleaning after the horizon removes it. Superseded tombstones are not counted: they are removed
+        like any superseded record.
+      </p>
+    </details>
     ${answer.segments?.length > 0 && html`
       <h3>By segment</h3>
       <${Rows} label="Segments with tombstones" headings=${HORIZONS} numbers=${HORIZONS.slice(0, 4)}>
@@ -331,10 +192,14 @@ export const FATES = {
 
 export function Fates({ topic, partition, isMeant, isCostly }) {
   const [first, setFirst] = useState(0);
-  const target = withQuery(`${path("partitions", topic, partition)}/fates`, { first, count: PAGE });
+  const [roll, setRoll] = useState(false);
+  const target = withQuery(`${path("partitions", topic, partition)}/fates`, { first, count: PAGE, roll: roll ? 1 : null });
   const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
-    <p class="dim">The fate of each record in a cleaning pass that runs now.</p>
+    <div class="result-line">
+      <p>The fate of each record in a cleaning pass that runs now${roll && ", after the active segment was rolled"}.</p>
+      <label class="check-line"><input type="checkbox" checked=${roll} onChange=${(event) => setRoll(event.target.checked)} /> If the active segment were rolled first</label>
+    </div>
     <${Requested} of=${request} what="Fates">
       ${(answer) => html`
         ${answer.counts != null && html`<${FateCounts} counts=${answer.counts} />`}

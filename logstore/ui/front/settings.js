@@ -36,64 +36,6 @@ const GROUPS = [
   ["Everything else", []],
 ];
 
-/** Short descriptions of keys; the table of keys has the full ones. */
-const MEANINGS = Object.fromEntries(
-  [
-    ["How old records are removed: the log cleanup policy", "cleanup.policy", "log.cleanup.policy"],
-    [
-      "Age at which a segment is deleted",
-      "retention.ms", "log.retention.ms", "log.retention.minutes", "log.retention.hours",
-    ],
-    [
-      "Size of the log after which its oldest segments are deleted",
-      "retention.bytes", "log.retention.bytes",
-    ],
-    ["Interval of checks for segments to delete", "log.retention.check.interval.ms"],
-    ["How long deleted files remain on disk", "file.delete.delay.ms", "log.segment.delete.delay.ms"],
-    [
-      "Share of dirty bytes in the log at which compaction starts",
-      "min.cleanable.dirty.ratio", "log.cleaner.min.cleanable.ratio",
-    ],
-    [
-      "Minimum time that a record remains uncompacted",
-      "min.compaction.lag.ms", "log.cleaner.min.compaction.lag.ms",
-    ],
-    [
-      "Maximum time that a record may remain uncompacted",
-      "max.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms",
-    ],
-    [
-      "How long tombstones are retained after their first cleaning pass",
-      "delete.retention.ms", "log.cleaner.delete.retention.ms",
-    ],
-    [
-      "Which of a key's records is the latest: by offset, timestamp or header",
-      "compaction.strategy", "log.cleaner.compaction.strategy",
-    ],
-    [
-      "The header with the record's version",
-      "compaction.strategy.header", "log.cleaner.compaction.strategy.header",
-    ],
-    ["Encoding of the number in that header", "logstore.compaction.strategy.header.encoding"],
-    ["Size at which a new segment is started", "segment.bytes", "log.segment.bytes"],
-    ["Age at which a new segment is started", "segment.ms", "log.roll.ms", "log.roll.hours"],
-    [
-      "Random variation of that age, to spread rolls over time",
-      "segment.jitter.ms", "log.roll.jitter.ms", "log.roll.jitter.hours",
-    ],
-    ["Maximum size of a segment's index", "segment.index.bytes", "log.index.size.max.bytes"],
-    ["Log bytes between two index entries", "index.interval.bytes", "log.index.interval.bytes"],
-    ["Whether segment files are preallocated", "preallocate", "log.preallocate"],
-    ["Whether compacted logs are cleaned", "log.cleaner.enable"],
-    ["Number of cleaner threads", "log.cleaner.threads"],
-    ["How long an idle cleaner thread sleeps", "log.cleaner.backoff.ms"],
-    ["Limit of the cleaner's reads and writes", "log.cleaner.io.max.bytes.per.second"],
-    ["Memory for offset maps", "log.cleaner.dedupe.buffer.size"],
-    ["Memory for I/O buffers", "log.cleaner.io.buffer.size"],
-    ["Maximum load factor of an offset map", "log.cleaner.io.buffer.load.factor"],
-  ].flatMap(([meaning, ...keys]) => keys.map((key) => [key, meaning])),
-);
-
 const DEFAULT = "default";
 
 /** Descriptions of the origins of a value. */
@@ -167,7 +109,7 @@ export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope
       <${Search} text=${search} onInput=${setSearch} found=${found.length} all=${items.length} />
       ${found.length === 0 &&
       html`<${Nearest} topic=${topic} text=${search} onChoose=${setSearch} />`}
-      ${grouped(found, groups).map(
+      <div class="settings-groups">${grouped(found, groups).map(
         ([title, members]) => html`<section key=${title} class="settings-group" aria-label=${title}>
           <h2>${title}</h2>
           ${members.map(
@@ -175,7 +117,7 @@ export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope
               error=${error?.field === item.key ? error : null} ...${edits} />`,
           )}
         </section>`,
-      )}
+      )}</div>
       <${ByName} onAdd=${edits.set} />
     </div>
     <div class="settings-side">
@@ -249,7 +191,7 @@ function Setting({ item, draft, here, error, change, unset, restore }) {
   const text = isUnset
     ? unsetText(item, inherited)
     : (draft.set[item.key] ?? typed(item.value, item.unit));
-  const described = `${id}-error ${id}-exact ${id}-plain ${id}-origin ${id}-meaning`;
+  const described = `${id}-error ${id}-exact ${id}-origin ${id}-meaning`;
   const common = { id, item, text, described, invalid: error !== null, change };
   return html`<div class=${`setting ${isChanged ? "is-changed" : ""} ${item.origin === here ? "is-own" : ""}`}>
     <div class="setting-name">
@@ -259,7 +201,8 @@ function Setting({ item, draft, here, error, change, unset, restore }) {
       ${isChanged
         ? html`<${Badge} kind="changed">pending change<//>`
         : item.origin === here && html`<${Badge}>set here<//>`}
-      <p class="setting-plain" id=${`${id}-plain`}>${MEANINGS[item.key]}</p>
+      <p class="setting-words" id=${`${id}-meaning`}>${item.documentation} <span class="range">(${item.range})</span></p>
+      <p class="setting-origin" id=${`${id}-origin`}>${originInWords(item, here, isUnset, inherited)}</p>
     </div>
     <div class="setting-value">
       <${Input} ...${common} />
@@ -273,11 +216,6 @@ function Setting({ item, draft, here, error, change, unset, restore }) {
       <p class="error" id=${`${id}-error`}>${error?.message}
         ${error?.suggestion && html`${" "}<button type="button" class="quiet"
           onClick=${() => change(item.key, error.suggestion)}>Use ${error.suggestion}</button>`}</p>
-    </div>
-    <div class="setting-words">
-      <p id=${`${id}-origin`}>${originInWords(item, here, isUnset, inherited)}</p>
-      <p id=${`${id}-meaning`}>${item.documentation}</p>
-      <p class="dim">${item.range}</p>
     </div>
   </div>`;
 }
@@ -359,7 +297,7 @@ function Search({ text, onInput, found, all }) {
 function searched(items, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return items.filter((item) => {
-    const all = `${item.key} ${MEANINGS[item.key] ?? ""} ${item.documentation}`.toLowerCase();
+    const all = `${item.key} ${item.documentation}`.toLowerCase();
     return words.every((word) => all.includes(word));
   });
 }

@@ -11,7 +11,7 @@ const SIZE = /^(\d+) ?([KMGT]i)?B$/;
 // Kafka's "no limit", 2^63 - 1, as rounded by JavaScript.
 const LONG_MAX = 2 ** 63;
 
-/** Milliseconds of `1500`, `7d`, `12h` or `1d12h`; null for anything else. */
+/** Return the milliseconds of `1500`, `7d`, `12h` or `1d12h`, or null for other texts. */
 export function parseDuration(text) {
   const trimmed = text.trim();
   if (INTEGER.test(trimmed)) return Number(trimmed);

@@ -7,11 +7,14 @@ from logstore import Broker
 LONG = "Donaudampfschifffahrtsgesellschaftskapitaensstammdatenaenderungsprotokoll"
 """A topic name of realistic length, below Kafka's limit of 249 characters."""
 
+PARTS = ("records", "stats", "key?key=user-1", "tombstones", "fates", "history")
+"""The parts of a partition's page."""
+
 PLACES = (
     "#/",
     "#/t/users",
     "#/t/users/0",
-    *(f"#/t/users/0/{part}" for part in ("records", "tombstones", "fates", "history")),
+    *(f"#/t/users/0/{part}" for part in PARTS),
     "#/t/users/settings",
     "#/t/payments/0",
     f"#/t/{LONG}/0",

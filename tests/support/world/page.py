@@ -32,9 +32,15 @@ class Answer:
 class Asked:
     """A page with `get` and `post`, which send the token by default."""
 
-    def __init__(self, broker: Any, authorizer: Any = None, principal: str = "User:ANONYMOUS"):
+    def __init__(
+        self,
+        broker: Any,
+        authorizer: Any = None,
+        principal: str = "User:ANONYMOUS",
+        schemas: Any = None,
+    ) -> None:
         self._loops = LoopThread("test-page")
-        self.context = Context(broker, self._loops, authorizer, principal)
+        self.context = Context(broker, self._loops, authorizer, principal, schemas)
         self.app = application(self.context, token=TOKEN, host="127.0.0.1", port=4711)
 
     def __enter__(self) -> Self:

@@ -435,8 +435,8 @@ def test_tombstones_are_counted_by_what_they_wait_for(front):
             let shown;
             const given = { topic: "t", partition: 0 };
             await world.render(() => { shown = Tombstones(given); });
-            const answered = shown.find((each) => each.props.of);
-            const counts = answered.props.children({ tombstones });
+            const answered = [shown].flat().find((each) => each.props.of);
+            const counts = answered.props.children({ tombstones, is_compacted: true });
             const rendered = [counts.type(counts.props)].flat();
             return rendered.find((each) => each?.props?.facts).props.facts;
         }""",

@@ -31,11 +31,3 @@ def test_groups_of_a_form_name_keys_that_there_are(module, known):
     assert keys
     assert set(keys) <= set(known)
     assert max(Counter(keys).values()) == 1
-
-
-def test_plain_meanings_are_of_keys_that_there_are():
-    keys = listed("settings.js", "MEANINGS")
-
-    assert set(keys) <= {*TOPIC_KEYS, *BROKER_KEYS}
-    assert max(Counter(keys).values()) == 1
-    assert set(listed("settings.js", "GROUPS")) <= set(keys)

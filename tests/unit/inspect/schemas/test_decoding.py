@@ -145,6 +145,43 @@ def test_avro_that_is_cut_off_or_continues_is_refused():
             schema.decode(wrong)
 
 
+NODE = {
+    "type": "record",
+    "name": "Node",
+    "fields": [
+        {"name": "name", "type": "string"},
+        {"name": "next", "type": ["null", "Node"]},
+        {"name": "more", "type": {"type": "map", "values": {"type": "array", "items": "Node"}}},
+    ],
+}
+
+
+def test_avro_of_a_recursive_type_is_decoded_up_to_a_depth():
+    """fastavro crashes the process with data that nests too deeply."""
+    schema = AvroSchema([json.dumps(NODE)])
+    leaf = {"name": "b", "next": None, "more": {}}
+    tree = {"name": "a", "next": leaf, "more": {"x": [leaf, leaf], "y": []}}
+    assert schema.decode(avro(fastavro.parse_schema(NODE), tree)) == tree
+    with pytest.raises(InvalidRecordError, match="more than 100 levels deep"):
+        schema.decode(b"\x02a\x02" * 1_000_000)
+    with pytest.raises(InvalidRecordError, match="invalid index 5"):
+        schema.decode(b"\x02a\x0a")
+    for cut in range(1, 12):
+        with pytest.raises(InvalidRecordError):
+            schema.decode(avro(fastavro.parse_schema(NODE), tree)[:-cut])
+
+
+@pytest.mark.parametrize("items", ("null", {"type": "record", "name": "No", "fields": []}))
+def test_avro_items_without_bytes_are_limited(items):
+    """A count of some bytes could take all memory otherwise."""
+    schema = AvroSchema([json.dumps({"type": "array", "items": items})])
+    empty = None if items == "null" else {}
+    assert schema.decode(b"\x06\0") == [empty] * 3
+    assert schema.decode(b"\x05\0\0") == [empty] * 3  # a block with its size
+    with pytest.raises(InvalidRecordError, match="more than 100000 items"):
+        schema.decode(b"\x80\x80\x80\x80\x80\x40" + b"\0")
+
+
 def test_protobuf_finds_the_message_by_its_indexes(descriptors):
     schema = ProtobufSchema(descriptors)
     order = b"\x08\x07" + b"\x12\x09\x09" + b"\0\0\0\0\0\0\xf8\x3f" + b"\x1a\x02\x08\x05"

@@ -1,5 +1,6 @@
 """The description of the broker, and the list of partitions."""
 
+import logging
 import shutil
 from dataclasses import replace
 from importlib.metadata import version
@@ -254,6 +255,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
             "retry",
             "roll",
         ],
+        "notes": [],
     }
     listed = page.get("/api/partitions?sort=dirty&first=0&count=1")
     assert listed == {
@@ -314,12 +316,14 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
                 "cleanup_policy": "compact",
                 "cleanable_ratio": 1.0,
                 "dirty_bytes": 707,
+                "first_dirty_offset": 0,
                 "max_compaction_delay_ms": 0,
                 "max_compaction_lag_ms": 2**63 - 1,
                 "min_cleanable_dirty_ratio": 0.5,
                 "lag_ms": 0,
                 "must_clean": False,
                 "will_clean": True,
+                "is_policy_assumed": False,
                 "uncleanable": None,
                 "in_progress": None,
                 "deleted_bytes": 0,
@@ -424,3 +428,29 @@ def test_rows_without_a_folder_and_of_deleted_logs(tmp_path):
         started[1]()
         rows.measure(found, found)
         assert (len(started), len(measured)) == (2, 2)
+
+
+def test_a_copy_without_configuration_names_its_assumptions_and_warnings(tmp_path):
+    with Broker(tmp_path / "whole", clock=VirtualClock()) as broker:
+        broker.create_topic("users", 1, {"cleanup.policy": "compact"})
+        broker.append("users", key=b"1", value=b"ann")
+    part = tmp_path / "part"
+    shutil.copytree(tmp_path / "whole" / "users-0", part / "users-0")
+    shutil.copytree(tmp_path / "whole" / "users-0", part / "orders-0")
+    with Broker(part, read_only=True) as broker, Asked(broker) as page:
+        logging.getLogger("logstore.manager").warning("a  file\nis strange")
+        logging.getLogger("logstore.ui").warning("a request failed")
+        logging.getLogger("logstore.manager").info("nothing")
+        assumed, warning = page.get("/api/about")["notes"]
+        assert assumed.startswith("Assumed: no configuration of topic orders is stored here")
+        assert assumed.endswith("(likewise for 1 more)")
+        assert warning == "a file is strange"
+        rows = page.get("/api/partitions?sort=name")["partitions"]
+        assert [row["is_policy_assumed"] for row in rows] == [True, True]
+        assert page.get("/api/partitions/users/0")["is_policy_assumed"] is True
+        gauges = page.get("/api/cleaner")["gauges"]
+        assert (gauges["partitions"], gauges["due-partitions"]) == (2, 0)
+    logging.getLogger("logstore.manager").warning("after the page is closed")
+    with Broker(tmp_path / "whole", read_only=True) as broker, Asked(broker) as page:
+        assert page.get("/api/about")["notes"] == []
+        assert page.get("/api/partitions")["partitions"][0]["is_policy_assumed"] is False

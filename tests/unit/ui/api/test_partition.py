@@ -258,3 +258,59 @@ def test_keys_and_records_require_read_permission(broker, target):
         assert page.ask("GET", f"{AT}/{target}").status == 403
         authorizer.add(Acl("User:ann", "read", "topic", "users"))
         assert page.ask("GET", f"{AT}/{target}").status == 200
+
+
+def test_the_locations_of_a_key_are_grouped_by_state_and_rule(page):
+    for _ in range(3):
+        page.context.broker.append("users", key=b"k9", value=b"x")
+    answer = page.get("/api/partitions/users/0/erasure?key=k9&places=1")
+    assert answer["total"] == 3
+    assert {each["state"]: each["count"] for each in answer["groups"]} == {
+        "superseded": 2,
+        "live": 1,
+    }
+    superseded, live = answer["groups"]
+    assert [each["offset"] for each in answer["places"]] == [11, 13]
+    assert live["earliest_ms"] is answer["earliest_ms"] is None
+    assert superseded["reasons"][0]["code"] == "location.superseded"
+    whole = page.get("/api/partitions/users/0/erasure?key=k9")
+    assert [each["offset"] for each in whole["places"]] == [11, 12, 13]
+    assert superseded["earliest_ms"] == max(each["earliest_ms"] for each in whole["places"][:2])
+    gone = page.get("/api/partitions/users/0/erasure?key=none")
+    assert (gone["gone"], gone["groups"], gone["latest_ms"]) == (True, [], None)
+
+
+def test_an_exact_verdict_is_kept_until_the_log_changes(page):
+    broker = page.context.broker
+    assert page.get(AT)["verdict"]["exact"] is False
+    exact = page.get(f"{AT}/verdict")["verdict"]
+    assert exact["exact"] is True
+    assert page.get(AT)["verdict"] == exact
+    (row,) = page.get("/api/partitions?filter=users-0")["partitions"]
+    assert row["verdict"] == exact
+    assert (
+        page.get("/api/partitions?filter=users-0")["summary"]["frees_bytes"]
+        == (exact["frees_bytes"])
+    )
+    broker.append("users", key=b"k1", value=b"later")
+    assert page.get(AT)["verdict"]["exact"] is False
+
+
+def test_an_explanation_of_what_is_due_makes_the_verdict_exact(page):
+    explained = page.get(f"{AT}/explain")
+    assert explained["verdict"]["exact"] is True
+    assert page.get(AT)["verdict"] == explained["verdict"]
+
+
+def test_fates_as_if_the_active_segment_were_rolled(page):
+    now = page.get(f"{AT}/fates")
+    rolled = page.get(f"{AT}/fates?roll=1")
+    assert now["total"] == rolled["total"]
+    assert now["counts"]["active"] == 1
+    assert "active" not in rolled["counts"]
+    assert rolled["counts"]["superseded"] > now["counts"]["superseded"]
+
+
+def test_tombstones_have_no_effect_without_compaction(page):
+    assert page.get(f"{AT}/tombstones")["is_compacted"] is True
+    assert page.get("/api/partitions/events/0/tombstones")["is_compacted"] is False

@@ -1,0 +1,142 @@
+"""Bounds for decoding Avro: fastavro has none, and crashes the process if data nests too deeply.
+
+A record of a recursive type may nest as deeply as its data says, and an array of values without
+bytes, such as null, may have any number of items. Data of other schemas is bounded by its size.
+Source: Avro 1.11 specification, binary encoding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from logstore.errors import InvalidRecordError
+from logstore.record.varint import decode_varint, decode_varlong
+
+DEPTH_MAX = 100
+"""Largest depth of nested values, as in Protobuf's libraries."""
+
+ITEMS_MAX = 100_000
+"""Largest number of array items and map entries in a value."""
+
+_SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
+_LENGTH_PREFIXED = ("bytes", "string")
+
+Schema = Any
+"""A schema as fastavro parses it: a name, a list (union) or a mapping."""
+
+
+def bounds_check(schema: Schema, named: Mapping[str, Schema]) -> Callable[[bytes], None] | None:
+    """Return a function that checks a payload, or None if its size bounds every value.
+
+    The function raises `InvalidRecordError`. Damaged payloads may pass: the decoder rejects them.
+    """
+    if not _is_unbounded(schema, named, ()):
+        return None
+
+    def check(payload: bytes) -> None:
+        _Walk(payload, named).skip(schema, 0, 0)
+
+    return check
+
+
+def _kind(schema: Schema, named: Mapping[str, Schema]) -> Schema:
+    """Return a schema without names of named types and without wrappers of primitive types."""
+    while True:
+        if isinstance(schema, str) and schema in named:
+            schema = named[schema]
+        elif isinstance(schema, Mapping) and isinstance(schema["type"], Mapping | list):
+            schema = schema["type"]
+        else:
+            return schema
+
+
+def _is_unbounded(schema: Schema, named: Mapping[str, Schema], above: tuple[int, ...]) -> bool:
+    """Return whether a schema is recursive or has arrays of values without bytes."""
+    schema = _kind(schema, named)
+    if isinstance(schema, str):
+        return False
+    if id(schema) in above:
+        return True
+    above = (*above, id(schema))
+    if isinstance(schema, list):
+        return any(_is_unbounded(each, named, above) for each in schema)
+    match schema["type"]:
+        case "record" | "error":
+            return any(_is_unbounded(each["type"], named, above) for each in schema["fields"])
+        case "array":
+            items = schema["items"]
+            return _is_unbounded(items, named, above) or _is_empty(items, named)
+        case "map":
+            return _is_unbounded(schema["values"], named, above)
+        case _:
+            return False
+
+
+def _is_empty(schema: Schema, named: Mapping[str, Schema]) -> bool:
+    """Return whether the values of a bounded schema have no bytes."""
+    schema = _kind(schema, named)
+    if isinstance(schema, list):
+        return False  # it starts with the index
+    kind = schema if isinstance(schema, str) else schema["type"]
+    if kind in ("record", "error"):
+        return all(_is_empty(each["type"], named) for each in schema["fields"])
+    return bool(kind == "null" or (kind == "fixed" and schema["size"] == 0))
+
+
+class _Walk:
+    """Walks over a payload without decoding it."""
+
+    def __init__(self, payload: bytes, named: Mapping[str, Schema]) -> None:
+        self._payload = payload
+        self._end = len(payload)
+        self._named = named
+        self._items = 0
+
+    def skip(self, schema: Schema, position: int, depth: int) -> int:
+        """Return the position after a value."""
+        if depth > DEPTH_MAX:
+            raise InvalidRecordError(f"Avro data is nested more than {DEPTH_MAX} levels deep")
+        schema = _kind(schema, self._named)
+        data, end = self._payload, self._end
+        if isinstance(schema, list):
+            index, position = decode_varint(data, position, end)
+            if not 0 <= index < len(schema):
+                raise InvalidRecordError(f"invalid index {index} of an Avro union")
+            return self.skip(schema[index], position, depth)
+        kind = schema if isinstance(schema, str) else schema["type"]
+        if kind in ("record", "error"):
+            for field in schema["fields"]:
+                position = self.skip(field["type"], position, depth + 1)
+            return position
+        if kind in ("array", "map"):
+            return self._skip_blocks(schema, kind, position, depth)
+        if kind in _LENGTH_PREFIXED:
+            size, position = decode_varlong(data, position, end)
+            return self._moved(position, size)
+        if kind == "fixed":
+            return self._moved(position, schema["size"])
+        if kind in _SIZES:
+            return self._moved(position, _SIZES[kind])
+        return decode_varlong(data, position, end)[1]  # int, long, enum
+
+    def _skip_blocks(self, schema: Mapping[str, Any], kind: str, position: int, depth: int) -> int:
+        while True:
+            count, position = decode_varlong(self._payload, position, self._end)
+            if count == 0:
+                return position
+            if count < 0:
+                _, position = decode_varlong(self._payload, position, self._end)  # block size
+            self._items += abs(count)
+            if self._items > ITEMS_MAX:
+                raise InvalidRecordError(f"Avro data has more than {ITEMS_MAX} items")
+            for _ in range(abs(count)):
+                if kind == "map":
+                    position = self.skip("string", position, depth)
+                inside = schema["items" if kind == "array" else "values"]
+                position = self.skip(inside, position, depth + 1)
+
+    def _moved(self, position: int, size: int) -> int:
+        if not 0 <= size <= self._end - position:
+            raise InvalidRecordError(f"Avro data ends before byte {position + size}")
+        return position + size

@@ -1,0 +1,187 @@
+// The verdict on a partition: its state, the reclaimable bytes, the obstacle, and the remedies.
+
+import { html, useEffect, useState } from "./vendor/htm-preact.js";
+import { getJson, path, subscribe } from "./api.js";
+import { formatBytes, formatCount, formatRatio, plural } from "./format.js";
+import { Badge, Command, directoryOption, Failure, Time } from "./parts.js";
+import { render } from "./reasons.js";
+
+/** The states, the most pressing first: words, and the kind of their badge. */
+export const STATES = {
+  damaged: ["damaged", "bad"],
+  uncleanable: ["uncleanable", "bad"],
+  due: ["due", "warn"],
+  waiting: ["waiting", "plain"],
+  nothing_to_do: ["nothing to do", "plain"],
+  not_compacted: ["not compacted", "plain"],
+  unknown: ["unknown", "plain"],
+};
+
+/** States of which dry runs give exact numbers. */
+const CAN_BE_EXACT = ["due", "waiting", "nothing_to_do", "not_compacted"];
+
+/** The buttons of a partition that do what a remedy says. */
+const BUTTONS = {
+  "help.clean": "the button Clean below",
+  "help.force": "the button Clean below",
+  "help.roll": "the button Clean below, with a roll",
+  "help.retain": "the button Apply retention below",
+};
+
+/** Bytes of which a bound is known: `4.0 KiB`, `at most 4.0 KiB`, `0 B`. */
+function amount(bytes, atMost) {
+  const known = bytes ?? atMost;
+  return bytes == null && known > 0 ? `at most ${formatBytes(known)}` : formatBytes(known);
+}
+
+/** The reclaimable bytes now, and after a roll, in words. */
+export function frees(verdict) {
+  return {
+    now: amount(verdict.frees_bytes, verdict.frees_bytes_at_most),
+    rolled: amount(verdict.frees_bytes_if_rolled, verdict.frees_bytes_if_rolled_at_most),
+  };
+}
+
+/** The verdict in one sentence; `size` is the size of the partition. */
+export function sentence(verdict, size) {
+  const { now, rolled } = frees(verdict);
+  const records = verdict.frees_records > 0 ? `, ${plural(verdict.frees_records, "record")}` : "";
+  const ofSize = `of ${formatBytes(size)}`;
+  const afterRoll = rolled === now ? "" : `; ${rolled} if the active segment were rolled first`;
+  switch (verdict.state) {
+    case "due":
+      return `A cleaning pass now frees ${now} ${ofSize}${records}${afterRoll}.`;
+    case "waiting":
+      return `No cleaning pass is due. A forced pass frees ${now} ${ofSize}${records}${afterRoll}.`;
+    case "nothing_to_do":
+      return "A cleaning pass would remove nothing.";
+    case "not_compacted": {
+      const { segments, bytes } = verdict.retention;
+      return segments === 0
+        ? "Not compacted. Retention has nothing to remove."
+        : `Not compacted. Retention would remove ${plural(segments, "segment")}, ${formatBytes(bytes)} ${ofSize}.`;
+    }
+    case "unknown":
+      return "The number of reclaimable bytes is unknown.";
+    default:
+      return `Cleaning passes stop at the damage. Without it, a pass frees ${now} ${ofSize}.`;
+  }
+}
+
+/** All partitions in one sentence, as `17 partitions: 2 damaged, 5 due (free 3.9 of 4.4 MiB), …`. */
+export function summarySentence(summary) {
+  const counts = Object.entries(STATES)
+    .filter(([state]) => summary[state] > 0)
+    .map(([state, [words]]) => {
+      const free = amount(summary.frees_bytes, summary.frees_bytes_at_most);
+      const what = state === "due" ? ` (free ${free} of ${formatBytes(summary.bytes)})` : "";
+      return `${formatCount(summary[state])} ${words}${what}`;
+    });
+  const retention = summary.retention_bytes > 0 ? `; retention would remove ${formatBytes(summary.retention_bytes)}` : "";
+  return `${plural(summary.partitions, "partition")}: ${counts.join(", ")}${retention}`;
+}
+
+export function StateBadge({ verdict }) {
+  const [words, kind] = STATES[verdict.state];
+  return html`<${Badge} kind=${kind} title=${render(verdict.reason)}>${words}</${Badge}>`;
+}
+
+/** The verdict at the head of a partition's page; with `isBrief` its first line only. */
+export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }) {
+  const { verdict, size_bytes: size } = detail;
+  const isOpen = verdict.state !== "damaged" && verdict.state !== "uncleanable";
+  const helps = remedies(verdict, about);
+  const commands = helps.filter((line) => line.startsWith("logstore "));
+  const others = helps.filter((line) => !line.startsWith("logstore "));
+  return html`
+    <section class=${`verdict is-${STATES[verdict.state][1]}`} aria-label="Verdict">
+      <p class="verdict-line">
+        <${StateBadge} verdict=${verdict} />${" "}
+        <strong>${isOpen ? sentence(verdict, size) : `${capital(render(verdict.reason))}.`}</strong>
+      </p>
+      ${!isBrief && html`
+        <p class="verdict-line is-small">
+          <span>
+            ${isOpen ? `${capital(render(verdict.reason))}.` : sentence(verdict, size)}
+            ${verdict.since_ms != null && html` ${verdict.state === "uncleanable" ? "Since" : "Its oldest dirty data is from"} <${Time} ms=${verdict.since_ms} />.`}
+          </span>
+          ${!verdict.exact && CAN_BE_EXACT.includes(verdict.state) && html`<${Exact} topic=${topic} partition=${partition} onMeasured=${onMeasured} />`}
+        </p>
+        ${helps.length > 0 && html`<p class="helps-title">What helps${helps.length > 1 && " (one is enough)"}:${others.length > 0 && ` ${others.join("; ")}.`}</p>`}
+        ${commands.map((line) => html`<${Command} key=${line} line=${`${line}${directoryOption(about)}`} />`)}
+      `}
+    </section>
+  `;
+}
+
+/** Commands and settings that help. While a broker runs, buttons of the page replace its commands. */
+export function remedies({ help_reasons: reasons }, { read_only: isCopy }) {
+  const shown = reasons.map((reason) => (isCopy ? null : BUTTONS[reason.code]) ?? render(reason));
+  return [...new Set(shown)];
+}
+
+function capital(text) {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
+}
+
+/** A button that has the exact verdict computed by dry runs, with their progress. */
+function Exact({ topic, partition, onMeasured }) {
+  const [state, setState] = useState({ isBusy: false, error: null, step: null });
+  useEffect(
+    () =>
+      subscribe("measuring", (data) => {
+        const step = data?.under_way.find((each) => each.topic === topic && each.partition === partition) ?? null;
+        setState((before) => ({ ...before, step }));
+      }),
+    [topic, partition],
+  );
+  const compute = async () => {
+    setState({ isBusy: true, error: null, step: null });
+    let error = null;
+    try {
+      await getJson(`${path("partitions", topic, partition)}/verdict`);
+      onMeasured();
+    } catch (failure) {
+      error = failure;
+    }
+    setState({ isBusy: false, error, step: null });
+  };
+  const { isBusy, error, step } = state;
+  return html`
+    ${" "}<button type="button" disabled=${isBusy} onClick=${compute}>${isBusy ? "Reading the log …" : "Compute exact values"}</button>
+    ${isBusy && step?.bytes_total > 0 && html`<label class="exact-progress">
+      <progress max="1" value=${step.bytes_done / step.bytes_total}></progress> ${formatRatio(step.bytes_done / step.bytes_total)} of ${formatBytes(step.bytes_total)}
+    </label>`}
+    ${error !== null && html`<${Failure} error=${error} />`}
+  `;
+}
+
+/** A button that computes the exact verdicts of all listed partitions, one after another. */
+export function ExactAll({ target, summary, onMeasured }) {
+  const [state, setState] = useState(null);
+  const [stopping] = useState(() => ({ isStopped: false }));
+  useEffect(() => () => { stopping.isStopped = true; }, []);
+  const compute = async () => {
+    stopping.isStopped = false;
+    for (let first = 0; first < summary.partitions && !stopping.isStopped; first += 1_000) {
+      // By name, because exact values change any other order.
+      const { partitions } = await getJson(target(first, 1_000));
+      for (const [index, { topic, partition }] of partitions.entries()) {
+        if (stopping.isStopped) break;
+        setState({ done: first + index, total: summary.partitions });
+        // If it fails, the row has the reason.
+        await getJson(`${path("partitions", topic, partition)}/verdict`).catch(() => null);
+        onMeasured();
+      }
+    }
+    setState(null);
+  };
+  const stop = () => {
+    stopping.isStopped = true;
+  };
+  if (state === null) return html`<button type="button" onClick=${compute}>Compute exact values</button>`;
+  return html`
+    <label class="exact-progress"><progress max=${state.total} value=${state.done}></progress> ${formatCount(state.done)} of ${plural(state.total, "partition")}</label>
+    <button type="button" onClick=${stop}>Stop</button>
+  `;
+}
