@@ -1150,7 +1150,10 @@ class Broker(Generic[ClockT]):
         dry_run : bool
             Only decide.
 
-        Returns for each segment the rule that removes it, or the reason why it is retained.
+        Returns
+        -------
+        RetainReport
+            For each segment the rule that removes it, or the reason why it is retained.
         """
         from logstore.broker.retaining import retain
 
