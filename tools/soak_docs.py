@@ -24,21 +24,23 @@ def section(stored: list[dict[str, Any]]) -> str:
     """Return the tables: the parts of the newest run, and all runs with their sums."""
     if not stored:
         return f"{BEGIN}\nNo result is stored yet.\n\n{END}"
-    newest = stored[0]
     lines = [
         BEGIN,
-        f"Newest run: {newest['date']} UTC, commit {newest['commit']}, {newest['machine']}, "
-        f"{newest['minutes']:.0f} minutes.",
+        f"The newest result of each part, on {stored[0]['machine']}:",
         "",
-        "| part | description | minutes | seed | operations | result |",
-        "|---|---|--:|--:|---|---|",
+        "| part | description | date | minutes | seed | operations | result |",
+        "|---|---|---|--:|--:|---|---|",
     ]
-    for row in newest["rows"]:
+    newest = {
+        row["part"]: {**row, "date": run["date"]} for run in stored[::-1] for row in run["rows"]
+    }
+    for row in newest.values():
         counts = ", ".join(f"{number:,} {name}" for name, number in row["counts"].items())
         state = f"failed: {row['problem']}" if row["problem"] else "passed"
         about = PARTS[row["part"]].about if row["part"] in PARTS else ""
         lines.append(
-            f"| {row['part']} | {about} | {row['minutes']} | {row['seed']} | {counts} | {state} |"
+            f"| {row['part']} | {about} | {row['date'][:10]} | {row['minutes']} | {row['seed']} "
+            f"| {counts} | {state} |"
         )
     lines += [
         "",
