@@ -16,6 +16,8 @@ WORKLOAD_ARGS ?=
 BASE ?=
 MUTANTS_ARGS ?=
 BENCH_ARGS ?=
+MINUTES ?= 60
+SOAK_ARGS ?=
 CONFLUENT ?=
 
 # Byte code is kept, whatever the environment says, though not beside the sources: the tests start
@@ -30,6 +32,8 @@ PARALLEL := -n $(JOBS) --dist worksteal
 CORE := $(VENV)/.stamp-core
 DEV := $(VENV)/.stamp-dev
 ALL := $(VENV)/.stamp-all
+SITE := $(VENV)/.stamp-site
+RELEASE := $(VENV)/.stamp-release
 
 # pytest exits with 5 when nothing was collected; that is no failure of a target whose tests are
 # still to come.
@@ -65,7 +69,15 @@ $(ALL): requirements/all.txt $(CORE)
 	@$(PIP) install --require-hashes --no-build-isolation -r requirements/all.txt
 	@touch $(DEV) $@
 
-.PHONY: help install demo test check format lint mypy interop apps clients golden fuzz mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs pictures messages lock clean
+$(SITE): requirements/site.txt $(DEV)
+	@$(PIP) install --require-hashes -r requirements/site.txt
+	@touch $@
+
+$(RELEASE): requirements/release.txt $(DEV)
+	@$(PIP) install --require-hashes -r requirements/release.txt
+	@touch $@
+
+.PHONY: help install demo test check format lint mypy interop apps clients golden fuzz soak mutants boundscheck nojit-coverage workload bench bench-full bench-wire docs docs-site pictures messages lock release release-try clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -123,6 +135,9 @@ fuzz: $(DEV) ## hostile bytes: SECONDS=n in all, or EXECUTIONS=n (default 100000
 	@$(BIN)/python -m tests.fuzz.run $(if $(SECONDS),--seconds $(SECONDS)) \
 		$(if $(EXECUTIONS),--executions $(EXECUTIONS)) $(FUZZ_ARGS)
 
+soak: $(DEV) ## reliability for MINUTES=n (default 60): kills, power loss, disks, clusters, fuzz, threads, memory: SOAK_ARGS
+	@$(BIN)/python -m tests.soak.run --minutes $(MINUTES) $(SOAK_ARGS)
+
 mutants: $(DEV) ## plant small faults in the lines changed since BASE=commit and list what no test notices: MUTANTS_ARGS
 	@$(BIN)/python -m tests.mutants.run $(if $(BASE),--base $(BASE)) --jobs $(JOBS) $(MUTANTS_ARGS)
 
@@ -154,15 +169,21 @@ docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, 
 	@PYTHONPATH=. $(BIN)/python tools/config_docs.py
 	@PYTHONPATH=. $(BIN)/python tools/wire_docs.py
 	@PYTHONPATH=. $(BIN)/python tools/workload_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/api_docs.py
 	@PYTHONPATH=. $(BIN)/python tools/layers.py
 	@PYTHONPATH=. $(BIN)/python tools/performance_docs.py
 	@PYTHONPATH=. $(BIN)/python tools/permission_docs.py
 	@PYTHONPATH=. $(BIN)/python tools/reason_docs.py
 	@PYTHONPATH=. $(BIN)/python tools/question_pages.py
 	@PYTHONPATH=. $(BIN)/python tools/scenario_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/soak_docs.py
 
-pictures: $(DEV) ## photograph the page again for docs/PAGE.md (needs Chromium)
+docs-site: $(SITE) ## build the documentation site into build/site, strictly: a broken link fails
+	@$(BIN)/python -m tools.site
+
+pictures: $(DEV) ## make the pictures of docs/ again: the page, a simulation, the terminal (needs Chromium)
 	@$(BIN)/python -m tools.page_shots
+	@$(BIN)/python -m tools.pictures
 
 # --- upkeep -----------------------------------------------------------------------------------
 
@@ -172,6 +193,12 @@ messages: $(DEV) ## write the tables of Kafka's messages again from its jars (ne
 
 lock: | $(BIN)/python ## write requirements/*.txt again (LOCK_FLAGS=--upgrade for newer versions)
 	@requirements/lock.sh $(LOCK_FLAGS)
+
+release: $(RELEASE) ## build wheel and source archive of the last commit twice, compare, check and hash them (dist/)
+	@$(BIN)/python -m tools.release
+
+release-try: $(RELEASE) ## install the wheel of dist/ into empty environments and try it: PYTHON="python3.11 python3.12"
+	@$(BIN)/python -m tools.try_release $(PYTHON)
 
 clean: ## remove caches, builds and .venv
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \

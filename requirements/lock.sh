@@ -21,11 +21,19 @@ compile() { # compile OUTPUT ARGUMENT...
         "$tool/bin/uv" pip compile --quiet --no-config --universal --python-version 3.11 \
         --generate-hashes --no-strip-extras --no-strip-markers --no-annotate \
         --no-emit-index-url --no-emit-find-links --custom-compile-command 'make lock' \
-        --output-file "$output" "$@" pyproject.toml --group build
+        --output-file "$output" "$@"
     printf '%s: %s packages\n' "$output" "$(grep -c '==' "$output")"
 }
 
+project=(pyproject.toml --group build)
+
 # The widest set first; the narrower ones take their versions from it.
-compile requirements/all.txt --extra dev --extra bench --extra spark "$@"
-compile requirements/dev.txt --extra dev --extra bench --constraints requirements/all.txt
-compile requirements/core.txt --constraints requirements/all.txt
+compile requirements/all.txt --extra dev --extra bench --extra spark "${project[@]}" "$@"
+pins=(--constraints requirements/all.txt)
+compile requirements/dev.txt --extra dev --extra bench "${pins[@]}" "${project[@]}"
+compile requirements/core.txt "${pins[@]}" "${project[@]}"
+# Tools of a release and of the site are installed next to the development tools.
+compile requirements/release.txt "${pins[@]}" --group release
+compile requirements/site.txt "${pins[@]}" --group site
+# The lowest versions that pyproject.toml allows. Tests run with them before a release.
+compile requirements/lowest.txt --resolution lowest-direct pyproject.toml

@@ -1152,7 +1152,10 @@ class Broker(Generic[ClockT]):
         dry_run : bool
             Only decide.
 
-        Returns for each segment the rule that removes it, or the reason why it is retained.
+        Returns
+        -------
+        RetainReport
+            For each segment the rule that removes it, or the reason why it is retained.
 
         Raises
         ------

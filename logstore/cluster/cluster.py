@@ -929,7 +929,10 @@ class Cluster(Generic[ClockT]):
         timeout_ms : int
             Longest wait for followers. After that, `error` is `REQUEST_TIMED_OUT`.
 
-        Returns one result per partition, in the order given; partitions fail independently.
+        Returns
+        -------
+        dict
+            One result per partition, in the order given; partitions fail independently.
         """
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         delayed: dict[TopicPartition, DelayedDeleteRecords] = {}

@@ -34,6 +34,7 @@ def test_pages_answer_the_questions():
         "rescue-a-partition",
         "what-would-this-setting-do",
         "when-does-this-tombstone-go",
+        "which-setting-keeps-my-promise",
         "why-does-it-grow",
         "why-is-it-not-compacted",
     ]

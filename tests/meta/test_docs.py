@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
 import re
-import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import logstore
-import logstore.broker
-import logstore.testing
-from logstore import Broker, LogStoreError, VirtualClock, errors
 from logstore.clients import consumer_config, producer_config
-from logstore.testing import FaultyFileSystem, holes
+from tools import api_docs, site, soak_docs
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 MAP = DOCS / "README.md"
-PAGES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
-PACKAGES = (logstore, logstore.broker, logstore.testing)
+SITE = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted(DOCS.rglob("*.md")))
 PYTHON = (DOCS / "PYTHON.md").read_text(encoding="utf-8")
-ENTRIES = [
-    " ".join(span.split())
-    for entry in re.findall(r"^- (`.*?):\s", PYTHON, re.DOTALL | re.MULTILINE)
-    for span in re.findall(r"`([^`]+)`", entry)
-]
-"""The code before the colon of each item of PYTHON.md, each on one line."""
 
 
 # --- pages and links -------------------------------------------------------------------------
@@ -51,6 +38,39 @@ def test_map_lists_every_page_once():
     assert "](docs/README.md)" in prose(ROOT / "README.md")
 
 
+def test_navigation_of_the_site_has_every_page_once():
+    listed = re.findall(r"^ +- (?:.*: )?(\S+\.md)$", SITE, re.MULTILINE)
+    assert sorted(listed) == sorted(page.relative_to(ROOT).as_posix() for page in site.pages())
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    (
+        ("[a](tests/x.py) [b](docs/START.md#install)", "a [b](docs/START.md#install)"),
+        ("![a](docs/page/x.png) [b](#b)", "![a](docs/page/x.png) [b](#b)"),
+        ("[a][x] [b][y]\n\n[x]: tests/x.py\n[y]: https://y\n", "a [b][y]\n\n[y]: https://y\n"),
+        ("```\n[a](tests/x.py)\n```\n", "```\n[a](tests/x.py)\n```\n"),
+        ("a:\n- b\n  c\n- d\n  - e\n", "a:\n\n- b\n  c\n- d\n    - e\n"),
+        ("a\nb 1. c\n", "a\nb 1. c\n"),
+    ),
+)
+def test_links_to_other_files_become_text_on_the_site(text, shown):
+    assert site.for_the_site(text, ROOT / "README.md") == shown
+
+
+def test_links_without_a_target_are_found(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/index.html").write_text('<h1 id="x">X</h1><a href="../b/">b</a>')
+    links = '<a href="a/#x">1</a><a href="a/#y">2</a><a href="c.html">3</a>'
+    (tmp_path / "index.html").write_text(f'{links}<img src="https://elsewhere/x.png">')
+    assert sorted(site.broken_links(tmp_path)) == [
+        "a/index.html: ../b/",
+        "index.html: a/#y (no such heading)",
+        "index.html: c.html",
+    ]
+    assert site.foreign_resources(tmp_path) == ["index.html: https://elsewhere/x.png"]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_relative_links_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
@@ -71,102 +91,34 @@ def test_options_that_issue_templates_name_exist():
                     assert re.search(rf"{option}\b", known), f"{template.name}: {option}"
 
 
+def test_results_of_the_soak_are_on_their_page():
+    page = (DOCS / "RELIABILITY.md").read_text(encoding="utf-8")
+    assert soak_docs.written(page) == page, "run: make docs"
+
+
 # --- the Python API --------------------------------------------------------------------------
 
 
-def signature(name: str, value: object) -> str:
-    """Return a callable's signature as PYTHON.md shows it: without parameter types."""
-    result = inspect.signature(value)
-    parameters = [
-        parameter.replace(annotation=inspect.Parameter.empty)
-        for parameter in result.parameters.values()
-    ]
-    text = re.sub(r"<(\w+\.\w+): .*?>", r"\1", f"{name}{inspect.Signature(parameters)}")
-    text = text.replace("<factory>", "…")
-    returned = result.return_annotation
-    if returned in (inspect.Signature.empty, "None", None):
-        return text
-    return f"{text} -> {returned if isinstance(returned, str) else returned.__name__}"
+def test_reference_is_the_code_s():
+    """`make docs` writes it."""
+    written = {path.name: path.read_text(encoding="utf-8") for path in (DOCS / "api").glob("*.md")}
+    assert written == api_docs.pages(), "run: make docs"
 
 
-@pytest.fixture(scope="module")
-def things():
-    """Names on the page, such as `broker` and `producer`, and the objects they refer to."""
-    with Broker(clock=VirtualClock(), background=True) as broker:
-        broker.create_topic("topic")
-        producer = broker.producer()
-        yield {
-            "broker": broker,
-            "admin": broker.admin(),
-            "authorizer": logstore.Authorizer(),
-            "clock": broker.clock,
-            "consumer": broker.consumer(),
-            "fs": FaultyFileSystem(),
-            "future": producer.send("topic", b"value"),
-            "holes": holes,
-            "listener": broker.listen(),
-            "producer": producer,
-        }
+@pytest.mark.parametrize("package", api_docs.PACKAGES, ids=lambda package: package.__name__)
+def test_every_public_name_is_in_the_reference_once(package):
+    listed = [name for group in api_docs.GROUPS for name in group.names.split()]
+    assert len(listed) == len(set(listed))
+    listed += [name for name, *_ in api_docs.error_items()]
+    assert set(package.__all__) - set(listed) == set()
 
 
-def entry_names() -> set[str]:
-    return {entry.partition("(")[0] for entry in ENTRIES}
-
-
-@pytest.mark.parametrize("package", PACKAGES, ids=lambda package: package.__name__)
-def test_every_public_name_is_on_the_page(package):
-    named = entry_names() | {name for name, *_ in error_items()}
-    assert set(package.__all__) - named == set()
-
-
-@pytest.mark.parametrize(
-    "name", ("broker", "producer", "consumer", "admin", "authorizer", "listener")
-)
-def test_every_public_method_is_on_the_page(things, name):
-    public = {f"{name}.{each}" for each in dir(things[name]) if not each.startswith("_")}
-    assert public - entry_names() == set()
-
-
-def test_every_signature_on_the_page_is_the_code_s(things):
-    for entry in ENTRIES:
-        name = entry.partition("(")[0]
-        thing, _, attribute = name.rpartition(".")
-        if thing:
-            value = getattr(things[thing], attribute)
-        else:
-            value = next(getattr(each, name) for each in PACKAGES if name in each.__all__)
-        if entry != name or inspect.isroutine(value):
-            assert entry == signature(name, value)
+def test_every_public_name_and_method_has_a_summary():
+    for group in api_docs.GROUPS:
+        for row in api_docs.page(group).splitlines():
+            assert not row.endswith("|  |"), f"{row} has no docstring"
 
 
 @pytest.mark.parametrize("config", (producer_config, consumer_config), ids=lambda c: c.__name__)
 def test_every_config_that_a_client_obeys_is_on_the_page(config):
     assert [name for name in config.DEFAULTS if f"`{name}`" not in PYTHON] == []
-
-
-# --- errors ----------------------------------------------------------------------------------
-
-
-def error_items(
-    kind: type[LogStoreError] = LogStoreError, depth: int = 0
-) -> Iterator[tuple[str, int, type[LogStoreError]]]:
-    """Yield name, depth and class of every error, each below its base class."""
-    yield kind.__name__, depth, kind
-    for each in kind.__subclasses__():
-        if each.__module__ == errors.__name__:
-            yield from error_items(each, depth + 1)
-
-
-def test_tree_of_errors_is_the_code_s():
-    """The expected text is the one to put on the page."""
-    lines = []
-    for name, depth, kind in error_items():
-        shown = name if name in logstore.__all__ else f"errors.{name}"
-        about = " ".join(inspect.getdoc(kind).partition("\n\n")[0].split())
-        about = re.sub(r" \([\w-]+ §[\d.]+\)", "", about)  # of the specification
-        item = f"- `{shown}` ({kind.kafka_error}, {kind.exit_code}): {about}"
-        indent = "  " * depth
-        lines += textwrap.wrap(item, 100, initial_indent=indent, subsequent_indent=f"{indent}  ")
-    section = PYTHON.partition("\n## Errors\n")[2].partition("\n## ")[0]
-    (tree,) = re.findall(r"^- .*\Z", section, re.DOTALL | re.MULTILINE)
-    assert tree.splitlines() == lines

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -112,7 +113,7 @@ def test_only_jit_imports_numba() -> None:
 
 def test_lock_files_pin_and_hash_everything_and_name_no_host() -> None:
     files = sorted((ROOT / "requirements").glob("*.txt"))
-    assert {path.stem for path in files} == {"core", "dev", "all"}
+    assert {path.stem for path in files} == {"core", "dev", "all", "lowest", "release", "site"}
     host = re.compile(r"://|^\s*(-i|-f|--\S*(index|find-links|trusted-host)\S*)\b| @ |^-[er]\b")
     offences = []
     for path in files:
@@ -134,6 +135,30 @@ def test_narrow_lock_files_agree_with_the_widest() -> None:
     for narrow, wide in (("core.txt", "dev.txt"), ("dev.txt", "all.txt")):
         extra = sorted(lines(narrow) - lines(wide))
         report(f"{narrow} holds what {wide} does not; run make lock", extra)
+
+
+def test_tools_do_not_change_the_versions_of_the_development_tools() -> None:
+    def versions(name: str) -> dict[str, str]:
+        text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
+        return dict(re.findall(r"^([\w.-]+)(?:\[.*\])?==(\S+)", text, re.MULTILINE))
+
+    installed = versions("all")
+    for name in ("release", "site"):
+        different = [
+            each
+            for each, version in versions(name).items()
+            if installed.get(each, version) != version
+        ]
+        report(f"{name}.txt has other versions than all.txt; run make lock", different)
+
+
+def test_lowest_versions_are_those_that_are_declared() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    text = (ROOT / "requirements/lowest.txt").read_text(encoding="utf-8")
+    lowest = dict(re.findall(r"^([\w.-]+)==(\S+)", text, re.MULTILINE))
+    for requirement in project["dependencies"]:
+        name, declared = re.findall(r"^([\w.-]+)>=([\d.]+)", requirement)[0]
+        assert f"{lowest[name]}.".startswith(f"{declared}."), requirement
 
 
 def test_no_text_names_a_path_of_the_machine_it_was_written_on() -> None:

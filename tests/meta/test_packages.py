@@ -23,7 +23,8 @@ def test_files_created_by_commands_are_not_packaged(tmp_path):
     skipped = shutil.ignore_patterns("__pycache__", "*.egg-info")
     for name in PACKAGES:
         shutil.copytree(ROOT / name, checkout / name, ignore=skipped)
-    for name in ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE", "NOTICE"):
+    files = ("pyproject.toml", "MANIFEST.in", "README.md")
+    for name in (*files, "LICENSE", "NOTICE", "THIRD_PARTY_NOTICES.md"):
         shutil.copy(ROOT / name, checkout / name)
     for left in ("logstore-demo/users-0", "logstore-data", "logstore_out", "tests/unit", "build/x"):
         (checkout / left).mkdir(parents=True)
@@ -67,3 +68,6 @@ def test_files_created_by_commands_are_not_packaged(tmp_path):
     ):
         assert any(path.match(data) for path in inside), data
     assert wanted <= {str(path) for path in sources}
+    for notice in ("LICENSE", "NOTICE", "THIRD_PARTY_NOTICES.md", "preact.LICENSE.txt"):
+        assert any("licenses" in path.parts and path.name == notice for path in inside), notice
+        assert any(path.name == notice for path in sources), notice
