@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from logstore.clients.open_batch import OpenBatch, estimated_size, limit_of
 from logstore.clients.records import to_new_record
@@ -238,8 +238,9 @@ def _columns_of_pairs(items: Sequence[RecordLike]) -> tuple[BytesColumn, BytesCo
         return None
     try:
         # Not `zip(*items)`: its iterators, one per item, would keep the garbage collector busy.
-        keys = [key for key, _ in items]
-        values = [value for _, value in items]
+        pairs = cast("Sequence[tuple[bytes | None, bytes | None]]", items)
+        keys = [key for key, _ in pairs]
+        values = [value for _, value in pairs]
     except ValueError:  # an item does not have two fields
         return None
     columns = []

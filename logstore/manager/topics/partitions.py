@@ -29,16 +29,16 @@ class PartitionMap(UserDict[TopicPartition, V]):
 
     def __setitem__(self, topic_partition: TopicPartition, value: V) -> None:
         super().__setitem__(topic_partition, value)
-        self.changes += 1
         self._numbers.setdefault(topic_partition.topic, set()).add(topic_partition.partition)
+        self.changes += 1  # last: readers without the lock cache topics by it
 
     def __delitem__(self, topic_partition: TopicPartition) -> None:
         super().__delitem__(topic_partition)
-        self.changes += 1
         numbers = self._numbers[topic_partition.topic]
         numbers.discard(topic_partition.partition)
         if not numbers:
             del self._numbers[topic_partition.topic]
+        self.changes += 1
 
     def topics(self) -> Iterable[str]:
         """Return the names of the topics that have partitions."""
