@@ -88,6 +88,11 @@ KAFKA_CODES = {"UNKNOWN_SERVER_ERROR": -1, **{n: i for i, n in enumerate(_NAMES_
 """The number of every error of Kafka's protocol by its name, as of Kafka 4.3."""
 
 
+COORDINATOR_ERRORS = frozenset(
+    ["COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"]
+)
+"""Errors after which a client finds its coordinator again."""
+
 RETRIABLE_ERRORS = frozenset(
     [
         "CORRUPT_MESSAGE",
@@ -489,6 +494,12 @@ class InvalidReplicaAssignmentError(RequestError):
     """The replica assignment of a partition is invalid."""
 
     kafka_error = "INVALID_REPLICA_ASSIGNMENT"
+
+
+class NoReassignmentInProgressError(RequestError):
+    """The partition is not being reassigned."""
+
+    kafka_error = "NO_REASSIGNMENT_IN_PROGRESS"
 
 
 class OffsetsOutOfOrderError(RequestError):

@@ -115,7 +115,8 @@ listed once in a note and have no effect:
 
 INERT = """
 Tools set the following keys on any topic, or dynamically on any broker. They are validated as in
-Kafka, stored, and described where they are set, with a note that they have no effect:
+Kafka, stored, and described where they are set. Only those for throttled replication have an
+effect, in a cluster:
 """
 
 UNKNOWN = f"""

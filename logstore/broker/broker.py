@@ -39,7 +39,6 @@ from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, changes_of
 from logstore.config.overrides import ConfigValue, describe, describe_broker_values
 from logstore.errors import (
-    IllegalStateError,
     InvalidConfigurationError,
     InvalidReplicationFactorError,
     UnknownTopicOrPartitionError,
@@ -58,7 +57,7 @@ from logstore.runtime import (
     is_repeatable,
 )
 from logstore.runtime.lifetime import lasting
-from logstore.types import NO_PRODUCER_ID, TopicPartition
+from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -861,8 +860,6 @@ class Broker(Generic[ClockT]):
         transactional_id = configs.get("transactional_id")
         if self._host is not None and transactional_id is not None:
             self.coordinator.partition_for(transactional_id)  # creates the topic
-            if self.coordinator.of(transactional_id, NO_PRODUCER_ID) is not self.coordinator:
-                self._refuse_elsewhere("transaction_coordinator", transactional_id)
         closed = self._producers.remove
         configs = self._with_client_id("producer", configs)
         producer = Producer(self.runtime, self.manager, self.coordinator, configs, closed)
@@ -877,25 +874,13 @@ class Broker(Generic[ClockT]):
         """
         from logstore.clients.consumer import Consumer
 
-        group_id = configs.get("group_id")
-        is_elsewhere = (
-            self._host is not None
-            and group_id is not None
-            and self.groups.of(group_id, creates=True) is not self.groups
-        )
-        if is_elsewhere:
-            self._refuse_elsewhere("group_coordinator", group_id)
+        if self._host is not None and configs.get("group_id") is not None:
+            self.groups.ensure_stored()
         closed = self._consumers.remove
         configs = self._with_client_id("consumer", configs)
         consumer = Consumer(self.runtime, self.manager, self.groups, topics, configs, closed)
         self._consumers.append(consumer)
         return consumer
-
-    def _refuse_elsewhere(self, method: str, coordinated_id: object) -> NoReturn:
-        raise IllegalStateError(
-            f"this broker of the cluster does not coordinate '{coordinated_id}': use the one that"
-            f" cluster.{method}({coordinated_id!r}) returns, or a client of cluster.listen()"
-        )
 
     def _with_client_id(self, kind: str, configs: dict[str, Any]) -> dict[str, Any]:
         # Per broker, not per process: ids are stored, and a seed must reproduce the same bytes.

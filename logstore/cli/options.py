@@ -73,6 +73,11 @@ def to_pairs(
     return tuple(pairs)
 
 
+def to_racks(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
+    """Parse the racks of --racks."""
+    return None if text is None else tuple(each.strip() for each in text.split(","))
+
+
 def to_address(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[str, int] | None:
@@ -249,7 +254,9 @@ class Settings(NamedTuple):
         note_writers(directories)
         return topics
 
-    def open_cluster(self, brokers: int, *, in_memory: bool) -> Cluster[Clock]:
+    def open_cluster(
+        self, brokers: int, *, in_memory: bool, racks: Sequence[str] | None
+    ) -> Cluster[Clock]:
         """Open a cluster with background work, in memory or on one data directory.
 
         Raises
@@ -278,6 +285,7 @@ class Settings(NamedTuple):
             data_dir=None if in_memory else directories[0],
             broker_config=config,
             background=True,
+            racks=racks,
         )
 
     def _on_damage(self, *, read_only: bool) -> Literal["recover", "refuse", "pass_over"]:

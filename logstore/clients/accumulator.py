@@ -434,7 +434,7 @@ class RecordAccumulator:
             try:
                 return self._write_once(tp, records)
             except LogStoreError as error:
-                if not is_passing(error) or config.acks == 0 or retries >= config.retries:
+                if not self._may_pass(error) or config.acks == 0 or retries >= config.retries:
                     raise
                 passed_ms = (self._clock.monotonic_ns() - started_ns) / 1e6
                 if passed_ms + config.retry_backoff_ms > config.delivery_timeout_ms:
@@ -446,6 +446,10 @@ class RecordAccumulator:
             retries += 1
             self._metrics.retries += len(records)
             self._clock.sleep(config.retry_backoff_ms / 1000)
+
+    def _may_pass(self, error: LogStoreError) -> bool:
+        """Return whether an append may be repeated after an error."""
+        return is_passing(error) or (self._session is not None and self._session.is_moving(error))
 
     def _write_once(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
         check_for_clients(tp.topic)

@@ -11,12 +11,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from logstore.clients.arguments import EARLIEST, LATEST, to_topic_partition
 from logstore.clients.consumer_config import NONE, ConsumerConfig
 from logstore.clients.consumer_membership import ConsumerProtocolMembership
 from logstore.clients.consumer_metrics import COORDINATOR_GROUP, FETCH_GROUP, ConsumerMetrics
+from logstore.clients.coordinators import GroupRequests
 from logstore.clients.group_membership import RETRY_TASK, GroupMembership, Phase
 from logstore.clients.membership import Membership
 from logstore.clients.positions import ConsumedRecord, Position
@@ -29,7 +30,6 @@ from logstore.coordinator.groups.offsets import (
     to_offsets,
 )
 from logstore.errors import (
-    RETRIABLE_ERRORS,
     CommitFailedError,
     CorruptRecordError,
     FencedInstanceIdError,
@@ -73,6 +73,13 @@ _COMMIT_ERRORS: dict[str, type[LogStoreError]] = {
     "UNKNOWN_TOPIC_OR_PARTITION": UnknownTopicOrPartitionError,
     "OFFSET_METADATA_TOO_LARGE": OffsetMetadataTooLargeError,
 }
+
+
+T = TypeVar("T")
+
+
+class _Retriable(LogStoreError):
+    """An error of a commit after which it is repeated."""
 
 
 class CommitFuture:
@@ -158,16 +165,18 @@ class Consumer:
         self.config = config = ConsumerConfig.of(configs)
         self._clock = runtime.clock
         self._manager = manager
-        self._coordinator = coordinator
+        self._coordinator = GroupRequests(coordinator, config.group_id or "")
         self._faults = manager.faults
         self._metrics = ConsumerMetrics(self._clock.monotonic_ns())
         self._on_close = on_close
         self._membership: GroupMembership | None = None
         if config.group_id is not None and not manager.read_only:
             if config.uses_consumer_protocol:
-                self._membership = ConsumerProtocolMembership(runtime, coordinator, config)
+                self._membership = ConsumerProtocolMembership(runtime, self._coordinator, config)
             else:
-                self._membership = Membership(runtime, coordinator, config, self._partition_counts)
+                self._membership = Membership(
+                    runtime, self._coordinator, config, self._partition_counts
+                )
         self._topics: frozenset[str] | None = None
         self._matches_pattern: Callable[[str], bool] | None = None
         self._is_assigned = False
@@ -393,7 +402,7 @@ class Consumer:
             No offset was committed, and `auto_offset_reset` is 'none'.
         """
         position = self._position_of(partition)
-        return self._resolve_position(position)
+        return self._within(timeout_ms, "not fetched", lambda: self._resolve_position(position))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Set the offset of the next record to read.
@@ -481,12 +490,40 @@ class Consumer:
             The coordinator was unavailable for `timeout_ms`. [default: `request_timeout_ms`]
         """
         wanted = self._offsets_to_commit(offsets)
+        self._commit_within(wanted, timeout_ms)
+
+    def _commit_within(
+        self, wanted: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float | None
+    ) -> None:
+        """Commit, and repeat it after retriable errors."""
+
+        def commit() -> None:
+            if (error := self._commit_once(wanted)) is not None:
+                raise _Retriable(error)
+
+        self._within(timeout_ms, "not committed", commit)
+
+    def _within(self, timeout_ms: float | None, failure: str, request: Callable[[], T]) -> T:
+        """Repeat a request to the coordinator while it is unavailable.
+
+        Raises
+        ------
+        KafkaTimeoutError
+            It was unavailable for `timeout_ms`. [default: `request_timeout_ms`]
+        """
         timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         until_ns = self._clock.monotonic_ns() + int(min(timeout_ms, 2**53) * 1_000_000)
         backoff_ms = self.config.retry_backoff_ms
-        while (error := self._commit_once(wanted)) is not None:
-            if self._clock.monotonic_ns() + backoff_ms * 1_000_000 > until_ns:
-                raise KafkaTimeoutError(f"not committed within {timeout_ms:g} ms: {error}")
+        while True:
+            try:
+                return request()
+            except LogStoreError as error:
+                if not isinstance(error, _Retriable) and not self._coordinator.is_moving(error):
+                    raise
+                if self._clock.monotonic_ns() + backoff_ms * 1_000_000 > until_ns:
+                    raise KafkaTimeoutError(
+                        f"{failure} within {timeout_ms:g} ms: {error}"
+                    ) from error
             self._clock.sleep(backoff_ms / 1000)
 
     def _offsets_to_commit(
@@ -508,16 +545,14 @@ class Consumer:
                     message
                 )
             _, generation_id, member_id, instance_id = membership.metadata
-        errors = self._coordinator.commit(
-            membership.group_id, wanted, generation_id, member_id, instance_id
-        )
+        errors = self._coordinator.commit(wanted, generation_id, member_id, instance_id)
         refused = {tp: error for tp, error in errors.items() if error is not None}
         if len(refused) < len(errors):
             self._metrics.commits += 1
         if not refused:
             return None
         error = next(iter(refused.values()))
-        if error in RETRIABLE_ERRORS and self._faults.has_answered(error):
+        if self._coordinator.may_pass(error):
             return error
         if (
             error in ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "GROUP_ID_NOT_FOUND")
@@ -564,7 +599,8 @@ class Consumer:
         self._check_open()
         if self.config.group_id is None:
             raise IllegalStateError("the consumer has no group_id")
-        committed = self._coordinator.fetch(self.config.group_id, [tp])[tp].committed
+        fetched = self._within(timeout_ms, "not fetched", lambda: self._coordinator.fetch([tp]))
+        committed = fetched[tp].committed
         return committed if metadata or committed is None else committed.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -607,15 +643,20 @@ class Consumer:
         IllegalStateError
             Another thread is using the consumer: call `wakeup`, and let that thread close it.
         """
-        self._close(autocommit=autocommit)
+        self._close(autocommit=autocommit, waits=True, timeout_ms=timeout_ms)
 
-    def _close(self, *, autocommit: bool = True) -> None:
-        """Close even if another thread is using the consumer; also called by the broker's close."""
+    def _close(
+        self, *, autocommit: bool = True, waits: bool = False, timeout_ms: float | None = None
+    ) -> None:
+        """Close even if another thread is using the consumer; also called by the broker's close.
+
+        With `waits`, the commit is repeated while the coordinator is unavailable.
+        """
         if self._closed:
             return
         try:
             if autocommit:
-                self._commit_automatically()
+                self._commit_automatically(waits=waits, timeout_ms=timeout_ms)
             if self._membership is not None:
                 if self._topics is not None and self._positions:
                     self._call_listener("on_partitions_revoked", self._positions.keys())
@@ -637,6 +678,7 @@ class Consumer:
 
     def _end(self) -> None:
         self._take_partitions(())
+        self._coordinator.close()
         self._closed = True
         if self._on_close is not None:
             self._on_close(self)
@@ -727,13 +769,18 @@ class Consumer:
         is_automatic = self.config.enable_auto_commit and self._membership is not None
         return is_automatic and self._consumed_offsets() != self._auto_committed
 
-    def _commit_automatically(self) -> None:
+    def _commit_automatically(
+        self, *, waits: bool = False, timeout_ms: float | None = None
+    ) -> None:
         if not self.config.enable_auto_commit or self._membership is None:
             return
         self._next_commit_ms = self._clock.monotonic_ms() + self.config.auto_commit_interval_ms
         try:
             wanted = self._offsets_to_commit(None)
-            self._commit_now(wanted)
+            if waits:
+                self._commit_within(wanted, timeout_ms)
+            else:
+                self._commit_now(wanted)
             self._auto_committed = wanted
         except LogStoreError as error:
             # As in other clients: records since the last commit are read again.
@@ -792,7 +839,8 @@ class Consumer:
             if self._is_assigned:
                 raise
             return []  # the topic was deleted. The next rebalance removes the partition
-        self._resolve_position(position)
+        if position.offset is None and not self._may_resolve(position):
+            return []
         if self._faults and not self._may_fetch(position):
             return []
         try:
@@ -803,6 +851,25 @@ class Consumer:
             position.seek_to(self.config.auto_offset_reset)
             self._resolve_position(position)
             return position.take(log, self.config, limit)
+
+    def _may_resolve(self, position: Position) -> bool:
+        """Determine a position; return False if the coordinator is not available at present."""
+        if self._clock.monotonic_ns() < position.retry_ns:
+            return False
+        try:
+            self._resolve_position(position)
+        except LogStoreError as error:
+            if not self._coordinator.is_moving(error):
+                raise
+            self._retry_later(position)
+            return False
+        return True
+
+    def _retry_later(self, position: Position) -> None:
+        backoff_ms = self.config.retry_backoff_ms
+        position.retry_ns = self._clock.monotonic_ns() + backoff_ms * 1_000_000
+        scheduler = self._coordinator.scheduler
+        scheduler.schedule(RETRY_TASK, scheduler.notify, delay_ms=backoff_ms)
 
     def _may_fetch(self, position: Position) -> bool:
         """Apply the fault rules; return False if a rule fails the fetch with a retriable error."""
@@ -822,9 +889,7 @@ class Consumer:
             # As in other clients: raise for a corrupt record, retry after retriable errors.
             if not is_passing(error) or isinstance(error, CorruptRecordError):
                 raise
-            position.retry_ns = self._clock.monotonic_ns() + config.retry_backoff_ms * 1_000_000
-            scheduler = self._coordinator.scheduler
-            scheduler.schedule(RETRY_TASK, scheduler.notify, delay_ms=config.retry_backoff_ms)
+            self._retry_later(position)
             return False
         return True
 
@@ -834,7 +899,7 @@ class Consumer:
             tp = position.topic_partition
             reset = position.reset
             if reset is None and self.config.group_id is not None:
-                fetched = self._coordinator.fetch(self.config.group_id, [tp])
+                fetched = self._coordinator.fetch([tp])
                 committed = fetched[tp].committed
                 if committed is not None:
                     position.seek(committed.offset)

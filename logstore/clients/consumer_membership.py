@@ -21,18 +21,18 @@ from logstore.coordinator.groups.consumer_member import (
 from logstore.coordinator.groups.offsets import NO_GENERATION
 from logstore.coordinator.groups.requests import ConsumerHeartbeat, ConsumerHeartbeatResult
 from logstore.errors import (
-    RETRIABLE_ERRORS,
     FencedInstanceIdError,
     GroupIdNotFoundError,
     GroupMaxSizeReachedError,
     InvalidGroupIdError,
+    NotCoordinatorError,
     RequestError,
 )
 from logstore.types import encode_topic_id
 
 if TYPE_CHECKING:
     from logstore.clients.consumer_config import ConsumerConfig
-    from logstore.coordinator.groups.coordinator import GroupCoordinator
+    from logstore.clients.coordinators import GroupRequests
     from logstore.runtime import Runtime
 
 _LOST = ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID")
@@ -55,7 +55,7 @@ class ConsumerProtocolMembership(GroupMembership):
     """
 
     def __init__(
-        self, runtime: Runtime, coordinator: GroupCoordinator, config: ConsumerConfig
+        self, runtime: Runtime, coordinator: GroupRequests, config: ConsumerConfig
     ) -> None:
         super().__init__(runtime, coordinator, config)
         number = uuid.UUID(int=runtime.rng.getrandbits(128), version=4)
@@ -87,7 +87,14 @@ class ConsumerProtocolMembership(GroupMembership):
     @property
     def has_news(self) -> bool:
         """Whether `advance` would make progress."""
-        return self._answer is not None or self.must_join or self._must_report
+        return (
+            self._answer is not None or self.must_join or self._must_report or self._is_unanswered
+        )
+
+    @property
+    def _is_unanswered(self) -> bool:
+        """Whether a heartbeat was sent to a coordinator that has ended or moved."""
+        return self._is_waiting and self._coordinator.is_unanswered
 
     @property
     def must_join(self) -> bool:
@@ -125,6 +132,10 @@ class ConsumerProtocolMembership(GroupMembership):
             elif self._must_report:
                 self.send_heartbeat()
             answer, self._answer = self._answer, None
+            if answer is None and self._is_unanswered:
+                self._round += 1
+                self._is_waiting = False
+                answer = ConsumerHeartbeatResult(error=NotCoordinatorError.kafka_error)
             if answer is None:
                 return False
             if self._handle(answer):
@@ -132,15 +143,16 @@ class ConsumerProtocolMembership(GroupMembership):
 
     def leave(self) -> None:
         """Leave the group; a static member keeps its partitions until its session expires."""
+        self._leave(waits=True)
+
+    def _leave(self, *, waits: bool) -> None:
         self._stop_heartbeats()
         if self.phase is not Phase.OUTSIDE:
             instance_id = self._config.group_instance_id
             epoch = LEAVE_EPOCH if instance_id is None else LEAVE_STATIC_EPOCH
-            self._round += 1  # the answer does not matter
-            self._coordinator.consumer_heartbeat(
-                ConsumerHeartbeat(self.group_id, self.member_id, epoch, instance_id),
-                lambda _: None,
-            )
+            self._round += 1  # answers to earlier heartbeats do not matter
+            request = ConsumerHeartbeat(self.group_id, self.member_id, epoch, instance_id)
+            self._coordinator.leave_consumer_group(request, waits=waits)
         self._forget()
 
     def mark_lost(self, error: str) -> None:
@@ -212,10 +224,9 @@ class ConsumerProtocolMembership(GroupMembership):
         if error in _LOST or (error == "GROUP_ID_NOT_FOUND" and self.phase is Phase.MEMBER):
             self.mark_lost(error)
             return
-        is_passing = error in RETRIABLE_ERRORS and self._coordinator.faults.has_answered(error)
         if self.phase is Phase.JOINING:
             self.phase = Phase.OUTSIDE
-        if is_passing:
+        if self._coordinator.may_pass(error):
             self.request_rejoin()
             self._back_off()
             return
@@ -237,6 +248,6 @@ class ConsumerProtocolMembership(GroupMembership):
         return self.phase is Phase.MEMBER
 
     def _end_silent(self) -> None:
-        self.leave()
+        self._leave(waits=False)
         self.is_lost = True
         self._coordinator.scheduler.notify()

@@ -11,7 +11,7 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from logstore.clients.consumer_config import ConsumerConfig
-    from logstore.coordinator.groups.coordinator import GroupCoordinator
+    from logstore.clients.coordinators import GroupRequests
     from logstore.runtime import Runtime, ScheduledTask
 
 HEARTBEAT_TASK = "consumer-heartbeat"
@@ -33,7 +33,7 @@ class GroupMembership(ABC):
     Parameters
     ----------
     runtime : Runtime
-    coordinator : GroupCoordinator
+    coordinator : GroupRequests
     config : ConsumerConfig
         Configuration with a group id.
 
@@ -54,7 +54,7 @@ class GroupMembership(ABC):
     """
 
     def __init__(
-        self, runtime: Runtime, coordinator: GroupCoordinator, config: ConsumerConfig
+        self, runtime: Runtime, coordinator: GroupRequests, config: ConsumerConfig
     ) -> None:
         assert config.group_id is not None
         self.group_id = config.group_id

@@ -32,18 +32,18 @@ from logstore.coordinator.groups.requests import (
     SyncResult,
 )
 from logstore.errors import (
-    RETRIABLE_ERRORS,
     FencedInstanceIdError,
     GroupMaxSizeReachedError,
     InconsistentGroupProtocolError,
     InvalidGroupIdError,
     InvalidSessionTimeoutError,
+    NotCoordinatorError,
     RequestError,
 )
 
 if TYPE_CHECKING:
     from logstore.clients.consumer_config import ConsumerConfig
-    from logstore.coordinator.groups.coordinator import GroupCoordinator
+    from logstore.clients.coordinators import GroupRequests
     from logstore.runtime import Runtime
 
 _LOST = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
@@ -72,7 +72,7 @@ class Membership(GroupMembership):
     def __init__(
         self,
         runtime: Runtime,
-        coordinator: GroupCoordinator,
+        coordinator: GroupRequests,
         config: ConsumerConfig,
         partition_counts: Callable[[Iterable[str]], dict[str, int]],
     ) -> None:
@@ -101,9 +101,15 @@ class Membership(GroupMembership):
     @property
     def has_news(self) -> bool:
         """Whether `advance` would make progress."""
-        if self._answer is not None:
+        if self._answer is not None or self._is_unanswered:
             return True
         return (self._wants_rejoin or self.phase is Phase.OUTSIDE) and not self._is_backing_off
+
+    @property
+    def _is_unanswered(self) -> bool:
+        """Whether a join or sync was sent to a coordinator that has ended or moved."""
+        is_waiting = self.phase in (Phase.JOINING, Phase.SYNCING)
+        return is_waiting and self._coordinator.is_unanswered
 
     @property
     def must_join(self) -> bool:
@@ -144,6 +150,9 @@ class Membership(GroupMembership):
                 self._join()
             answer = self._take_answer()
             if answer is None:
+                if self._is_unanswered:
+                    self._round += 1
+                    self._handle_error(NotCoordinatorError.kafka_error, self.member_id)
                 return False
             if isinstance(answer, JoinResult):
                 self._handle_join(answer)
@@ -154,7 +163,7 @@ class Membership(GroupMembership):
         """Leave the group. A static member remains a member until its session expires."""
         self._stop_heartbeats()
         if self.member_id != NO_MEMBER and self._config.group_instance_id is None:
-            self._coordinator.leave(self.group_id, [LeavingMember(self.member_id)])
+            self._coordinator.leave([LeavingMember(self.member_id)])
         self._forget()
 
     def mark_lost(self, error: str) -> None:
@@ -277,7 +286,7 @@ class Membership(GroupMembership):
         elif error in _FATAL:
             self._stop_heartbeats()
             raise _FATAL[error](f"group '{self.group_id}' rejected this consumer: {error}")
-        elif error in RETRIABLE_ERRORS and self._coordinator.faults.has_answered(error):
+        elif self._coordinator.may_pass(error):
             self._back_off()
         elif error != "REBALANCE_IN_PROGRESS":
             self._stop_heartbeats()
@@ -302,15 +311,15 @@ class Membership(GroupMembership):
     def _end_silent(self) -> None:
         self._stop_heartbeats()
         if self._config.group_instance_id is None:
-            self._coordinator.leave(self.group_id, [LeavingMember(self.member_id)])
+            self._coordinator.leave([LeavingMember(self.member_id)], waits=False)
         self.mark_lost("UNKNOWN_MEMBER_ID")
 
     def send_heartbeat(self) -> None:
         """Send a heartbeat and handle its error."""
         error = self._coordinator.heartbeat(
-            self.group_id, self.generation_id, self.member_id, self._config.group_instance_id
+            self.generation_id, self.member_id, self._config.group_instance_id
         )
-        if error is None:
+        if error is None or self._coordinator.may_pass(error):
             return
         if error == "REBALANCE_IN_PROGRESS":
             self._wants_rejoin = True

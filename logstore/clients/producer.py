@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from logstore.clients.accumulator import RecordAccumulator
 from logstore.clients.arguments import topic_and_partition
+from logstore.clients.coordinators import TransactionRequests
 from logstore.clients.open_batch import estimated_size
 from logstore.clients.partitioner import Partitioner
 from logstore.clients.producer_config import ProducerConfig
@@ -99,7 +100,17 @@ class Producer:
         self._manager = manager
         self._on_close = on_close
         self._session = session = (
-            ProducerSession(coordinator, config.transactional_id, config.transaction_timeout_ms)
+            ProducerSession(
+                TransactionRequests(
+                    coordinator,
+                    config.transactional_id,
+                    self._clock,
+                    config.max_block_ms,
+                    config.retry_backoff_ms,
+                ),
+                config.transactional_id,
+                config.transaction_timeout_ms,
+            )
             if config.enable_idempotence
             else None
         )

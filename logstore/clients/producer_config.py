@@ -46,12 +46,12 @@ DEFAULTS: dict[str, Any] = {
     "metrics_enabled": True,
     "retry_backoff_ms": 100,
     "delivery_timeout_ms": 120_000,
+    "max_block_ms": 60_000,
 }
 """Supported configs."""
 
 WITHOUT_MEANING = NETWORK_CONFIGS | {
     "buffer_memory",
-    "max_block_ms",
     "bootstrap_topics_filter",
 }
 """Configs of kafka-python that have no effect in one process."""
@@ -85,6 +85,8 @@ class ProducerConfig:
         Time between retries.
     delivery_timeout_ms : float
         Time after which a batch is not retried again.
+    max_block_ms : float
+        Time for which a transactional call waits for its coordinator in a cluster.
     """
 
     client_id: str
@@ -104,6 +106,7 @@ class ProducerConfig:
     retries: float
     retry_backoff_ms: float
     delivery_timeout_ms: float
+    max_block_ms: float
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ProducerConfig:
@@ -146,6 +149,7 @@ class ProducerConfig:
             retries=number("retries", values, 0),
             retry_backoff_ms=number("retry_backoff_ms", values, 1, INT32_MAX),
             delivery_timeout_ms=number("delivery_timeout_ms", values, 0, INT32_MAX),
+            max_block_ms=number("max_block_ms", values, 0, INT32_MAX),
         )
 
 

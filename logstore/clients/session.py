@@ -39,6 +39,7 @@ from logstore.storage.log.drafts import Stamp
 from logstore.types import INT16_MAX, INT32_MAX, TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.clients.coordinators import TransactionRequests
     from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
     from logstore.coordinator.transactions.coordinator import TransactionCoordinator
     from logstore.manager.manager import LogManager
@@ -67,7 +68,7 @@ class ProducerSession:
 
     Parameters
     ----------
-    coordinator : TransactionCoordinator
+    coordinator : TransactionRequests
     transactional_id : str or None
         None for a producer that is idempotent but not transactional.
     timeout_ms : int
@@ -85,7 +86,7 @@ class ProducerSession:
     """
 
     def __init__(
-        self, coordinator: TransactionCoordinator, transactional_id: str | None, timeout_ms: int
+        self, coordinator: TransactionRequests, transactional_id: str | None, timeout_ms: int
     ) -> None:
         self._coordinator = coordinator
         self._transactional_id = transactional_id
@@ -144,9 +145,12 @@ class ProducerSession:
         self.raise_if_failed()
         new = set(partitions) - self._partitions
         if new:
-            assert self._producer is not None
+            transactional_id, producer = self._transactional_id, self._producer
+            assert producer is not None
             try:
-                self._coordinator.add_partitions(self._transactional_id, self._producer, new)
+                self._coordinator.ask(
+                    lambda owner: owner.add_partitions(transactional_id, producer, new)
+                )
             except LogStoreError as error:
                 self.fail(error)
                 raise
@@ -170,20 +174,27 @@ class ProducerSession:
         LogStoreError
             Nothing was written. The transaction can only be aborted.
         """
-        assert self._producer is not None
-        coordinator = self._coordinator
         try:
-            coordinator.groups.check_transactional(group, offsets)
-            partition = coordinator.groups.partition_for(group.group_id)
-            self.add_partitions((partition,))
-            with coordinator.verified(partition, self._producer, self._transactional_id):
-                wait = coordinator.groups.append_transactional(
-                    group.group_id, offsets, self._producer
-                )
-            wait()
+            self._coordinator.ask(lambda owner: self._send_offsets(owner, group, offsets))
         except LogStoreError as error:
             self.fail(error)
             raise
+
+    def _send_offsets(
+        self,
+        owner: TransactionCoordinator,
+        group: ConsumerGroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        producer = self._producer
+        assert producer is not None
+        groups = self._coordinator.home.groups.of(group.group_id, creates=True)
+        groups.check_transactional(group, offsets)
+        partition = groups.partition_for(group.group_id)
+        self.add_partitions((partition,))
+        with owner.verified(partition, producer, self._transactional_id):
+            wait = groups.append_transactional(group.group_id, offsets, producer)
+        wait()
 
     def stamp(self, topic_partition: TopicPartition) -> Stamp:
         """Return the producer fields of a partition's next batch.
@@ -195,7 +206,7 @@ class ProducerSession:
         """
         if self._producer is None:
             assert not self.is_transactional, "a transaction has a producer id"
-            self._restart(ProducerIdAndEpoch(self._coordinator.new_producer_id(), 0))
+            self._restart(ProducerIdAndEpoch(self._coordinator.home.new_producer_id(), 0))
         assert self._producer is not None
         sequence = self._sequences.get(topic_partition, 0)
         return Stamp(*self._producer, sequence, self.is_transactional)
@@ -217,8 +228,12 @@ class ProducerSession:
         """Append a stamped batch; see `append_of_producer`."""
         producer = self._producer if self.is_transactional else None
         return append_of_producer(
-            manager, self._coordinator, tp, producer, append, self._transactional_id
+            manager, self._coordinator.home, tp, producer, append, self._transactional_id
         )
+
+    def is_moving(self, error: LogStoreError) -> bool:
+        """Return whether an append may be repeated, because the coordinator moves."""
+        return self._coordinator.is_moving(error)
 
     def advance(self, topic_partition: TopicPartition, records: int) -> None:
         """Advance a partition's sequence by `records`; it wraps to 0 after 2³¹ − 1."""
@@ -289,7 +304,11 @@ class ProducerSession:
         transactional_id = self._id()
         self._raise_if_fatal()
         if self.state is SessionState.UNINITIALIZED:
-            self._restart(self._coordinator.init_producer_id(transactional_id, self._timeout_ms))
+            self._restart(
+                self._coordinator.ask(
+                    lambda owner: owner.init_producer_id(transactional_id, self._timeout_ms)
+                )
+            )
             self.state = SessionState.READY
 
     def begin(self) -> None:
@@ -344,16 +363,20 @@ class ProducerSession:
         return self.error or TransactionAbortedError("the transaction was aborted")
 
     def _end(self, *, commit: bool) -> None:
-        transactional_id = self._id()
-        assert self._producer is not None
+        transactional_id, producer = self._id(), self._producer
+        assert producer is not None
         try:
             if self._partitions:
-                self._coordinator.end_transaction(transactional_id, self._producer, commit=commit)
+                self._coordinator.ask(
+                    lambda owner: owner.end_transaction(transactional_id, producer, commit=commit)
+                )
                 self._partitions.clear()
             if self._wants_epoch:
                 self._restart(
-                    self._coordinator.init_producer_id(
-                        transactional_id, self._timeout_ms, expected=self._producer
+                    self._coordinator.ask(
+                        lambda owner: owner.init_producer_id(
+                            transactional_id, self._timeout_ms, expected=producer
+                        )
                     )
                 )
                 self._wants_epoch = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.clients.open_batch import OpenBatch, estimated_size, limit_of
 from logstore.clients.records import to_new_record
@@ -230,7 +230,7 @@ class BatchWriter:
         return _OpenBatch(log, limit_of(log.config, batch_bytes))
 
 
-def _columns_of_pairs(items: Sequence[RecordLike]) -> tuple[BytesColumn, BytesColumn] | None:
+def _columns_of_pairs(items: Sequence[Any]) -> tuple[BytesColumn, BytesColumn] | None:
     """Return the columns of items that are all plain (key, value) pairs, else None."""
     from logstore.record.columns import BytesColumn
 
@@ -238,9 +238,8 @@ def _columns_of_pairs(items: Sequence[RecordLike]) -> tuple[BytesColumn, BytesCo
         return None
     try:
         # Not `zip(*items)`: its iterators, one per item, would keep the garbage collector busy.
-        pairs = cast("Sequence[tuple[bytes | None, bytes | None]]", items)
-        keys = [key for key, _ in pairs]
-        values = [value for _, value in pairs]
+        keys = [key for key, _ in items]
+        values = [value for _, value in items]
     except ValueError:  # an item does not have two fields
         return None
     columns = []

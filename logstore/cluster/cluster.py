@@ -7,6 +7,7 @@ a network, and the replicas of each broker. It is also a client that sends reque
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -84,6 +85,8 @@ else:
     T = TypeVar("T")
     ClockT = TypeVar("ClockT", bound=Clock, covariant=True)
 
+logger = logging.getLogger(__name__)
+
 Acks = Literal[0, 1, -1, "all"]
 
 THREADS = 8
@@ -107,6 +110,9 @@ class Cluster(Generic[ClockT]):
         Settings of every broker; see `Broker`.
     seed : int, optional
         Makes all randomness repeatable.
+    racks : sequence of str, optional
+        Rack of each broker (`broker.rack`). Consumers with a rack read from followers if
+        `replica.selector.class` is Kafka's RackAwareReplicaSelector (KIP-392).
     background : bool
         Whether housekeeping and cleaners run in the background; see `Broker`. Replication always
         does.
@@ -136,6 +142,7 @@ class Cluster(Generic[ClockT]):
         seed: int | None = None,
         background: bool = False,
         disk_faults: bool | None = None,
+        racks: Sequence[str] | None = None,
     ) -> None:
         if brokers < 1:
             raise InvalidConfigurationError(f"a cluster needs at least one broker, not {brokers}")
@@ -143,6 +150,11 @@ class Cluster(Generic[ClockT]):
         if not isinstance(broker_config, BrokerConfig):
             broker_config = BrokerConfig.from_properties(broker_config or {}, refuse_unknown=True)
         self.broker_config = broker_config
+        if racks is not None and (len(racks) != brokers or not all(racks)):
+            raise InvalidConfigurationError(
+                f"racks must name the rack of each of {brokers} brokers: {list(racks)}"
+            )
+        self._racks = dict(enumerate(racks or ()))
         if disk_faults is None:
             disk_faults = data_dir is None or isinstance(self.clock, VirtualClock)
         self._data_dir = None if data_dir is None else os.path.abspath(fspath(data_dir))  # noqa: PTH100  # a link keeps its name
@@ -157,6 +169,8 @@ class Cluster(Generic[ClockT]):
         self.network = Network(self.clock, self.runtime.scheduler)
         self._lacks_memory = False
         self.controller = self._new_controller(brokers)
+        self.controller.racks = self._racks
+        self.controller.moved.subscribe(self._on_moved)
         self.purgatory = Purgatory()
         self._partitioner = Partitioner()
         self._listeners: list[ClusterListeners] = []
@@ -224,7 +238,11 @@ class Cluster(Generic[ClockT]):
         return Broker(
             node.data_dir,
             clock=node.clock,
-            broker_config=replace(self.broker_config, node_id=node.id),
+            broker_config=replace(
+                self.broker_config,
+                node_id=node.id,
+                broker_rack=self._racks.get(node.id, self.broker_config.broker_rack),
+            ),
             seed=None if self._seeds is None else self._seeds.getrandbits(64),
             fs=node.fs,
             background=self._background,
@@ -262,6 +280,11 @@ class Cluster(Generic[ClockT]):
     def brokers(self) -> Mapping[int, Broker]:
         """The running brokers by id."""
         return {node.id: node.broker for node in self._nodes if node.broker is not None}
+
+    @property
+    def broker_ids(self) -> range:
+        """Ids of all brokers, which may be stopped."""
+        return range(len(self._nodes))
 
     def replicas(self, broker: int) -> Replicas:
         """Return the replicas of a broker.
@@ -335,6 +358,11 @@ class Cluster(Generic[ClockT]):
             )
         for topic in strays:
             broker.delete_topic(topic.name)
+        for known_topic in self.controller.topics():
+            for state in known_topic.partitions:
+                tp = state.topic_partition
+                if node.id not in state.replicas and broker.manager.registry.has(tp):
+                    self._drop(broker, tp)
 
     def _checkpoint_high_watermarks(self, node: _Node, broker: Broker) -> None:
         period_ms = max(self.broker_config.replica_high_watermark_checkpoint_interval_ms, 1)
@@ -374,9 +402,39 @@ class Cluster(Generic[ClockT]):
     def _on_failed_replica(self, broker: int, topic_partition: TopicPartition) -> None:
         self._tell(self.controller.replica_failed(broker, topic_partition))
 
+    def _on_moved(self, topic_partition: TopicPartition) -> None:
+        def tell() -> None:
+            with suppress(UnknownTopicOrPartitionError):
+                self._tell([self.controller.state(topic_partition)])
+
+        self.runtime.scheduler.schedule("reassignment", tell)
+
+    def _host_moved(self, state: PartitionState) -> None:
+        """Create the replicas that a reassignment adds, and delete those that it has removed."""
+        tp = state.topic_partition
+        for node in self._nodes:
+            if node.broker is None or node.replicas is None:
+                continue
+            if node.id in state.adding and node.replicas.role(tp) is None:
+                try:
+                    self._host(node, self.controller.topic(tp.topic))
+                except LogStoreError as error:  # its disk failed; the next start creates it
+                    logger.warning("%s cannot be created: %s", tp, error)
+            elif node.id not in state.replicas and node.replicas.role(tp) is not None:
+                node.replicas.forget(tp)
+                self._drop(node.broker, tp)
+
+    def _drop(self, broker: Broker, topic_partition: TopicPartition) -> None:
+        try:
+            broker.manager.topics.remove_partition(topic_partition)
+        except LogStoreError as error:  # its disk failed; the next start deletes the rest
+            logger.warning("%s cannot be deleted: %s", topic_partition, error)
+
     def _tell(self, states: Iterable[PartitionState]) -> None:
         """Send changed states to the brokers with replicas, leaders first."""
         for state in list(states):
+            if state.partition_epoch:  # else the topic is new
+                self._host_moved(state)
             order = sorted(state.replicas, key=lambda broker: broker != state.leader)
             for broker in order:
                 if (replicas := self._nodes[broker].replicas) is not None:
@@ -515,7 +573,8 @@ class Cluster(Generic[ClockT]):
         if added:
             chosen = _checked(assignment, len(added), self.controller.alive)
             if chosen is None:
-                chosen = self.controller.assign(added, topic.replication_factor)
+                factor = len(topic.partitions[0].replicas)
+                chosen = self.controller.assign(added, factor)
             topic = self.controller.add_partitions(name, chosen)
             self._host_everywhere(topic)
         return topic
@@ -543,6 +602,9 @@ class Cluster(Generic[ClockT]):
                 node.replicas.forget(state.topic_partition)
             if any(node.id in state.replicas for state in topic.partitions):
                 node.broker.delete_topic(name)
+        deleted = [state.topic_partition for state in topic.partitions]
+        for broker in list(self.brokers.values()):  # coordinators need not have a replica
+            broker.groups.delete_offsets_of(deleted)
 
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, brokers: Iterable[int] | None = None
@@ -645,6 +707,45 @@ class Cluster(Generic[ClockT]):
         return effective_config(configs, self.broker_config).unclean_leader_election_enable
 
     # -- partitions ----------------------------------------------------------------------
+
+    def reassign(
+        self,
+        topic: str | TopicPartition,
+        partition: int | None = None,
+        replicas: Sequence[int] | None = None,
+    ) -> None:
+        """Begin to move a partition to other replicas, or cancel a move.
+
+        New replicas copy the leader's log. When all of them are in sync, the old ones are deleted,
+        and another replica leads if the leader was one of them. `run_until` can wait until
+        `reassignments` is empty.
+
+        Parameters
+        ----------
+        replicas : sequence of int, optional
+            All replicas after the move, the preferred leader first. None cancels the move.
+
+        Raises
+        ------
+        InvalidReplicaAssignmentError
+            The replicas are not distinct brokers of the cluster, or a cancelled move would need an
+            unclean leader election.
+        NoReassignmentInProgressError
+            There is no move to cancel.
+        """
+        tp = self.state(topic, partition).topic_partition
+        known = self.broker_ids
+        if replicas is not None and not (
+            replicas and len(set(replicas)) == len(replicas) and set(replicas) <= set(known)
+        ):
+            raise InvalidReplicaAssignmentError(
+                f"replicas must be distinct brokers, of {list(known)}, not {list(replicas)}"
+            )
+        self._tell(self.controller.reassign(tp, replicas))
+
+    def reassignments(self) -> list[PartitionState]:
+        """Return the partitions that are being moved."""
+        return [state for state in self.controller.states() if state.is_moving]
 
     def leader(self, topic: str | TopicPartition, partition: int | None = None) -> int:
         """Return the broker id of a partition's leader, or -1 without a leader."""

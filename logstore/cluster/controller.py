@@ -12,17 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
 from logstore.errors import (
     FencedLeaderEpochError,
+    InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
     LeaderNotAvailableError,
+    NoReassignmentInProgressError,
     RequestError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
+from logstore.runtime import Signal
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -59,6 +63,10 @@ class Controller:
         Configurations of groups by group id; groups without any are absent.
     changes : int
         Number of changes so far; while it is the same, `topics` returns the same topics.
+    moved : Signal of TopicPartition
+        Sent when a reassignment was completed by `alter_isr`, maybe under a log's lock.
+    racks : mapping of int to str
+        Racks of the brokers; empty without racks.
     """
 
     def __init__(
@@ -84,8 +92,10 @@ class Controller:
         self.settings = settings
         self.groups = groups or {}
         self.changes = 0
+        self.racks: Mapping[int, str] = {}
         self._topics = {topic.name: _without_leaders(topic) for topic in remembered}
         self._alive: set[int] = set()
+        self.moved: Signal[[TopicPartition]] = Signal("a completed reassignment")
         self._failed: set[tuple[int, TopicPartition]] = set()  # of running brokers
 
     # -- state ---------------------------------------------------------------------------
@@ -137,8 +147,8 @@ class Controller:
     def assign(self, partitions: range, replication_factor: int) -> list[tuple[int, ...]]:
         """Assign replicas of new partitions to the running brokers.
 
-        The p-th running broker leads partition p, and the next ones follow. Kafka starts at a
-        random broker instead.
+        The p-th running broker leads partition p, and the next ones follow, in an order in which
+        the racks alternate. Kafka starts at a random broker instead.
 
         Raises
         ------
@@ -151,8 +161,9 @@ class Controller:
                 f"replication factor {replication_factor} is larger than the {len(alive)} running"
                 " brokers"
             )
+        order = _alternating(alive, self.racks)
         return [
-            tuple(alive[(number + rank) % len(alive)] for rank in range(replication_factor))
+            tuple(order[(number + rank) % len(order)] for rank in range(replication_factor))
             for number in partitions
         ]
 
@@ -355,7 +366,93 @@ class Controller:
             wanted = {each for each in isr if self.is_eligible(each, tp)} | {state.leader}
             ordered = tuple(each for each in state.replicas if each in wanted)
             self._change([replace(state, isr=ordered)])
-            return self.state(known.topic_partition)
+            new = self.state(tp)
+        if state.is_moving and not new.is_moving:
+            self.moved.emit(tp)
+        return new
+
+    # -- reassignments -------------------------------------------------------------------
+
+    def reassign(
+        self, topic_partition: TopicPartition, replicas: Sequence[int] | None
+    ) -> list[PartitionState]:
+        """Begin to move a partition to other replicas, or cancel; return the changed states.
+
+        The old replicas are removed when all new ones are in sync.
+
+        Parameters
+        ----------
+        replicas : sequence of int or None
+            All replicas after the move, the preferred leader first. None cancels a move.
+
+        Raises
+        ------
+        NoReassignmentInProgressError
+            There is nothing to cancel.
+        InvalidReplicaAssignmentError
+            A cancelled move would need an unclean leader election.
+        """
+        with self._lock:
+            state = self.state(topic_partition)
+            if replicas is None:
+                return self._change([self._reverted(state)])
+            before, target = set(state.replicas), set(replicas)
+            merged = (*replicas, *(each for each in state.replicas if each not in target))
+            adding, removing = sorted(target - before), sorted(before - target)
+            return self._change(
+                [
+                    replace(
+                        state,
+                        replicas=merged,
+                        adding=tuple(adding),
+                        removing=tuple(removing),
+                        isr=tuple(each for each in merged if each in state.isr),
+                    )
+                ]
+            )
+
+    def _reverted(self, state: PartitionState) -> PartitionState:
+        tp = state.topic_partition
+        if not state.is_moving:
+            raise NoReassignmentInProgressError(f"{tp} is not being reassigned")
+        replicas = tuple(each for each in state.replicas if each not in state.adding)
+        isr = tuple(each for each in state.isr if each in replicas)
+        if not isr and not self._is_unclean(tp.topic):
+            raise InvalidReplicaAssignmentError(
+                "Cannot revert partition reassignment because it would require an unclean leader"
+                " election."
+            )
+        return self._on_fewer(state, replicas, isr or replicas)
+
+    def _completed(self, state: PartitionState) -> PartitionState:
+        """Remove the old replicas if all new ones are in sync."""
+        if not state.is_moving:
+            return state
+        replicas = tuple(each for each in state.replicas if each not in state.removing)
+        isr = tuple(each for each in state.isr if each in replicas)
+        if not isr or not set(state.adding) <= set(isr):
+            return state
+        if not state.removing:
+            return replace(state, adding=())
+        return self._on_fewer(state, replicas, isr)
+
+    def _on_fewer(
+        self, state: PartitionState, replicas: tuple[int, ...], isr: tuple[int, ...]
+    ) -> PartitionState:
+        """Return a state with fewer replicas in the next epoch, and another leader if needed."""
+        tp, leader = state.topic_partition, state.leader
+        if leader not in isr:
+            live = [each for each in replicas if each in isr and self.is_eligible(each, tp)]
+            leader = live[0] if live else NO_LEADER
+        return replace(
+            state,
+            replicas=replicas,
+            isr=isr,
+            leader=leader,
+            leader_epoch=state.leader_epoch + 1,
+            adding=(),
+            removing=(),
+        )
 
     def _change(self, states: Iterable[PartitionState]) -> list[PartitionState]:
         """Apply new states, and return those that differ from the old ones."""
@@ -365,7 +462,8 @@ class Controller:
             tp = state.topic_partition
             if state == self.state(tp):
                 continue
-            new = replace(state, partition_epoch=state.partition_epoch + 1)
+            done = self._completed(state)
+            new = replace(done, partition_epoch=state.partition_epoch + 1)
             topic = topics.get(tp.topic, self._topics[tp.topic])
             partitions = list(topic.partitions)
             partitions[tp.partition] = new
@@ -374,6 +472,17 @@ class Controller:
         if changed:
             self._put(*topics.values())
         return changed
+
+
+def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> Sequence[int]:
+    """Return brokers in an order in which their racks alternate."""
+    if not racks:
+        return brokers
+    of_rack: dict[str, list[int]] = {}
+    for broker in brokers:
+        of_rack.setdefault(racks[broker], []).append(broker)
+    rows = zip_longest(*of_rack.values())
+    return [broker for row in rows for broker in row if broker is not None]
 
 
 def _without_leaders(topic: ClusterTopic) -> ClusterTopic:

@@ -38,6 +38,7 @@ from logstore.names import (
     INTERNAL_COMPACTED_TOPICS,
     TRANSACTION_STATE_TOPIC,
 )
+from logstore.runtime import Signal
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class ClusterHost(CoordinatorHost):
         self._controller = members.controller
         self._broker_id = broker_id
         self._replicas: Replicas | None = None
+        self.moved: Signal[[]] = Signal("a change of coordinators")
         self._lock = members.runtime.lock()  # under which no other lock is taken
         # Partitions whose leader has changed, and the new epoch if this broker leads.
         self._changed: dict[TopicPartition, int | None] = {}
@@ -242,6 +244,20 @@ class ClusterHost(CoordinatorHost):
         self.check_owner(topic_partition)
         return self._broker.manager.log(topic_partition)
 
+    def is_coordinated(self, name: str) -> bool:
+        """Return whether all partitions of a topic are led, and those led here are loaded."""
+        try:
+            partitions = self._controller.topic(name).partitions
+        except UnknownTopicOrPartitionError:
+            return True
+        return all(
+            self._loaded[name].get(tp.partition) == epoch
+            if (epoch := self._led_epoch(tp)) is not None
+            else state.leader not in (NO_LEADER, self._broker_id)
+            for state in partitions
+            for tp in (state.topic_partition,)
+        )
+
     # -- replication -----------------------------------------------------------------------
 
     def check_append(self, topic_partition: TopicPartition) -> None:
@@ -311,6 +327,17 @@ class ClusterHost(CoordinatorHost):
         """Return all topics of the cluster."""
         return [as_topic(topic) for topic in self._controller.topics()]
 
+    def racks_of(self, topic: str, partitions: Sequence[int]) -> Sequence[Sequence[str]]:
+        """Return the replicas' racks for each partition; empty if no broker has a rack."""
+        racks = self._controller.racks
+        if not racks:
+            return ()
+        with suppress(UnknownTopicOrPartitionError):
+            states = self._controller.topic(topic).partitions
+            replicas = (states[number].replicas for number in partitions)
+            return tuple(tuple(sorted(racks[each] for each in ids)) for ids in replicas)
+        return ()
+
     def write_markers(
         self, marker: TransactionMarker, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, str | None]:
@@ -359,6 +386,7 @@ class ClusterHost(CoordinatorHost):
         """Send markers again that had no leader or no response: links or leaders have changed."""
         self._changes += 1
         self._members.runtime.scheduler.notify()
+        self.moved.emit()
         if self._replicas is not None and self._replicas.is_over:
             self._unsubscribe()
         elif self._has_unwritten:
@@ -432,9 +460,11 @@ class ClusterHost(CoordinatorHost):
             return coordinator
         number = partition_for(group_id, len(topic.partitions))
         leader = self._controller.state(TopicPartition(GROUP_OFFSETS_TOPIC, number)).leader
-        broker = self._members.brokers.get(leader)
+        broker = self._reachable(leader)
         if broker is None:
-            raise CoordinatorNotAvailableError(f"group '{group_id}' has no coordinator")
+            raise CoordinatorNotAvailableError(
+                f"the coordinator of group '{group_id}' is not available"
+            )
         return cast("G", broker.groups)
 
     def all_groups(self, coordinator: G) -> list[G]:

@@ -24,6 +24,7 @@ from logstore.storage.log.epochs import UNDEFINED_EPOCH, UNDEFINED_OFFSET
 from logstore.types import AppendOrigin
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import NoReturn
 
     from logstore.cluster.states import PartitionState
@@ -203,7 +204,20 @@ class Following:
             logger.warning("%s cannot follow: %s", self.log, error)
             self._back_off(error.kafka_error)
             return
-        self.ask()
+        if delay_ms := self._throttle(answer):
+            self._station.later("throttled-fetch", self._ask_if_current(), delay_ms)
+        else:
+            self.ask()
+
+    def _throttle(self, answer: FetchResponse) -> int:
+        """Return how long to wait in ms because of `follower.replication.throttled.rate`."""
+        quota = self._station.follower_quota
+        me, tp = self._station.broker_id, self.state.topic_partition
+        is_behind = self.log.log_end_offset < answer.high_watermark
+        if not (is_behind and quota.applies_to(tp, me)):
+            return 0
+        quota.spend(len(answer.data))
+        return quota.delay_ms()
 
     def _take(self, answer: FetchResponse) -> None:
         log = self.log
@@ -267,13 +281,17 @@ class Following:
         return self._is_over or answer.number != self._number
 
     def _back_off(self, error: str) -> None:
-        number = self._number
         logger.info(
             "%s: broker %d answers %s", self.state.topic_partition, self.state.leader, error
         )
+        self._station.later("fetch-backoff", self._ask_if_current(), self._station.backoff_ms)
 
-        def ask_again() -> None:
+    def _ask_if_current(self) -> Callable[[], None]:
+        """Return an action that sends the next request, if no other was sent by then."""
+        number = self._number
+
+        def ask() -> None:
             if number == self._number:
                 self.ask()
 
-        self._station.later("fetch-backoff", ask_again, self._station.backoff_ms)
+        return ask

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
+from logstore.cluster.states import NO_LEADER
 from logstore.errors import (
     FencedLeaderEpochError,
     LogStoreError,
@@ -21,7 +22,7 @@ from logstore.storage.log.reader import Isolation
 from logstore.types import NO_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from logstore.cluster.states import PartitionState
     from logstore.cluster.station import Station
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
+
+
+def _caught_up_ms(follower: FollowerState, now_ms: int) -> int:
+    return now_ms if follower.behind_since_ms is None else follower.behind_since_ms
 
 
 class FollowerState:
@@ -92,18 +97,24 @@ class Leadership:
         log, state = self.log, self.state
         self.start_offset = log.log_end_offset
         log.epochs.assign(state.leader_epoch, self.start_offset)
-        now_ms = self._station.monotonic_ms()
-        for replica in state.replicas:
-            if replica != self._me:
-                # A follower outside of the ISR has never caught up with this leader.
-                lag_ms = 0 if replica in state.isr else self._station.lag_max_ms + 1
-                since = now_ms - lag_ms
-                self.followers[replica] = FollowerState(replica, since)
+        self._set_followers()
         log.offsets.high_watermark_for = self._after_append
         log.writer.refuse = None
         self._unsubscribe = log.subscribe(self._wake)
         self._move_high_watermark()
         self._watch_lags()
+
+    def _set_followers(self) -> None:
+        """Add and remove followers after a change of the replicas."""
+        state, now_ms = self.state, self._station.monotonic_ms()
+        followers = {}
+        for replica in state.replicas:
+            if replica != self._me:
+                # A follower outside of the ISR has never caught up with this leader.
+                lag_ms = 0 if replica in state.isr else self._station.lag_max_ms + 1
+                new = FollowerState(replica, now_ms - lag_ms)
+                followers[replica] = self.followers.get(replica, new)
+        self.followers = followers
 
     def end(self) -> None:
         """Resign. The caller holds the log's lock."""
@@ -117,6 +128,7 @@ class Leadership:
     def update(self, state: PartitionState) -> None:
         """Apply another state of the same epoch. The caller holds the log's lock."""
         self.state = state
+        self._set_followers()
         self._move_high_watermark()
         self._station.progress.emit(state.topic_partition)
 
@@ -151,7 +163,9 @@ class Leadership:
         with log.lock:
             if self._is_over:
                 return
-            follower = self.followers[request.replica]
+            follower = self.followers.get(request.replica)
+            if follower is None:  # removed by a reassignment
+                return
             if request.number < follower.number:
                 return  # outdated: the follower has sent a newer request
             follower.number = request.number
@@ -217,6 +231,23 @@ class Leadership:
             return None
         return "FENCED_LEADER_EPOCH" if epoch < own else "UNKNOWN_LEADER_EPOCH"
 
+    def preferred_follower(self, brokers: Collection[int], offset: int) -> int:
+        """Return the in-sync follower among some brokers that is best for reads from an offset.
+
+        Followers that have the longest log are preferred, then those that caught up last. Returns
+        -1 without one.
+        """
+        with self.log.lock:
+            now_ms = self._station.monotonic_ms()
+            ranks = [
+                (each.log_end_offset, _caught_up_ms(each, now_ms), each.replica)
+                for each in self.followers.values()
+                if each.replica in brokers
+                and each.replica in self.state.isr
+                and each.log_start_offset <= offset <= each.log_end_offset
+            ]
+        return max(ranks)[-1] if ranks else NO_LEADER
+
     # -- answers -------------------------------------------------------------------------
 
     def _wake(self) -> None:
@@ -244,9 +275,16 @@ class Leadership:
         return self.log.offsets.high_watermark, self.log.offsets.log_start_offset
 
     def _serve(self) -> None:
+        quota = self._station.leader_quota
         for follower in self.followers.values():
             with self.log.lock:
                 if self._is_over or not self._can_answer(follower):
+                    continue
+                is_throttled = follower.replica not in self.state.isr and quota.applies_to(
+                    self.state.topic_partition, follower.replica
+                )
+                if is_throttled and (delay_ms := quota.delay_ms()):
+                    self._station.later("throttled-fetch", self._serve, delay_ms)
                     continue
                 request, follower.waiting = follower.waiting, None
                 high_watermark, log_start_offset = self._offsets()
@@ -264,6 +302,8 @@ class Leadership:
                 )
                 answer = FetchResponse(request.number, request.leader_epoch, error.kafka_error)
             else:
+                if is_throttled:
+                    quota.spend(len(read.data))
                 answer = FetchResponse(
                     request.number,
                     request.leader_epoch,
@@ -368,6 +408,8 @@ class Leadership:
 
     def _alter_isr(self, isr: tuple[int, ...]) -> None:
         try:
-            self.state = self._station.controller.alter_isr(self.state, isr)
+            state = self._station.controller.alter_isr(self.state, isr)
+            if state.leader_epoch == self.state.leader_epoch:
+                self.state = state  # else it arrives as a new epoch
         except FencedLeaderEpochError as error:  # the new state will arrive
             logger.info("%s", error)

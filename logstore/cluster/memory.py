@@ -34,7 +34,16 @@ It may have settings.
 _GROUPS_VERSION = 4
 """Version with configurations of groups; written only if there are any. It may have the rest."""
 
-_VERSIONS = (_VERSION, _SETTINGS_VERSION, _COORDINATORS_VERSION, _GROUPS_VERSION)
+_MOVES_VERSION = 5
+"""Version with reassignments; written while there are any. It may have the rest."""
+
+_VERSIONS = (
+    _VERSION,
+    _SETTINGS_VERSION,
+    _COORDINATORS_VERSION,
+    _GROUPS_VERSION,
+    _MOVES_VERSION,
+)
 
 
 class ClusterState(NamedTuple):
@@ -85,7 +94,7 @@ class ClusterMemory:
                     "unknown version",
                     path=self.path,
                     check="version",
-                    expected=_GROUPS_VERSION,
+                    expected=_MOVES_VERSION,
                     found=document["version"],
                 )
             topics = [_parse(name, stored) for name, stored in document["topics"].items()]
@@ -113,6 +122,7 @@ class ClusterMemory:
         groups: Mapping[str, Mapping[str, str]],
     ) -> None:
         """Replace the file durably."""
+        topics = list(topics)
         stored = {topic.name: _json_of(topic) for topic in topics}
         document: dict[str, Any] = {"version": _VERSION}
         if settings is not None:
@@ -121,6 +131,8 @@ class ClusterMemory:
             document["version"] = _COORDINATORS_VERSION
         if groups:
             document |= {"version": _GROUPS_VERSION, "groups": groups}
+        if any(state.is_moving for topic in topics for state in topic.partitions):
+            document["version"] = _MOVES_VERSION
         document["topics"] = stored
         write_atomically(self._fs, self.path, (json.dumps(document, indent=1) + "\n").encode())
 
@@ -137,10 +149,17 @@ def _json_of(topic: ClusterTopic) -> dict[str, Any]:
                 "leader_epoch": state.leader_epoch,
                 "isr": state.isr,
                 "partition_epoch": state.partition_epoch,
+                **_moves_of(state),
             }
             for state in topic.partitions
         ],
     }
+
+
+def _moves_of(state: PartitionState) -> dict[str, Any]:
+    if not state.is_moving:
+        return {}
+    return {"adding": state.adding, "removing": state.removing}
 
 
 def _parse(name: str, stored: Any) -> ClusterTopic:  # noqa: ANN401  # whatever the JSON held
@@ -150,11 +169,14 @@ def _parse(name: str, stored: Any) -> ClusterTopic:  # noqa: ANN401  # whatever 
         replicas, isr = _ids(each["replicas"]), _ids(each["isr"])
         if not isr or not set(isr) <= set(replicas):
             raise ValueError(f"partition {number} of {name!r} has replicas {replicas}, ISR {isr}")
+        moves = [_ids(each.get(key, ())) for key in ("adding", "removing")]
+        if not {*moves[0], *moves[1]} <= set(replicas):
+            raise ValueError(f"partition {number} of {name!r} has replicas {replicas}, not {moves}")
         numbers = [each[key] for key in ("leader", "leader_epoch", "partition_epoch")]
         if not all(type(number) is int and number >= -1 for number in numbers):
             raise ValueError(f"partition {number} of {name!r} has leader and epochs {numbers}")
         tp = TopicPartition(name, number)
-        states.append(PartitionState(tp, replicas, numbers[0], numbers[1], isr, numbers[2]))
+        states.append(PartitionState(tp, replicas, numbers[0], numbers[1], isr, numbers[2], *moves))
     factor, configs = stored["replication_factor"], stored["configs"]
     texts = {str(key): str(value) for key, value in configs.items()}
     return ClusterTopic(name, str(stored["id"]), int(factor), texts, tuple(states))

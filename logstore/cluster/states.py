@@ -30,6 +30,8 @@ class PartitionState:
         its broker stops, because no other replica has all acknowledged records.
     partition_epoch : int
         Increases with each change of the state.
+    adding, removing : tuple of int
+        Replicas that a reassignment adds and removes; both are in `replicas` meanwhile.
     """
 
     topic_partition: TopicPartition
@@ -38,6 +40,13 @@ class PartitionState:
     leader_epoch: int
     isr: tuple[int, ...]
     partition_epoch: int
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a reassignment is in progress."""
+        return bool(self.adding or self.removing)
 
 
 @dataclass(frozen=True, slots=True)

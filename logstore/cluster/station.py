@@ -8,8 +8,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from logstore.cluster.throttles import ReplicationQuota
 from logstore.runtime import Signal
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from logstore.cluster.controller import Controller
     from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
     from logstore.cluster.network import Network
+    from logstore.config.broker_config import BrokerConfig
     from logstore.coordinator.markers import MarkerErrors
     from logstore.messages.types import WriteTxnMarkersRequest
     from logstore.runtime import Clock, ScheduledTask, Scheduler
@@ -68,6 +71,7 @@ class Station(ABC):
 
     Attributes
     ----------
+    leader_quota, follower_quota : ReplicationQuota
     progress : Signal of TopicPartition
         Sent when a condition of waiting requests may have changed: a follower fetched, or the ISR
         or the role changed. (The log signals its high watermark itself.) Sent in any thread, maybe
@@ -97,6 +101,18 @@ class Station(ABC):
         self.fetch_max_bytes = config.replica_fetch_max_bytes
         self.backoff_ms = config.replica_fetch_backoff_ms
         self.progress: Signal[[TopicPartition]] = Signal("progress of replicas")
+
+        def current_config() -> BrokerConfig:
+            return self.manager.broker_config
+
+        quota = partial(
+            ReplicationQuota,
+            controller=controller,
+            config=current_config,
+            monotonic_ms=clock.monotonic_ms,
+        )
+        self.leader_quota = quota("leader")
+        self.follower_quota = quota("follower")
 
     def monotonic_ms(self) -> int:
         """Return the monotonic time shared by all brokers."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_BY_RACK = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 
 class Administered(CreatesTopics, Protocol):
     """The admin methods of a cluster; see `Cluster`."""
@@ -74,6 +76,18 @@ class Administered(CreatesTopics, Protocol):
         unclean: bool = False,
     ) -> None:
         """Make another replica the leader."""
+
+    @property
+    def broker_ids(self) -> range:
+        """Ids of all brokers, which may be stopped."""
+
+    def reassign(
+        self,
+        topic: str | TopicPartition,
+        partition: int | None = None,
+        replicas: Sequence[int] | None = None,
+    ) -> None:
+        """Begin to move a partition to other replicas, or cancel a move."""
 
 
 class ClusterListeners(Mapping[int, "Listener"]):
@@ -211,11 +225,29 @@ class ClusterNode(Nodes):
         """Return the addresses of the running brokers."""
         return dict(sorted({**self._listeners.addresses(), self._number: own}.items()))
 
+    def rack(self, node_id: int) -> str | None:
+        """Return the rack of a broker, or None."""
+        return self._controller.racks.get(node_id)
+
     # -- topics --------------------------------------------------------------------------
+
+    @property
+    def topic_changes(self) -> int:
+        """Number of changes of the cluster's topics."""
+        return self._controller.changes
 
     def topics(self) -> list[Topic]:
         """Return all topics of the cluster."""
         return [as_topic(topic) for topic in self._controller.topics()]
+
+    @property
+    def changes(self) -> int:
+        """Number of changes of the controller's state so far."""
+        return self._controller.changes
+
+    def configured_groups(self) -> list[str]:
+        """Return the ids of the groups that have configurations of their own."""
+        return sorted(self._controller.groups)
 
     def topic(self, name: str) -> Topic:
         """Return a topic of the cluster."""
@@ -280,6 +312,15 @@ class ClusterNode(Nodes):
         return self._controller.alive
 
     @property
+    def registered(self) -> Collection[int]:
+        """Ids of all brokers, which may be stopped."""
+        return self._cluster.broker_ids
+
+    def reassign(self, topic_partition: TopicPartition, replicas: Sequence[int] | None) -> None:
+        """Begin to move a partition to other replicas, or cancel a move."""
+        self._cluster.reassign(topic_partition, replicas=replicas)
+
+    @property
     def default_replication_factor(self) -> int:
         """The setting `default.replication.factor`."""
         return self._cluster.broker_config.default_replication_factor
@@ -292,7 +333,15 @@ class ClusterNode(Nodes):
             return PartitionView(NO_LEADER, NO_PARTITION_LEADER_EPOCH, (), (), (), error)
         alive = set(self._controller.alive)
         offline = [each for each in state.replicas if each not in alive]
-        return PartitionView(state.leader, state.leader_epoch, state.replicas, state.isr, offline)
+        return PartitionView(
+            state.leader,
+            state.leader_epoch,
+            state.replicas,
+            state.isr,
+            offline,
+            adding=state.adding,
+            removing=state.removing,
+        )
 
     def replica(self, topic_partition: TopicPartition) -> Log:
         """Return this broker's replica of a partition."""
@@ -314,6 +363,34 @@ class ClusterNode(Nodes):
             check_epoch(tp, role.state.leader_epoch, current_leader_epoch)
         if not isinstance(role, Leadership):
             raise NotLeaderForPartitionError(f"broker {self._number} does not lead {tp}")
+
+    def check_readable(self, log: Log, current_leader_epoch: int) -> None:
+        """Check that this broker has a replica, and that the client's epoch is current."""
+        tp = log.topic_partition
+        role = self._replicas.role(tp)
+        if role is None:
+            raise NotLeaderForPartitionError(f"broker {self._number} has no replica of {tp}")
+        check_epoch(tp, role.state.leader_epoch, current_leader_epoch)
+
+    def preferred_replica(self, log: Log, offset: int, rack: str) -> int:
+        """Return the broker that a consumer in a rack should read from, or -1 for this one.
+
+        The in-sync followers of the rack that have the offset are considered.
+        """
+        racks = self._controller.racks
+        selects = self.manager.broker_config.replica_selector_class == _BY_RACK
+        if not (rack and selects and racks) or racks[self._number] == rack:
+            return NO_LEADER
+        role = self._replicas.role(log.topic_partition)
+        if not isinstance(role, Leadership):
+            return NO_LEADER
+        here = [broker for broker in self._controller.alive if racks[broker] == rack]
+        return role.preferred_follower(here, offset)
+
+    def is_settled(self, log: Log) -> bool:
+        """Return whether the high watermark has reached the start of the leader's epoch."""
+        role = self._replicas.role(log.topic_partition)
+        return not isinstance(role, Leadership) or log.high_watermark >= role.start_offset
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Return leader id and leader epoch, as this broker knows them."""

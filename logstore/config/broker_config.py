@@ -99,6 +99,8 @@ class BrokerConfig(Settings):
     transaction_state_log_segment_bytes: int = _broker("transaction.state.log.segment.bytes")
     transaction_state_log_min_isr: int = _broker("transaction.state.log.min.isr")
     num_partitions: int = _broker("num.partitions")
+    broker_rack: str = _broker("broker.rack")
+    replica_selector_class: str = _broker("replica.selector.class")
     offsets_topic_num_partitions: int = _broker("offsets.topic.num.partitions")
     offsets_topic_segment_bytes: int = _broker("offsets.topic.segment.bytes")
     offset_metadata_max_bytes: int = _broker("offset.metadata.max.bytes")
@@ -138,6 +140,9 @@ class BrokerConfig(Settings):
     sasl_server_max_receive_size: int = _broker("sasl.server.max.receive.size")
     queued_max_request_bytes: int = _broker("queued.max.request.bytes")
     fetch_max_bytes: int = _broker("fetch.max.bytes")
+    max_incremental_fetch_session_cache_slots: int = _broker(
+        "max.incremental.fetch.session.cache.slots"
+    )
     logstore_request_max_entries: int = _broker("logstore.request.max.entries")
     log_dir_failure_timeout_ms: int = _broker("log.dir.failure.timeout.ms")
     log_cleaner_enable: bool = _broker("log.cleaner.enable")

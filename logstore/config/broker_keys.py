@@ -40,6 +40,25 @@ _BROKER_ROWS = (
         "Name of node.id in Kafka releases with ZooKeeper.",
     ),
     ConfigKey(
+        "broker.rack",
+        Kind.STRING,
+        "",
+        "Rack of this broker, reported to clients. Cluster(racks=…) sets it for each broker, and "
+        "new topics get replicas in different racks.",
+    ),
+    ConfigKey(
+        "replica.selector.class",
+        Kind.STRING,
+        "",
+        "Selects the replica that a consumer with a rack reads from (KIP-392). Only Kafka's own "
+        "classes are available. Empty: the leader.",
+        values=(
+            "",
+            "org.apache.kafka.common.replica.LeaderSelector",
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+        ),
+    ),
+    ConfigKey(
         "log.dir",
         Kind.LIST,
         (),
@@ -427,6 +446,14 @@ _BROKER_ROWS = (
         55 << 20,
         "Maximum bytes of records in a Fetch response. A larger first batch is returned whole.",
         ((1024, None),),
+    ),
+    ConfigKey(
+        "max.incremental.fetch.session.cache.slots",
+        Kind.INT,
+        1000,
+        "Maximum number of incremental fetch sessions of a listener (KIP-227). Clients without a "
+        "session name all partitions in each Fetch.",
+        AT_LEAST_0,
     ),
     ConfigKey(
         "logstore.request.max.entries",

@@ -28,7 +28,6 @@ PREFIXES = (
     "auto.leader.",
     "broker.heartbeat.",
     "broker.id.",
-    "broker.rack",
     "broker.session.",
     "client.quota.",
     "confluent.",
@@ -115,7 +114,6 @@ NAMES = frozenset(
         "max.connection.creation.rate",
         "max.connections.per.ip.overrides",
         "max.decompressed.message.bytes",
-        "max.incremental.fetch.session.cache.slots",
         "max.request.partition.size.limit",
         "num.io.threads",
         "num.network.threads",
@@ -272,7 +270,8 @@ UNKNOWN_VALUE_CHARACTERS_MAX = 4096
 
 _NO_EFFECT = "Stored and described, but without effect here: "
 _TIERED = f"{_NO_EFFECT}tiered storage is not supported."
-_THROTTLED = f"{_NO_EFFECT}replication is not throttled."
+_THROTTLED = "Replicas throttled while they are not in sync; without effect in a single broker."
+_THROTTLED_RATE = "Bytes per second of throttled replicas; without effect in a single broker."
 _CONVERTED = f"{_NO_EFFECT}batches are stored and read in one format."
 _THREADS = f"{_NO_EFFECT}this engine has no such threads."
 
@@ -313,10 +312,10 @@ INERT_BROKER_KEYS: Mapping[str, ConfigKey] = {
     for row in (
         ConfigKey("background.threads", Kind.INT, 10, _THREADS, AT_LEAST_1),
         ConfigKey(
-            "follower.replication.throttled.rate", Kind.LONG, INT64_MAX, _THROTTLED, AT_LEAST_0
+            "follower.replication.throttled.rate", Kind.LONG, INT64_MAX, _THROTTLED_RATE, AT_LEAST_0
         ),
         ConfigKey(
-            "leader.replication.throttled.rate", Kind.LONG, INT64_MAX, _THROTTLED, AT_LEAST_0
+            "leader.replication.throttled.rate", Kind.LONG, INT64_MAX, _THROTTLED_RATE, AT_LEAST_0
         ),
         ConfigKey(
             "max.connection.creation.rate",
@@ -332,7 +331,7 @@ INERT_BROKER_KEYS: Mapping[str, ConfigKey] = {
             "replica.alter.log.dirs.io.max.bytes.per.second",
             Kind.LONG,
             INT64_MAX,
-            _THROTTLED,
+            f"{_NO_EFFECT}moves between directories are not throttled.",
             AT_LEAST_0,
         ),
         ConfigKey(

@@ -74,7 +74,7 @@ def unit_of(key: str) -> str | None:
     """Return the unit of a key whose values may have a unit: `ms` or `bytes`; else None."""
     if key.endswith(".ms"):
         return "ms"
-    return "bytes" if key.endswith((".bytes", ".buffer.size")) else None
+    return "bytes" if key.endswith((".bytes", ".buffer.size", ".max.bytes.per.second")) else None
 
 
 def without_unit(key: str, text: str) -> str:

@@ -7,7 +7,7 @@ that it leads, and a write counts when the in-sync replicas have it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from logstore.config.group_keys import GroupConfig, effective_group_config
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.markers import TransactionMarker
     from logstore.manager.manager import LogManager
     from logstore.manager.topics.store import Topic
+    from logstore.runtime import Signal
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
@@ -46,6 +47,9 @@ class CoordinatorHost:
 
     is_replicated = False
     """Whether other brokers may coordinate some partitions."""
+
+    moved: Signal[[]] | None = None
+    """Emitted when coordinators may have moved, or None if there is only this broker."""
 
     take_producer_id: Callable[[], int] | None = None
     """Returns a new producer id, or None if the coordinator reserves its own."""
@@ -109,6 +113,13 @@ class CoordinatorHost:
         self.check_owner(topic_partition)
         return self._manager.log(topic_partition)
 
+    def is_coordinated(self, name: str) -> bool:
+        """Return whether no coordinator of a topic's partitions is still missing or loading.
+
+        A broker of a cluster knows this of its own partitions; of others, whether they are led.
+        """
+        return True
+
     # -- replication -----------------------------------------------------------------------
 
     def check_append(self, topic_partition: TopicPartition) -> None:
@@ -153,6 +164,11 @@ class CoordinatorHost:
     def topics(self) -> list[Topic]:
         """Return all topics by name."""
         return self._manager.catalog.topics()
+
+    def racks_of(self, topic: str, partitions: Sequence[int]) -> Sequence[Sequence[str]]:
+        """Return the replicas' racks for each partition; empty if no broker has a rack."""
+        rack = self._manager.broker_config.broker_rack
+        return ((rack,),) * len(partitions) if rack else ()
 
     def partitions_of(self, topic: str) -> Collection[int]:
         """Return the partition numbers of a topic.

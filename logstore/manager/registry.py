@@ -371,11 +371,20 @@ class LogRegistry:
             log.check_not_inside()
             self._services.check_pausable(log.topic_partition)
 
+    def has(self, topic_partition: TopicPartition) -> bool:
+        """Return whether a partition has a directory."""
+        return topic_partition in self._homes
+
     @one_at_a_time
-    def remove_partitions(self, topic: str, delay_ms: int) -> None:
+    def remove_partitions(self, topic: str, delay_ms: int, *, number: int | None = None) -> None:
         """Forget the partitions of a topic. Their folders are removed after `delay_ms`.
 
         Partitions in offline directories are retained.
+
+        Parameters
+        ----------
+        number : int, optional
+            Only this partition.
 
         Raises
         ------
@@ -385,7 +394,7 @@ class LogRegistry:
         touched: list[LogDirectory] = []
         for tp in self._homes.of(topic):
             directory = self._homes[tp]
-            if not directory.is_online:
+            if not directory.is_online or number not in (None, tp.partition):
                 continue
             self._services.pause(tp)
             if (log := self._logs.pop(tp, None)) is not None:

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
 class LogEvents:
     """The events of one manager's logs.
 
-    All except `log_changed` are emitted under the manager's lock.
+    All except `topic_deleted` and `log_changed` are emitted under the manager's lock.
 
     Attributes
     ----------
     partition_added, partition_removed : Signal of TopicPartition
         A partition was created or deleted.
+    topic_deleted : Signal
+        The partitions of a topic were deleted. Emitted without the manager's lock.
     partition_moved : Signal of TopicPartition, str
         A partition was moved to another data directory. It is held.
     config_changed : Signal of str
@@ -41,6 +43,7 @@ class LogEvents:
     def __init__(self) -> None:
         self.partition_added: Signal[[TopicPartition]] = Signal("a new partition")
         self.partition_removed: Signal[[TopicPartition]] = Signal("a deleted partition")
+        self.topic_deleted: Signal[[]] = Signal("a deleted topic")
         self.partition_moved: Signal[[TopicPartition, str]] = Signal("a partition that moved")
         self.config_changed: Signal[[str]] = Signal("a topic's other configuration")
         self.reconfigured: Signal[[BrokerConfig]] = Signal("other broker settings")

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from logstore.manager.registry import LogRegistry
     from logstore.manager.services import LogServices
     from logstore.manager.topics.catalog import TopicCatalog
+    from logstore.types import TopicPartition
 
 
 class TopicAdmin:
@@ -239,7 +240,6 @@ class TopicAdmin:
             log.set_config(config)
         self._services.events.config_changed.emit(topic)
 
-    @one_at_a_time
     def delete(self, name: str) -> None:
         """Delete a topic. Its files are removed after `file.delete.delay.ms`.
 
@@ -252,6 +252,13 @@ class TopicAdmin:
         IllegalStateError
             This thread is changing or cleaning one of its partitions; nothing was changed.
         """
+        try:
+            self._mark_and_delete(name)
+        finally:
+            self._services.events.topic_deleted.emit()
+
+    @one_at_a_time
+    def _mark_and_delete(self, name: str) -> None:
         topic = self._catalog.topic(name)
         self._registry.check_not_inside(name)
         delay_ms = self._catalog.config(name).file_delete_delay_ms
@@ -274,6 +281,26 @@ class TopicAdmin:
         if name in self._store:
             with self._storing():
                 self._store.remove(name)
+        self._registry.schedule_folder_deletion(delay_ms)
+
+    @one_at_a_time
+    def remove_partition(self, topic_partition: TopicPartition) -> None:
+        """Delete one partition of a topic, of which other brokers have the others.
+
+        Raises
+        ------
+        UnknownTopicOrPartitionError, KafkaStorageError
+        """
+        name, number = topic_partition
+        topic = self._catalog.topic(name)
+        left = [each for each in topic.partitions if each != number]
+        if not left:
+            self.delete(name)
+            return
+        delay_ms = self._catalog.config(name).file_delete_delay_ms
+        with self._storing():
+            self._store.set_partitions(name, left)
+        self._registry.remove_partitions(name, delay_ms, number=number)
         self._registry.schedule_folder_deletion(delay_ms)
 
     # -- start ---------------------------------------------------------------------------

@@ -312,8 +312,13 @@ class _Simulation:
         self.cleaned.add(tp)
         now_ms, log = self.clock.now_ms(), self._log(self.by_name[tp])
         oldest_ms = _age_ms(self.by_name[tp].dirty_since_ms, now_ms)
-        delay_ms = 0
+        delay_ms = peak_bytes = headroom_bytes = 0
         if log is not None:
+            # The originals are on the disk until the swap, and then until their removal.
+            waiting_bytes = self.environment.waiting_bytes(tp, log.directory)
+            peak_bytes = log.size_bytes + max(waiting_bytes, stats.bytes_read)
+            before_bytes = log.size_bytes - stats.bytes_written + stats.bytes_read
+            headroom_bytes = peak_bytes - before_bytes
             delay_ms = max(0, oldest_ms - log.config.max_compaction_lag_ms)
             self.by_name[tp].dirty_since_ms = _dirty_since_ms(log, stats.end_offset)
         self.passes.add(
@@ -332,6 +337,8 @@ class _Simulation:
             duration_ms=stats.index_ms + stats.clean_ms,
             oldest_dirty_ms=oldest_ms,
             compaction_delay_ms=delay_ms,
+            peak_bytes=peak_bytes,
+            headroom_bytes=headroom_bytes,
         )
 
     def _sample_changes(self) -> None:

@@ -13,17 +13,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from logstore.simulate.outcome import Run
+    from logstore.simulate.search import Found
+    from logstore.simulate.spread import Spread
     from logstore.simulate.sweep import Sweep
 
 
 REPORT = "report.html"
 SWEEP = "sweep.csv"
+SEARCH = "search.csv"
+SEEDS = "seeds.csv"
+SPREAD = "spread.csv"
 
 
 def save(
-    directory: Path, run: Run, *, sweep: Sweep | None = None, report: str | None = None
+    directory: Path,
+    run: Run,
+    *,
+    sweep: Sweep | None = None,
+    spread: Spread | None = None,
+    found: Found | None = None,
+    report: str | None = None,
 ) -> list[Path]:
     """Write the results of a run and return the paths of the files.
+
+    A sweep, several seeds and a search add their tables.
 
     Results of an earlier run are replaced only after all files are written, so an error such as a
     full disk leaves the directory unchanged. Other files are retained.
@@ -36,7 +49,7 @@ def save(
     draft = directory / ".simulate-draft"
     draft.mkdir(exist_ok=True)
     try:
-        drafts = [*_write_all(run, sweep, draft)]
+        drafts = [*_write_all(run, sweep, spread, found, draft)]
         if report is not None:
             (draft / REPORT).write_text(report, encoding="utf-8")
             drafts.append(draft / REPORT)
@@ -57,12 +70,17 @@ _SERIES = ("partitions", "segments", "passes", "consumers")
 _NAMES = (
     REPORT,
     SWEEP,
+    SEARCH,
+    SEEDS,
+    SPREAD,
     *(f"{name}.{kind}" for name in _SERIES for kind in ("csv", "parquet")),
 )
 """Names of all files that a run may write."""
 
 
-def _write_all(run: Run, sweep: Sweep | None, directory: Path) -> Iterator[Path]:
+def _write_all(
+    run: Run, sweep: Sweep | None, spread: Spread | None, found: Found | None, directory: Path
+) -> Iterator[Path]:
     """Write each series that has rows, and yield the paths."""
     for name in _SERIES:
         table: Table = getattr(run, name)
@@ -76,6 +94,32 @@ def _write_all(run: Run, sweep: Sweep | None, directory: Path) -> Iterator[Path]
         for each in sweep.variants:
             rows.add(**each.settings, **each.costs, not_beaten=each in front)
         yield _write_csv(rows, directory / SWEEP)
+    if spread is not None:
+        rows = Table(("seed", *spread.runs[0].costs))
+        for one in spread.runs:
+            rows.add(seed=one.seed, **one.costs)
+        yield _write_csv(rows, directory / SEEDS)
+        yield _write_csv(_bands(spread), directory / SPREAD)
+    if found is not None:
+        rows = Table((*found.best.settings, "seed", *next(iter(found.best.runs.values()))))
+        for candidate in found.candidates:
+            held = dict(zip(candidate.held_seeds, candidate.held, strict=True))
+            for seed, costs in (candidate.runs | held).items():
+                rows.add(**candidate.settings, seed=seed, **costs)
+        yield _write_csv(rows, directory / SEARCH)
+
+
+def _bands(spread: Spread) -> Table:
+    """Return the percentiles of each curve of all topics together, in long form."""
+    rows = Table(("time_ms", "column", "p5", "p50", "p95"))
+    times = spread.time_ms.tolist()
+    for topic, column in spread.runs[0].curves:
+        if topic is None:
+            band = spread.curve(column)
+            for time_ms, *values in zip(times, *(each.tolist() for each in band), strict=True):
+                low, middle, high = values
+                rows.add(time_ms=time_ms, column=column, p5=low, p50=middle, p95=high)
+    return rows
 
 
 def can_write_parquet() -> bool:

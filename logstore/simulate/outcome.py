@@ -91,6 +91,8 @@ PASSES = {
     "duration_ms": "Duration in virtual time, which passes for a throttle or a slow disk.",
     "oldest_dirty_ms": "Age of the oldest dirty data just before the pass.",
     "compaction_delay_ms": "Time by which it exceeded max.compaction.lag.ms.",
+    "peak_bytes": "Bytes of the partition's files at its end, with the originals of the segments.",
+    "headroom_bytes": "Bytes by which they exceed the log before the pass.",
 }
 """Columns of the series of passes."""
 
@@ -109,8 +111,17 @@ SEGMENTS = {
 """Columns of the series of segments, which has fewer samples."""
 
 
-KINDS = ("clean", "dirty", "uncleanable", "active", "deleted")
+KINDS = ("clean", "dirty", "uncleanable", "active", "deleted", "swap")
 """Kinds of bytes in a partition. Each has a column."""
+
+SIZES = frozenset(f"{kind}_bytes" for kind in KINDS)
+"""Their columns."""
+
+SWAP = "swap_bytes"
+"""Column of the combined series: bytes at the end of a pass that no row has."""
+
+AGE_SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+"""Percentiles of the ages over time."""
 
 REGULAR_EVENTS = ("regular", "start", "end")
 """Events of the rows that are evenly spaced in time."""
@@ -192,7 +203,10 @@ class Run:
         dict of str to array
             `time_ms`, ascending, and each numeric column. Counts are the sums of the partitions'
             latest values; ages, delays, bounds and ratios are the largest values.
-            `write_amplification` is computed from the sums.
+            `write_amplification` is computed from the sums. `disk_bytes` is the size of all files
+            in all replicas. Two columns are 0 except at the end of a pass: `headroom_bytes`, its
+            head-room, and `swap_bytes`, the size of original and rewritten segments together
+            beyond the bytes in the partition's latest row.
         """
         selection = {} if topic is None else {"topic": topic}
         series, passes = self.partitions.where(**selection), self.passes.where(**selection)
@@ -202,9 +216,12 @@ class Run:
             for name, column in series.items()
             if column.dtype.kind in "if" and name not in ("time_ms", "partition")
         ]
-        total = {name: np.zeros(len(times)) for name in names}
+        others = (SWAP, "headroom_bytes", "disk_bytes")
+        total = {name: np.zeros(len(times)) for name in (*names, *others)}
+        replicas = {each.name: each.replicas for each in self.scenario.topics}
         is_regular = np.isin(series["event"], REGULAR_EVENTS)
         for rows in _rows_by_partition(series):
+            own = np.zeros(len(times))
             latest_row = _latest(series["time_ms"], rows, times)
             latest_regular = _latest(series["time_ms"], rows[is_regular[rows]], times)
             at = np.searchsorted(times, series["time_ms"][rows])
@@ -215,8 +232,20 @@ class Run:
                     if name not in RATES:
                         np.maximum.at(values, at, series[name][rows])
                     np.maximum(total[name], values, out=total[name])
-                else:
-                    total[name] += values
+                    continue
+                total[name] += values
+                if name in SIZES:
+                    own += values
+            topic_name, number = series["topic"][rows[0]], series["partition"][rows[0]]
+            is_own = (passes["topic"] == topic_name) & (passes["partition"] == number)
+            at = np.searchsorted(times, passes["time_ms"][is_own])
+            peaks = own.copy()
+            np.maximum.at(peaks, at, passes["peak_bytes"][is_own])
+            headroom = np.zeros(len(times))
+            np.maximum.at(headroom, at, passes["headroom_bytes"][is_own])
+            total["headroom_bytes"] += headroom
+            total[SWAP] += peaks - own
+            total["disk_bytes"] += replicas.get(topic_name, 1) * peaks
         at = np.searchsorted(times, passes["time_ms"])
         for name in ("oldest_dirty_ms", "compaction_delay_ms"):
             np.maximum.at(total[name], at, passes[name])
@@ -235,14 +264,12 @@ class Run:
     def costs(self, topic: str | None = None) -> dict[str, float]:
         """Return the costs of the run, for all topics or one; sweeps compare them.
 
-        `bytes_peak` and `bytes_mean` (over time, all files), `write_amplification` (at the end),
-        `compaction_delay_max_ms` (beyond `max.compaction.lag.ms`), `oldest_dirty_max_ms`,
-        `tombstone_age_max_ms`, `cleaner_read_bytes`, `cleaner_written_bytes`, `passes`,
-        `live_share` (live records / records, at the end), `missed_tombstones`.
+        `logstore.simulate.quantities` describes each of them.
         """
         series = self.over_time(topic)
         total, spans = bytes_of(series), np.diff(series["time_ms"])
-        mean = (total[:-1] * spans).sum() / spans.sum() if spans.sum() else total[-1]
+        lasting = total - series[SWAP]
+        mean = (lasting[:-1] * spans).sum() / spans.sum() if spans.sum() else lasting[-1]
         passes = self.passes.where(**({} if topic is None else {"topic": topic}))
         missed = self.consumers["missed_tombstones"]
         return {
@@ -257,6 +284,10 @@ class Run:
             "passes": len(passes["time_ms"]),
             "live_share": float(series["live_records"][-1] / max(1, series["records"][-1])),
             "missed_tombstones": int(missed.max()) if len(missed) else 0,
+            "headroom_bytes": int(series["headroom_bytes"].max()),
+            "disk_bytes": int(series["disk_bytes"].max()),
+            **_age_percentiles("oldest_dirty", series["time_ms"], series["oldest_dirty_ms"]),
+            **_age_percentiles("tombstone_age", series["time_ms"], series["oldest_tombstone_ms"]),
         }
 
 
@@ -264,6 +295,36 @@ def bytes_of(series: Mapping[str, Column]) -> Column:
     """Return the size of all files at each time of a series."""
     total: Column = np.sum([series[f"{kind}_bytes"] for kind in KINDS], axis=0)
     return total
+
+
+def _age_percentiles(name: str, times: Column, ages: Column) -> dict[str, float]:
+    found = age_quantiles(times, ages, list(AGE_SHARES.values()))
+    return {f"{name}_{share}_ms": round(age) for share, age in zip(AGE_SHARES, found, strict=True)}
+
+
+def age_quantiles(times: Column, ages: Column, shares: Sequence[float]) -> list[float]:
+    """Return quantiles, over time, of an age that is known at some times.
+
+    An age grows as time passes, and falls only at a known time. So it had every value from its
+    length before `ages[i]` (from 0) up to `ages[i]` in the interval that ends at `times[i]`.
+    """
+    spans = np.diff(times).astype(np.float64)
+    if not spans.sum():
+        return [float(ages[-1])] * len(shares)
+    ends = ages[1:].astype(np.float64)
+    begins = np.maximum(0.0, ends - spans)
+    # The time spent at age 0, and then the time below each age, which is piecewise linear.
+    at_zero = (spans - (ends - begins)).sum()
+    edges = np.concatenate((begins, ends))
+    steps = np.concatenate((np.ones(len(begins)), -np.ones(len(ends))))
+    order = np.argsort(edges, kind="stable")
+    edges = edges[order]
+    running = np.cumsum(steps[order])[:-1]
+    below = np.concatenate(([0.0], np.cumsum(running * np.diff(edges)))) + at_zero
+    wanted = np.asarray(shares) * spans.sum()
+    return [
+        0.0 if target <= at_zero else float(np.interp(target, below, edges)) for target in wanted
+    ]
 
 
 def evenly(times: Column, values: Column, count: int) -> Column:

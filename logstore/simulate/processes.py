@@ -6,45 +6,113 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed  # noqa: TID251
 from multiprocessing import get_context  # noqa: TID251
-from typing import TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from logstore.runtime import SystemClock
+from logstore.runtime.environment import usable_cores
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 
+START_NS = 2_000_000_000
+"""Time that a new process needs before its first job; it imports the engine."""
 
-def in_processes(
-    function: Callable[[Job], Result], jobs: Sequence[Job], workers: int
-) -> Iterator[tuple[int, Result]]:
-    """Run jobs in processes, and yield the number and the result of each job when it ends.
+
+class Workers:
+    """Processes that run jobs; they start with the first batch of jobs for which they pay.
 
     Parameters
     ----------
-    function : callable
-        A function of a module. The jobs and the results can be pickled.
-    workers : int
-        Number of processes. With one worker or one job, this process runs the jobs.
-
-    Raises
-    ------
-    Exception
-        The error of a job; jobs that have not begun are cancelled.
+    count : int, optional
+        Number of processes (default: one for each core, if the jobs take longer than their start).
+        With 1, this process runs the jobs.
+    shared : object
+        Second argument of every job, which each process gets once. It can be pickled.
     """
-    if min(workers, len(jobs)) <= 1:
-        for number, job in enumerate(jobs):
-            yield number, function(job)
-        return
-    # Spawned: forked processes would share the open files of this process, but not its threads.
-    pool = ProcessPoolExecutor(
-        min(workers, len(jobs)), mp_context=get_context("spawn"), initializer=_end_at_interrupts
-    )
-    try:
-        futures = {pool.submit(function, job): number for number, job in enumerate(jobs)}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+
+    def __init__(self, count: int | None = None, shared: object = None) -> None:
+        self._count = usable_cores() if count is None else count
+        self._is_chosen = count is not None
+        self._shared = shared
+        self._clock = SystemClock()
+        self._job_ns: int | None = None  # the shortest one, as the first ones compile kernels
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+    def run(
+        self, function: Callable[[Job, Any], Result], jobs: Sequence[Job]
+    ) -> Iterator[tuple[int, Result]]:
+        """Run jobs, and yield the number and the result of each job when it ends.
+
+        Parameters
+        ----------
+        function : callable
+            A function of a module. The jobs and the results can be pickled.
+
+        Raises
+        ------
+        Exception
+            The error of a job; jobs that have not begun are cancelled.
+        """
+        done = 0
+        while done < len(jobs) and not self._pays(len(jobs) - done):
+            begin_ns = self._clock.monotonic_ns()
+            yield done, function(jobs[done], self._shared)
+            taken_ns = self._clock.monotonic_ns() - begin_ns
+            self._job_ns = taken_ns if self._job_ns is None else min(self._job_ns, taken_ns)
+            done += 1
+        if done == len(jobs):
+            return
+        if self._pool is None:
+            # Spawned: forked processes would share the open files of this process, but not its
+            # threads.
+            self._pool = ProcessPoolExecutor(
+                self._count,
+                mp_context=get_context("spawn"),
+                initializer=_begin_process,
+                initargs=(self._shared,),
+            )
+        futures = {
+            self._pool.submit(_run_job, function, jobs[number]): number
+            for number in range(done, len(jobs))
+        }
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _pays(self, count: int) -> bool:
+        """Return whether processes run so many jobs sooner than this process."""
+        if self._pool is not None or self._count <= 1 or count <= 1:
+            return self._pool is not None and count > 1
+        if self._is_chosen:
+            return True
+        return (count - count / self._count) * (self._job_ns or 0) > START_NS
 
 
-def _end_at_interrupts() -> None:
-    """Let an interrupt end this process silently; the parent process reports it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+_shared: object = None
+
+
+def _begin_process(shared: object) -> None:
+    """Keep what all jobs share, and let an interrupt end this process silently."""
+    global _shared
+    _shared = shared
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent process reports it
+
+
+def _run_job(function: Callable[[Job, Any], Result], job: Job) -> Result:
+    return function(job, _shared)

@@ -8,16 +8,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from logstore.reasons.formats import format_span
 from logstore.simulate import pages
-from logstore.simulate.outcome import REGULAR_EVENTS, bytes_of
+from logstore.simulate.outcome import REGULAR_EVENTS, SWAP, bytes_of
 from logstore.simulate.pages import Part
+from logstore.simulate.quantities import (
+    QUANTITIES,
+    SWEPT,
+    Quantity,
+    format_bytes,
+    format_value,
+)
+from logstore.simulate.spread import ALL_BYTES
 from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
     from logstore.simulate.outcome import Column, Run
-    from logstore.simulate.sweep import Sweep
+    from logstore.simulate.search import Found
+    from logstore.simulate.spread import Percentiles, Spread
+    from logstore.simulate.sweep import Sweep, Variant
 
 Columns = Mapping[str, "Column"]
 
@@ -27,6 +38,7 @@ SECTION_STYLES = {
     "uncleanable": ("#cc79a7", "x"),
     "active": ("#56b4e9", "."),
     "deleted": ("#999999", "\\"),
+    "swap": ("#d55e00", "-"),
 }
 """Colour and pattern of each kind of bytes. The colours are safe for colour blindness."""
 
@@ -79,9 +91,6 @@ PANELS: Mapping[str, Sequence[tuple[str, str, float]]] = {
 LIMITS = ("max_compaction_lag_ms", "throttle_bytes_per_second")
 """Columns that are the same in all partitions and drawn only while they are set."""
 
-RATIOS = ("_ratio", "_load", "_amplification")
-"""Suffixes of the names of ratios."""
-
 TOPICS_MAX = 12
 """Number of topics with plots of their own, the largest ones."""
 
@@ -91,13 +100,23 @@ def can_draw() -> bool:
     return all(importlib.util.find_spec(name) is not None for name in ("plotly", "jinja2"))
 
 
-def page(run: Run, sweep: Sweep | None = None) -> str:
+def page(
+    run: Run,
+    sweep: Sweep | None = None,
+    *,
+    spread: Spread | None = None,
+    found: Found | None = None,
+) -> str:
     """Return the report as HTML.
 
     Parameters
     ----------
     sweep : Sweep, optional
         Variants of the scenario, shown in a table and a plot.
+    spread : Spread, optional
+        The same run with several seeds, shown as bands and percentiles.
+    found : Found, optional
+        A search for a goal, whose best setting is the run.
 
     Raises
     ------
@@ -109,10 +128,11 @@ def page(run: Run, sweep: Sweep | None = None) -> str:
     plan = run.scenario
     parts = [
         *(pages.paragraph(text, "story") for text in (plan.about, story(run)) if text),
+        *_found_parts(found),
         *_sweep_parts(sweep),
-        *_curves(run),
+        *_curves(run, spread),
         pages.heading("Costs"),
-        pages.table("Costs", ("cost", "value"), list(_format_costs(run.costs()))),
+        _costs(run, spread),
         *_notes(run),
         *_settings(run),
     ]
@@ -129,27 +149,27 @@ def story(run: Run) -> str:
     appended = series["appended_bytes"][-1]
     until_peak_ms = series["time_ms"][int(bytes_of(series).argmax())] - plan.start_ms
     sentences = [
-        f"In {_span(plan.days * DAY_MS)}, {_size(appended)} were appended.",
-        f"The files took {_size(costs['bytes_mean'])} on average and at most "
-        f"{_size(costs['bytes_peak'])}, after {_span(until_peak_ms)}.",
+        f"In {format_span(plan.span_ms)}, {format_bytes(appended)} were appended.",
+        f"The files took {format_bytes(costs['bytes_mean'])} on average and at most "
+        f"{format_bytes(costs['bytes_peak'])}, after {format_span(until_peak_ms)}.",
     ]
     passes = int(costs["passes"])
     if passes:
         amplification = costs["write_amplification"]
         sentences.append(
             f"The cleaner made {passes} {'pass' if passes == 1 else 'passes'}, read "
-            f"{_size(costs['cleaner_read_bytes'])} and wrote "
-            f"{_size(costs['cleaner_written_bytes'])}. In total, {amplification:.2f} bytes were "
-            "written for each byte appended."
+            f"{format_bytes(costs['cleaner_read_bytes'])} and wrote "
+            f"{format_bytes(costs['cleaner_written_bytes'])}. In total, {amplification:.2f} bytes "
+            "were written for each byte appended."
         )
         sentences.append(
-            f"The oldest uncleaned record was {_span(costs['oldest_dirty_max_ms'])} old."
+            f"The oldest uncleaned record was {format_span(int(costs['oldest_dirty_max_ms']))} old."
         )
     else:
         sentences.append("The cleaner made no pass.")
     delay = costs["compaction_delay_max_ms"]
     if delay:
-        sentences.append(f"max.compaction.lag.ms was exceeded by up to {_span(delay)}.")
+        sentences.append(f"max.compaction.lag.ms was exceeded by up to {format_span(int(delay))}.")
     missed = int(costs["missed_tombstones"])
     if missed:
         sentences.append(
@@ -157,37 +177,6 @@ def story(run: Run) -> str:
             "were removed before it read them."
         )
     return " ".join(sentences)
-
-
-def _format_costs(costs: Mapping[str, float]) -> Iterator[tuple[str, str]]:
-    for name, value in costs.items():
-        yield name.removesuffix("_ms").replace("_", " "), _format_value(name, value)
-
-
-def _format_value(name: str, value: float) -> str:
-    """Format a cost, or a value of a series, with the unit that its name implies."""
-    if name.endswith("_ms"):
-        return _span(value)
-    if "bytes" in name:
-        return _size(value)
-    if name == "live_share":
-        return f"{value:.1%}"
-    return f"{value:.2f}" if name.endswith(RATIOS) else f"{value:,.0f}"
-
-
-def _size(size_bytes: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size_bytes < 1024:
-            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1024
-    return f"{size_bytes:.1f} TiB"
-
-
-def _span(duration_ms: float) -> str:
-    for unit, unit_ms in (("days", DAY_MS), ("hours", 3_600_000), ("minutes", 60_000)):
-        if duration_ms >= 2 * unit_ms:
-            return f"{duration_ms / unit_ms:.1f} {unit}"
-    return f"{duration_ms / 1000:.1f} seconds"
 
 
 # -- tables --------------------------------------------------------------------------------
@@ -219,9 +208,10 @@ def _sweep_parts(sweep: Sweep | None) -> Iterator[Part]:
     front = sweep.front()
     numbers = [number for number, each in enumerate(sweep.variants) if each in front]
     names = list(sweep.variants[0].settings)
-    costs = [name for name, _ in _format_costs(sweep.variants[0].costs)]
+    shown = [QUANTITIES[name] for name in SWEPT]
+    costs = [each.short for each in shown]
     rows = [
-        (*each.settings.values(), *(text for _, text in _format_costs(each.costs)), verdict)
+        (*each.settings.values(), *(_with_range(cost, each) for cost in shown), verdict)
         for number, each in enumerate(sweep.variants)
         for verdict in ["not beaten" if number in numbers else ""]
     ]
@@ -235,32 +225,103 @@ def _sweep_parts(sweep: Sweep | None) -> Iterator[Part]:
     yield _plot(_front_figure(sweep, numbers), "front", "Space and writes of each variant", words)
 
 
+def _with_range(cost: Quantity, variant: Variant) -> str:
+    """Return a cost, or its median with its 5th and 95th percentile."""
+    if not variant.spread:
+        return cost.format(variant.costs[cost.cost])
+    low, middle, high = (
+        cost.format(variant.spread[cost.cost][name]) for name in ("p5", "p50", "p95")
+    )
+    return f"{middle} ({low} to {high})"
+
+
+def _costs(run: Run, spread: Spread | None) -> Part:
+    """Return the table of costs, the same as on the command line."""
+    if spread is None:
+        costs = run.costs()
+        rows = [(each.label, each.format(costs[name])) for name, each in QUANTITIES.items()]
+        return pages.table("Costs", ("cost", "value"), rows)
+    ranges = spread.costs()
+    heads = ("p5", "p50", "p95")
+    numbers = [
+        (each.label, *(each.format(ranges[name][head]) for head in heads))
+        for name, each in QUANTITIES.items()
+    ]
+    return pages.table("Costs", ("cost", *heads), numbers, numbers=heads)
+
+
+def _found_parts(found: Found | None) -> Iterator[Part]:
+    """Return the result of a search: the setting, its margins, the front."""
+    if found is None:
+        return
+    yield pages.heading(f"Goal: {found.goal}, with the least {found.minimize.name}")
+    yield pages.paragraph(found.verdict(), "story", small=found.effort())
+    yield pages.table("Setting", ("setting", "value"), list(found.best.settings.items()))
+    ranges = found.best.spread()
+    heads = ("p5", "p50", "p95", "worst", "margin")
+    rows = []
+    for title, quantity, *others in (
+        (found.minimize.name, found.minimize, "", "minimized"),
+        *(
+            (str(each.term), each.term.quantity, each.term.quantity.format(each.worst),
+             each.describe())
+            for each in found.margins()
+        ),
+    ):  # fmt: skip
+        percentiles = (quantity.format(ranges[quantity.cost][head]) for head in heads[:3])
+        rows.append((title, *percentiles, *others))
+    yield pages.table("Margins", ("quantity", *heads), rows, numbers=heads[:4])
+    yield pages.paragraph(
+        "p5, p50 and p95 are over the seeds of the search, the worst value is over all seeds. No "
+        "other combination beats those below in each of the quantities, by the first seed."
+    )
+    bounded = {term.quantity.cost: term.quantity for term in found.goal.terms}
+    shown = [found.minimize, *(each for each in bounded.values() if each != found.minimize)]
+    first = found.seeds[0]
+    front = [
+        (
+            *each.settings.values(),
+            *(row.format(each.runs[first][row.cost]) for row in shown),
+            str(len(each.runs) + len(each.held)),
+            found.describe(each),
+        )
+        for each in found.front
+    ]
+    names = (*found.best.settings, *(each.name for each in shown), "seeds", "verdict")
+    marked = [number for number, each in enumerate(found.front) if each is found.best]
+    yield pages.table("Front", names, front, front=marked)
+    words = f"{len(found.candidates)} combinations were run; {len(found.front)} are not beaten."
+    title = f"{shown[-1].label.strip()} and {found.minimize.label.strip()} of each combination"
+    yield _plot(_found_figure(found, shown), "found", title[0].upper() + title[1:], words)
+
+
 # -- plots ---------------------------------------------------------------------------------
 
 
 def _drawn_series(run: Run, topic: str | None = None) -> Columns:
     """Return the series of a topic, or of all topics, at the times that are drawn.
 
-    These are the times of regular rows and of each curve's maximum.
+    These are the times of regular rows, of each curve's maximum, and of passes.
     """
     series = run.over_time(topic)
     arrays = run.partitions.where(**({} if topic is None else {"topic": topic}))
     regular = arrays["time_ms"][np.isin(arrays["event"], REGULAR_EVENTS)]
     is_drawn = np.isin(series["time_ms"], regular)
+    is_drawn |= series[SWAP] > 0
     for values in (*series.values(), bytes_of(series)):
         is_drawn[int(values.argmax())] = True
     return {name: values[is_drawn] for name, values in series.items()}
 
 
-def _curves(run: Run) -> Iterator[Part]:
+def _curves(run: Run, spread: Spread | None = None) -> Iterator[Part]:
     by_topic = {topic.name: _drawn_series(run, topic.name) for topic in run.scenario.topics}
     if len(by_topic) > 1:
         yield pages.heading("All topics")
-        yield from _plots(run, "all", _drawn_series(run), ("Bytes",))
+        yield from _plots(run, "all", _drawn_series(run), ("Bytes",), spread)
     largest = sorted(by_topic, key=lambda name: -bytes_of(by_topic[name]).max())[:TOPICS_MAX]
     for name in largest:
         yield pages.heading(name)
-        yield pages.group(name, _topic_plots(run, name, by_topic[name]))
+        yield pages.group(name, _topic_plots(run, name, by_topic[name], spread))
     left = len(by_topic) - len(largest)
     if left:
         yield pages.paragraph(f"The series contain {left} more topics.")
@@ -269,8 +330,8 @@ def _curves(run: Run) -> Iterator[Part]:
         yield pages.group("consumers", _consumer_plots(run))
 
 
-def _topic_plots(run: Run, name: str, columns: Columns) -> Iterator[Part]:
-    yield from _plots(run, f"topic-{name}", columns, PANELS)
+def _topic_plots(run: Run, name: str, columns: Columns, spread: Spread | None) -> Iterator[Part]:
+    yield from _plots(run, f"topic-{name}", columns, PANELS, spread, name)
     if len(run.segments) and (run.segments["topic"] == name).any():
         number = int(run.segments.where(topic=name)["partition"].min())
         words = (
@@ -281,8 +342,19 @@ def _topic_plots(run: Run, name: str, columns: Columns) -> Iterator[Part]:
         yield _plot(drawing, f"segments-{name}", "Segments (offsets)", words)
 
 
-def _plots(run: Run, name: str, columns: Columns, panels: Iterable[str]) -> Iterator[Part]:
-    """Draw each panel as a plot of its own, with its own caption and page breaks in print."""
+def _plots(
+    run: Run,
+    name: str,
+    columns: Columns,
+    panels: Iterable[str],
+    spread: Spread | None = None,
+    topic: str | None = None,
+) -> Iterator[Part]:
+    """Draw each panel as a plot of its own, with its own caption and page breaks in print.
+
+    With several seeds, each curve has a band from the 5th to the 95th percentile and a dotted line
+    at the median. The bytes have the band of their sum.
+    """
     from plotly.graph_objects import Scatter
 
     days = _dates(columns["time_ms"])
@@ -301,6 +373,8 @@ def _plots(run: Run, name: str, columns: Columns, panels: Iterable[str]) -> Iter
             stacked = [columns[column] for column, *_ in STACKS[title]]
             unit = STACKS[title][0][0].rpartition("_")[2]
             words.append(_describe(unit, "all", np.sum(stacked, axis=0)))
+            if spread is not None and title == "Bytes":
+                words += _add_band(figure, spread, ALL_BYTES, "all", 1, "#1d2733", topic)
             figure.update_layout(height=240)  # the legend takes three lines on a phone
         for (column, label, unit_size), (colour, dash) in zip(PANELS[title], LINES, strict=False):
             values = columns[column] / unit_size
@@ -313,11 +387,42 @@ def _plots(run: Run, name: str, columns: Columns, panels: Iterable[str]) -> Iter
                         line={"color": colour, "dash": dash, "width": 1.6})
             )  # fmt: skip
             words.append(_describe(column, label, columns[column]))
+            if spread is not None and column not in LIMITS:
+                words += _add_band(figure, spread, column, label, unit_size, colour, topic)
         yield _plot(figure, f"{name}-{number}", title, "; ".join(words) + ".")
 
 
+def _add_band(
+    figure: Figure,
+    spread: Spread,
+    column: str,
+    label: str,
+    unit_size: float,
+    colour: str,
+    topic: str | None,
+) -> Iterator[str]:
+    """Draw the percentiles of a curve over the seeds, and describe its largest values."""
+    from plotly.graph_objects import Scatter
+
+    days, band = _dates(spread.time_ms), spread.curve(column, topic)
+    red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
+    for name, values, style in (
+        ("p5", band.p5, {}),
+        ("p95", band.p95, {"fill": "tonexty", "fillcolor": f"rgba({red},{green},{blue},0.18)"}),
+        ("p50", band.p50, {}),
+    ):
+        line = {"color": colour, "width": 1 if name == "p50" else 0, "dash": "dot"}
+        figure.add_trace(
+            Scatter(x=days, y=values / unit_size, name=f"{label}, {name} of the seeds",
+                    mode="lines", line=line, showlegend=name == "p50", **style)
+        )  # fmt: skip
+    most: Percentiles = spread.most(column, topic)
+    low, middle, high = (format_value(column, each) for each in most)
+    yield f"over {len(spread.runs)} seeds at most {middle} ({low} to {high})"
+
+
 def _describe(column: str, label: str, values: Column) -> str:
-    last, most = _format_value(column, values[-1]), _format_value(column, values.max())
+    last, most = format_value(column, values[-1]), format_value(column, values.max())
     if values.min() == values.max():
         return f"{label}: constant at {last}"
     return f"{label}: {last} at the end, at most {most}"
@@ -342,7 +447,7 @@ def _segments_figure(run: Run, name: str, number: int) -> Figure:
     begins, records, size = columns["base_offset"], columns["records"], columns["bytes"]
     spans = columns["end_offset"] - begins
     texts = np.array([
-        f"offsets {begin} to {begin + span - 1}, {count} records, {_size(weight)}"
+        f"offsets {begin} to {begin + span - 1}, {count} records, {format_bytes(weight)}"
         for begin, span, count, weight in zip(begins, spans, records, size, strict=True)
     ])  # fmt: skip
     figure = _time_figure(run)
@@ -388,6 +493,52 @@ def _consumer_plots(run: Run) -> Iterator[Part]:
         yield _plot(figure, f"consumers-{column}", title, "; ".join(words) + ".")
 
 
+def _found_figure(found: Found, shown: Sequence[Quantity]) -> Figure:
+    """Draw the candidates of a search by the minimized and the last bounded quantity."""
+    from plotly.graph_objects import Figure, Scatter
+
+    figure, first = Figure(), found.seeds[0]
+    across, up = shown[-1], found.minimize
+    for verdict, symbol, colour in (
+        ("misses", "x-thin-open", "#777777"),
+        ("meets", "circle-open", "#0072b2"),
+        ("nearest miss", "star", "#d55e00"),
+        ("best", "star", "#009e73"),
+    ):
+        group = [each for each in found.candidates if found.describe(each) == verdict]
+        if group:
+            figure.add_trace(
+                Scatter(
+                    x=[_in_unit(across, each.runs[first][across.cost]) for each in group],
+                    y=[_in_unit(up, each.runs[first][up.cost]) for each in group],
+                    text=["<br>".join(f"{k}={v}" for k, v in each.settings.items())
+                          for each in group],
+                    mode="markers", name=verdict,
+                    marker={"symbol": symbol, "size": 11, "color": colour},
+                )
+            )  # fmt: skip
+    for term in found.goal.terms:
+        if term.quantity == across:
+            figure.add_vline(x=_in_unit(across, term.limit), line={"dash": "dash", "width": 1})
+    figure.update_layout(
+        height=420,
+        hovermode="closest",
+        xaxis_title=_axis_title(across),
+        yaxis_title=_axis_title(up),
+    )
+    figure.update_yaxes(automargin=True)
+    return _finish(figure)
+
+
+def _in_unit(quantity: Quantity, value: float) -> float:
+    """Return a value in the unit of its axis: days for durations."""
+    return value / DAY_MS if quantity.unit == "ms" else value
+
+
+def _axis_title(quantity: Quantity) -> str:
+    return f"{quantity.label.strip()} (days)" if quantity.unit == "ms" else quantity.label.strip()
+
+
 def _front_figure(sweep: Sweep, front: Sequence[int]) -> Figure:
     from plotly.graph_objects import Figure, Scatter
 
@@ -400,8 +551,8 @@ def _front_figure(sweep: Sweep, front: Sequence[int]) -> Figure:
         group = [sweep.variants[number] for number in numbers]
         figure.add_trace(
             Scatter(
-                x=[each.costs["write_amplification"] for each in group],
-                y=[each.costs["bytes_mean"] for each in group],
+                x=[each.judged("write_amplification") for each in group],
+                y=[each.judged("bytes_mean") for each in group],
                 text=["<br>".join(f"{k}={v}" for k, v in each.settings.items()) for each in group],
                 mode="markers", name=label,
                 marker={"symbol": symbol, "size": 11, "color": colour},

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import alter_overrides, effective_config
 from logstore.config.suggest import and_nearest
-from logstore.config.units import parse_duration
+from logstore.config.units import parse_duration, without_unit
 from logstore.errors import InvalidConfigurationError
 from logstore.names import KAFKAS_OWN_TOPICS, validate_topic_name
 from logstore.simulate.actions import (
@@ -145,6 +145,8 @@ class Topic:
         Distribution of those keys, or None for the distribution of the workload over their ranks.
     shares : mapping of int to float
         Shares of the records by partition, or empty for equal shares.
+    replicas : int
+        Replicas of each partition. One is simulated; the others take as much disk.
     """
 
     name: str
@@ -156,6 +158,7 @@ class Topic:
     continued: bool = False
     known: KnownKeys | None = None
     shares: Mapping[int, float] = field(default_factory=dict)
+    replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,6 +218,11 @@ class Scenario:
         """Return a copy with another seed."""
         return from_mapping({**self.tree, "seed": seed})
 
+    def with_replicas(self, replicas: int) -> Scenario:
+        """Return a copy in which every topic has this number of replicas."""
+        topics = [{**each, "replicas": replicas} for each in _topics(self.tree)]
+        return from_mapping({**self.tree, "topics": topics})
+
     def with_config(self, name: str, value: str) -> Scenario:
         """Return a copy with one setting changed: a topic's in every topic, or the broker's.
 
@@ -241,6 +249,7 @@ class _Top:
     start: str = setting("2024-01-01T00:00:00Z", "Start time, ISO 8601.")
     seed: int = setting(1, "Seed of all random numbers.", 0, (1 << 64) - 1)
     directories: int = setting(1, "Number of data directories, used for partitions.", 1, 100)
+    replicas: int = setting(1, "Replicas of each partition, for the disk of a cluster.", 1, 1_000)
     from_: str = setting("", "Data directory or partition directory that the scenario continues.")
 
 
@@ -253,14 +262,15 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
     Parameters
     ----------
     text : str
-        Top level: `title`, `about`, `days`, `start`, `seed`, `directories`, `from`. `[broker]` has
-        Kafka's broker properties. Each `[[topics]]` is a workload (`logstore.workload.spec`) with
-        the topic's `name`. It covers the scenario's time unless it sets its own, and may have
-        `records_per_day` instead of `records`. With `records` 0 or `[[topics.messages]]` it is not
-        a workload. With `continued`, it starts with the topic of that name in the directory
-        `from`. Its `keys` are `KnownKeys`, and `partition_shares` spreads the records.
-        `[[consumers]]`, `[[actions]]`, `[[topics.messages]]` and `[topics.replay]` have the keys
-        of `Consumer`, `Action`, `Message` and `Replay`.
+        Top level: `title`, `about`, `days`, `start`, `seed`, `directories`, `replicas`, `from`.
+        `[broker]` has Kafka's broker properties. Each `[[topics]]` is a workload
+        (`logstore.workload.spec`) with the topic's `name`. It covers the scenario's time unless it
+        sets its own, and may have `records_per_day` instead of `records`, and `replicas` of its
+        own. With `records` 0 or `[[topics.messages]]` it is not a workload. With `continued`, it
+        starts with the topic of that name in the directory `from`. Its `keys` are `KnownKeys`, and
+        `partition_shares` spreads the records. `[[consumers]]`, `[[actions]]`,
+        `[[topics.messages]]` and `[topics.replay]` have the keys of `Consumer`, `Action`, `Message`
+        and `Replay`.
     folder : Path, optional
         Base of relative paths in the scenario (default: the current directory).
 
@@ -286,14 +296,14 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
         _Top, {name: value for name, value in tree.items() if name not in _PARTS}, "", also=_PARTS
     )
     start_ms = specs.Time(start=top.start).start_ms
-    broker = _texts(tree.get("broker", {}), "broker")
+    broker = _without_units(_texts(tree.get("broker", {}), "broker"))
     BrokerConfig.from_properties(broker, refuse_unknown=True)
     actions = tuple(
         _action(table, f"actions[{number}].")
         for number, table in enumerate(_tables(tree, "actions"))
     )
     topics = tuple(
-        _topic(table, number, top, actions) for number, table in enumerate(_topics(tree))
+        _with_replicas(table, number, top, actions) for number, table in enumerate(_topics(tree))
     )
     if not topics:
         raise InvalidConfigurationError("a scenario needs [[topics]]")
@@ -378,6 +388,32 @@ def _texts(table: object, name: str) -> dict[str, str]:
         word: str(value).lower() if isinstance(value, bool) else str(value)
         for word, value in flatten_configs(table, name).items()
     }
+
+
+def _without_units(broker: Mapping[str, str]) -> dict[str, str]:
+    """Return broker properties with `7d` in milliseconds and `1GiB` in bytes."""
+    values = {}
+    for key, text in broker.items():
+        try:
+            values[key] = without_unit(key, text)
+        except ValueError as error:
+            raise InvalidConfigurationError(f"{key}: {error}", key=key) from error
+    return values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copies:
+    replicas: int = setting(1, "Replicas of each partition.", 1, 1_000)
+
+
+def _with_replicas(table: object, number: int, top: _Top, actions: Sequence[Action]) -> Topic:
+    """Build a topic with its number of replicas, which every kind of topic may have."""
+    if not isinstance(table, Mapping) or "replicas" not in table:
+        return replace(_topic(table, number, top, actions), replicas=top.replicas)
+    others = {name: value for name, value in table.items() if name != "replicas"}
+    topic = _topic(others, number, top, actions)
+    copies = read_table(_Copies, {"replicas": table["replicas"]}, f"topics.{topic.name}.")
+    return replace(topic, replicas=copies.replicas)
 
 
 def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> Topic:

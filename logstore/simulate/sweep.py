@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
 
 from logstore.errors import InvalidConfigurationError
-from logstore.simulate.engine import run
-from logstore.simulate.processes import in_processes
+from logstore.simulate.processes import Workers
 from logstore.simulate.recording import Recording, record
-from logstore.simulate.scenario import Scenario, from_mapping
+from logstore.simulate.scenario import Scenario
+from logstore.simulate.search import run_costs, with_settings
+from logstore.simulate.spread import seeds_of, spread_of
 
 VARIANTS_MAX = 1_000
 
@@ -27,14 +27,28 @@ JUDGED_BY = {
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A combination of settings and its costs; see `Run.costs`."""
+    """A combination of settings and its costs; see `Run.costs`.
+
+    Attributes
+    ----------
+    settings : mapping of str to str
+    costs : mapping of str to float
+        The costs with the scenario's seed.
+    spread : mapping
+        For each cost, the percentiles over all seeds (`spread_of`); empty with one seed.
+    """
 
     settings: Mapping[str, str]
     costs: Mapping[str, float]
+    spread: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def judged(self, name: str) -> float:
+        """Return the cost by which it is compared: the median of its seeds."""
+        return self.spread[name]["p50"] if self.spread else self.costs[name]
 
     def dominates(self, other: Variant) -> bool:
         """Return whether no cost is higher than the other's, and at least one is lower."""
-        pairs = [(self.costs[name], other.costs[name]) for name in JUDGED_BY]
+        pairs = [(self.judged(name), other.judged(name)) for name in JUDGED_BY]
         return all(mine <= its for mine, its in pairs) and any(mine < its for mine, its in pairs)
 
 
@@ -76,8 +90,9 @@ def sweep(
     scenario: Scenario,
     axes: Mapping[str, Sequence[str]],
     *,
-    workers: int = 1,
+    workers: int | None = 1,
     samples: int = 200,
+    seeds: int = 1,
     progress: Callable[[int, int], object] | None = None,
     recording: Recording | None = None,
 ) -> Sweep:
@@ -87,12 +102,14 @@ def sweep(
     ----------
     axes : mapping of str to sequence of str
         Values of topic or broker configurations, by Kafka's keys.
-    workers : int
-        Number of processes.
+    workers : int, optional
+        Number of processes (None: as many as pay).
     samples : int
         See `run`.
+    seeds : int
+        Number of seeds of each variant.
     progress : callable, optional
-        Called with the number of finished variants and the number of all variants.
+        Called with the number of finished runs and the number of all runs.
     recording : Recording, optional
         Recording of the directory that the scenario continues, if it has been read already.
 
@@ -102,26 +119,21 @@ def sweep(
         A key or a value is invalid. No variant was run.
     """
     settings = combinations(axes)
-    plans = [_with(scenario, each) for each in settings]
+    numbers = seeds_of(scenario, seeds)
+    plans = [with_settings(scenario, each) for each in settings]
     if scenario.origin and recording is None:
         recording = record(scenario.origin, scenario.continued_topics)
-    jobs = [(plan.tree, samples, recording) for plan in plans]
+    jobs = [(plan.with_seed(seed).tree, samples) for plan in plans for seed in numbers]
     costs: list[dict[str, float]] = [{} for _ in jobs]
     if progress is not None:
         progress(0, len(jobs))
-    for done, (number, result) in enumerate(in_processes(_costs, jobs, workers), start=1):
-        costs[number] = result
-        if progress is not None:
-            progress(done, len(jobs))
-    return Sweep([Variant(*each) for each in zip(settings, costs, strict=True)])
-
-
-def _with(scenario: Scenario, settings: Mapping[str, str]) -> Scenario:
-    for name, value in settings.items():
-        scenario = scenario.with_config(name, value)
-    return scenario
-
-
-def _costs(job: tuple[Mapping[str, Any], int, Recording | None]) -> dict[str, float]:
-    tree, samples, recording = job
-    return run(from_mapping(tree), samples=samples, recording=recording).costs()
+    with Workers(workers, recording) as processes:
+        for done, (number, result) in enumerate(processes.run(run_costs, jobs), start=1):
+            costs[number] = result
+            if progress is not None:
+                progress(done, len(jobs))
+    variants = []
+    for number, each in enumerate(settings):
+        own = costs[number * seeds : (number + 1) * seeds]
+        variants.append(Variant(each, own[0], spread_of(own) if seeds > 1 else {}))
+    return Sweep(variants)

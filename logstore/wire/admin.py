@@ -1,13 +1,12 @@
 """Admin APIs for topics, partitions and log directories.
 
-A reassignment that would change the replicas of a partition is refused.
 Source: ReplicationControlManager, ControllerApis, KafkaApis and ReplicaManager of Kafka 3.9.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from logstore.errors import (
     KAFKA_CODES,
     InvalidTopicError,
     LogStoreError,
+    NoReassignmentInProgressError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
@@ -159,7 +159,7 @@ def _placement(
         if len(set(numbers)) < len(numbers):
             raise Refusal("INVALID_REPLICA_ASSIGNMENT", "Found multiple manual assignments.")
         for each in topic.assignments:
-            check_replicas(each.broker_ids, nodes)
+            check_replicas(each.broker_ids, nodes.running)
         if len({len(each.broker_ids) for each in topic.assignments}) > 1:
             raise Refusal(
                 "INVALID_REPLICA_ASSIGNMENT",
@@ -189,15 +189,15 @@ def _placement(
     return (default if topic.num_partitions == _BROKERS_DEFAULT else topic.num_partitions), factor
 
 
-def check_replicas(broker_ids: Sequence[int], nodes: Nodes) -> None:
-    """Raise `Refusal` if a replica is assigned twice or to a broker that is not running."""
+def check_replicas(broker_ids: Sequence[int], allowed: Collection[int]) -> None:
+    """Raise `Refusal` if a replica is assigned twice or to a broker that is not allowed."""
     if not broker_ids:
         raise Refusal(
             "INVALID_REPLICA_ASSIGNMENT",
             "The manual partition assignment includes an empty replica list.",
         )
     for broker_id in broker_ids:
-        if broker_id not in nodes.running:
+        if broker_id not in allowed:
             raise Refusal(
                 "INVALID_REPLICA_ASSIGNMENT",
                 f"The manual partition assignment includes broker {broker_id}, but no such broker"
@@ -312,7 +312,7 @@ def _grow(
                 f" {len(topic.assignments)} assignment(s) were specified.",
             )
         for assignment in topic.assignments:
-            check_replicas(assignment.broker_ids, nodes)
+            check_replicas(assignment.broker_ids, nodes.running)
     if not validate_only:
         assignments = topic.assignments
         replicas = None if assignments is None else [each.broker_ids for each in assignments]
@@ -581,44 +581,100 @@ def _elections_refused(request: ElectLeadersRequest, session: Session) -> ElectL
     )
 
 
-@handles("AlterPartitionReassignments")
+ReassignedPartition = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+
+
+@handles("AlterPartitionReassignments", Where.APART)
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, session: Session
 ) -> AlterPartitionReassignmentsResponse:
-    """Accept reassignments to the current replicas; refuse all others."""
+    """Begin to move partitions to other replicas, or cancel moves."""
+    may_change_factor = request.allow_replication_factor_change
+    response = AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=may_change_factor, error_message=None
+    )
     if not session.allows("alter", "cluster"):
-        code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
-        return AlterPartitionReassignmentsResponse(error_code=code, error_message=None)
-    topics = []
+        response.error_code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
+        return response
     for topic in request.topics:
         found = []
         for partition in topic.partitions:
-            result = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+            result = ReassignedPartition(
                 partition_index=partition.partition_index, error_message=None
             )
             try:
-                tp = _check_exists(topic.name, partition.partition_index, session)
-                if partition.replicas is None:
-                    raise Refusal("NO_REASSIGNMENT_IN_PROGRESS", None)
-                check_replicas(partition.replicas, session.service.nodes)
-                if set(partition.replicas) != set(session.service.nodes.partition(tp).replicas):
-                    raise Refusal("INVALID_REPLICA_ASSIGNMENT", "Moving replicas is not supported.")
+                _reassign(topic.name, partition, session, may_change_factor=may_change_factor)
+            except NoReassignmentInProgressError as error:
+                result.error_code = error.code
             except LogStoreError as error:
                 result.error_code, result.error_message = code_of(error), message_of(error)
             found.append(result)
-        topics.append(
+        response.responses.append(
             AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
                 name=topic.name, partitions=found
             )
         )
-    return AlterPartitionReassignmentsResponse(responses=topics, error_message=None)
+    return response
+
+
+def _reassign(
+    topic: str,
+    asked: AlterPartitionReassignmentsRequest.ReassignablePartition,
+    session: Session,
+    *,
+    may_change_factor: bool,
+) -> None:
+    nodes, number = session.service.nodes, asked.partition_index
+    try:
+        known = nodes.topic(topic)
+    except UnknownTopicOrPartitionError as error:
+        text = f"Unable to find a topic named {topic}."
+        raise Refusal("UNKNOWN_TOPIC_OR_PARTITION", text) from error
+    if number not in known.partitions:
+        raise Refusal("UNKNOWN_TOPIC_OR_PARTITION", f"Unable to find partition {topic}:{number}.")
+    tp = TopicPartition(topic, number)
+    if asked.replicas is not None:
+        check_replicas(asked.replicas, nodes.registered)
+        view = nodes.partition(tp)
+        before, after = len(view.replicas) - len(view.adding), len(asked.replicas)
+        if before != after and not may_change_factor:
+            raise Refusal(
+                "INVALID_REPLICATION_FACTOR",
+                f"The replication factor is changed from {before} to {after}",
+            )
+    nodes.reassign(tp, asked.replicas)
 
 
 @handles("ListPartitionReassignments")
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, session: Session
 ) -> ListPartitionReassignmentsResponse:
-    """Return an empty list: reassignments complete immediately."""
-    allowed = session.allows("describe", "cluster")
-    code = 0 if allowed else KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
-    return ListPartitionReassignmentsResponse(error_code=code, error_message=None)
+    """Return the partitions that are being moved."""
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    if not session.allows("describe", "cluster"):
+        response.error_code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
+        return response
+    nodes = session.service.nodes
+    if request.topics is None:
+        asked = [(topic.name, topic.partitions) for topic in nodes.topics()]
+    else:
+        asked = [(topic.name, tuple(topic.partition_indexes)) for topic in request.topics]
+    for name, numbers in asked:
+        views = [(number, nodes.partition(TopicPartition(name, number))) for number in numbers]
+        moving = [
+            ListPartitionReassignmentsResponse.OngoingPartitionReassignment(
+                partition_index=number,
+                replicas=list(view.replicas),
+                adding_replicas=list(view.adding),
+                removing_replicas=list(view.removing),
+            )
+            for number, view in views
+            if view.adding or view.removing
+        ]
+        if moving:
+            response.topics.append(
+                ListPartitionReassignmentsResponse.OngoingTopicReassignment(
+                    name=name, partitions=moving
+                )
+            )
+    return response

@@ -6,10 +6,8 @@ Source: Kafka's KafkaApis, 3.9.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from logstore.coordinator.transactions.state import SERVER_VERSION
 from logstore.errors import (
     KAFKA_CODES,
     LogStoreError,
@@ -31,13 +29,7 @@ from logstore.names import GROUP_OFFSETS_TOPIC, INTERNAL_COMPACTED_TOPICS, valid
 from logstore.types import TopicPartition
 from logstore.wire.nodes import NO_LEADER
 from logstore.wire.registry import Where, handles
-from logstore.wire.versions import (
-    GROUP_VERSION,
-    GROUP_VERSION_LEVEL,
-    TRANSACTION_VERSION,
-    Versions,
-    supports_v2,
-)
+from logstore.wire.versions import features_of
 
 if TYPE_CHECKING:
     from logstore.manager.topics.store import Topic
@@ -62,7 +54,7 @@ def api_versions(request: ApiVersionsRequest, session: Session) -> ApiVersionsRe
     ):
         return ApiVersionsResponse(error_code=KAFKA_CODES["INVALID_REQUEST"])
     response = ApiVersionsResponse(api_keys=list(session.service.api_keys))
-    features = _features(session.service.versions)
+    features = features_of(session.service.versions)
     if features:
         response.finalized_features = [
             ApiVersionsResponse.FinalizedFeatureKey(
@@ -77,16 +69,6 @@ def api_versions(request: ApiVersionsRequest, session: Session) -> ApiVersionsRe
                 for name, level in features.items()
             ]
     return response
-
-
-def _features(versions: Mapping[str, Versions]) -> dict[str, int]:
-    """Return the levels of the features that clients can use with these versions."""
-    features = {}
-    if "ConsumerGroupHeartbeat" in versions:
-        features[GROUP_VERSION] = GROUP_VERSION_LEVEL
-    if supports_v2(versions):
-        features[TRANSACTION_VERSION] = int(SERVER_VERSION)
-    return features
 
 
 # -- Metadata ------------------------------------------------------------------------------------
@@ -110,7 +92,9 @@ def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
     nodes = session.service.nodes
     response = MetadataResponse(
         brokers=[
-            MetadataResponse.MetadataResponseBroker(node_id=node_id, host=host, port=port)
+            MetadataResponse.MetadataResponseBroker(
+                node_id=node_id, host=host, port=port, rack=nodes.rack(node_id)
+            )
             for node_id, (host, port) in nodes.addresses(session.address).items()
         ],
         cluster_id=session.service.cluster_id,
@@ -248,7 +232,9 @@ def describe_cluster(request: DescribeClusterRequest, session: Session) -> Descr
     response.cluster_id = session.service.cluster_id
     response.controller_id = nodes.controller_id
     response.brokers = [
-        DescribeClusterResponse.DescribeClusterBroker(broker_id=node_id, host=host, port=port)
+        DescribeClusterResponse.DescribeClusterBroker(
+            broker_id=node_id, host=host, port=port, rack=nodes.rack(node_id)
+        )
         for node_id, (host, port) in nodes.addresses(session.address).items()
     ]
     if request.include_cluster_authorized_operations:

@@ -1,4 +1,4 @@
-"""Record APIs: Produce, Fetch, ListOffsets and OffsetForLeaderEpoch.
+"""Record APIs: Produce, ListOffsets and OffsetForLeaderEpoch; see `fetch` for Fetch.
 
 Batches pass through as bytes; this module never decodes their records.
 Source: KafkaApis, ReplicaManager, Partition and UnifiedLog of Kafka 3.9.
@@ -7,9 +7,7 @@ Source: KafkaApis, ReplicaManager, Partition and UnifiedLog of Kafka 3.9.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,8 +32,6 @@ from logstore.errors import (
 )
 from logstore.messages import Buffer
 from logstore.messages.types import (
-    FetchRequest,
-    FetchResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetForLeaderEpochRequest,
@@ -60,10 +56,8 @@ from logstore.wire.frames import LENGTH
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
-    from logstore.runtime import Unsubscribe
-    from logstore.storage.log.local_log import LogEnd
     from logstore.storage.log.log import Log
-    from logstore.wire.nodes import DelayedAppend, Nodes
+    from logstore.wire.nodes import DelayedAppend
     from logstore.wire.session import Session
 
 NONE = 0
@@ -367,266 +361,10 @@ def isolation_of(level: int) -> Isolation:
     return Isolation.READ_COMMITTED if level else Isolation.READ_UNCOMMITTED
 
 
-# -- Fetch ---------------------------------------------------------------------------------------
-
-_ZSTD_FROM = 10
-_TOPIC_IDS_FROM = 13
-
-FetchedPartition = FetchResponse.PartitionData
-
-
-@dataclass(slots=True)
-class _Wanted:
-    """A partition of a Fetch request, with its log or an error code."""
-
-    topic: FetchRequest.FetchTopic
-    partition: FetchRequest.FetchPartition
-    nodes: Nodes
-    log: Log | None
-    error: int
-
-
-class _Found(NamedTuple):
-    """Response for all partitions from one read.
-
-    `waits` is False if the client should be answered at once, whatever the response size.
-    """
-
-    topics: list[FetchResponse.FetchableTopicResponse]
-    size_bytes: int
-    waits: bool
-
-
-class _FetchedOne(NamedTuple):
-    """Response for one partition and the size of its records; `waits` as in `_Found`."""
-
-    partition: FetchedPartition
-    size_bytes: int = 0
-    waits: bool = False
-
-
-@handles("Fetch")
-async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
-    """Read raw batches, and wait up to max_wait_ms until min_bytes are available."""
-    service = session.service
-    if request.session_id:
-        # Every response has session id 0, so no session exists (KIP-227).
-        return FetchResponse(error_code=KAFKA_CODES["FETCH_SESSION_ID_NOT_FOUND"])
-    isolation = isolation_of(request.isolation_level)
-    limit = min(request.max_bytes, service.limits.fetch_bytes)
-    wanted = await session.run(lambda: list(_wanted(request, session)))
-    may_wait = request.max_wait_ms > 0
-    deadline = service.loops.loop.time() + max(0, request.max_wait_ms) / 1000
-
-    def read() -> tuple[_Stand | None, _Found]:
-        # Take the positions before the read, so no append between the two is missed.
-        stand = _Stand.of(wanted, isolation, service.nodes) if may_wait else None
-        return stand, _read(wanted, isolation, limit, session)
-
-    stand, found = await session.run(read)
-    while stand is not None and found.waits and found.size_bytes < request.min_bytes:
-        delayed = _DelayedFetch(stand, request.min_bytes - found.size_bytes)
-        # After the deadline, respond with the records available.
-        may_wait = await service.purgatory.wait_in(service.loops, [delayed], deadline)
-        stand, found = await session.run(read)
-    return FetchResponse(responses=found.topics)
-
-
-class _LogStand(NamedTuple):
-    """Positions of one log: the end of its readable part and the log end."""
-
-    upper_offset: int
-    end: LogEnd
-
-
-@dataclass(frozen=True, slots=True)
-class _Stand:
-    """Log positions at the time a Fetch request was read."""
-
-    logs: list[Log]
-    isolation: Isolation
-    nodes: Nodes
-    leaders: list[tuple[int, int]]
-    ends: list[_LogStand]
-
-    @classmethod
-    def of(cls, wanted: Iterable[_Wanted], isolation: Isolation, nodes: Nodes) -> _Stand:
-        """Return the current positions. A log requested several times counts once."""
-        logs = {id(each.log): each.log for each in wanted if each.log is not None}
-        return cls._now(list(logs.values()), isolation, nodes)
-
-    @classmethod
-    def _now(cls, logs: list[Log], isolation: Isolation, nodes: Nodes) -> _Stand:
-        try:
-            leaders = [nodes.leader_of(log.topic_partition) for log in logs]
-            ends = [
-                _LogStand(log.reader.upper_offset(isolation), log.log_end)
-                for log in logs
-                if not log.is_offline
-            ]
-        except LogStoreError:  # a log was deleted, or the broker was closed
-            return cls(logs, isolation, nodes, [], [])
-        return cls(logs, isolation, nodes, leaders, ends)
-
-    def is_left(self, missing: int) -> bool:
-        """Return whether to read again: enough new bytes, or a log moved or deleted.
-
-        Bytes above the high watermark or the last stable offset are in the log before they become
-        readable, so any progress over them counts.
-        """
-        now = _Stand._now(self.logs, self.isolation, self.nodes)
-        if now.leaders != self.leaders or len(now.ends) != len(self.ends):
-            return True
-        grown = 0
-        has_moved = False
-        for before, after in zip(self.ends, now.ends, strict=True):
-            if before.upper_offset == after.upper_offset:
-                continue
-            has_moved = True
-            was_held_back = before.upper_offset < before.end.offset
-            more = after.end.position - before.end.position
-            if was_held_back or more < 0 or before.end.base_offset != after.end.base_offset:
-                return True
-            grown += more
-        return has_moved and grown >= missing
-
-
-class _DelayedFetch:
-    """A fetch in purgatory until enough bytes are available."""
-
-    def __init__(self, stand: _Stand, missing: int) -> None:
-        self._stand = stand
-        self._missing = missing
-
-    def is_done(self) -> bool:
-        """Return whether the logs should be read again."""
-        return self._stand.is_left(self._missing)
-
-    def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Call a listener after each change of the logs or their leaders."""
-        with ExitStack() as subscriptions:
-            subscriptions.callback(self._stand.nodes.changed.subscribe(listener))
-            for log in self._stand.logs:
-                with suppress(LogStoreError):  # deleted or closed concurrently
-                    subscriptions.callback(log.subscribe(listener))
-            return subscriptions.pop_all().close
-
-
-def _wanted(request: FetchRequest, session: Session) -> Iterator[_Wanted]:
-    for topic in session.each(request.topics):
-        name, error = topic.topic, NONE
-        if session.version >= _TOPIC_IDS_FROM:
-            found = session.service.topic_of_id(topic.topic_id)
-            name, error = (found, NONE) if found else ("", KAFKA_CODES["UNKNOWN_TOPIC_ID"])
-        if not error and not session.allows("read", "topic", name):
-            error = KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"]
-        for partition in session.each(topic.partitions):
-            log, code = None, error
-            if not error:
-                tp = TopicPartition(name, partition.partition)
-                manager, nodes = session.service.manager, session.service.nodes
-                try:
-                    log = manager.faults.request("fetch", (tp,), partial(nodes.replica, tp))
-                except LogStoreError as refusal:
-                    code = refusal.code
-            if log and session.version < _ZSTD_FROM and log.config.compression_type == "zstd":
-                log, code = None, KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]
-            yield _Wanted(topic, partition, session.service.nodes, log, code)
-
-
-def _read(wanted: Sequence[_Wanted], isolation: Isolation, limit: int, session: Session) -> _Found:
-    topics: list[FetchResponse.FetchableTopicResponse] = []
-    topic = None
-    size = 0
-    all_wait = bool(wanted)
-    for each in session.each(wanted):
-        found, records, waits = _fetched(each, isolation, limit - size, at_least_one=size == 0)
-        if each.topic is not topic:
-            topic = each.topic
-            topics.append(
-                FetchResponse.FetchableTopicResponse(topic=topic.topic, topic_id=topic.topic_id)
-            )
-        topics[-1].partitions.append(found)
-        size += records
-        all_wait &= waits
-    return _Found(topics, size, all_wait)
-
-
-def _fetched(
-    wanted: _Wanted, isolation: Isolation, limit: int, *, at_least_one: bool
-) -> _FetchedOne:
-    partition, log = wanted.partition, wanted.log
-    if log is None:
-        # As in Kafka: an empty list if the request is refused before any log is read, else null.
-        refused = _unread(partition, wanted.error)
-        refused.aborted_transactions = []
-        if wanted.error == KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]:
-            refused.records = None
-        return _FetchedOne(refused)
-    try:
-        wanted.nodes.check(log, partition.current_leader_epoch)
-        if partition.last_fetched_epoch >= 0:
-            diverging = _diverging(log, partition)
-            if diverging is not None:
-                return _FetchedOne(diverging)
-        read = log.reader.read(
-            partition.fetch_offset,
-            max(0, min(partition.partition_max_bytes, limit)),
-            isolation=isolation,
-            min_one_message=at_least_one,
-        )
-        aborted = None
-        if isolation is Isolation.READ_COMMITTED:
-            aborted = [
-                FetchResponse.AbortedTransaction(
-                    producer_id=each.producer_id, first_offset=each.first_offset
-                )
-                for each in read.aborted
-            ]
-        found = FetchedPartition(
-            partition_index=partition.partition,
-            high_watermark=log.high_watermark,
-            last_stable_offset=log.last_stable_offset,
-            log_start_offset=log.log_start_offset,
-            aborted_transactions=aborted,
-            records=read.data,
-        )
-        upper = found.high_watermark if aborted is None else found.last_stable_offset
-        # A read never crosses a segment end: waiting cannot return records of later segments.
-        is_cut = partition.fetch_offset < log.log_end.base_offset < upper
-        return _FetchedOne(found, len(read.data), waits=not is_cut)
-    except LogStoreError as error:
-        return _FetchedOne(_unread(partition, error.code))
-
-
-def _unread(partition: FetchRequest.FetchPartition, error_code: int) -> FetchedPartition:
-    return FetchedPartition(
-        partition_index=partition.partition,
-        error_code=error_code,
-        high_watermark=NO_OFFSET,
-        aborted_transactions=None,
-        records=b"",
-    )
-
-
-def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedPartition | None:
-    """Return the diverging epoch of a client that read past the end of an epoch (KIP-595)."""
-    end = log.epochs.end_offset_for(partition.last_fetched_epoch, log.log_end_offset)
-    if end.epoch < 0:
-        return _unread(partition, KAFKA_CODES["OFFSET_OUT_OF_RANGE"])
-    if end.epoch >= partition.last_fetched_epoch and end.end_offset >= partition.fetch_offset:
-        return None
-    return FetchedPartition(
-        partition_index=partition.partition,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        diverging_epoch=FetchResponse.EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset),
-        records=b"",
-    )
-
-
 # -- ListOffsets ---------------------------------------------------------------------------------
+
+_EARLIEST_PENDING_UPLOAD = -6
+"""The first offset that is not in tiered storage; without tiered storage, there is none."""
 
 _TARGETS_SINCE = {
     LATEST_TIMESTAMP: 1,
@@ -634,12 +372,15 @@ _TARGETS_SINCE = {
     MAX_TIMESTAMP: 7,
     EARLIEST_LOCAL_TIMESTAMP: 8,
     LATEST_TIERED_TIMESTAMP: 9,
+    _EARLIEST_PENDING_UPLOAD: 11,
 }
 """Special (negative) timestamps and the ListOffsets version that introduced each."""
 
 _AT_THE_START = (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
 
 _LEADER_EPOCHS_FROM = 4
+
+_NOT_AVAILABLE_FROM = 5
 
 ListedPartition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
@@ -699,10 +440,18 @@ def _listed(
         return _unlisted(index, KAFKA_CODES["UNSUPPORTED_VERSION"])
     try:
         tp = TopicPartition(topic, index)
-        log = session.service.nodes.log(tp, partition.current_leader_epoch)
+        nodes = session.service.nodes
+        log = nodes.log(tp, partition.current_leader_epoch)
         listed = _offset_of(log, target, isolation)
     except LogStoreError as error:
         return _unlisted(index, error.code)
+    waits = target == LATEST_TIMESTAMP or (listed is None and target >= 0)
+    if waits and not nodes.is_settled(log):
+        # A new leader may not know yet how far consumers have read (KIP-207).
+        name = "OFFSET_NOT_AVAILABLE"
+        if session.version < _NOT_AVAILABLE_FROM:
+            name = "LEADER_NOT_AVAILABLE"
+        return _unlisted(index, KAFKA_CODES[name])
     if listed is None:
         return _unlisted(index, NONE)
     found = ListedPartition(partition_index=index, timestamp=listed.timestamp, offset=listed.offset)
@@ -718,6 +467,8 @@ def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | No
 
     Source: Partition.fetchOffsetForTimestamp.
     """
+    if target == _EARLIEST_PENDING_UPLOAD:
+        return None
     end_offset = log.reader.upper_offset(isolation)
     if target == LATEST_TIMESTAMP:
         return ListedOffset(-1, end_offset, log.leader_epoch)

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logstore.coordinator.groups.group import GroupState
-from logstore.coordinator.groups.offsets import NO_GENERATION, NO_LEADER_EPOCH, OffsetAndMetadata
+from logstore.coordinator.groups.offsets import NO_LEADER_EPOCH, OffsetAndMetadata
 from logstore.coordinator.groups.requests import (
     FetchedOffset,
     JoinRequest,
@@ -379,9 +379,6 @@ def _topics_of_ids(topics: Iterable[Any], session: Session) -> tuple[list[Any], 
     return known, unknown
 
 
-NO_EPOCH: tuple[str | None, int] = None, NO_GENERATION
-"""Member id and epoch of a client that fetches offsets without them."""
-
 _GROUPS_FROM = 8
 _TOP_LEVEL_ERROR_FROM = 2
 
@@ -446,15 +443,21 @@ def _fetched(
     group_id: str,
     topics: Iterable[Any] | None,
     session: Session,
-    member: tuple[str | None, int] = NO_EPOCH,
+    member: tuple[str | None, int] | None = None,
     *,
     require_stable: bool,
 ) -> tuple[dict[TopicPartition, FetchedOffset], str | None]:
-    """Return the offsets of a group, without topics of all that may be seen; or why not."""
+    """Return the offsets of a group, without topics of all that may be seen; or why not.
+
+    Parameters
+    ----------
+    member : (str or None, int), optional
+        Id and epoch of the member that asks, if the request has them.
+    """
     if not session.allows("describe", "group", group_id):
         return {}, NOT_ALLOWED
     groups = session.service.groups
-    if member != NO_EPOCH:
+    if member is not None:
         error = groups.check_fetch(group_id, *member)
         if error is not None:
             return {}, error
@@ -562,7 +565,7 @@ def _described(group_id: str, session: Session) -> DescribeGroupsResponse.Descri
             group_id=group_id,
             group_state=found.state,
             error_code=code_of("GROUP_ID_NOT_FOUND"),
-            error_message=f"Group {group_id} not found.",
+            error_message=found.message,
         )
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group_id,

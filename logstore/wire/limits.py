@@ -39,6 +39,8 @@ class Limits:
         Queued requests of a connection at which its socket is no longer read.
     fetch_bytes : int
         Bytes of records in one response (`fetch.max.bytes`).
+    fetch_sessions : int
+        Incremental fetch sessions (`max.incremental.fetch.session.cache.slots`).
     entries : int
         Elements in all arrays of one request (`logstore.request.max.entries`). A request with more
         closes its connection.
@@ -57,6 +59,7 @@ class Limits:
     idle_ms: int = 10 * 60_000
     in_flight: int = 64
     fetch_bytes: int = 55 << 20
+    fetch_sessions: int = 1000
     entries: int = 100_000
     partitions: int = 10_000
     remembered_requests: int = 1000
@@ -73,5 +76,6 @@ class Limits:
             connections_per_address=config.max_connections_per_ip,
             idle_ms=config.connections_max_idle_ms,
             fetch_bytes=config.fetch_max_bytes,
+            fetch_sessions=config.max_incremental_fetch_session_cache_slots,
             entries=config.logstore_request_max_entries,
         )

@@ -16,6 +16,7 @@ from logstore.errors import (
     InvalidReplicationFactorError,
     KafkaStorageError,
     LogStoreError,
+    NoReassignmentInProgressError,
     UnknownLeaderEpochError,
 )
 from logstore.runtime import Signal
@@ -45,6 +46,8 @@ class PartitionView(NamedTuple):
         Replicas that are offline.
     error : LogStoreError or None
         Why the partition has no available leader.
+    adding, removing : sequence of int
+        Replicas that a reassignment adds and removes.
     """
 
     leader: int
@@ -53,6 +56,8 @@ class PartitionView(NamedTuple):
     isr: Sequence[int]
     offline: Sequence[int] = ()
     error: LogStoreError | None = None
+    adding: Sequence[int] = ()
+    removing: Sequence[int] = ()
 
 
 class DelayedAppend(DelayedOperation, Protocol):
@@ -119,11 +124,29 @@ class Nodes:
         """Return the addresses of all running brokers, given this broker's."""
         return {self.node_id: own}
 
+    def rack(self, node_id: int) -> str | None:
+        """Return the rack of a broker, or None."""
+        return self.manager.broker_config.broker_rack or None
+
     # -- topics --------------------------------------------------------------------------
+
+    @property
+    def topic_changes(self) -> int:
+        """Number of changes of topics so far; `topics` changes only if it increases."""
+        return self.manager.catalog.changes
 
     def topics(self) -> list[Topic]:
         """Return all topics, sorted by name."""
         return self.manager.catalog.topics()
+
+    @property
+    def changes(self) -> int:
+        """Number of changes of the topics so far."""
+        return self.manager.catalog.changes
+
+    def configured_groups(self) -> list[str]:
+        """Return the ids of the groups that have configurations of their own."""
+        return sorted(self.manager.catalog.store.groups)
 
     def topic(self, name: str) -> Topic:
         """Return a topic with all its partitions.
@@ -190,6 +213,21 @@ class Nodes:
         return (self.node_id,)
 
     @property
+    def registered(self) -> Collection[int]:
+        """Ids of all brokers, which may be stopped."""
+        return self.running
+
+    def reassign(self, topic_partition: TopicPartition, replicas: Sequence[int] | None) -> None:
+        """Begin to move a partition to other replicas, or cancel a move.
+
+        Raises
+        ------
+        NoReassignmentInProgressError, InvalidReplicaAssignmentError
+        """
+        if replicas is None:
+            raise NoReassignmentInProgressError(f"{topic_partition} is not being reassigned")
+
+    @property
     def default_replication_factor(self) -> int:
         """Replication factor of topics created without one."""
         return 1
@@ -250,7 +288,25 @@ class Nodes:
         NotLeaderForPartitionError
             Another broker leads.
         """
-        check_epoch(log.topic_partition, log.leader_epoch, current_leader_epoch)
+        if current_leader_epoch != NO_PARTITION_LEADER_EPOCH:
+            check_epoch(log.topic_partition, log.leader_epoch, current_leader_epoch)
+
+    def check_readable(self, log: Log, current_leader_epoch: int) -> None:
+        """Check that consumers may read this replica, which need not be the leader (KIP-392).
+
+        Raises
+        ------
+        FencedLeaderEpochError, UnknownLeaderEpochError
+        """
+        self.check(log, current_leader_epoch)
+
+    def preferred_replica(self, log: Log, offset: int, rack: str) -> int:
+        """Return the broker that a consumer in a rack should read from, or -1 for this one."""
+        return NO_LEADER
+
+    def is_settled(self, log: Log) -> bool:
+        """Return whether the high watermark has reached the start of the leader's epoch."""
+        return True
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Return leader id and leader epoch, to detect changes."""

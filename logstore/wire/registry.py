@@ -14,12 +14,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 FAMILIES = (
     "cluster",
     "data",
+    "fetch",
     "admin",
     "configs",
     "groups",
     "consumer_groups",
     "transactions",
     "security",
+    "quotas",
+    "quorum",
 )
 
 

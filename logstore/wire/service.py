@@ -16,9 +16,10 @@ from logstore.errors import UnknownTopicOrPartitionError
 from logstore.faults.rules import Faults
 from logstore.messages.apis import apis_by_name
 from logstore.messages.types import ApiVersionsResponse
-from logstore.runtime import SystemClock
+from logstore.runtime import SystemClock, random_source
 from logstore.security.sasl import Credentials
 from logstore.wire.faulty import kinds_of
+from logstore.wire.fetch_sessions import FetchSessions
 from logstore.wire.nodes import Nodes
 from logstore.wire.purgatory import Purgatory
 from logstore.wire.registry import Handler, handlers
@@ -86,6 +87,8 @@ class Service:
         Requests that wait for a condition.
     nodes : Nodes
         Cluster metadata as this broker reports it.
+    fetch_sessions : FetchSessions
+        Incremental fetch sessions (KIP-227).
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class Service:
         self.pool = pool
         self.versions = settings.versions
         self.authorizer = settings.authorizer
+        self.quotas = settings.quotas
         self.auto_create = settings.auto_create
         self.restamp = settings.restamp
         self.loops = loops
@@ -113,7 +117,13 @@ class Service:
         self.faults = Faults(kinds_of(self.versions), SystemClock())
         self.purgatory = Purgatory()
         self.nodes = broker.nodes or Nodes(broker.manager)
-        self._names: dict[str, str] = {}
+        self.fetch_sessions = FetchSessions(
+            limits.fetch_sessions,
+            self.runtime.lock(),
+            SystemClock().monotonic_ms,
+            random_source(),
+        )
+        self._names: tuple[int, dict[str, str]] = -1, {}  # of a number of changes
         self._slots = asyncio.Semaphore(_LARGE_AT_ONCE)
 
     @property
@@ -151,14 +161,13 @@ class Service:
 
     def topic_of_id(self, topic_id: str) -> str | None:
         """Return the topic name of a topic id, or None."""
-        nodes = self.nodes
-        name = self._names.get(topic_id)
-        if name is not None:
-            with suppress(UnknownTopicOrPartitionError):
-                if nodes.topic(name).id == topic_id:
-                    return name
-        self._names = {each.id: each.name for each in nodes.topics() if each.id is not None}
-        return self._names.get(topic_id)
+        changes = self.nodes.topic_changes  # before the topics, which may change meanwhile
+        known, names = self._names
+        if changes != known:
+            topics = self.nodes.topics()
+            names = {each.id: each.name for each in topics if each.id is not None}
+            self._names = changes, names
+        return names.get(topic_id)
 
     def id_of_topic(self, name: str) -> str | None:
         """Return the id of a topic, or None if it does not exist or has none."""

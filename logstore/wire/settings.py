@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from logstore.errors import InvalidConfigurationError
 from logstore.security.sasl import Credentials, checked_credentials
+from logstore.wire.client_quotas import ClientQuotas
 from logstore.wire.versions import SERVED, Versions
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class ListenerSettings:
         follow changes of the settings.
     versions : mapping of str to Versions
         Served versions by API name; fewer versions imitate an older broker.
+    quotas : ClientQuotas
+        The quotas that clients set; listeners with the same settings share them.
 
     Raises
     ------
@@ -54,6 +57,7 @@ class ListenerSettings:
     restamp: bool = False
     limits: Limits | None = None
     versions: Mapping[str, Versions] = field(default_factory=lambda: SERVED)
+    quotas: ClientQuotas = field(default_factory=ClientQuotas, init=False)
 
     def __post_init__(self) -> None:
         if self.sasl is not None:
@@ -74,7 +78,8 @@ def settings_of_several(settings: Mapping[str, Any]) -> ListenerSettings:
     InvalidConfigurationError
         A setting is unknown, or only works for a single listener.
     """
-    unknown = sorted(settings.keys() - {field.name for field in fields(ListenerSettings)})
+    known = {each.name for each in fields(ListenerSettings) if each.init}
+    unknown = sorted(settings.keys() - known)
     if unknown:
         raise InvalidConfigurationError(f"unknown listener settings: {', '.join(unknown)}")
     if settings.get("tls") == "generate":

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from logstore.coordinator.transactions.state import SERVER_VERSION
+
 
 class Versions(NamedTuple):
     """Versions of one API, both ends inclusive.
@@ -37,7 +39,7 @@ SERVED: Mapping[str, Versions] = {
     # APIs from it if its `api_version` is set.
     "Produce": Versions(3, 12, advertised_from=0),
     "Fetch": Versions(4, 17),
-    "ListOffsets": Versions(1, 8),
+    "ListOffsets": Versions(1, 11),
     "Metadata": Versions(0, 12),
     "OffsetCommit": Versions(2, 10),
     "OffsetFetch": Versions(1, 10),
@@ -73,17 +75,23 @@ SERVED: Mapping[str, Versions] = {
     "DeleteGroups": Versions(0, 2),
     "ElectLeaders": Versions(0, 2),
     "IncrementalAlterConfigs": Versions(0, 1),
-    "AlterPartitionReassignments": Versions(0, 0),
+    "AlterPartitionReassignments": Versions(0, 1),
     "ListPartitionReassignments": Versions(0, 0),
     "OffsetDelete": Versions(0, 0),
     "DescribeUserScramCredentials": Versions(0, 0),
     "AlterUserScramCredentials": Versions(0, 0),
+    "DescribeClientQuotas": Versions(0, 1),
+    "AlterClientQuotas": Versions(0, 1),
+    "DescribeQuorum": Versions(0, 2),
+    "UpdateFeatures": Versions(0, 2),
     "DescribeCluster": Versions(0, 2),
     "DescribeProducers": Versions(0, 0),
     "DescribeTransactions": Versions(0, 0),
     "ListTransactions": Versions(0, 2),
     "ConsumerGroupHeartbeat": Versions(0, 1),
     "ConsumerGroupDescribe": Versions(0, 1),
+    "UnregisterBroker": Versions(0, 0),
+    "ListConfigResources": Versions(0, 1),
     "DescribeTopicPartitions": Versions(0, 0),
 }
 
@@ -138,3 +146,13 @@ _V2_SINCE = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
 def supports_v2(versions: Mapping[str, Versions]) -> bool:
     """Return whether clients can use `transaction.version` 2 with these versions."""
     return all(api in versions and versions[api].last >= v for api, v in _V2_SINCE.items())
+
+
+def features_of(versions: Mapping[str, Versions]) -> dict[str, int]:
+    """Return the levels of the features that clients can use with these versions."""
+    features = {}
+    if "ConsumerGroupHeartbeat" in versions:
+        features[GROUP_VERSION] = GROUP_VERSION_LEVEL
+    if supports_v2(versions):
+        features[TRANSACTION_VERSION] = int(SERVER_VERSION)
+    return features

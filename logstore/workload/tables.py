@@ -10,7 +10,7 @@ from datetime import date
 from typing import Any, TypeVar
 
 from logstore.config.suggest import and_nearest
-from logstore.config.units import parse_duration
+from logstore.config.units import parse_duration, parse_size
 from logstore.errors import InvalidConfigurationError
 
 T = TypeVar("T")
@@ -146,6 +146,8 @@ def _checked(
 ) -> float | str | tuple[float, ...]:
     if kind is float and type(value) is int:
         value = float(value)
+    if kind is int and isinstance(value, str):
+        value = _with_unit(name, value)
     if kind is str and isinstance(value, date):
         value = value.isoformat()  # an unquoted TOML time
     if kind is tuple and isinstance(value, list) and {*map(type, value)} <= {int, float}:
@@ -157,6 +159,17 @@ def _checked(
     if problem is not None:
         raise InvalidConfigurationError(f"{name} {value!r} {problem}")
     return value
+
+
+def _with_unit(name: str, text: str) -> int | str:
+    """Return a size or a duration with a unit as a number; other text unchanged."""
+    parse = parse_size if name.endswith("bytes") else parse_duration
+    if not name.endswith(("bytes", "_ms")):
+        return text
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise InvalidConfigurationError(f"{name}: {error}") from error
 
 
 def flatten_configs(table: object, name: str = "configs") -> dict[str, object]:

@@ -11,7 +11,8 @@ Against a cluster, the coordinator is killed in the middle of reconciliations. K
 on: its members must see the same epochs and assignments. Run by hand:
 
     python -m tests.interop.consumer_groups 0 500              # seeds, end exclusive
-    python -m tests.interop.consumer_groups 0 500 cluster      # a cluster of three
+    python -m tests.interop.consumer_groups 0 500 cluster      # a cluster of three, in memory
+    python -m tests.interop.consumer_groups 0 500 cluster disk # on disk
     python -m tests.interop.consumer_groups 0 500 self         # Kafka against Kafka
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import re
 import sys
 import tempfile
 import time
@@ -40,6 +42,7 @@ from logstore.messages import to_json
 from logstore.types import TopicPartition, java_hash
 from tests.interop.conversations import (
     NOT_YET,
+    Build,
     Conversation,
     Difference,
     Fields,
@@ -62,6 +65,8 @@ SHORT_SESSION: Mapping[str, str | None] = {
     "consumer.session.timeout.ms": "2000",
     "consumer.heartbeat.interval.ms": "700",
 }
+LATE_S = 1.0
+"""Time between two heartbeats after which a short session may have ended on a busy machine."""
 SHORT_REBALANCE_MS = 500
 LONG_REBALANCE_MS = 300_000
 SETTLED_WITHIN_S = 30
@@ -181,12 +186,22 @@ class GroupConversation(Conversation):
         self.classics: list[ClassicMember] = []
         self.events: Counter[str] = Counter()
         self.last_error = ""
+        self.is_late = False
+        """Whether this process was so slow that the session of a member may have ended."""
+        self._last_beats: dict[tuple[str, str], float] | None = None  # while sessions are short
         # The uniform assignor follows the hashes of member ids. Ids of classic members are random.
         self.is_mixed = self.rng.random() < 0.3
         self.is_by_regex = not self.is_mixed and self.rng.random() < 0.15
 
         for side in self.sides:
             side.name_of("topic id", UNKNOWN_ID)
+
+    def _send(self, side: Side, api: str, version: int, build: Build, connection: str) -> None:
+        super()._send(side, api, version, build, connection)
+        if api == HEARTBEAT and self._last_beats is not None:
+            now, key = time.monotonic(), (side.name, connection)
+            self.is_late |= now - self._last_beats.get(key, now) > LATE_S
+            self._last_beats[key] = now
 
     def _receive(self, side: Side, api: str, version: int, connection: str) -> Any:
         answer = _ordered(super()._receive(side, api, version, connection))
@@ -829,16 +844,21 @@ class GroupConversation(Conversation):
         if len(self.consumers) < 2 or self.classics:
             return
         self.configure(SHORT_SESSION)
+        self._last_beats = {}
         self.converge()  # starts new sessions
         silent = self.consumers.pop(self.rng.randrange(len(self.consumers)))
         self.events["session ended"] += 1
         for side in self.sides:
             self._await_end_of(side, side.name_of("member", silent.member_id), self.consumers)
+        self._last_beats = {
+            key: last for key, last in self._last_beats.items() if key[1] != silent.connection
+        }
         assert self.send(silent)["errorCode"] == UNKNOWN_MEMBER_ID
         self._close(silent)
         self.converge()
         self.configure(dict.fromkeys(SHORT_SESSION))
         self.converge()
+        self._last_beats = None
 
     def _await_end_of(self, side: Side, name: str, living: Sequence[ConsumerMember] = ()) -> None:
         """Wait until a silent member is removed on a side; others live on, on both.
@@ -952,6 +972,23 @@ class GroupConversation(Conversation):
         self._join(member)
         time.sleep(CONTROLLER_DELAY_S)
         self.converge()
+
+    def kafka_misassigns(self) -> bool:
+        """Return whether Kafka assigns topics to a member that does not subscribe to them.
+
+        A member that joins with a pattern which is not resolved yet does not increase the group
+        epoch. If a target assignment is computed at its heartbeat, because another member has left,
+        Kafka 4.3.1 takes the type of the subscriptions before the join. If it was homogeneous, the
+        assignors give the new member the topics of the others.
+        """
+        (group,) = self.sides[0].caller().call(DESCRIBE, 1, {"group_ids": [self.group_id]}).groups
+        self.sides[0].close()
+        return any(
+            topic.topic_name not in member.subscribed_topic_names
+            and not re.fullmatch(member.subscribed_topic_regex or "", topic.topic_name)
+            for member in group.members
+            for topic in member.target_assignment.topic_partitions
+        )
 
     # -- a history -----------------------------------------------------------------------------
 
@@ -1123,13 +1160,13 @@ class OurBroker:
 
 
 class OurCluster:
-    """A cluster of three brokers, in memory and served over real time."""
+    """A cluster of three brokers, in memory or on disk, served over real time."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path | None = None) -> None:
         settings = {**real_broker.SETTINGS, **SETTINGS, "offsets.topic.replication.factor": "3"}
         for key in ("node.id", "process.roles", "controller.listener.names"):
             settings.pop(key)
-        self._cluster = Cluster(clock=SystemClock(), broker_config=settings)
+        self._cluster = Cluster(data_dir=path, clock=SystemClock(), broker_config=settings)
         self._listeners = self._cluster.listen(auto_create=False)
         self.bootstrap = self._listeners[0].bootstrap
 
@@ -1220,12 +1257,22 @@ def run_histories(
         )
         try:
             history.run(rounds)
+        except Difference:
+            if history.is_late:
+                tally.events["not compared, because sessions ended too early"] += 1
+            elif history.kafka_misassigns():
+                closed.used[MISASSIGNED] += 1
+            else:
+                raise
+            tally.histories += 1
         finally:
             tally.events += history.events
             tally.eventful += any(history.events[kind] for kind in EVENTFUL)
     tally.seconds += time.monotonic() - began
     return tally, closed
 
+
+MISASSIGNED = "Kafka assigns topics to a member whose pattern does not match them"
 
 EVENTFUL = (
     "fence",
@@ -1247,18 +1294,18 @@ def main(arguments: list[str]) -> None:
         if "self" in rest:
             ours = stack.enter_context(kafka_broker(home / "other")).bootstrap
         elif "cluster" in rest:
-            ours = stack.enter_context(OurCluster())
+            ours = stack.enter_context(OurCluster(home / "ours" if "disk" in rest else None))
         else:
             ours = stack.enter_context(OurBroker(home / "ours"))
-        tally, failed = GroupTally(), 0
+        tally, failed, parted = GroupTally(), 0, Counter[str]()
         for seed in range(int(first), int(end)):
             try:
-                run_histories(kafka.bootstrap, ours, [seed], tally=tally)
+                parted += run_histories(kafka.bootstrap, ours, [seed], tally=tally)[1].used
             except (Difference, TimeoutError) as error:
                 failed += 1
                 sys.stdout.write(f"seed {seed}: {error}\n")
                 sys.stdout.flush()
-        sys.stdout.write(f"{tally}\n{failed} seeds differ\n")
+        sys.stdout.write(f"{tally}\n{failed} seeds differ; permitted: {dict(parted)}\n")
 
 
 if __name__ == "__main__":

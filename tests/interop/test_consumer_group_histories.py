@@ -21,7 +21,7 @@ from tests.support.interop.judge import Unavailable
 pytestmark = pytest.mark.interop
 
 SEEDS = range(20)
-CLUSTER_SEEDS = range(2000, 2010)
+CLUSTER_SEEDS = {"memory": range(2000, 2010), "disk": range(2010, 2020)}
 LONG_SEEDS = range(1000, 1000 + int(os.environ.get("LOGSTORE_HISTORIES", "500")))
 
 
@@ -47,10 +47,13 @@ def test_groups_are_answered_as_kafka_answers_them(kafka, scratch, say):
     assert tally.histories == tally.eventful == len(SEEDS)
 
 
-def test_a_killed_coordinator_changes_nothing(kafka, say):
+@pytest.mark.parametrize("storage", CLUSTER_SEEDS)
+def test_a_killed_coordinator_changes_nothing(kafka, scratch, storage, say):
     """The coordinator of a cluster is killed in the middle of reconciliations."""
-    tally = compare(kafka, OurCluster(), CLUSTER_SEEDS, say)
-    assert tally.events["coordinator killed"] >= len(CLUSTER_SEEDS) == tally.histories
+    seeds = CLUSTER_SEEDS[storage]
+    cluster = OurCluster(scratch / "ours" if storage == "disk" else None)
+    tally = compare(kafka, cluster, seeds, say)
+    assert tally.events["coordinator killed"] >= len(seeds) == tally.histories
 
 
 @pytest.mark.long

@@ -19,17 +19,28 @@ from typing import Any, NamedTuple
 import pytest
 
 from logstore import Broker, Cluster, TopicPartition
-from logstore.messages import to_json
 from logstore.names import GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from logstore.record.batch import build_batch
-from logstore.record.records import Record
 from logstore.storage.checkpoint.offsets import CHECKPOINTS
 from logstore.storage.checkpoint.shutdown import CLEAN_SHUTDOWN
 from tests.interop.conftest import unavailable
 from tests.interop.conversations import SETTINGS as CONVERSATION_SETTINGS
 from tests.interop.conversations import until
-from tests.support.interop.answers import errors_in
-from tests.support.interop.caller import Caller
+from tests.interop.internal_topics import (
+    BOTH,
+    LONE,
+    NEW,
+    OLD,
+    OUR_SETTINGS,
+    PREPARED,
+    SHARED,
+    Contents,
+    History,
+    Transaction,
+    check_committed,
+    check_continued,
+    contents,
+    run,
+)
 from tests.support.interop.judge import (
     BUILDS,
     KAFKA_3,
@@ -39,31 +50,17 @@ from tests.support.interop.judge import (
     fast_scratch,
     jars_of,
 )
-from tests.support.interop.real_broker import SETTINGS, RealBroker, class_path, java
+from tests.support.interop.real_broker import RealBroker, class_path, java
 
 pytestmark = pytest.mark.interop
 
-SHARED, LONE = "shared", "lone"
-"""Topics: one on all brokers, and one whose broker is down when its transaction is committed."""
-
 INTERNAL = (GROUP_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
 PARTITIONS = {GROUP_OFFSETS_TOPIC: 2, TRANSACTION_STATE_TOPIC: 2, SHARED: 2, LONE: 1}
-OLD, NEW = 3, 5
-"""Versions of EndTxn in transactions of version 1 and 2."""
-
 OFFSET_KEY = "1"
 """Type of the keys of committed offsets."""
 
-NONE = 0
-MEMBERLESS = {"generation_id_or_member_epoch": -1, "member_id": ""}
 CONSUMER = "org.apache.kafka.tools.consumer"
-TIMEOUT_MS = 60_000
-PREPARED = "prepared"
 METADATA = "partition.metadata"
-BOTH = {"old": OLD, "new": NEW}
-
-OUR_SETTINGS = {**SETTINGS, **CONVERSATION_SETTINGS}
-
 OFFSETS_FORMATTER, GROUP_FORMATTER = "OffsetsMessageFormatter", "GroupMetadataMessageFormatter"
 FORMATTERS = (
     (GROUP_OFFSETS_TOPIC, OFFSETS_FORMATTER),
@@ -89,252 +86,6 @@ GENERATED = frozenset(
 
 Decoded = tuple[Any, Any]
 """A record's key and value, as a tool of Kafka prints them."""
-
-
-class Transaction(NamedTuple):
-    """A transaction's producer and the version of its requests."""
-
-    producer: Mapping[str, int]
-    version: int
-
-
-class History:
-    """Requests to the coordinators and leaders behind an address."""
-
-    def __init__(self, bootstrap: str) -> None:
-        self._any = Caller(bootstrap)
-        self._callers: dict[str, Caller] = {}
-        self.began: dict[str, Transaction] = {}
-
-    def close(self) -> None:
-        for each in (self._any, *self._callers.values()):
-            each.close()
-
-    def _at(self, host: str, port: int) -> Caller:
-        address = f"{host}:{port}"
-        if address not in self._callers:
-            self._callers[address] = Caller(address)
-        return self._callers[address]
-
-    def coordinator(self, key: str, key_type: int) -> Caller:
-        found: list[Any] = []
-
-        def is_found() -> bool:
-            fields = {"key": key, "key_type": key_type}
-            found[:] = [self._any.call("FindCoordinator", 1, fields)]
-            return found[0].error_code == NONE
-
-        until(is_found)
-        return self._at(found[0].host, found[0].port)
-
-    def leader(self, topic: str, partition: int) -> Caller:
-        found: list[Any] = []
-
-        def is_found() -> bool:
-            fields = {"topics": [{"name": topic}], "allow_auto_topic_creation": False}
-            answer = self._any.call("Metadata", 5, fields)
-            brokers = {each.node_id: (each.host, each.port) for each in answer.brokers}
-            found[:] = [
-                brokers[each.leader_id]
-                for each in answer.topics[0].partitions
-                if each.partition_index == partition and each.leader_id in brokers
-            ]
-            return bool(found)
-
-        until(is_found)
-        return self._at(*found[0])
-
-    def create_topics(self, topics: Mapping[str, int]) -> None:
-        fields = [
-            {"name": name, "num_partitions": count, "replication_factor": 1}
-            for name, count in topics.items()
-        ]
-        request = {"topics": fields, "timeout_ms": TIMEOUT_MS}
-        answer = self._any.call("CreateTopics", 5, request)
-        assert {each.error_code for each in answer.topics} == {NONE}
-
-    # -- groups ----------------------------------------------------------------------------------
-
-    def commit(self, group: str, offsets: Mapping[int, tuple[int, str]]) -> None:
-        fields = {"group_id": group, **MEMBERLESS, "topics": _committed(offsets)}
-        until(lambda: accepts(self.coordinator(group, 0), "OffsetCommit", 7, fields))
-
-    def offsets(self, group: str) -> dict[int, tuple[int, int, str]]:
-        """Return the committed offsets of `SHARED` with epoch and metadata."""
-        answers: list[Any] = []
-
-        def is_loaded() -> bool:
-            fields = {"group_id": group, "topics": None}
-            answers[:] = [self.coordinator(group, 0).call("OffsetFetch", 5, fields)]
-            return answers[0].error_code == NONE
-
-        until(is_loaded)
-        return {
-            each.partition_index: (
-                each.committed_offset,
-                each.committed_leader_epoch,
-                each.metadata,
-            )
-            for topic in answers[0].topics
-            for each in topic.partitions
-        }
-
-    # -- transactions ----------------------------------------------------------------------------
-
-    def begin(
-        self,
-        name: str,
-        version: int,
-        topic: str = SHARED,
-        group: str | None = None,
-        offsets: Mapping[int, tuple[int, str]] | None = None,
-    ) -> None:
-        """Write a record, and offsets of a group, in a new transaction."""
-        coordinator = self.coordinator(name, 1)
-        init = {"transactional_id": name, "transaction_timeout_ms": 600_000}
-        made: list[Any] = []
-
-        def is_made() -> bool:
-            made[:] = [coordinator.call("InitProducerId", 4, init)]
-            return made[0].error_code == NONE
-
-        until(is_made)
-        producer = {
-            "producer_id": made[0].producer_id,
-            "producer_epoch": made[0].producer_epoch,
-        }
-        self.began[name] = Transaction(producer, version)
-        if version < NEW:
-            added = {
-                "v3_and_below_transactional_id": name,
-                "v3_and_below_producer_id": producer["producer_id"],
-                "v3_and_below_producer_epoch": producer["producer_epoch"],
-                "v3_and_below_topics": [{"name": topic, "partitions": [0]}],
-            }
-            until(lambda: accepts(coordinator, "AddPartitionsToTxn", 3, added))
-        data = build_batch(
-            [Record(0, 1_760_000_000_000, b"k", name.encode())],
-            base_sequence=0,
-            is_transactional=True,
-            **producer,
-        )
-        partition = {"index": 0, "records": data}
-        request = {
-            "transactional_id": name,
-            "acks": -1,
-            "timeout_ms": TIMEOUT_MS,
-            "topic_data": [{"name": topic, "partition_data": [partition]}],
-        }
-        produce = 12 if version >= NEW else 9
-        until(lambda: accepts(self.leader(topic, 0), "Produce", produce, request))
-        if group is None:
-            return
-        if version < NEW:
-            fields = {"transactional_id": name, "group_id": group, **producer}
-            until(lambda: accepts(coordinator, "AddOffsetsToTxn", 3, fields))
-        fields = {
-            "transactional_id": name,
-            "group_id": group,
-            **producer,
-            **MEMBERLESS,
-            "topics": _committed(offsets or {}),
-        }
-        commit = 5 if version >= NEW else 3
-        until(lambda: accepts(self.coordinator(group, 0), "TxnOffsetCommit", commit, fields))
-
-    def end(self, name: str, *, commit: bool, waits: bool = True) -> None:
-        producer, version = self.began[name]
-        fields = {"transactional_id": name, **producer, "committed": commit}
-        until(lambda: accepts(self.coordinator(name, 1), "EndTxn", version, fields))
-        if waits:
-            wanted = "CompleteCommit" if commit else "CompleteAbort"
-            until(lambda: self.describe(name)["state"] == wanted)
-
-    def describe(self, name: str) -> dict[str, Any]:
-        """Return the description of a transaction without its start time."""
-        states: list[Any] = []
-
-        def is_loaded() -> bool:
-            fields = {"transactional_ids": [name]}
-            answer = self.coordinator(name, 1).call("DescribeTransactions", 0, fields)
-            states[:] = answer.transaction_states
-            return states[0].error_code == NONE
-
-        until(is_loaded)
-        (state,) = states
-        return {
-            "state": state.transaction_state,
-            "timeout": state.transaction_timeout_ms,
-            "producer": (state.producer_id, state.producer_epoch),
-            "partitions": {topic.topic: sorted(topic.partitions) for topic in state.topics},
-        }
-
-
-def _committed(offsets: Mapping[int, tuple[int, str]]) -> list[dict[str, Any]]:
-    partitions = [
-        {
-            "partition_index": number,
-            "committed_offset": offset,
-            "committed_leader_epoch": -1,
-            "committed_metadata": metadata,
-        }
-        for number, (offset, metadata) in offsets.items()
-    ]
-    return [{"name": SHARED, "partitions": partitions}]
-
-
-def accepts(caller: Caller, name: str, version: int, fields: Mapping[str, Any]) -> bool:
-    """Send a request; return whether its response has no error."""
-    answer = caller.call(name, version, fields)
-    return set(errors_in(to_json(answer, version))) == {NONE}
-
-
-class Contents(NamedTuple):
-    """Committed offsets by group, and descriptions of transactions by id."""
-
-    offsets: dict[str, dict[int, tuple[int, int, str]]]
-    transactions: dict[str, dict[str, Any]]
-
-
-def run(history: History, versions: Mapping[str, int]) -> Contents:
-    """Commit offsets; commit, abort and begin transactions of each version."""
-    history.commit("plain", {0: (5, "note"), 1: (7, "")})
-    history.commit("plain", {0: (6, "later")})
-    for name, version in versions.items():
-        group = f"group-{name}"
-        history.begin(f"committed-{name}", version, group=group, offsets={0: (10, "c")})
-        history.end(f"committed-{name}", commit=True)
-        history.begin(f"aborted-{name}", version, group=group, offsets={1: (11, "a")})
-        history.end(f"aborted-{name}", commit=False)
-        history.begin(f"open-{name}", version, group=group, offsets={1: (12, "o")})
-    history.begin(PREPARED, OLD, topic=LONE)
-    return contents(history, versions)
-
-
-def contents(history: History, versions: Mapping[str, int]) -> Contents:
-    kinds = ("committed", "aborted", "open")
-    names = [PREPARED, *(f"{kind}-{name}" for kind in kinds for name in versions)]
-    groups = ["plain", *(f"group-{name}" for name in versions)]
-    return Contents(
-        {group: history.offsets(group) for group in groups},
-        {name: history.describe(name) for name in names},
-    )
-
-
-def check_continued(
-    history: History, known: Contents, began: Mapping[str, Transaction], versions: Mapping[str, int]
-) -> None:
-    """Compare the contents of a broker that took over; it completes and ends transactions."""
-    until(lambda: history.describe(PREPARED)["state"] == "CompleteCommit")
-    found = contents(history, versions)
-    assert found.offsets == known.offsets
-    without = lambda all_: {name: each for name, each in all_.items() if name != PREPARED}  # noqa: E731
-    assert without(found.transactions) == without(known.transactions)
-    history.began |= began
-    for name in versions:
-        history.began[f"open-{name}"] = began[f"open-{name}"]._replace(version=versions[name])
-        history.end(f"open-{name}", commit=True)
-        assert history.offsets(f"group-{name}") == {0: (10, -1, "c"), 1: (12, -1, "o")}
 
 
 # -- files ---------------------------------------------------------------------------------------
@@ -559,17 +310,6 @@ def kafka(request: pytest.FixtureRequest, scratch: Path, tools: str) -> Iterator
         history.create_topics({SHARED: PARTITIONS[SHARED], LONE: PARTITIONS[LONE]})
         history.close()
         yield Kafka(broker, BOTH if request.param == "4.3.1" else {"old": OLD})
-
-
-def check_committed(path: Path, names: set[str]) -> None:
-    """Compare the committed records of a directory, which has no open transaction."""
-    expected = {f"{kind}-{name}".encode() for kind in ("committed", "open") for name in names}
-    with Broker(path, broker_config=OUR_SETTINGS, read_only=True) as broker:
-        for topic, values in ((SHARED, expected), (LONE, {PREPARED.encode()})):
-            log = broker.log(topic, 0)
-            assert log.last_stable_offset == log.log_end_offset
-            read = broker.read(topic, 0, isolation="read_committed")
-            assert {each.value for each in read} == values
 
 
 def check_tools(ours: Tools, theirs: Tools) -> None:

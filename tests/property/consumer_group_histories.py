@@ -413,7 +413,7 @@ class Classic(Client):
         for name in sorted({name for s in subscriptions.values() for name in s.topics}):
             topic = self.history.topics.named(name)
             takers = [each for each, s in subscriptions.items() if name in s.topics]
-            for number in range(0 if topic is None else topic.partitions):
+            for number in () if topic is None else topic.partitions:
                 tp = TopicPartition(name, number)
                 taker = takers[number % len(takers)]
                 if owners.get(tp, taker) == taker:
@@ -566,7 +566,8 @@ class History:
         name = name or self.rng.choice(NAMES)
         if self.topics.named(name) is None:
             identity = encode_topic_id(self.rng.getrandbits(128).to_bytes(16, "big"))
-            self.set_topics([*self.all(), TopicInfo(name, identity, self.rng.randint(1, 5))])
+            partitions = range(self.rng.randint(1, 5))
+            self.set_topics([*self.all(), TopicInfo(name, identity, partitions)])
 
     def delete_topic(self):
         name = self.rng.choice(NAMES)
@@ -575,7 +576,9 @@ class History:
     def grow_topic(self):
         name = self.rng.choice(NAMES)
         self.set_topics(
-            each._replace(partitions=min(each.partitions + 2, 8)) if each.name == name else each
+            each._replace(partitions=range(min(len(each.partitions) + 2, 8)))
+            if each.name == name
+            else each
             for each in self.all()
         )
 
@@ -656,7 +659,7 @@ class History:
             for client in members
             for name in client.may_own()
             if (topic := self.topics.named(name))
-            for number in range(topic.partitions)
+            for number in topic.partitions
         }
         has = [(each, n) for client in members for each in client.owned for n in client.owned[each]]
         assert sorted(has) == sorted(wanted), "each partition has exactly one owner"

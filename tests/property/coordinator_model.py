@@ -30,6 +30,10 @@ class Unknown(Exception):
     """A call got no final answer; it may have taken effect."""
 
 
+class NoCoordinator(Exception):
+    """The partition of a group or of a transactional id has no leader."""
+
+
 class Refused(LogStoreError):
     """An error code of a result."""
 

@@ -19,11 +19,11 @@ import random
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from typing import TypeVar
 
-from logstore import Cluster, LogStoreError, TopicPartition, VirtualClock
+from logstore import Broker, Cluster, LogStoreError, TopicPartition, VirtualClock
 from logstore.cluster.leadership import Leadership
 from logstore.coordinator.groups.coordinator import GroupCoordinator
 from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
@@ -60,6 +60,7 @@ from tests.property.coordinator_model import (
     Errors,
     Half,
     Member,
+    NoCoordinator,
     Process,
     Refused,
     StateHistory,
@@ -404,7 +405,7 @@ class Simulation(World):
         for _ in range(TRIES):
             try:
                 return call()
-            except KeyError:
+            except NoCoordinator:
                 self.tally["no coordinator"] += 1
             except LogStoreError as error:
                 if error.kafka_error not in RETRIABLE_ERRORS and not self._is_closed(error):
@@ -419,12 +420,16 @@ class Simulation(World):
         return type(error).__name__ == "IllegalStateError"
 
     def _coordinator(self, transactional_id: str) -> TransactionCoordinator:
-        return self.cluster.brokers[
-            self.cluster.transaction_coordinator(transactional_id)
-        ].coordinator
+        return self._leader(self.cluster.transaction_coordinator(transactional_id)).coordinator
 
     def _groups(self, group_id: str) -> GroupCoordinator:
-        return self.cluster.brokers[self.cluster.group_coordinator(group_id)].groups
+        return self._leader(self.cluster.group_coordinator(group_id)).groups
+
+    def _leader(self, broker_id: int) -> Broker:
+        broker = self.cluster.brokers.get(broker_id)
+        if broker is None:
+            raise NoCoordinator
+        return broker
 
     def _call(
         self, process: Process, call: Callable[[], T], sends_to: TopicPartition | None = None
@@ -664,7 +669,7 @@ class Simulation(World):
         adds = process.version is V2
 
         def call() -> bool:
-            broker = self.cluster.brokers[self.cluster.group_coordinator(group_id)]
+            broker = self._leader(self.cluster.group_coordinator(group_id))
             broker.groups.check_transactional(ConsumerGroupMetadata(group_id), offsets)
             owner = broker.coordinator.of(process.id, producer.producer_id)
             with owner.verified(partition, producer, process.id, adds=adds):
@@ -872,15 +877,13 @@ class Simulation(World):
     def _member(self, which: int, action: int, *_: int) -> None:
         """Let a member of a group take its next steps, or leave."""
         for number in range(4):
-            self._advance_member(which, action + number)
+            with suppress(NoCoordinator):
+                self._advance_member(which, action + number)
 
     def _advance_member(self, which: int, action: int) -> None:
         member = self.members[which % len(self.members)]
         group_id = MEMBERS_GROUP
-        try:
-            groups = self._groups(group_id)
-        except KeyError:
-            return
+        groups = self._groups(group_id)
         if action % 8 == 0 and member.member_id:
             groups.leave(group_id, [LeavingMember(member.member_id)])
             self.tally["member left"] += 1

@@ -14,6 +14,7 @@ from logstore.cli.options import (
     listen_option,
     to_address,
     to_pairs,
+    to_racks,
     topic_overrides,
 )
 from logstore.cli.show.output import note, plural
@@ -71,6 +72,13 @@ def to_topics(
     help="Serve a cluster of N brokers with replication, on the port of --listen and the ports "
     "after it. Each broker has its own folder in the data directory.",
 )
+@click.option(
+    "--racks",
+    callback=to_racks,
+    metavar="RACK,…",
+    help="Rack of each broker, separated by commas. With replica.selector.class set to Kafka's "
+    "RackAwareReplicaSelector, consumers with a rack read from followers.",
+)
 @click.option("--memory", is_flag=True, help="Keep all data in memory and write nothing to disk.")
 @click.option(
     "--topic",
@@ -106,6 +114,7 @@ def serve(
     settings: Settings,
     address: tuple[str, int],
     count: int,
+    racks: tuple[str, ...] | None,
     memory: bool,  # as click gives it
     topics: tuple[WantedTopic, ...],
     no_auto_create: bool,  # as click gives it
@@ -127,10 +136,10 @@ def serve(
         opened = _opened(ListenerOptions(**listener), address[0])
         opened["auto_create"] = not no_auto_create
         served: Broker | Cluster[Clock]
-        if count == 1:
+        if count == 1 and racks is None:
             served = settings.open_broker(create=True, background=True, in_memory=memory)
         else:
-            served = settings.open_cluster(count, in_memory=memory)
+            served = settings.open_cluster(count, in_memory=memory, racks=racks)
         with served:
             for topic in topics:
                 _create(served, topic)

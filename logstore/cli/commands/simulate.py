@@ -3,67 +3,64 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, Unpack
 
 import click
 
-from logstore.cli.commands import simulate_from
+from logstore.cli.commands import simulate_from, simulate_show
 from logstore.cli.options import Settings, command, config_option
-from logstore.cli.show.curves import curve
-from logstore.cli.show.output import (
-    emit,
-    emit_json,
-    emit_lines,
-    emit_values,
-    format_count,
-    format_size,
-    note,
-)
+from logstore.cli.show.output import emit, emit_json, emit_lines, emit_values, note
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Table
-from logstore.reasons.formats import format_span, format_time
+from logstore.reasons.formats import format_time
 from logstore.types import DAY_MS
 
 if TYPE_CHECKING:
     from logstore.simulate.fitting import Fit
-    from logstore.simulate.outcome import Column, Run
+    from logstore.simulate.goals import Goal
+    from logstore.simulate.outcome import Run
+    from logstore.simulate.quantities import Quantity
     from logstore.simulate.recording import Recording
     from logstore.simulate.scenario import Scenario
+    from logstore.simulate.search import Candidate, Found
+    from logstore.simulate.spread import Spread
     from logstore.simulate.sweep import Sweep
-
-CURVE_WIDTH = 48
-_SAMPLES = 8
-"""Values per character of a curve."""
 
 _AXIS = re.compile(r"(?P<name>[^=]+)=(?P<values>.+)")
 
-COSTS = {
-    "bytes_peak": "space, at most",
-    "bytes_mean": "space, on average",
-    "write_amplification": "write amplification",
-    "oldest_dirty_max_ms": "oldest not cleaned",
-    "compaction_delay_max_ms": "beyond the bound",
-    "tombstone_age_max_ms": "oldest tombstone",
-    "passes": "passes",
-    "live_share": "live records",
-}
-"""The costs shown, with their headings."""
+
+class GoalOptions(TypedDict):
+    """The options of a search."""
+
+    goals: tuple[str, ...]
+    minimize: str | None
+    ranges: tuple[str, ...]
 
 
-SHORT_HEADINGS = {
-    "bytes_peak": "peak",
-    "bytes_mean": "mean",
-    "write_amplification": "written",
-    "oldest_dirty_max_ms": "not cleaned",
-    "compaction_delay_max_ms": "late by",
-    "tombstone_age_max_ms": "tombstone",
-    "passes": "passes",
-    "live_share": "live",
-}
-"""Shorter headings for the columns of a sweep."""
+class Request(NamedTuple):
+    """What to do with a scenario.
+
+    Attributes
+    ----------
+    sweep : mapping
+        Values of each setting, to run every combination.
+    goal : tuple or None
+        The goal, the quantity to minimize, and the values of each setting to search.
+    seeds : int or None
+        Number of seeds.
+    jobs : int or None
+        Number of processes; None for as many as pay.
+    """
+
+    sweep: Mapping[str, Sequence[str]]
+    goal: tuple[Goal, Quantity, Mapping[str, Sequence[str]]] | None
+    seeds: int | None
+    jobs: int | None
+    samples: int
+    keep_logs: bool
 
 
 def to_axes(
@@ -88,6 +85,8 @@ def to_axes(
         "logstore simulate mine.toml --out mine --seed 7 --config segment.ms=1h",
         "logstore simulate dead-cleaner --out runs --sweep min.cleanable.dirty.ratio=0.1,0.5"
         " --sweep segment.bytes=1MiB,8MiB",
+        "logstore simulate erasure-promise --out goal --goal 'oldest <= 14d' --minimize written"
+        " --search max.compaction.lag.ms=2d..30d --search min.cleanable.dirty.ratio=0.1..0.9",
         "logstore simulate --from ./kafka-logs --topic users --days 90 --out next",
         "logstore simulate --from ./kafka-logs/users-0 --print > users.toml",
     ],
@@ -124,7 +123,44 @@ def to_axes(
     metavar="KEY=VALUE,VALUE",
     help="Run every combination of these values. Can be repeated.",
 )
-@click.option("--jobs", type=click.IntRange(1), help="Processes for a sweep.  [default: CPU cores]")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1, 10_000),
+    metavar="N",
+    help="Run N seeds and report the 5th, 50th and 95th percentile of every number and curve."
+    "  [default: 1; with --goal: 5]",
+)
+@click.option(
+    "--goal",
+    "goals",
+    multiple=True,
+    metavar="EXPR",
+    help="Search for the setting that meets this goal, such as 'oldest <= 30d'. Can be repeated.",
+)
+@click.option(
+    "--minimize",
+    metavar="QUANTITY",
+    help="Quantity to minimize among the settings that meet the goal.  [default: bytes]",
+)
+@click.option(
+    "--search",
+    "ranges",
+    multiple=True,
+    metavar="KEY=LOW..HIGH",
+    help="Range of a setting for --goal: KEY=0.1..0.9, in N values as KEY=1d..9d/N, or"
+    " KEY=VALUE,VALUE. Can be repeated.",
+)
+@click.option(
+    "--replicas",
+    type=click.IntRange(1, 1_000),
+    metavar="N",
+    help="Replicas of each partition, for the disk of a cluster.  [default: the scenario's]",
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    help="Processes for several runs.  [default: up to the CPU cores, if that is faster]",
+)
 @click.option(
     "--samples",
     type=click.IntRange(1, 2_000),
@@ -145,11 +181,14 @@ def simulate(
     seed: int | None,
     configs: tuple[tuple[str, str], ...],
     axes: dict[str, list[str]],
+    seeds: int | None,
+    replicas: int | None,
     jobs: int | None,
     samples: int,
     keep_logs: bool,
     lists: bool,
     prints: bool,
+    **goal: Unpack[GoalOptions],
 ) -> int:
     """Simulate SCENARIO in virtual time on the real engine and report its costs.
 
@@ -166,6 +205,12 @@ def simulate(
 
     With --sweep, the scenario is run with every combination of values. The table shows the costs of
     each, and marks combinations that no other one beats in all respects.
+
+    With --goal, the combinations of --search are searched for the one that meets the goal with
+    every seed and minimizes a quantity. It must also meet the goal with 20 other seeds. If no
+    combination does, the nearest miss is shown, and the exit code is 1. Quantities: bytes,
+    bytes.mean, headroom, disk, written, oldest, tombstone, late, passes, live, missed; and
+    percentiles over time: oldest.p50, oldest.p95, oldest.p99, and those of tombstone.
     """
     from logstore.simulate import library
     from logstore.simulate import scenario as plans
@@ -174,11 +219,12 @@ def simulate(
         return _list(settings)
     if topics and (origin is None or scenario is not None):
         raise click.UsageError("--topic selects topics to fit: it needs --from and no SCENARIO")
+    request = Request(axes, _goal(**goal), seeds, jobs, samples, keep_logs)
+    _refuse_combinations(request)
     if origin is not None and scenario is None:
         return _simulate_from(
-            settings, origin, topics, out, days, seed, configs, axes, jobs, samples,
-            keep_logs=keep_logs, prints=prints,
-        )  # fmt: skip
+            settings, origin, topics, out, days, seed, configs, request, replicas, prints=prints
+        )
     if scenario is None:
         raise click.UsageError("give a SCENARIO (see --list), or --from DIR")
     file = Path(scenario)
@@ -197,14 +243,39 @@ def simulate(
         plan = plan.with_seed(seed)
     for name, value in configs:
         plan = plan.with_config(name, value)
-    _refuse_many_logs(axes, keep_logs=keep_logs)
+    if replicas is not None:
+        plan = plan.with_replicas(replicas)
     recording = None
     if plan.origin:
         recording = simulate_from.read_directory(settings, plan.origin, plan.continued_topics)
     with _results(Path(out), keep_logs=keep_logs) as directory:
-        if axes:
-            return _sweep(settings, plan, axes, directory, jobs, samples, recording)
-        return _run(settings, plan, directory, samples, recording, keep_logs=keep_logs)
+        return _work(settings, plan, request, directory, recording)
+
+
+def _goal(
+    *, goals: Sequence[str], minimize: str | None, ranges: Sequence[str]
+) -> tuple[Goal, Quantity, Mapping[str, Sequence[str]]] | None:
+    """Return the goal, the quantity to minimize and the values to search, or None."""
+    from logstore.simulate.goals import parse_axis, parse_goal
+    from logstore.simulate.quantities import quantity
+
+    if not goals:
+        if ranges or minimize is not None:
+            raise click.UsageError("--search and --minimize need a --goal")
+        return None
+    if not ranges:
+        raise click.UsageError("--goal needs the settings to search: --search KEY=LOW..HIGH")
+    return parse_goal(goals), quantity(minimize or "bytes"), dict(map(parse_axis, ranges))
+
+
+def _refuse_combinations(request: Request) -> None:
+    """Refuse options that contradict each other."""
+    if request.sweep and request.keep_logs:
+        raise click.UsageError("--keep-logs and --sweep are mutually exclusive")
+    if request.goal is not None and request.sweep:
+        raise click.UsageError("--goal and --sweep are mutually exclusive")
+    if request.goal is not None and request.keep_logs:
+        raise click.UsageError("--keep-logs and --goal are mutually exclusive")
 
 
 def _simulate_from(
@@ -215,11 +286,9 @@ def _simulate_from(
     days: float | None,
     seed: int | None,
     configs: Sequence[tuple[str, str]],
-    axes: dict[str, list[str]],
-    jobs: int | None,
-    samples: int,
+    request: Request,
+    replicas: int | None,
     *,
-    keep_logs: bool,
     prints: bool,
 ) -> int:
     """Fit a scenario to a directory, and run it or print it."""
@@ -232,20 +301,11 @@ def _simulate_from(
         return code
     if settings.as_table:
         simulate_from.show(fit)
-    _refuse_many_logs(axes, keep_logs=keep_logs)
-    plan, recording = fit.scenario, fit.recording
-    with _results(Path(out), keep_logs=keep_logs) as directory:
-        if axes:
-            code = _sweep(settings, plan, axes, directory, jobs, samples, recording)
-        else:
-            code = _run(settings, plan, directory, samples, recording, fit=fit, keep_logs=keep_logs)
+    plan = fit.scenario if replicas is None else fit.scenario.with_replicas(replicas)
+    with _results(Path(out), keep_logs=request.keep_logs) as directory:
+        code = _work(settings, plan, request, directory, fit.recording, fit)
         (directory / "scenario.toml").write_text(fit.text, encoding="utf-8")
         return code
-
-
-def _refuse_many_logs(axes: Mapping[str, Sequence[str]], *, keep_logs: bool) -> None:
-    if axes and keep_logs:
-        raise click.UsageError("--keep-logs and --sweep are mutually exclusive")
 
 
 @contextmanager
@@ -285,23 +345,36 @@ def _list(settings: Settings) -> int:
     return 0
 
 
+def _work(
+    settings: Settings,
+    plan: Scenario,
+    request: Request,
+    directory: Path,
+    recording: Recording | None,
+    fit: Fit | None = None,
+) -> int:
+    """Run, sweep or search a scenario, and write and show the results."""
+    if request.sweep:
+        return _sweep(settings, plan, request, directory, recording)
+    if request.goal is not None:
+        return _search(settings, plan, request, directory, recording)
+    return _run(settings, plan, request, directory, recording, fit)
+
+
 def _run(
     settings: Settings,
     plan: Scenario,
+    request: Request,
     directory: Path,
-    samples: int,
-    recording: Recording | None = None,
-    *,
-    fit: Fit | None = None,
-    keep_logs: bool,
+    recording: Recording | None,
+    fit: Fit | None,
 ) -> int:
     from logstore.simulate.files import save
 
-    data_dir = directory / "data" if keep_logs else None
-    outcome = _lived(plan, samples, data_dir, recording)
-    files = save(directory, outcome, report=_report(outcome, None))
+    outcome, spread = _lived(plan, request, directory, recording)
+    files = save(directory, outcome, spread=spread, report=_report(outcome, spread=spread))
     if settings.as_table:
-        _show(outcome)
+        simulate_show.show_run(outcome, spread)
         emit("")
         emit(_written(files, directory))
     else:
@@ -311,6 +384,7 @@ def _run(
                 "seed": plan.seed,
                 "days": plan.days,
                 "costs": outcome.costs(),
+                **({} if spread is None else {"seeds": spread.seeds, "spread": spread.costs()}),
                 "digests": outcome.digests,
                 "notes": outcome.notes,
                 **({} if fit is None else {"fit": simulate_from.to_json(fit)}),
@@ -321,56 +395,68 @@ def _run(
     return 0
 
 
-def _lived(plan: Scenario, samples: int, data_dir: Path | None, recording: Recording | None) -> Run:
-    """Run a scenario, with a progress bar of the virtual time."""
+def _lived(
+    plan: Scenario, request: Request, directory: Path | None, recording: Recording | None
+) -> tuple[Run, Spread | None]:
+    """Run a scenario with each seed, with a progress bar of the virtual time and of the seeds."""
     from logstore.simulate.engine import run
+    from logstore.simulate.spread import run_seeds
 
-    with ProgressBar("days") as bar:
-        return run(
-            plan,
-            data_dir=data_dir,
-            samples=samples,
-            recording=recording,
-            progress=lambda now_ms: bar.update(
-                "simulating",
-                (now_ms - plan.start_ms) // DAY_MS,
-                round(plan.days),
-                format_time(now_ms)[:16],
-            ),
-        )
+    keeps = request.keep_logs and directory is not None
+    data_dir = directory / "data" if keeps and directory is not None else None
+    with ProgressBar("days") as bar, ProgressBar("runs") as runs:
+
+        def progress(now_ms: int) -> None:
+            elapsed = (now_ms - plan.start_ms) // DAY_MS
+            bar.update("simulating", elapsed, round(plan.days), format_time(now_ms)[:16])
+
+        if request.seeds is None or request.seeds == 1:
+            return run(
+                plan, data_dir=data_dir, samples=request.samples, progress=progress,
+                recording=recording,
+            ), None  # fmt: skip
+        return run_seeds(
+            plan, request.seeds, workers=request.jobs, samples=request.samples,
+            data_dir=data_dir, recording=recording,
+            finished=lambda done, total: runs.update("seeds", done, total),
+        )  # fmt: skip
 
 
 def _sweep(
     settings: Settings,
     plan: Scenario,
-    axes: dict[str, list[str]],
+    request: Request,
     directory: Path,
-    jobs: int | None,
-    samples: int,
-    recording: Recording | None = None,
+    recording: Recording | None,
 ) -> int:
-    from logstore.runtime.environment import usable_cores
     from logstore.simulate.files import save
     from logstore.simulate.sweep import sweep
 
     with ProgressBar("runs") as bar:
         swept = sweep(
             plan,
-            axes,
-            workers=jobs or usable_cores(),
-            samples=samples,
+            request.sweep,
+            workers=request.jobs,
+            samples=request.samples,
+            seeds=request.seeds or 1,
             recording=recording,
             progress=lambda done, total: bar.update("sweeping", done, total),
         )
-    outcome = _lived(plan, samples, None, recording)
-    files = save(directory, outcome, sweep=swept, report=_report(outcome, swept))
+    outcome, spread = _lived(plan, request, None, recording)
+    report = _report(outcome, swept, spread=spread)
+    files = save(directory, outcome, sweep=swept, spread=spread, report=report)
     front = swept.front()
     rows = [
-        {"settings": dict(each.settings), "costs": dict(each.costs), "front": each in front}
+        {
+            "settings": dict(each.settings),
+            "costs": dict(each.costs),
+            **({"spread": each.spread} if each.spread else {}),
+            "front": each in front,
+        }
         for each in swept.variants
     ]
     if settings.as_table:
-        _show_sweep(swept)
+        simulate_show.show_sweep(swept)
         emit("")
         emit(_written(files, directory))
     elif settings.as_items:
@@ -380,7 +466,93 @@ def _sweep(
     return 0
 
 
-def _report(outcome: Run, swept: Sweep | None) -> str | None:
+def _search(
+    settings: Settings,
+    plan: Scenario,
+    request: Request,
+    directory: Path,
+    recording: Recording | None,
+) -> int:
+    from logstore.simulate.files import save
+    from logstore.simulate.search import SEEDS, search, with_settings
+
+    assert request.goal is not None
+    goal, minimize, axes = request.goal
+    request = request._replace(seeds=request.seeds or SEEDS)
+    with ProgressBar("runs") as bar:
+        found = search(
+            plan,
+            axes,
+            goal,
+            minimize,
+            seeds=request.seeds or SEEDS,
+            workers=request.jobs,
+            samples=request.samples,
+            recording=recording,
+            progress=lambda done: bar.update("searching", done, None),
+        )
+    best = with_settings(plan, found.best.settings)
+    outcome, spread = _lived(best, request, None, recording)
+    report = _report(outcome, spread=spread, found=found)
+    files = save(directory, outcome, spread=spread, found=found, report=report)
+    if settings.as_table:
+        simulate_show.show_found(found)
+        emit("")
+        emit(_written(files, directory))
+    elif settings.as_items:
+        emit_values((_candidate(each, found) for each in found.candidates), output=settings.output)
+    else:
+        emit_json({"scenario": plan.title, "seed": plan.seed, **_found(found, files)})
+    return 0 if found.is_met else 1
+
+
+def _found(found: Found, files: Sequence[Path]) -> dict[str, Any]:
+    """Return the result of a search for JSON."""
+    return {
+        "goal": str(found.goal),
+        "minimize": found.minimize.name,
+        "met": found.is_met,
+        "settings": dict(found.best.settings),
+        "spread": found.best.spread(),
+        "margins": [
+            {
+                "quantity": each.term.quantity.name,
+                "operator": each.term.operator,
+                "limit": each.term.limit,
+                "worst": each.worst,
+                "margin": each.margin,
+                "met": each.term.is_met(each.worst),
+            }
+            for each in found.margins()
+        ],
+        "seeds": list(found.seeds),
+        "held": {"seeds": found.best.held_seeds, "met": found.held_count()},
+        "runs": found.runs,
+        "held_runs": found.held_runs,
+        "sweep_runs": found.sweep_runs,
+        "candidates": [_candidate(each, found) for each in found.candidates],
+        "files": [str(path) for path in files],
+    }
+
+
+def _candidate(candidate: Candidate, found: Found) -> dict[str, Any]:
+    runs = [*candidate.runs.values(), *candidate.held]
+    return {
+        "settings": dict(candidate.settings),
+        "spread": candidate.spread(),
+        "seeds": len(runs),
+        "met": not found.goal.excess(runs),
+        "front": candidate in found.front,
+    }
+
+
+def _report(
+    outcome: Run,
+    swept: Sweep | None = None,
+    *,
+    spread: Spread | None = None,
+    found: Found | None = None,
+) -> str | None:
     """Return the report; print a note for each missing package."""
     from logstore.simulate.files import can_write_parquet
     from logstore.simulate.report import can_draw, page
@@ -393,93 +565,18 @@ def _report(outcome: Run, swept: Sweep | None) -> str | None:
             " pip install 'kafka-logstore[report]'"
         )
         return None
-    return page(outcome, swept)
+    return page(outcome, swept, spread=spread, found=found)
 
 
 def _written(files: Sequence[Path], directory: Path) -> str:
     """Return a line that names the kinds of results and their directory."""
-    from logstore.simulate.files import REPORT, SWEEP
+    from logstore.simulate.files import REPORT, SEARCH, SWEEP
 
     names = {path.name for path in files}
-    kinds = [("table", SWEEP in names), ("series", True), ("report", REPORT in names)]
+    kinds = [
+        ("table", not names.isdisjoint((SWEEP, SEARCH))),
+        ("series", True),
+        ("report", REPORT in names),
+    ]
     *others, last = (kind for kind, is_there in kinds if is_there)
     return f"{', '.join(others)} and {last}: {directory}" if others else f"{last}: {directory}"
-
-
-# -- output --------------------------------------------------------------------------------
-
-
-def _show(outcome: Run) -> None:
-    plan = outcome.scenario
-    emit(f"{plan.title}: {plan.days:g} days from {format_time(plan.start_ms)}, seed {plan.seed}")
-    emit("")
-    from logstore.simulate.outcome import bytes_of, evenly
-
-    series = outcome.over_time()
-    rows = Table(("", "over time", "at most", "at the end"), right=("at most", "at the end"))
-    curves: list[tuple[str, Column, Callable[[float], str]]] = [
-        ("bytes, all files", bytes_of(series), lambda value: format_size(int(value))),
-        ("live records", series["live_records"], _count),
-        ("dead records", series["dead_records"], _count),
-        ("dirty ratio", series["cleanable_ratio"], lambda value: f"{value:.2f}"),
-        ("oldest not cleaned", series["oldest_dirty_ms"], _span),
-        ("tombstones", series["tombstones"], _count),
-    ]
-    count = CURVE_WIDTH * _SAMPLES
-    emit_lines(
-        rows.lines(
-            (
-                heading,
-                curve(evenly(series["time_ms"], values, count).tolist(), CURVE_WIDTH),
-                show(values.max()),
-                show(values[-1]),
-            )
-            for heading, values, show in curves
-        )
-    )
-    emit("")
-    costs = outcome.costs()
-    emit_lines(
-        Table(("cost", "value"), right=("value",)).lines(
-            (heading, _cost(name, costs[name])) for name, heading in COSTS.items()
-        )
-    )
-    for text in outcome.notes:
-        note(text)
-
-
-def _show_sweep(swept: Sweep) -> None:
-    front = swept.front()
-    names = list(swept.variants[0].settings)
-    heads = [*names, *SHORT_HEADINGS.values(), ""]
-    rows = Table(tuple(heads), right=tuple(SHORT_HEADINGS.values()))
-    emit_lines(
-        rows.lines(
-            [
-                *each.settings.values(),
-                *(_cost(name, each.costs[name]) for name in SHORT_HEADINGS),
-                "not beaten" if each in front else "",
-            ]
-            for each in swept.variants
-        )
-    )
-
-
-def _count(count: float) -> str:
-    return format_count(int(count))
-
-
-def _span(duration_ms: float) -> str:
-    return format_span(int(duration_ms))
-
-
-def _cost(name: str, value: float) -> str:
-    from logstore.simulate.outcome import COUNTS
-
-    if name.startswith("bytes"):
-        return format_size(int(value))
-    if name.endswith("_ms"):
-        return _span(value)
-    if name == "live_share":
-        return f"{value:.0%}"
-    return format_count(int(value)) if name in COUNTS else f"{value:.2f}"

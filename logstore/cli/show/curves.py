@@ -10,8 +10,11 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _PLAIN = "_.-=+*#@"
 
 
-def curve(values: Sequence[float], width: int) -> str:
-    """Return a chart from zero to the largest value. Each character is a mean of values."""
+def curve(values: Sequence[float], width: int, top: float | None = None) -> str:
+    """Return a chart from zero to `top`, or to its largest value.
+
+    Each character is a mean of values.
+    """
     if not len(values):
         return ""
     marks = _BLOCKS if can_print(_BLOCKS) else _PLAIN
@@ -21,7 +24,7 @@ def curve(values: Sequence[float], width: int) -> str:
         for number in range(width)
     ]
     means = [sum(part) / len(part) for part in parts]
-    top = max(means)
+    top = max(means) if top is None else top
     if top <= 0:
         return marks[0] * width
     return "".join(marks[min(7, int(8 * mean / top))] for mean in means)

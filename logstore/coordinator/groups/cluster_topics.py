@@ -1,8 +1,8 @@
-"""The topics of the cluster, as consumer groups see them: ids, names and partition counts."""
+"""The topics of the cluster, as consumer groups see them: ids, names and partitions."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import xxhash
@@ -17,28 +17,41 @@ _HASH_FORMAT = b"\0"
 
 
 class TopicInfo(NamedTuple):
-    """A topic's name, id and number of partitions."""
+    """A topic's name, id and partitions.
+
+    Attributes
+    ----------
+    partitions : sequence of int
+        Partition numbers, ascending; a copied topic may lack some.
+    racks : sequence of sequences of str
+        The replicas' racks for each of these partitions, sorted; empty if no broker has a rack.
+    """
 
     name: str
     topic_id: str
-    partitions: int
+    partitions: Sequence[int]
+    racks: Sequence[Sequence[str]] = ()
 
     def hash(self) -> bytes:
-        """Return the XXH3 hash of the topic, as Kafka's coordinator computes it.
-
-        Kafka includes the racks of the replicas. Brokers of this engine have no rack.
-        """
-        name = self.name.encode("utf-16-le")
+        """Return the XXH3 hash of the topic, as Kafka's coordinator computes it."""
         content = [_HASH_FORMAT]
         identity = decode_topic_id(self.topic_id)
-        content += [identity[:8][::-1], identity[8:][::-1], name, _int(len(name) // 2)]
-        content.append(_int(self.partitions))
-        content += [_int(number) for number in range(self.partitions)]
+        content += [identity[:8][::-1], identity[8:][::-1], *_text(self.name)]
+        content.append(_int(len(self.partitions)))
+        for index, number in enumerate(self.partitions):
+            content.append(_int(number))
+            for rack in self.racks[index] if self.racks else ():
+                content += [_int(len(rack)), *_text(rack)]
         return xxhash.xxh3_64_intdigest(b"".join(content)).to_bytes(8, "little")
 
 
 def _int(number: int) -> bytes:
     return number.to_bytes(4, "little")
+
+
+def _text(text: str) -> tuple[bytes, bytes]:
+    encoded = text.encode("utf-16-le")
+    return encoded, _int(len(encoded) // 2)
 
 
 class ClusterTopics:
@@ -127,4 +140,6 @@ class TopicsFollower:
     def _read(self) -> Iterable[TopicInfo]:
         for topic in self._host.topics():
             if topic.id is not None and topic.partitions:
-                yield TopicInfo(topic.name, topic.id, topic.partitions[-1] + 1)
+                numbers = topic.partitions
+                racks = self._host.racks_of(topic.name, numbers)
+                yield TopicInfo(topic.name, topic.id, numbers, racks)

@@ -14,6 +14,7 @@ becomes empty. After a restart, members have one session timeout to send a heart
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -70,14 +71,18 @@ from logstore.errors import (
     UnknownMemberIdError,
 )
 from logstore.faults.rules import Call, is_injected
+from logstore.runtime.lifetime import lasting
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
+    from logstore.coordinator.groups.registry import AnyGroup
     from logstore.faults.rules import Faults
     from logstore.manager.manager import LogManager
     from logstore.manager.services import LogEvents
-    from logstore.runtime import Runtime, Scheduler, Unsubscribe
+    from logstore.runtime import Runtime, Scheduler, Signal, Unsubscribe
     from logstore.storage.log.log import Log
+
+logger = logging.getLogger(__name__)
 
 _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
     "UNKNOWN_MEMBER_ID": UnknownMemberIdError,
@@ -151,11 +156,29 @@ class GroupCoordinator:
         }
         self._groups = GroupRegistry(store, self._memberships, clock)
         self._offsets = CommittedOffsets(self._groups, store, config, host.partitions_of)
-        self._expiry = OffsetExpiry(self._groups, self._offsets, store, config, clock, self._calls)
+        self._expiry = OffsetExpiry(
+            self._groups, self._offsets, store, host, config, clock, self._calls
+        )
         manager.lifetime.add(self)
 
     def __repr__(self) -> str:
         return f"GroupCoordinator({len(list(self._groups))} groups in use)"
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the coordinators of groups may move between brokers."""
+        return self._host.is_replicated
+
+    @property
+    def moved(self) -> Signal[[]] | None:
+        """See `CoordinatorHost.moved`."""
+        return self._host.moved
+
+    @property
+    @lasting
+    def is_over(self) -> bool:
+        """Whether the broker has ended."""
+        return self._manager.lifetime.is_over
 
     @property
     def faults(self) -> Faults:
@@ -636,7 +659,10 @@ class GroupCoordinator:
         with self._calls():
             group, error = self._groups.find(group_id)
             if not isinstance(group, Group):
-                return GroupDescription(group_id, GroupState.DEAD.value, error=error)
+                message = None if error is not None else _absence(group_id, group, "classic")
+                return GroupDescription(
+                    group_id, GroupState.DEAD.value, error=error, message=message
+                )
             return group.describe()
 
     def describe_consumer_group(self, group_id: str) -> ConsumerGroupDescription:
@@ -649,8 +675,7 @@ class GroupCoordinator:
                 )
             if error is not None:
                 return ConsumerGroupDescription(group_id, error=error)
-            reason = "not found" if group is None else "is not a consumer group"
-            message = f"Group {group_id} {reason}."
+            message = _absence(group_id, group, "consumer")
             return ConsumerGroupDescription(group_id, error="GROUP_ID_NOT_FOUND", message=message)
 
     def list_groups(
@@ -719,6 +744,19 @@ class GroupCoordinator:
         except (NotCoordinatorError, CoordinatorNotAvailableError) as refusal:
             return DeletedOffsets(refusal.kafka_error)
 
+    def delete_offsets_of(self, partitions: Iterable[TopicPartition]) -> None:
+        """Delete the offsets of deleted partitions, in the groups that this broker coordinates.
+
+        A cluster calls it on each running broker, as Kafka's brokers learn of a deletion. Returns
+        when the deletions are replicated; a failure is logged.
+        """
+        self._expiry.note_removed(partitions)
+        try:
+            with self._calls(waits=True):
+                pass
+        except LogStoreError as error:
+            logger.warning("offsets of a deleted topic may remain: %s", error)
+
     # -- background tasks ------------------------------------------------------------------
 
     def take_over(self) -> None:
@@ -753,10 +791,12 @@ class GroupCoordinator:
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
         """Check for expired offsets again after changes of logs and configs.
 
-        Offsets of a deleted partition are deleted at the next call, because the manager holds its
-        lock when it publishes the event.
+        Offsets of deleted partitions are deleted when the deletion of their topic ends. In a
+        cluster, see `delete_offsets_of`.
         """
-        return self._expiry.follow(events)
+        if self._host.is_replicated:
+            return self._expiry.follow(events)
+        return *self._expiry.follow(events), *self._expiry.follow_deletions(events)
 
     @property
     def scheduler(self) -> Scheduler:
@@ -780,3 +820,9 @@ class GroupCoordinator:
             if shift_ns is not None:
                 for group in self._groups:
                     self._memberships[group.type].shift(group, shift_ns)
+
+
+def _absence(group_id: str, group: AnyGroup | None, wanted: str) -> str:
+    """Return Kafka's message about a group that does not exist, or is not of the wanted type."""
+    reason = "not found" if group is None else f"is not a {wanted} group"
+    return f"Group {group_id} {reason}."

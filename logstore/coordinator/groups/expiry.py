@@ -1,7 +1,7 @@
 """Expiry of committed offsets.
 
-Offsets expire after `offsets.retention.minutes`. The offsets of a deleted partition are deleted at
-the next call. A group without members is deleted with its last offset.
+Offsets expire after `offsets.retention.minutes`. The offsets of deleted partitions are deleted with
+their topic. A group without members is deleted with its last offset.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from logstore.coordinator.groups.group import GroupState
 from logstore.coordinator.groups.requests import GroupType
 from logstore.errors import LogStoreError
+from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.types import MINUTE_MS
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from logstore.coordinator.groups.records import StoredOffset
     from logstore.coordinator.groups.registry import AnyGroup, GroupRegistry
     from logstore.coordinator.groups.store import GroupStore, OffsetsPartition
+    from logstore.coordinator.host import CoordinatorHost
     from logstore.manager.services import LogEvents
     from logstore.runtime import ScheduledTask, Scheduler, Unsubscribe
     from logstore.runtime.clock import Clock
@@ -41,6 +43,7 @@ class OffsetExpiry:
     groups : GroupRegistry
     offsets : CommittedOffsets
     store : GroupStore
+    host : CoordinatorHost
     config : BrokerConfig
     clock : Clock
         Dates the expiry of offsets.
@@ -53,6 +56,7 @@ class OffsetExpiry:
         groups: GroupRegistry,
         offsets: CommittedOffsets,
         store: GroupStore,
+        host: CoordinatorHost,
         config: BrokerConfig,
         clock: Clock,
         calls: ExclusiveCalls,
@@ -60,12 +64,17 @@ class OffsetExpiry:
         self._groups = groups
         self._offsets = offsets
         self._store = store
+        self._host = host
         self._config = config
         self._clock = clock
         self._next_check_ms = clock.now_ms() + config.offsets_retention_check_interval_ms
         self._calls = calls
         self._task: ScheduledTask | None = None
         self._removed: deque[tuple[TopicPartition, int]] = deque()
+        # Partitions that were deleted while a coordinator was missing, with the last time in Unix
+        # ms of commits to delete; and the partitions of groups in which their offsets are deleted.
+        self._missed: dict[TopicPartition, int] = {}
+        self._applied_to: object = None
 
     def start(self, scheduler: Scheduler) -> None:
         """Start the periodic check for expired offsets."""
@@ -94,16 +103,30 @@ class OffsetExpiry:
         self._task = None
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Note deleted partitions, and check again after changes of logs and configs."""
+        """Check again after changes of logs and configs."""
         return (
             events.log_changed.subscribe(self._wake),
             events.config_changed.subscribe(self._wake),  # a copied topic may have been taken over
-            events.partition_removed.subscribe(self._note_removed),
             events.partition_removed.subscribe(self._wake),
         )
 
-    def _note_removed(self, tp: TopicPartition) -> None:
-        self._removed.append((tp, self._clock.now_ms()))
+    def follow_deletions(self, events: LogEvents) -> Iterable[Unsubscribe]:
+        """Delete the offsets of this broker's deleted partitions."""
+
+        def delete() -> None:
+            with self._calls(expires=False):
+                pass
+
+        return (
+            # Under the manager's lock, which is acquired after the lock of a call.
+            events.partition_removed.subscribe(lambda tp: self.note_removed([tp])),
+            events.topic_deleted.subscribe(delete),
+        )
+
+    def note_removed(self, partitions: Iterable[TopicPartition]) -> None:
+        """Let the next call delete the offsets of deleted partitions."""
+        now_ms = self._clock.now_ms()
+        self._removed.extend((tp, now_ms) for tp in partitions)
 
     def _wake(self, *_: object) -> None:
         if (task := self._task) is not None:
@@ -125,22 +148,34 @@ class OffsetExpiry:
     def _delete_removed(self) -> None:
         """Delete the offsets of deleted partitions, and groups without members and offsets.
 
-        A broker that takes over a group may have noted a partition of a topic that was created
-        again. Its previous coordinator may have accepted commits since then, which are kept.
+        If a coordinator was missing at the deletion, this is repeated for the groups that this
+        broker takes over. Commits that a former coordinator accepted since then are kept: the topic
+        was created again.
         """
-        removed = {}
+        is_new = bool(self._removed)
         while self._removed:
             tp, removed_ms = self._removed.popleft()
-            removed[tp] = removed_ms
-        if not removed or not self._store.is_writable:
+            self._missed[tp] = removed_ms
+        owned = self._store.numbers()
+        if not self._missed or not (is_new or owned is not self._applied_to):
             return
-        for group, contents in self._groups.load_readable():
+        self._applied_to = owned
+        for group, contents in self._groups.load_readable() if self._store.is_writable else ():
+            try:
+                stored = contents.offsets_of(group.group_id)
+            except LogStoreError as error:
+                logger.warning("offsets of group '%s' cannot be read: %s", group.group_id, error)
+                continue
             deleted = [
                 tp
-                for tp, stored in contents.offsets_of(group.group_id).items()
-                if tp in removed and stored.commit_ms <= removed[tp]
+                for tp, each in stored.items()
+                if tp in self._missed and each.commit_ms <= self._missed[tp]
             ]
             self._offsets.remove(group, contents, deleted)
+        if self._host.is_coordinated(GROUP_OFFSETS_TOPIC):
+            self._missed.clear()
+        elif is_new:  # a later commit of the same ms may be to a topic that was created again
+            self._missed = {tp: removed_ms - 1 for tp, removed_ms in self._missed.items()}
 
     def delete_expired(self) -> list[str]:
         """Delete expired offsets, and groups without members and offsets; return those groups."""

@@ -147,9 +147,9 @@ def _ids(
     ids = {}
     for name, numbers in by_topic(partitions).items():
         topic = topics.named(name)
-        existing = [] if topic is None else [each for each in numbers if each < topic.partitions]
-        if topic is not None and existing:
-            ids[topic.topic_id] = existing
+        existing = set(() if topic is None else topic.partitions)
+        if topic is not None and not existing.isdisjoint(numbers):
+            ids[topic.topic_id] = [each for each in numbers if each in existing]
     return ids
 
 

@@ -212,7 +212,10 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A group's description. The state is `Dead` if the group does not exist."""
+    """A description of a classic group.
+
+    If it does not exist, the state is `Dead`, and `message` gives the reason.
+    """
 
     group_id: str
     state: str
@@ -220,6 +223,7 @@ class GroupDescription(NamedTuple):
     protocol: str = ""
     members: tuple[MemberDescription, ...] = ()
     error: str | None = None
+    message: str | None = None
 
 
 class ConsumerMemberDescription(NamedTuple):

@@ -6,7 +6,7 @@ depends on the iteration order of Java's hash maps. An assignor is a function of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from logstore.coordinator.groups.consumer_member import NO_TARGET, Target
@@ -44,8 +44,8 @@ class AssignedGroup(NamedTuple):
     ----------
     members : mapping of str to AssignedMember
         Members by id.
-    partition_counts : mapping of str to int
-        Number of partitions of each subscribed topic, by topic id.
+    partitions : mapping of str to sequence of int
+        Partition numbers of each subscribed topic, ascending, by topic id.
     is_homogeneous : bool
         Whether all members have the same subscription.
     is_assigned : callable
@@ -53,7 +53,7 @@ class AssignedGroup(NamedTuple):
     """
 
     members: Mapping[str, AssignedMember]
-    partition_counts: Mapping[str, int]
+    partitions: Mapping[str, Sequence[int]]
     is_homogeneous: bool
     is_assigned: Callable[[str, int], bool]
 
@@ -80,12 +80,13 @@ def assign_range(group: AssignedGroup) -> Targets:
         for topic_id in members[member_id].topic_ids:
             subscribers.setdefault(topic_id, []).append(member_id)
     for topic_id, of_topic in subscribers.items():
-        size, rest = divmod(group.partition_counts[topic_id], len(of_topic))
+        numbers = group.partitions[topic_id]
+        size, rest = divmod(len(numbers), len(of_topic))
         start = 0
         for slot, member_id in enumerate(of_topic):
             end = start + size + (slot < rest)
             if start < end:
-                shares[member_id][topic_id] = frozenset(range(start, end))
+                shares[member_id][topic_id] = frozenset(numbers[start:end])
             start = end
     return dict(shares)
 
@@ -142,14 +143,14 @@ def _assign_same(group: AssignedGroup) -> Targets:
     member_ids = java_hash_order(group.members)
     topic_ids = java_id_order(group.members[member_ids[0]].topic_ids, is_copy=True)
     subscribed = set(topic_ids)
-    counts = group.partition_counts
+    partitions = group.partitions
     free = [
         (topic_id, number)
         for topic_id in topic_ids
-        for number in range(counts[topic_id])
+        for number in partitions[topic_id]
         if not group.is_assigned(topic_id, number)
     ]
-    quota, extras = divmod(sum(counts[each] for each in topic_ids), len(member_ids))
+    quota, extras = divmod(sum(len(partitions[each]) for each in topic_ids), len(member_ids))
     shares: dict[str, _Share] = {}
     unfilled: list[tuple[str, int]] = []
     for position, member_id in enumerate(member_ids):
@@ -199,8 +200,9 @@ class _Balancing:
                 self._subscribers.setdefault(topic_id, []).append(index)
         self._shares: list[_Share] = []
         self._sizes: list[int] = []
-        self._owners: dict[str, list[int]] = {
-            topic_id: [-1] * group.partition_counts[topic_id] for topic_id in self._subscribers
+        self._owners: dict[str, dict[int, int]] = {
+            topic_id: dict.fromkeys(group.partitions[topic_id], -1)
+            for topic_id in self._subscribers
         }
 
     def assign(self) -> Targets:
@@ -208,7 +210,7 @@ class _Balancing:
         for index, member_id in enumerate(self._member_ids):
             self._keep(index, member_id)
         free = {
-            topic_id: [number for number, owner in enumerate(owners) if owner < 0]
+            topic_id: [number for number, owner in owners.items() if owner < 0]
             for topic_id, owners in self._owners.items()
         }
         for topic_id in sorted((each for each in free if free[each]), key=self._rank):
@@ -225,7 +227,7 @@ class _Balancing:
     def _rank(self, topic_id: str) -> tuple[float, int, tuple[int, int]]:
         """Return the sort key of a topic: the most partitions per subscriber come first."""
         subscribers = len(self._subscribers[topic_id])
-        count = self._group.partition_counts[topic_id]
+        count = len(self._group.partitions[topic_id])
         return -count / subscribers, subscribers, id_order_key(topic_id)
 
     def _in_order(self, topic_id: str) -> list[int]:
@@ -272,7 +274,7 @@ class _Balancing:
         if self._sizes[order[-1]] - self._sizes[order[0]] <= 1:
             return False
         owned: dict[int, list[int]] = {}
-        for number, owner in enumerate(self._owners[topic_id]):
+        for number, owner in self._owners[topic_id].items():
             owned.setdefault(owner, []).append(number)
         poorest = _Poorest(self._sizes, order)
         richest = _Richest(self._sizes, order)

@@ -15,11 +15,11 @@ from logstore.coordinator.groups.server_assignors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from logstore.coordinator.groups.cluster_topics import ClusterTopics
     from logstore.coordinator.groups.consumer_group import ConsumerGroup
-    from logstore.coordinator.groups.consumer_member import ConsumerMember
+    from logstore.coordinator.groups.consumer_member import ConsumerMember, Target
     from logstore.coordinator.groups.consumer_records import Record
     from logstore.coordinator.groups.server_assignors import Targets
 
@@ -43,9 +43,12 @@ def compute_target(
         for member in members.values()
         for subscription in [(member.topics, member.regex)]
     }
-    infos = {
-        topic_id: topics.of_id(topic_id) for of_member in ids.values() for topic_id in of_member
-    }
+    partitions: dict[str, Sequence[int]] = {}
+    for of_member in ids.values():
+        for topic_id in of_member:
+            if (topic := topics.of_id(topic_id)) is not None:
+                partitions[topic_id] = topic.partitions
+    existing = {topic_id: frozenset(numbers) for topic_id, numbers in partitions.items()}
     assigned = {
         (each, n) for target in group.targets.values() for each in target for n in target[each]
     }
@@ -55,15 +58,29 @@ def compute_target(
                 member_id: AssignedMember(
                     ids[member.topics, member.regex],
                     member.instance_id,
-                    start if member_id == updated.member_id else group.target_of(member_id),
+                    _existing(
+                        start if member_id == updated.member_id else group.target_of(member_id),
+                        existing,
+                    ),
                 )
                 for member_id, member in members.items()
             },
-            {each: 0 if info is None else info.partitions for each, info in infos.items()},
+            partitions,
             is_homogeneous((member.topics, member.regex or None) for member in members.values()),
             lambda topic_id, number: (topic_id, number) in assigned,
         )
     )
+
+
+def _existing(target: Target, existing: Mapping[str, frozenset[int]]) -> Target:
+    """Return a target without partitions that a subscribed topic does not have."""
+    if all(numbers <= existing.get(topic_id, numbers) for topic_id, numbers in target.items()):
+        return target
+    return {
+        topic_id: kept
+        for topic_id, numbers in target.items()
+        if (kept := numbers & existing.get(topic_id, numbers))
+    }
 
 
 def is_homogeneous(subscriptions: Iterable[tuple[frozenset[str], str | None]]) -> bool:

@@ -58,6 +58,7 @@ from logstore.errors import (
     UnknownTopicOrPartitionError,
 )
 from logstore.names import TRANSACTION_STATE_TOPIC
+from logstore.runtime.lifetime import lasting
 from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 
 if TYPE_CHECKING:
@@ -474,6 +475,17 @@ class TransactionCoordinator:
             No broker coordinates the transaction at present.
         """
         return self._host.transactions_of(self, transactional_id, producer_id)
+
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the coordinators of transactions may move between brokers."""
+        return self._host.is_replicated
+
+    @property
+    @lasting
+    def is_over(self) -> bool:
+        """Whether the broker has ended."""
+        return self._manager.lifetime.is_over
 
     def has_producer(self, producer_id: int) -> bool:
         """Return whether a transactional id of this coordinator has a producer id."""

@@ -2,10 +2,12 @@
 
     python -m tests.support.interop.franz_suites kgo ../franz-go
     python -m tests.support.interop.franz_suites kafka-tests ../franz-go -run 848
+    python -m tests.support.interop.franz_suites kgo ../franz-go --kafka  # on Kafka 4.3.1
 
 `kgo` runs the client's integration tests against one broker; their variants named `848` use the
 consumer group protocol. `kafka-tests` runs kfake's ports of Kafka's client tests; each starts a
-broker through a package that replaces kfake's. Further arguments are passed to `go test`.
+broker through a package that replaces kfake's; on Kafka, this is one broker of any number.
+Further arguments are passed to `go test`.
 Exits with 0 if all tests pass except `LEFT_OUT`; otherwise prints the others and exits with 1.
 """
 
@@ -44,15 +46,15 @@ LEFT_OUT = {
 """Tests of kfake that are not run, and why."""
 
 
-def run_kgo(checkout: Path, arguments: list[str]) -> dict[str, str]:
-    """Run the tests of the client; return the outcome of each test."""
-    with _Served(BUILDS / "kgo", KGO_SETTINGS) as bootstrap:
+def run_kgo(checkout: Path, arguments: list[str], module: str) -> dict[str, str]:
+    """Run the tests of the client on a module's broker; return the outcome of each test."""
+    with _Served(BUILDS / "kgo", KGO_SETTINGS, module) as bootstrap:
         environment = {**KGO_ENVIRONMENT, "KGO_SEEDS": bootstrap}
         return _go_test(_checked(checkout, "pkg/kgo"), arguments, environment)
 
 
-def run_kafka_tests(checkout: Path, arguments: list[str]) -> dict[str, str]:
-    """Run kfake's ports of Kafka's tests; return the outcome of each test."""
+def run_kafka_tests(checkout: Path, arguments: list[str], module: str) -> dict[str, str]:
+    """Run kfake's ports of Kafka's tests on a module's brokers; return the outcome of each test."""
     folder = BUILDS / "kafka-tests"
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(_checked(checkout, "pkg/kfake/kafka_tests"), folder / "kafka_tests")
@@ -62,7 +64,10 @@ def run_kafka_tests(checkout: Path, arguments: list[str]) -> dict[str, str]:
     done = subprocess.run(tidy, cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise Unavailable(f"Go's modules cannot be fetched: {done.stderr.strip()[-300:]}")
-    command = Path(sys.executable).parent / "logstore"
+    command = folder / "serve"
+    root = Path(__file__).parents[3]
+    command.write_text(f'#!/bin/sh\nPYTHONPATH={root} exec {sys.executable} -m {module} "$@"\n')
+    command.chmod(0o755)
     skipped = ["-skip", "|".join(f"^{name}$" for name in LEFT_OUT)]
     environment = {"LOGSTORE": str(command)}
     return _go_test(folder / "kafka_tests", [*skipped, *arguments], environment)
@@ -71,12 +76,12 @@ def run_kafka_tests(checkout: Path, arguments: list[str]) -> dict[str, str]:
 class _Served:
     """A broker in its own process, with its address."""
 
-    def __init__(self, home: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, home: Path, settings: Mapping[str, str], module: str) -> None:
         home.mkdir(parents=True, exist_ok=True)
         path = home / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
         self._command = [
-            *(sys.executable, "-m", "logstore", "--config-file", str(path)),
+            *(sys.executable, "-m", module, "--config-file", str(path)),
             *("serve", "--memory", "--listen", "127.0.0.1:0"),
         ]
         self._output = home / "broker.log"
@@ -133,11 +138,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suite", choices=("kgo", "kafka-tests"))
     parser.add_argument("checkout", type=Path, help="folder of franz-go")
+    parser.add_argument("--kafka", action="store_true", help="run it on Kafka 4.3.1")
     given, arguments = parser.parse_known_args()
     BUILDS.mkdir(exist_ok=True)
     run = {"kgo": run_kgo, "kafka-tests": run_kafka_tests}[given.suite]
     try:
-        outcomes = run(given.checkout.resolve(), arguments)
+        module = "tests.support.interop.kafka_serve" if given.kafka else "logstore"
+        outcomes = run(given.checkout.resolve(), arguments, module)
     except Unavailable as error:
         print(error)
         return 1

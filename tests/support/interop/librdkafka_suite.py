@@ -2,6 +2,7 @@
 
     python -m tests.support.interop.librdkafka_suite ../librdkafka
     python -m tests.support.interop.librdkafka_suite ../librdkafka --protocol classic 0022 0102
+    python -m tests.support.interop.librdkafka_suite ../librdkafka --kafka 0022  # on Kafka 4.3.1
 
 The checkout must be built (`./configure && make && make -C tests build`). Each test runs in a
 process of its own, so that one that hangs or aborts does not hide the others. Exits with 0 if all
@@ -11,15 +12,18 @@ pass except `LEFT_OUT`; otherwise prints the others and exits with 1.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from logstore import Authorizer, Broker
-from tests.support.interop.judge import BUILDS, Unavailable
+from tests.support.interop.judge import BUILDS, Unavailable, fast_scratch
+from tests.support.interop.kafka_serve import suite_broker
 
 TEST_TIMEOUT_S = 180
 BROKER_VERSION = "4.3.1"
@@ -44,8 +48,29 @@ SETTINGS = {
 }
 
 
-def run(checkout: Path, protocol: str, tests: Iterable[str]) -> dict[str, str]:
+@contextlib.contextmanager
+def _served(*, is_kafka: bool) -> Iterator[str]:
+    """Serve the suite; yield the address."""
+    if is_kafka:
+        home = tempfile.TemporaryDirectory(dir=fast_scratch())
+        with home as path, suite_broker(Path(path), SETTINGS) as kafka:
+            yield kafka.bootstrap
+        return
+    everybody = Authorizer(allow_everyone_if_no_acl_found=True)  # its tests create ACLs
+    broker = Broker(broker_config=SETTINGS)
+    with broker, broker.listen(authorizer=everybody) as listener:
+        yield listener.bootstrap
+
+
+def run(
+    checkout: Path, protocol: str, tests: Iterable[str], *, is_kafka: bool = False
+) -> dict[str, str]:
     """Run tests; return the outcome of each: passed, skipped, failed or timed out.
+
+    Parameters
+    ----------
+    is_kafka : bool
+        Whether to run them on Kafka 4.3.1 instead.
 
     Raises
     ------
@@ -55,13 +80,11 @@ def run(checkout: Path, protocol: str, tests: Iterable[str]) -> dict[str, str]:
     folder = checkout / "tests"
     if not (folder / "test-runner").is_file():
         raise Unavailable(f"{folder} has no test-runner: build the checkout first")
-    logs = BUILDS / f"librdkafka-{protocol}"
+    logs = BUILDS / f"librdkafka-{protocol}{'-kafka' if is_kafka else ''}"
     logs.mkdir(parents=True, exist_ok=True)
-    everybody = Authorizer(allow_everyone_if_no_acl_found=True)  # its tests create ACLs
-    broker = Broker(broker_config=SETTINGS)
-    with broker, broker.listen(authorizer=everybody) as listener:
+    with _served(is_kafka=is_kafka) as bootstrap:
         (folder / "test.conf").write_text(
-            f"bootstrap.servers={listener.bootstrap}\ntest.topic.random=true\n"
+            f"bootstrap.servers={bootstrap}\ntest.topic.random=true\n"
         )
         environment = os.environ | {
             "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
@@ -98,10 +121,11 @@ def main() -> int:
     parser.add_argument("checkout", type=Path, help="folder of librdkafka, built")
     parser.add_argument("tests", nargs="*", help="numbers of tests [default: tests of groups]")
     parser.add_argument("--protocol", choices=("consumer", "classic"), default="consumer")
+    parser.add_argument("--kafka", action="store_true", help="run them on Kafka 4.3.1")
     given = parser.parse_args()
     wanted = given.tests or [test for test in GROUPS if test not in LEFT_OUT]
     try:
-        outcomes = run(given.checkout.resolve(), given.protocol, wanted)
+        outcomes = run(given.checkout.resolve(), given.protocol, wanted, is_kafka=given.kafka)
     except Unavailable as error:
         print(error)
         return 1

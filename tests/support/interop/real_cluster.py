@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
-from tests.support.interop.judge import BUILDS, KAFKA_4, build, jars_of
 from tests.support.interop.real_broker import (
     CLUSTER_ID,
     RealBroker,
     free_ports,
+    kafka_4_3,
 )
 
 SIZE = 3
@@ -34,12 +34,6 @@ CLUSTER_SETTINGS = {
     "transaction.state.log.replication.factor": str(SIZE),
     "transaction.state.log.min.isr": "2",
 }
-
-
-def class_path_of_4_3() -> str:
-    """Return the class path of Kafka 4.3.1, downloaded if need be; raises `Unavailable`."""
-    build(KAFKA_4)
-    return jars_of(BUILDS / "dump-tool")
 
 
 class _Node(RealBroker):
@@ -78,7 +72,7 @@ class _Node(RealBroker):
 
 
 class RealCluster:
-    """Three brokers of Kafka 4.3.1 with one controller (KRaft).
+    """Three brokers of Kafka with one controller (KRaft).
 
     Parameters
     ----------
@@ -86,14 +80,18 @@ class RealCluster:
         Gets a directory for each node.
     settings : mapping
         Settings of all nodes.
+    class_path : str, optional
+        Of the release. [default: 4.3.1]
 
     Attributes
     ----------
     kills : int
     """
 
-    def __init__(self, home: Path, settings: Mapping[str, str]) -> None:
-        class_path = class_path_of_4_3()
+    def __init__(
+        self, home: Path, settings: Mapping[str, str], class_path: str | None = None
+    ) -> None:
+        class_path = class_path or kafka_4_3()
         (port,) = free_ports(1)
         self._controller = _Node(class_path, home / "controller", CONTROLLER, port, settings)
         self._nodes = [
@@ -132,6 +130,15 @@ class RealCluster:
         self._alive.discard(number)
         self._nodes[number].kill()
         self.kills += 1
+
+    def stop(self, number: int) -> None:
+        """Stop a broker cleanly."""
+        self._alive.discard(number)
+        self._nodes[number].stop()
+
+    def data_dir(self, number: int) -> Path:
+        """Return the data directory of a broker."""
+        return self._nodes[number].data_dir
 
     def begin_restart(self, number: int) -> None:
         """Start a killed broker on its files, without waiting for it."""

@@ -2,6 +2,8 @@
 
 import pytest
 
+from logstore import SystemClock
+from logstore.clients.coordinators import TransactionRequests
 from logstore.clients.session import ProducerSession, SessionState
 from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.errors import (
@@ -26,6 +28,8 @@ FATAL = tuple(
 
 
 class Coordinator:
+    is_replicated = False
+
     def __init__(self):
         self.calls = []
         self.ids = iter(range(40, 99))
@@ -45,7 +49,8 @@ class Coordinator:
 
 
 def session(transactional_id=None):
-    return ProducerSession(Coordinator(), transactional_id, 60_000)
+    requests = TransactionRequests(Coordinator(), transactional_id, SystemClock(), 60_000, 100)
+    return ProducerSession(requests, transactional_id, 60_000)
 
 
 def in_transaction():
@@ -105,7 +110,7 @@ def test_sequences_of_a_lost_response_are_not_used_again():
     it.fail(LOST)
     it.abort()
     assert it.stamp(T0) == (7, 1, 0, True)
-    assert it._coordinator.calls[-1] == ("init", "x", 60_000, (7, 0))
+    assert it._coordinator.home.calls[-1] == ("init", "x", 60_000, (7, 0))
 
 
 @pytest.mark.parametrize(
@@ -127,11 +132,11 @@ def test_a_transaction_that_failed_can_only_be_aborted(error, epoch):
     )
     assert it.abort_reason() is error
     it.abort()
-    assert it._coordinator.calls[2] == ("end", "x", (7, 0), False)
+    assert it._coordinator.home.calls[2] == ("end", "x", (7, 0), False)
     assert (it.state, it.error, it.producer) == (SessionState.READY, None, (7, epoch))
     it.begin()
     it.add_partitions([T0, T1])
-    assert it._coordinator.calls[-1] == ("add", "x", (7, epoch), {T0, T1})
+    assert it._coordinator.home.calls[-1] == ("add", "x", (7, epoch), {T0, T1})
     it.abort()
     assert it.producer == (7, epoch)
 
@@ -169,17 +174,17 @@ def test_partitions_are_added_once_to_each_transaction():
         ("add", "x", (7, 0), {T1}),
         ("end", "x", (7, 0), True),
     ]
-    assert it._coordinator.calls == [("init", "x", 60_000, None), *of_each, *of_each]
+    assert it._coordinator.home.calls == [("init", "x", 60_000, None), *of_each, *of_each]
     it.begin()
     it.commit()
-    assert len(it._coordinator.calls) == 7, "an empty transaction has nothing to end"
+    assert len(it._coordinator.home.calls) == 7, "an empty transaction has nothing to end"
 
 
 def test_without_a_transactional_id_there_are_no_transactions():
     it = session()
     it.check_can_send()
     it.add_partitions([T0])
-    assert it._coordinator.calls == []
+    assert it._coordinator.home.calls == []
     for refused in (it.init, it.begin, it.commit, it.abort):
         with pytest.raises(IllegalStateError) as raised:
             refused()

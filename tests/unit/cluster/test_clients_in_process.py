@@ -4,7 +4,7 @@ import pytest
 
 from logstore import Cluster, TopicPartition, VirtualClock
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
-from logstore.errors import CoordinatorNotAvailableError, IllegalStateError
+from logstore.errors import CoordinatorNotAvailableError
 
 TP = TopicPartition("t", 0)
 GROUPS = [f"g{number}" for number in range(6)]
@@ -58,27 +58,17 @@ def test_an_admin_client_finds_the_coordinator_after_a_failure(cluster):
         cluster.brokers[first].admin().list_group_offsets("g0")
 
 
-def test_a_consumer_of_a_group_is_created_at_its_coordinator(cluster):
-    coordinator = cluster.group_coordinator("g")
-    for number, broker in cluster.brokers.items():
-        if number != coordinator:
-            with pytest.raises(IllegalStateError) as caught:
-                broker.consumer("t", group_id="g")
-            assert "cluster.group_coordinator('g')" in str(caught.value)
-        broker.consumer("t").close()
-    consumer = cluster.brokers[coordinator].consumer(
-        "t", group_id="g", auto_offset_reset="earliest"
-    )
-    assert [record.value for record in consumer.poll(timeout_ms=10_000)[TP]] == [b"x"]
+def test_consumers_of_all_brokers_find_the_coordinator(cluster):
+    for broker in cluster.brokers.values():
+        with broker.consumer("t", group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            records = consumer.poll(timeout_ms=10_000)[TP]
+            assert [record.value for record in records] == [b"x"]
+            consumer.seek(TP, 0)
 
 
-def test_a_transactional_producer_is_created_at_its_coordinator(cluster):
-    coordinator = cluster.transaction_coordinator("x")
-    for number, broker in cluster.brokers.items():
-        if number == coordinator:
-            broker.producer(transactional_id="x").init_transactions()
-        else:
-            with pytest.raises(IllegalStateError) as caught:
-                broker.producer(transactional_id="x")
-            assert "cluster.transaction_coordinator('x')" in str(caught.value)
-        broker.producer().close()
+def test_transactional_producers_of_all_brokers_find_the_coordinator(cluster):
+    for broker in cluster.brokers.values():
+        broker.producer(transactional_id="x").init_transactions()
+    coordinator = cluster.brokers[cluster.transaction_coordinator("x")].coordinator
+    assert coordinator.describe("x").producer_epoch == 2

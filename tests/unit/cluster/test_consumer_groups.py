@@ -5,7 +5,12 @@ import pytest
 from logstore import Cluster, VirtualClock
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.coordinator.groups.requests import ConsumerHeartbeat, LeavingMember
-from logstore.errors import RETRIABLE_ERRORS, IllegalStateError, LogStoreError
+from logstore.errors import (
+    RETRIABLE_ERRORS,
+    CoordinatorNotAvailableError,
+    IllegalStateError,
+    LogStoreError,
+)
 from logstore.types import TopicPartition
 
 CONFIG = {"offsets.topic.num.partitions": 2, "group.consumer.assignment.interval.ms": 0}
@@ -57,9 +62,11 @@ class Member:
         return sum(map(len, self.owned.values()))
 
 
-@pytest.fixture
-def cluster():
-    with Cluster(clock=VirtualClock(), broker_config=CONFIG, seed=1) as cluster:
+@pytest.fixture(params=("memory", "disk"))
+def cluster(request, tmp_path):
+    data_dir = None if request.param == "memory" else tmp_path
+    clock = VirtualClock()
+    with Cluster(clock=clock, data_dir=data_dir, broker_config=CONFIG, seed=1) as cluster:
         cluster.create_topic("t", 3, replication_factor=3)
         cluster.create_topic("u", 3, replication_factor=1)
         yield cluster
@@ -124,6 +131,73 @@ def test_commits_to_a_topic_that_was_created_again_survive_their_coordinator(clu
     cluster.kill(coordinator)
     cluster.clock.advance(ms=1_000)
     assert groups().committed("g") == offsets
+
+
+def committed_by(cluster):
+    return cluster.brokers[cluster.group_coordinator("g")].groups
+
+
+def commit_to_topic(cluster, name, replication_factor=3, assignment=None):
+    cluster.create_topic(name, 1, replication_factor=replication_factor, assignment=assignment)
+    tp = TopicPartition(name, 0)
+    assert committed_by(cluster).commit("g", {tp: OffsetAndMetadata(5)}) == {tp: None}
+    cluster.clock.advance(ms=100)
+    return tp
+
+
+def test_offsets_are_deleted_with_a_topic_of_other_brokers(cluster):
+    other = (cluster.group_coordinator("g") + 1) % 3
+    commit_to_topic(cluster, "v", 1, [[other]])
+    cluster.delete_topic("v")
+    cluster.clock.advance(ms=100)
+    assert committed_by(cluster).committed("g") == {}
+
+
+def test_offsets_of_a_deleted_topic_are_deleted_though_the_coordinator_is_killed_at_once(cluster):
+    commit_to_topic(cluster, "v")
+    cluster.delete_topic("v")
+    for broker in cluster.brokers.values():
+        broker.groups.describe("g")  # another call, after which a broker notes no deletion
+    cluster.kill(cluster.group_coordinator("g"))
+    cluster.clock.advance(ms=1_000)
+    assert committed_by(cluster).committed("g") == {}
+
+
+def test_offsets_of_a_topic_that_is_deleted_without_a_coordinator_are_deleted_by_the_next(cluster):
+    tp = committed_by(cluster).partition_of("g")
+    commit_to_topic(cluster, "v", 1, [[cluster.leader(tp)]])
+    cluster.kill(cluster.leader(tp))
+    cluster.delete_topic("v")  # the next coordinator has not loaded the group yet
+    cluster.clock.advance(ms=1_000)
+    assert committed_by(cluster).committed("g") == {}
+
+
+def test_a_broker_that_returns_keeps_commits_to_a_topic_that_was_created_again(cluster):
+    """It deletes its files of the former topic, and is the coordinator before its first call."""
+    coordinator = cluster.group_coordinator("g")
+    absent = (coordinator + 1) % 3
+    tp = commit_to_topic(cluster, "v")
+    cluster.kill(absent)
+    cluster.delete_topic("v")
+    cluster.clock.advance(ms=100)
+    commit_to_topic(cluster, "v", 2)
+    cluster.restart(absent)
+    cluster.clock.advance(ms=60_000)
+    for number in {*cluster.brokers} - {absent}:
+        cluster.kill(number)
+    cluster.clock.advance(ms=1_000)
+    assert cluster.group_coordinator("g") == absent
+    assert committed_by(cluster).committed("g") == {tp: OffsetAndMetadata(5)}
+
+
+def test_a_coordinator_behind_a_cut_link_is_not_available(cluster):
+    coordinator = cluster.group_coordinator("g")
+    one, other = {0, 1, 2} - {coordinator}
+    cluster.disconnect({coordinator}, {one})
+    assert cluster.brokers[other].groups.of("g") is cluster.brokers[coordinator].groups
+    assert cluster.brokers[coordinator].groups.of("g") is cluster.brokers[coordinator].groups
+    with pytest.raises(CoordinatorNotAvailableError, match="group 'g'"):
+        cluster.brokers[one].groups.of("g")
 
 
 @pytest.mark.parametrize("change", ("leave", "delete", "delete-offsets"))

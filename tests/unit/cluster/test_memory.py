@@ -168,7 +168,7 @@ def test_fewer_brokers_than_there_were_are_refused(tmp_path):
 
 
 CHANGES = (
-    lambda d: d.update(version=5),
+    lambda d: d.update(version=6),
     lambda d: d.update(version=2),
     lambda d: d.update(version=4, groups={"g": {"no.such.key": "1"}}),
     lambda d: d.update(version=2, settings=[]),

@@ -107,7 +107,7 @@ def epoch_end(client, partition, epoch, current=-1):
 def fetched(client, partition, offset=0, epoch=-1, **fields):
     request = fetch_of("t", offset, partition, **fields)
     request.topics[0].partitions[0].current_leader_epoch = epoch
-    return client.ask(request, 11).responses[0].partitions[0]
+    return client.ask(request, 10).responses[0].partitions[0]  # 11 may read from followers
 
 
 def test_only_the_leader_serves(clients):
@@ -152,14 +152,22 @@ def test_a_leader_that_moved_leaves_its_epoch_behind(cluster, server, clients):
     assert name_of(epoch_end(clients[2], 1, 1, current=0).error_code) == "FENCED_LEADER_EPOCH"
 
 
-def test_a_waiting_fetch_fails_when_the_leader_changes(cluster, server, clients):
+@pytest.mark.parametrize(
+    ("version", "epoch", "error"),
+    ((10, -1, "NOT_LEADER_OR_FOLLOWER"), (11, 0, "FENCED_LEADER_EPOCH")),
+    ids=("of leaders", "of replicas"),
+)
+def test_a_waiting_fetch_fails_when_the_leader_changes(
+    cluster, server, clients, version, epoch, error
+):
     client = clients[1]
     request = fetch_of("t", 0, 1, max_wait_ms=30 * TIMEOUT_S * 1000)
-    client.socket.sendall(client.frame(request, 11))
+    request.topics[0].partitions[0].current_leader_epoch = epoch
+    client.socket.sendall(client.frame(request, version))
     client.until(lambda: len(server[1].service.purgatory))
     cluster.move_leader("t", 1, to=0)
-    answer = client.read(request, 11)[1].responses[0].partitions[0]
-    assert name_of(answer.error_code) == "NOT_LEADER_OR_FOLLOWER"
+    answer = client.read(request, version)[1].responses[0].partitions[0]
+    assert name_of(answer.error_code) == error
 
 
 def test_a_broker_with_a_closed_listener_is_not_listed(cluster, server, clients):

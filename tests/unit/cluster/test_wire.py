@@ -211,7 +211,7 @@ def test_followers_send_clients_to_the_leader(shared):
         assert produced(server[broker], tp) == ("NOT_LEADER_OR_FOLLOWER", -1)
         assert deleted(server[broker], tp, 0) == ("NOT_LEADER_OR_FOLLOWER", -1)
         with Client(server[broker]) as client:
-            found = client.ask(fetch_of("led", 0), 11).responses[0].partitions[0]
+            found = client.ask(fetch_of("led", 0), 10).responses[0].partitions[0]
         assert name_of(found.error_code) == "NOT_LEADER_OR_FOLLOWER"
     assert produced(server[0], tp) == ("NONE", 0)
     assert produced(server[1], TopicPartition("led", 9))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
@@ -230,7 +230,7 @@ def test_clients_with_another_leader_epoch_get_an_error(shared):
         request = fetch_of("epochs", 0)
         request.topics[0].partitions[0].current_leader_epoch = epoch
         with Client(server[broker]) as client:
-            return name_of(client.ask(request, 11).responses[0].partitions[0].error_code)
+            return name_of(client.ask(request, 10).responses[0].partitions[0].error_code)
 
     def epoch_end(broker, epoch, current):
         kinds = OffsetForLeaderEpochRequest

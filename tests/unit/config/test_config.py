@@ -98,6 +98,8 @@ BROKER_DEFAULTS = {
     "group_consumer_assignors": ("uniform", "range"),
     "group_consumer_migration_policy": "bidirectional",
     "group_consumer_regex_refresh_interval_ms": 600_000,
+    "broker_rack": "",
+    "replica_selector_class": "",
     "max_connections": 2000,
     "max_connections_per_ip": 2**31 - 1,
     "connections_max_idle_ms": 600_000,
@@ -105,6 +107,7 @@ BROKER_DEFAULTS = {
     "sasl_server_max_receive_size": 512 << 10,
     "queued_max_request_bytes": 256 << 20,
     "fetch_max_bytes": 55 << 20,
+    "max_incremental_fetch_session_cache_slots": 1000,
     "logstore_request_max_entries": 100_000,
     "log_dir_failure_timeout_ms": 30_000,
     "log_cleaner_enable": True,
@@ -529,7 +532,7 @@ def test_keys_without_effect_are_listed_once_and_unknown_ones_warned_about():
     config = BrokerConfig.from_properties(
         {
             "zookeeper.connect": "localhost:2181",
-            "broker.rack": "a",
+            "advertised.listeners": "a",
             "listeners": "PLAINTEXT://:9092",
             "log.cleaner.thread": "4",
             "segment.bytes": "5",
@@ -538,7 +541,7 @@ def test_keys_without_effect_are_listed_once_and_unknown_ones_warned_about():
     assert config.notes == (
         "unknown broker key log.cleaner.thread is ignored; the nearest is 'log.cleaner.threads'",
         "unknown broker key segment.bytes is ignored; the nearest is 'log.segment.bytes'",
-        "broker keys without effect here: broker.rack, listeners, zookeeper.connect",
+        "broker keys without effect here: advertised.listeners, listeners, zookeeper.connect",
     )
     assert config == BrokerConfig()
 

@@ -60,18 +60,21 @@ CHECKED_ELSEWHERE = {
     "log.retention.ms",
     "log.roll.jitter.ms",
     "log.roll.ms",
+    "replica.selector.class",
 }
 """Kafka bounds these when it builds the topic's defaults; `test_values_in_force` shows it."""
 
 OUR_DEFAULTS = {
+    "broker.rack": "",
     "group.initial.rebalance.delay.ms": "0",
     "max.connections": "2000",
     "node.id": "-1",
     "queued.max.request.bytes": str(256 << 20),
+    "replica.selector.class": "",
 }
 """Where a broker for tests begins with another value than Kafka's; COMPATIBILITY.md says so.
 
-`node.id` has no default in Kafka 4 and must be set."""
+`node.id` has no default in Kafka 4 and must be set. Kafka's null is an empty text here."""
 
 LOG_DIRS = {"log.dir", "log.dirs"}
 """Text that Kafka 3.9 splits at commas itself; a list since."""

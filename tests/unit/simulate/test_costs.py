@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from logstore.cli.commands.simulate import _show
+from logstore.cli.commands.simulate_show import show_run
 from logstore.simulate import parse, run
 from logstore.simulate.outcome import (
     CONSUMERS,
@@ -94,11 +94,11 @@ def test_the_plots_reach_what_the_table_counts(outcome):
         costs = outcome.costs(topic)
         assert words[heading, "Bytes"].endswith(f"at most {costs['bytes_peak']} B.")
     age = words["users", "Age of the oldest dirty data (days)"]
-    assert "beyond max.compaction.lag.ms: 0.0 seconds at the end, at most 15.0 seconds" in age
+    assert "beyond max.compaction.lag.ms: 0ms at the end, at most 15s" in age
 
 
 def test_the_command_line_shows_the_numbers_of_the_report(outcome, capsys):
-    _show(outcome)
+    show_run(outcome)
     rows = [re.split(r"  +", line.strip()) for line in capsys.readouterr().out.splitlines()]
     shown = {row[0]: row[-2:] for row in rows if len(row) > 2}
     series = outcome.over_time()

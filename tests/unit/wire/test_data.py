@@ -19,7 +19,7 @@ from logstore.messages.types import (
 from logstore.record import columns, kernels, preload
 from logstore.record.codecs import Codec
 from logstore.storage.log.reader import Isolation, LogReader
-from logstore.wire.data import _DelayedFetch, _Stand
+from logstore.wire.fetch import _DelayedFetch, _Stand
 from logstore.wire.limits import Limits
 from logstore.wire.nodes import Nodes
 from tests.support.world.builders import batch, offsets_of
@@ -400,13 +400,6 @@ def test_fault_rules_of_the_broker_are_met_at_this_door_too(broker, client):
     assert broker.log("t").high_watermark == 2
 
 
-def test_fetch_sessions_are_refused(client):
-    request = fetch_of("t", 0, session_id=5, session_epoch=1)
-    answer = client.ask(request, 12)
-    assert (answer.error_code, answer.responses) == (error("FETCH_SESSION_ID_NOT_FOUND"), [])
-    assert client.ask(fetch_of("t", 0, session_epoch=0), 12).session_id == 0
-
-
 def waiting(client, log, **fields):
     """Send a fetch that waits, and return when it does."""
     before = len(log.changed._listeners)
@@ -601,6 +594,14 @@ def test_read_committed_knows_no_offset_beyond_the_last_stable_one(broker, clien
     assert listed(client, 5000) == (0, 0, 5000)
     assert listed(client, 5000, isolation=1) == (0, -1, -1)
     assert listed(client, MAX, isolation=1) == (0, -1, -1)
+
+
+@pytest.mark.parametrize(("timestamp", "since"), ((TIERED, 9), (-6, 11)))
+def test_offsets_of_tiered_storage_do_not_exist(broker, client, timestamp, since):
+    broker.append("t", partition=0, value=b"1")
+    for version in range(5, 12):
+        code = 0 if version >= since else error("UNSUPPORTED_VERSION")
+        assert listed(client, timestamp, version=version) == (code, -1, -1)
 
 
 def test_partitions_that_are_not_there_or_asked_twice_are_refused(client):

@@ -437,6 +437,31 @@ def test_offsets_are_deleted(broker, client):
     assert (name_of(answer.error_code), answer.topics) == ("GROUP_ID_NOT_FOUND", [])
 
 
+def test_unknown_topic_ids_do_not_read_all_topics_each(broker, client, monkeypatch):
+    reads = []
+    topics = broker.manager.catalog.topics
+    monkeypatch.setattr(
+        type(broker.manager.catalog), "topics", lambda _: reads.append(1) or topics()
+    )
+    commit_to(client, UNKNOWN_ID)
+    reads.clear()
+    for _ in range(3):
+        assert commit_to(client, UNKNOWN_ID) == "UNKNOWN_TOPIC_ID"
+    assert not reads
+    topic_id = broker.create_topic("new").id
+    assert commit_to(client, topic_id) == "NONE"
+    broker.delete_topic("new")
+    assert commit_to(client, topic_id) == "UNKNOWN_TOPIC_ID"
+
+
+def commit_to(client, topic_id):
+    """Commit an offset to a topic by id; return the error."""
+    partition = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(topic_id=topic_id, partitions=[partition])
+    answer = client.ask(OffsetCommitRequest(group_id="ids", topics=[topic]), 10)
+    return name_of(answer.topics[0].partitions[0].error_code)
+
+
 # -- administration --------------------------------------------------------------------------
 
 
@@ -457,6 +482,25 @@ def test_groups_are_described(client, version):
     assert (none.group_state, none.members) == ("Dead", [])
     if version >= 3:
         assert group.authorized_operations > 0
+
+
+def test_a_consumer_group_is_described_as_not_classic(client):
+    client.ask(
+        ConsumerGroupHeartbeatRequest(
+            group_id="g",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=1000,
+            subscribed_topic_names=["t"],
+            topic_partitions=[],
+        ),
+        0,
+    )
+    (group,) = client.ask(DescribeGroupsRequest(groups=["g"]), 6).groups
+    assert (name_of(group.error_code), group.error_message) == (
+        "GROUP_ID_NOT_FOUND",
+        "Group g is not a classic group.",
+    )
 
 
 @versions("ListGroups", 4)

@@ -49,8 +49,11 @@ def metadata(count):
 
 
 def fetch(count):
-    asked = FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=100)
-    topics = [FetchRequest.FetchTopic(topic="t", partitions=[asked] * count)]
+    asked = [
+        FetchRequest.FetchPartition(partition=n, fetch_offset=0, partition_max_bytes=100)
+        for n in range(count)
+    ]
+    topics = [FetchRequest.FetchTopic(topic="t", partitions=asked)]
     return FetchRequest(topics=topics, max_bytes=1000, min_bytes=1, max_wait_ms=0), 4
 
 

@@ -9,7 +9,8 @@ from logstore.messages.types import ProduceRequest
 from logstore.record import layout
 from logstore.record.codecs import Codec
 from logstore.wire import data
-from logstore.wire.data import _Load, _Stand
+from logstore.wire.data import _Load
+from logstore.wire.fetch import _Stand
 
 
 def batch(size=layout.HEADER_SIZE, records=1, codec=Codec.NONE, bits=0, magic=2):

@@ -110,6 +110,25 @@ CASES = {
     "OffsetDelete": ({"group_id": "g", "topics": T0}, GROUP),
     "DescribeUserScramCredentials": ({"users": [{"name": "ann"}]}, CLUSTER),
     "AlterUserScramCredentials": ({"deletions": [{"name": "a", "mechanism": 1}]}, CLUSTER),
+    "DescribeClientQuotas": ({}, CLUSTER),
+    "AlterClientQuotas": (
+        {
+            "entries": [
+                {
+                    "entity": [{"entity_type": "user", "entity_name": "u"}],
+                    "ops": [{"key": "producer_byte_rate", "value": 1.0}],
+                }
+            ]
+        },
+        CLUSTER,
+    ),
+    "DescribeQuorum": (
+        {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
+        CLUSTER,
+    ),
+    "UpdateFeatures": ({}, CLUSTER),
+    "UnregisterBroker": ({"broker_id": 99}, CLUSTER),
+    "ListConfigResources": ({}, CLUSTER),
     "DescribeCluster": ({"include_cluster_authorized_operations": True}, None),
     "DescribeProducers": ({"topics": [{"name": "t", "partition_indexes": [0]}]}, TOPIC),
     "DescribeTransactions": ({"transactional_ids": ["x"]}, TRANSACTION),

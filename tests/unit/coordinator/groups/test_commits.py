@@ -496,6 +496,13 @@ def test_offsets_are_deleted_with_their_topic(bench):
     assert bench.groups.committed("g") == {}
 
 
+def test_offsets_are_deleted_with_their_topic_though_the_broker_is_killed_at_once(bench):
+    bench.groups.commit("g", {T0: FIVE, U0: FIVE})
+    bench.broker.delete_topic("u")
+    bench.reopen()
+    assert bench.groups.committed("g") == {T0: FIVE}
+
+
 # -- administration --------------------------------------------------------------------------
 
 
@@ -524,7 +531,8 @@ def test_a_group_is_described(bench):
     assert bench.groups.describe("g")[:4] == ("g", "Stable", "consumer", "range")
     member.join()
     assert bench.groups.describe("g").members[0].metadata == b""
-    assert bench.groups.describe("none") == ("none", "Dead", "", "", (), None)
+    none = ("none", "Dead", "", "", (), None, "Group none not found.")
+    assert bench.groups.describe("none") == none
 
 
 def test_groups_without_members_are_deleted(bench):
@@ -562,6 +570,14 @@ def test_offsets_of_a_deleted_topic_are_deleted_though_another_group_is_unreadab
     half_readable.broker.delete_topic("t")
     half_readable.broker.create_topic("t", 2)
     assert half_readable.groups.committed("g") == {}
+
+
+def test_offsets_of_a_deleted_topic_are_deleted_though_another_offset_is_damaged(bench):
+    bench.groups.commit("g", {T0: FIVE})
+    log = bench.broker.log(GROUP_OFFSETS_TOPIC)
+    log.writer.append_records([NewRecord(encode_key("bad", U0), b"\0\x63")])
+    bench.broker.delete_topic("t")
+    assert bench.groups.committed("g") == {}
 
 
 def test_offsets_of_topics_without_subscribers_are_deleted(bench):

@@ -80,6 +80,39 @@ def test_the_assignment_is_only_sent_when_it_changes_or_everything_is_asked(benc
     assert a.beat(**full).assignment == a.owned
 
 
+@pytest.mark.parametrize("assignor", ("uniform", "range"))
+def test_partitions_that_a_copied_topic_lacks_are_not_assigned(bench, assignor):
+    bench.broker.create_topic("u", 4)
+    bench.broker.close()
+    for name in bench.fs.list_dir("/data"):
+        if name.endswith(".json"):
+            bench.fs.remove(f"/data/{name}")
+    bench.fs.rename("/data/u-1", "/data/u-5")
+    bench.open()
+    a, b, c = (ConsumerClient(bench, name) for name in "abc")
+    a.join(topics=("u",), assignor=assignor)
+    assert a.partitions == ["u0", "u2", "u3", "u5"]
+    b.join(topics=("u",), assignor=assignor)
+    c.join(topics=("t", "u"), assignor=assignor)
+    for _ in range(2):
+        for each in (a, b, c):
+            each.beat()
+            each.revoke()
+    everything = sorted(a.partitions + b.partitions + c.partitions)
+    assert everything == ["t0", "t1", "t2", "t3", "u0", "u2", "u3", "u5"]
+
+
+def test_a_member_whose_pattern_is_not_resolved_gets_no_topics_of_others(bench):
+    """Kafka 4.3.1 treats the group as if all members had the same subscription."""
+    a, b, c = (ConsumerClient(bench, name) for name in "abc")
+    a.join(assignor="range")
+    b.join(assignor="range")
+    b.leave()
+    c.join(topics=(), regex="no such topic", assignor="range")
+    assert c.partitions == []
+    assert described(bench).members[1].target == {}
+
+
 def test_target_assignments_wait_for_the_interval(bench):
     bench = opened(**{"group.consumer.assignment.interval.ms": 1000})
     a, b = ConsumerClient(bench, "a"), ConsumerClient(bench, "b")

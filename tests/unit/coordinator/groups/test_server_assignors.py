@@ -24,11 +24,11 @@ def same_bucket():
 def test_a_new_topic_of_a_member_comes_first_in_its_bucket():
     """As with HashMap.computeIfAbsent. The first topics keep their partitions when members join."""
     one, other = same_bucket()
-    counts = {one: 4, other: 1}
-    group = AssignedGroup({"a": AssignedMember((one, other))}, counts, True, lambda *_: False)
+    partitions = {one: range(4), other: range(1)}
+    group = AssignedGroup({"a": AssignedMember((one, other))}, partitions, True, lambda *_: False)
     target = assign_uniform(group)["a"]
     assert list(target) == [other, one]
     members = {"a": AssignedMember((one, other), target=target), "b": AssignedMember((one, other))}
-    shares = assign_uniform(AssignedGroup(members, counts, True, lambda *_: True))
+    shares = assign_uniform(AssignedGroup(members, partitions, True, lambda *_: True))
     assert shares["a"] == {one: {0, 1}, other: {0}}
     assert shares["b"] == {one: {2, 3}}

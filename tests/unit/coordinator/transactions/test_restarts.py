@@ -86,8 +86,7 @@ def test_a_producer_from_before_a_restart_is_fenced_by_a_later_one(bench):
     """The session of the old producer survives, as in a client of another process."""
     older = open_transaction(bench)._session
     bench.reopen()
-    bench.transactional()
-    older._coordinator = bench.coordinator
+    older._coordinator = bench.transactional()._session._coordinator
     with pytest.raises(ProducerFencedError):
         older.commit()
 

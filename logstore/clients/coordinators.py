@@ -1,0 +1,283 @@
+"""The coordinators of a client in a broker's process, found again after they move.
+
+In a cluster, the coordinator of a group or transaction is the broker that leads its partition. A
+client therefore finds it for each request, as Java's clients do after NOT_COORDINATOR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from logstore.coordinator.groups.requests import (
+    ConsumerHeartbeatResult,
+    JoinResult,
+    LeaveResult,
+    SyncResult,
+)
+from logstore.errors import (
+    COORDINATOR_ERRORS,
+    RETRIABLE_ERRORS,
+    IllegalStateError,
+    KafkaTimeoutError,
+    LogStoreError,
+    NotCoordinatorError,
+)
+from logstore.types import NO_PRODUCER_ID
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from logstore.coordinator.groups.coordinator import GroupCoordinator
+    from logstore.coordinator.groups.offsets import OffsetAndMetadata
+    from logstore.coordinator.groups.requests import (
+        ConsumerHeartbeat,
+        FetchedOffset,
+        JoinRequest,
+        LeavingMember,
+        SyncRequest,
+    )
+    from logstore.coordinator.transactions.coordinator import TransactionCoordinator
+    from logstore.runtime import Clock, Scheduler
+    from logstore.types import TopicPartition
+
+T = TypeVar("T")
+
+LEAVE_TIMEOUT_MS = 10_000
+"""Time that a member waits for the answer when it leaves."""
+
+
+class GroupRequests:
+    """Requests of one client to the coordinator of its group.
+
+    If a coordinator in a cluster moves or ends, a request gets an error in `COORDINATOR_ERRORS`, or
+    no answer; see `is_unanswered`.
+
+    Parameters
+    ----------
+    home : GroupCoordinator
+        Coordinator of the client's broker.
+    group_id : str
+    """
+
+    def __init__(self, home: GroupCoordinator, group_id: str) -> None:
+        self._home = home
+        self._group_id = group_id
+        self._is_replicated = home.is_replicated
+        self._asked: GroupCoordinator | None = None  # by a request that waits for its answer
+        moved = home.moved
+        self._unsubscribe = None if moved is None else moved.subscribe(self._notify)
+
+    def close(self) -> None:
+        """Stop following the coordinator."""
+        if self._unsubscribe is not None:
+            self._unsubscribe()
+
+    def _notify(self) -> None:
+        if not self._home.is_over:
+            self.scheduler.notify()
+
+    @property
+    def scheduler(self) -> Scheduler:
+        """The started scheduler of the client's broker."""
+        return self._home.scheduler
+
+    def may_pass(self, error: str) -> bool:
+        """Return whether a retry of a join, heartbeat or commit with this error may succeed.
+
+        In a cluster, coordinators move. Other errors only pass if a fault rule made them.
+        """
+        if self._is_replicated and error in COORDINATOR_ERRORS:
+            return True
+        return error in RETRIABLE_ERRORS and self._home.faults.has_answered(error)
+
+    def is_moving(self, error: LogStoreError) -> bool:
+        """Return whether the coordinator moves, and a retry of any request may succeed."""
+        return self._error_of(error) is not None
+
+    def _error_of(self, error: LogStoreError) -> str | None:
+        """Return the error of a request that met a moving coordinator, else None."""
+        if not self._is_replicated:
+            return None
+        if error.kafka_error in COORDINATOR_ERRORS:
+            return error.kafka_error
+        has_ended = isinstance(error, IllegalStateError) and not self._home.is_over
+        return NotCoordinatorError.kafka_error if has_ended else None
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the coordinator that was asked last is no longer the group's."""
+        if not self._is_replicated or self._asked is None:
+            return False
+        try:
+            return self._home.of(self._group_id) is not self._asked
+        except LogStoreError:
+            return True
+
+    def _ask(self, request: Callable[[GroupCoordinator], T], refused: Callable[[str], T]) -> T:
+        """Send a request; `refused` makes the result of an error."""
+        try:
+            self._asked = coordinator = self._home.of(self._group_id)
+            return request(coordinator)
+        except LogStoreError as error:
+            name = self._error_of(error)
+            if name is None:
+                raise
+            return refused(name)
+
+    # -- members -----------------------------------------------------------------------------
+
+    def join(self, request: JoinRequest, on_done: Callable[[JoinResult], object]) -> None:
+        """Join the group; see `GroupCoordinator.join`."""
+        self._ask(
+            lambda coordinator: coordinator.join(request, on_done),
+            lambda error: on_done(JoinResult(request.member_id, error)),
+        )
+
+    def sync(self, request: SyncRequest, on_done: Callable[[SyncResult], object]) -> None:
+        """Request the assignment; see `GroupCoordinator.sync`."""
+        self._ask(
+            lambda coordinator: coordinator.sync(request, on_done),
+            lambda error: on_done(SyncResult(error)),
+        )
+
+    def heartbeat(
+        self, generation_id: int, member_id: str, group_instance_id: str | None
+    ) -> str | None:
+        """Keep the session alive; see `GroupCoordinator.heartbeat`."""
+        return self._ask(
+            lambda coordinator: coordinator.heartbeat(
+                self._group_id, generation_id, member_id, group_instance_id
+            ),
+            lambda error: error,
+        )
+
+    def consumer_heartbeat(
+        self, request: ConsumerHeartbeat, on_done: Callable[[ConsumerHeartbeatResult], object]
+    ) -> None:
+        """Send a heartbeat of the consumer protocol; see `GroupCoordinator.consumer_heartbeat`."""
+        self._ask(
+            lambda coordinator: coordinator.consumer_heartbeat(request, on_done),
+            lambda error: on_done(ConsumerHeartbeatResult(error=error)),
+        )
+
+    def leave(self, members: Sequence[LeavingMember], *, waits: bool = True) -> LeaveResult:
+        """Leave the group; see `GroupCoordinator.leave`."""
+        return self._ask(
+            lambda coordinator: coordinator.leave(self._group_id, members, waits=waits),
+            LeaveResult,
+        )
+
+    def leave_consumer_group(self, request: ConsumerHeartbeat, *, waits: bool = True) -> None:
+        """Leave a group of the consumer protocol, and wait for the answer in a cluster."""
+        answers: list[ConsumerHeartbeatResult] = []
+        self.consumer_heartbeat(request, answers.append)
+        if waits and self._is_replicated and not answers:
+            self.scheduler.wait_until(
+                lambda: bool(answers) or self.is_unanswered, timeout_ms=LEAVE_TIMEOUT_MS
+            )
+
+    def named_partitions(
+        self, assignment: Mapping[str, Iterable[int]]
+    ) -> tuple[TopicPartition, ...]:
+        """Return an assignment by topic name; see `GroupCoordinator.named_partitions`."""
+        return self._home.named_partitions(assignment)
+
+    # -- offsets -----------------------------------------------------------------------------
+
+    def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        generation_id: int,
+        member_id: str,
+        group_instance_id: str | None,
+    ) -> dict[TopicPartition, str | None]:
+        """Commit offsets; see `GroupCoordinator.commit`."""
+        return self._ask(
+            lambda coordinator: coordinator.commit(
+                self._group_id, offsets, generation_id, member_id, group_instance_id
+            ),
+            lambda error: dict.fromkeys(offsets, error),
+        )
+
+    def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, FetchedOffset]:
+        """Return committed offsets; see `GroupCoordinator.fetch`."""
+        return self._home.of(self._group_id).fetch(self._group_id, partitions)
+
+
+class TransactionRequests:
+    """Requests of one producer to the coordinator of its transactions.
+
+    Parameters
+    ----------
+    home : TransactionCoordinator
+        Coordinator of the producer's broker.
+    transactional_id : str or None
+        None for a producer without transactions, which has no coordinator.
+    clock : Clock
+    timeout_ms, backoff_ms : float
+        Time for which a request is repeated in a cluster, and time between attempts.
+    """
+
+    def __init__(
+        self,
+        home: TransactionCoordinator,
+        transactional_id: str | None,
+        clock: Clock,
+        timeout_ms: float,
+        backoff_ms: float,
+    ) -> None:
+        self.home = home
+        self._transactional_id = transactional_id
+        self._clock = clock
+        self._timeout_ms = timeout_ms
+        self._backoff_ms = backoff_ms
+        self._is_replicated = home.is_replicated
+
+    def current(self) -> TransactionCoordinator:
+        """Return the present coordinator.
+
+        Raises
+        ------
+        NotEnoughReplicasError
+            No broker coordinates the transaction at present.
+        """
+        return self.home.of(self._transactional_id, NO_PRODUCER_ID)
+
+    def is_moving(self, error: LogStoreError) -> bool:
+        """Return whether a retry may succeed, because the coordinator moves."""
+        if not self._is_replicated or self._transactional_id is None:
+            return False
+        if isinstance(error, IllegalStateError):  # the coordinator's broker has ended
+            return not self.home.is_over
+        return error.kafka_error in _TRANSACTION_ERRORS
+
+    def ask(self, request: Callable[[TransactionCoordinator], T]) -> T:
+        """Send a request to the coordinator, and repeat it while the coordinator moves.
+
+        Raises
+        ------
+        KafkaTimeoutError
+            The coordinator was not available in time. The request may have been performed.
+        LogStoreError
+            The errors of the request.
+        """
+        if not self._is_replicated:
+            return request(self.home)
+        until_ns = self._clock.monotonic_ns() + int(self._timeout_ms * 1_000_000)
+        while True:
+            try:
+                return request(self.current())
+            except LogStoreError as error:
+                if not self.is_moving(error):
+                    raise
+                if self._clock.monotonic_ns() + int(self._backoff_ms * 1_000_000) > until_ns:
+                    raise KafkaTimeoutError(
+                        f"the coordinator of '{self._transactional_id}' was not available within"
+                        f" {self._timeout_ms:g} ms: {error}"
+                    ) from error
+            self._clock.sleep(self._backoff_ms / 1000)
+
+
+_TRANSACTION_ERRORS = COORDINATOR_ERRORS | {"CONCURRENT_TRANSACTIONS", "NOT_ENOUGH_REPLICAS"}
+"""Errors of requests to a coordinator that moves, or that still handles an earlier request."""

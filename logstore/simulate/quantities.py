@@ -1,0 +1,166 @@
+"""The quantities of a run that are reported, compared and bounded by goals.
+
+The command line, the report and goals take their names, units and texts from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from logstore.config.suggest import and_nearest
+from logstore.config.units import parse_duration, parse_size
+from logstore.errors import InvalidConfigurationError
+from logstore.reasons.formats import format_span
+
+BYTES, MS, COUNT, RATIO, SHARE = "bytes", "ms", "count", "ratio", "share"
+"""Units of quantities."""
+
+
+class Quantity(NamedTuple):
+    """A cost of a run.
+
+    Attributes
+    ----------
+    cost : str
+        Its key in `Run.costs`.
+    name : str
+        Its name in goals.
+    label, short : str
+        Its heading in a list, and in a table of many columns.
+    unit : str
+    doc : str
+        What it is, for the documentation.
+    """
+
+    cost: str
+    name: str
+    label: str
+    short: str
+    unit: str
+    doc: str
+
+    def format(self, value: float) -> str:
+        """Return a value with its unit."""
+        if self.unit == BYTES:
+            return format_bytes(value)
+        if self.unit == MS:
+            return format_span(round(value))
+        if self.unit == SHARE:
+            return f"{value:.0%}"
+        return f"{value:.2f}" if self.unit == RATIO else f"{value:,.0f}"
+
+    def parse(self, text: str) -> float:
+        """Return the value of a text with this unit: `30d`, `1GiB`, `80%`, `1.5`.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            The text is not such a value.
+        """
+        try:
+            if self.unit == BYTES:
+                return parse_size(text)
+            if self.unit == MS:
+                return parse_duration(text)
+            if self.unit == SHARE and text.endswith("%"):
+                return float(text[:-1]) / 100
+            return float(text)
+        except ValueError as error:
+            raise InvalidConfigurationError(f"{self.name}: {error}") from error
+
+
+QUANTITIES: Mapping[str, Quantity] = {
+    each.cost: each
+    for each in (
+        Quantity("bytes_peak", "bytes", "space, at most", "peak", BYTES,
+                 "largest size of all files, in one replica"),
+        Quantity("bytes_mean", "bytes.mean", "space, on average", "mean", BYTES,
+                 "mean size of all files over time"),
+        Quantity("headroom_bytes", "headroom", "head-room of a pass, at most", "headroom", BYTES,
+                 "largest size by which a pass exceeds the log before it: rewritten segments, and "
+                 "files of earlier passes that wait for removal"),
+        Quantity("disk_bytes", "disk", "disk of all replicas, at most", "disk", BYTES,
+                 "largest size of all files in all replicas"),
+        Quantity("write_amplification", "written", "write amplification", "written", RATIO,
+                 "bytes written for each byte appended"),
+        Quantity("oldest_dirty_max_ms", "oldest", "oldest not cleaned", "not cleaned", MS,
+                 "largest age of a record that no cleaning pass has seen, including the open "
+                 "segment"),
+        Quantity("oldest_dirty_p50_ms", "oldest.p50", "  half of the time up to", "p50", MS,
+                 "age that it does not exceed half of the time"),
+        Quantity("oldest_dirty_p95_ms", "oldest.p95", "  95% of the time up to", "p95", MS,
+                 "age that it does not exceed 95% of the time"),
+        Quantity("oldest_dirty_p99_ms", "oldest.p99", "  99% of the time up to", "p99", MS,
+                 "age that it does not exceed 99% of the time"),
+        Quantity("compaction_delay_max_ms", "late", "beyond the bound", "late by", MS,
+                 "time by which a pass exceeded `max.compaction.lag.ms`"),
+        Quantity("tombstone_age_max_ms", "tombstone", "oldest tombstone", "tombstone", MS,
+                 "largest age of a surviving tombstone"),
+        Quantity("tombstone_age_p50_ms", "tombstone.p50", "  half of the time up to", "p50", MS,
+                 "age that the oldest tombstone does not exceed half of the time"),
+        Quantity("tombstone_age_p95_ms", "tombstone.p95", "  95% of the time up to", "p95", MS,
+                 "age that it does not exceed 95% of the time"),
+        Quantity("tombstone_age_p99_ms", "tombstone.p99", "  99% of the time up to", "p99", MS,
+                 "age that it does not exceed 99% of the time"),
+        Quantity("cleaner_read_bytes", "cleaner.read", "read by the cleaner", "read", BYTES,
+                 "bytes that the cleaner read"),
+        Quantity("cleaner_written_bytes", "cleaner.written", "written by the cleaner", "rewritten",
+                 BYTES, "bytes that the cleaner wrote"),
+        Quantity("passes", "passes", "passes", "passes", COUNT, "number of cleaning passes"),
+        Quantity("live_share", "live", "live records", "live", SHARE,
+                 "live records / records, at the end"),
+        Quantity("missed_tombstones", "missed", "missed deletes", "missed", COUNT,
+                 "largest number of deletes that a consumer missed"),
+    )
+}  # fmt: skip
+"""Every cost, in the order in which it is shown."""
+
+SWEPT = (
+    "bytes_peak",
+    "bytes_mean",
+    "write_amplification",
+    "oldest_dirty_max_ms",
+    "compaction_delay_max_ms",
+    "tombstone_age_max_ms",
+    "passes",
+    "live_share",
+)
+"""Costs in the table of a sweep on a terminal."""
+
+RATIOS = ("_ratio", "_load", "_amplification")
+"""Suffixes of the columns of ratios."""
+
+
+def quantity(name: str) -> Quantity:
+    """Return the quantity of a name in goals, or of a key of `Run.costs`.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        The name is unknown; the message suggests the nearest one.
+    """
+    by_name = {each.name: each for each in QUANTITIES.values()}
+    found = by_name.get(name) or QUANTITIES.get(name)
+    if found is None:
+        near = and_nearest(name, [*by_name, *QUANTITIES])
+        raise InvalidConfigurationError(f"unknown quantity {name!r}{near}")
+    return found
+
+
+def format_value(column: str, value: float) -> str:
+    """Return a value of a series with the unit that its column's name implies."""
+    if column.endswith("_ms"):
+        return format_span(round(value))
+    if "bytes" in column:
+        return format_bytes(value)
+    return f"{value:.2f}" if column.endswith(RATIOS) else f"{value:,.0f}"
+
+
+def format_bytes(size_bytes: float) -> str:
+    """Return `812 B`, `4.2 KiB`, `1.5 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"

@@ -1,0 +1,420 @@
+"""Fetch: raw batches of many partitions, in one request or in an incremental session (KIP-227).
+
+Batches pass through as bytes; this module never decodes their records.
+Source: KafkaApis, ReplicaManager, Partition and FetchSession of Kafka 4.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from logstore.errors import KAFKA_CODES, LogStoreError, UnknownTopicOrPartitionError
+from logstore.messages.schema import ZERO_UUID
+from logstore.messages.types import FetchRequest, FetchResponse
+from logstore.storage.log.reader import Isolation
+from logstore.types import NO_OFFSET, TopicPartition
+from logstore.wire.data import isolation_of
+from logstore.wire.nodes import NO_LEADER
+from logstore.wire.registry import handles
+from logstore.wire.session import ELEMENTS_IN_LOOP
+
+if TYPE_CHECKING:
+    from logstore.runtime import Unsubscribe
+    from logstore.storage.log.local_log import LogEnd
+    from logstore.storage.log.log import Log
+    from logstore.wire.fetch_sessions import Context, SessionPartition
+    from logstore.wire.nodes import Nodes
+    from logstore.wire.session import Session
+
+NONE = 0
+
+_ZSTD_FROM = 10
+
+_FOLLOWERS_FROM = 11
+"""First version in which consumers may read from followers (KIP-392)."""
+
+_INCONSISTENT = KAFKA_CODES["INCONSISTENT_TOPIC_ID"]
+
+_UNREAD = frozenset(
+    KAFKA_CODES[name]
+    for name in ("UNKNOWN_TOPIC_ID", "TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PARTITION")
+)
+"""Errors that do not end the wait for other partitions."""
+
+FetchedPartition = FetchResponse.PartitionData
+
+
+class _Found(NamedTuple):
+    """Response for all partitions from one read.
+
+    `waits` is False if the client should be answered at once, whatever the response size.
+    """
+
+    partitions: list[tuple[SessionPartition, FetchedPartition]]
+    size_bytes: int
+    waits: bool
+
+
+class _FetchedOne(NamedTuple):
+    """Response for one partition and the size of its records; `waits` as in `_Found`."""
+
+    partition: FetchedPartition
+    size_bytes: int = 0
+    waits: bool = False
+
+
+@handles("Fetch")
+async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
+    """Read raw batches, and wait up to max_wait_ms until min_bytes are available."""
+    service = session.service
+    sessions = service.fetch_sessions
+    session.is_large |= sessions.size_of(request) > ELEMENTS_IN_LOOP
+    reading = _Reading.of(request, session)
+    may_wait = request.max_wait_ms > 0
+    deadline = service.loops.loop.time() + max(0, request.max_wait_ms) / 1000
+
+    def read(places: Sequence[SessionPartition]) -> tuple[_Stand | None, _Found]:
+        # Take the positions before the read, so no append between the two is missed.
+        stand = _Stand.of(places, reading.isolation, service.nodes) if may_wait else None
+        return stand, reading.read(places)
+
+    def begin() -> tuple[Context, _Stand | None, _Found]:
+        context = sessions.open(request, session.version, service.topic_of_id)
+        reading.only_news = bool(context.session_id)
+        _locate(context.partitions, session)
+        return context, *read(context.partitions)
+
+    context, stand, found = await session.run(begin)
+    if context.error is not None:
+        return FetchResponse(error_code=KAFKA_CODES[context.error])
+    while stand is not None and found.waits and found.size_bytes < request.min_bytes:
+        delayed = _DelayedFetch(stand, request.min_bytes - found.size_bytes)
+        # After the deadline, respond with the records available.
+        may_wait = await service.purgatory.wait_in(service.loops, [delayed], deadline)
+        stand, found = await session.run(partial(read, context.partitions))
+    finish = partial(sessions.finish, context, found.partitions)
+    finished = await session.run(finish) if session.is_large else finish()
+    if finished is None:
+        return FetchResponse(error_code=KAFKA_CODES["INVALID_FETCH_SESSION_EPOCH"])
+    session_id, partitions = finished
+    return FetchResponse(session_id=session_id, responses=_by_topic(partitions))
+
+
+def _by_topic(
+    partitions: Iterable[tuple[SessionPartition, FetchedPartition]],
+) -> list[FetchResponse.FetchableTopicResponse]:
+    topics: list[FetchResponse.FetchableTopicResponse] = []
+    for place, found in partitions:
+        if not topics or (topics[-1].topic, topics[-1].topic_id) != (place.name, place.topic_id):
+            topics.append(
+                FetchResponse.FetchableTopicResponse(topic=place.name, topic_id=place.topic_id)
+            )
+        topics[-1].partitions.append(found)
+    return topics
+
+
+class _LogStand(NamedTuple):
+    """Positions of one log: the end of its readable part and the log end."""
+
+    upper_offset: int
+    end: LogEnd
+
+
+@dataclass(frozen=True, slots=True)
+class _Stand:
+    """Log positions at the time a Fetch request was read."""
+
+    logs: list[Log]
+    isolation: Isolation
+    nodes: Nodes
+    leaders: list[tuple[int, int]]
+    ends: list[_LogStand]
+
+    @classmethod
+    def of(cls, places: Iterable[SessionPartition], isolation: Isolation, nodes: Nodes) -> _Stand:
+        """Return the current positions. A log requested several times counts once."""
+        logs = {id(each.log): each.log for each in places if each.log is not None}
+        return cls._now(list(logs.values()), isolation, nodes)
+
+    @classmethod
+    def _now(cls, logs: list[Log], isolation: Isolation, nodes: Nodes) -> _Stand:
+        try:
+            leaders = [nodes.leader_of(log.topic_partition) for log in logs]
+            ends = [
+                _LogStand(log.reader.upper_offset(isolation), log.log_end)
+                for log in logs
+                if not log.is_offline
+            ]
+        except LogStoreError:  # a log was deleted, or the broker was closed
+            return cls(logs, isolation, nodes, [], [])
+        return cls(logs, isolation, nodes, leaders, ends)
+
+    def is_left(self, missing: int) -> bool:
+        """Return whether to read again: enough new bytes, or a log moved or deleted.
+
+        Bytes above the high watermark or the last stable offset are in the log before they become
+        readable, so any progress over them counts.
+        """
+        now = _Stand._now(self.logs, self.isolation, self.nodes)
+        if now.leaders != self.leaders or len(now.ends) != len(self.ends):
+            return True
+        grown = 0
+        has_moved = False
+        for before, after in zip(self.ends, now.ends, strict=True):
+            if before.upper_offset == after.upper_offset:
+                continue
+            has_moved = True
+            was_held_back = before.upper_offset < before.end.offset
+            more = after.end.position - before.end.position
+            if was_held_back or more < 0 or before.end.base_offset != after.end.base_offset:
+                return True
+            grown += more
+        return has_moved and grown >= missing
+
+
+class _DelayedFetch:
+    """A fetch in purgatory until enough bytes are available."""
+
+    def __init__(self, stand: _Stand, missing: int) -> None:
+        self._stand = stand
+        self._missing = missing
+
+    def is_done(self) -> bool:
+        """Return whether the logs should be read again."""
+        return self._stand.is_left(self._missing)
+
+    def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
+        """Call a listener after each change of the logs or their leaders."""
+        with ExitStack() as subscriptions:
+            subscriptions.callback(self._stand.nodes.changed.subscribe(listener))
+            for log in self._stand.logs:
+                with suppress(LogStoreError):  # deleted or closed concurrently
+                    subscriptions.callback(log.subscribe(listener))
+            return subscriptions.pop_all().close
+
+
+def _locate(places: Sequence[SessionPartition], session: Session) -> None:
+    """Set the log or the error of each partition."""
+    service = session.service
+    faults, replica = service.manager.faults, service.nodes.replica
+    name = topic_id = None
+    error = NONE
+    for place in session.each(places):
+        if place.name != name or place.topic_id != topic_id or not name:
+            error = _topic_error(place, session)
+            name, topic_id = place.name, place.topic_id
+        place.log, place.error = None, error
+        if error and error != _INCONSISTENT:
+            continue
+        tp = TopicPartition(place.name, place.asked.partition)
+        try:
+            log = replica(tp)
+            if faults.rules:
+                log = faults.request("fetch", (tp,), partial(replica, tp))
+        except LogStoreError as refusal:
+            place.error = refusal.code
+            continue
+        if error:
+            continue
+        if session.version < _ZSTD_FROM and log.config.compression_type == "zstd":
+            place.error = KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]
+        else:
+            place.log = log
+
+
+def _topic_error(place: SessionPartition, session: Session) -> int:
+    """Return the error code of a topic, which may have been created again within a session."""
+    service = session.service
+    if not place.name:
+        place.name = service.topic_of_id(place.topic_id) or ""
+        if not place.name:
+            return KAFKA_CODES["UNKNOWN_TOPIC_ID"]
+    if not session.allows("read", "topic", place.name):
+        return KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"]
+    if place.topic_id != ZERO_UUID:
+        try:
+            if service.nodes.topic(place.name).id != place.topic_id:
+                return _INCONSISTENT
+        except UnknownTopicOrPartitionError as error:
+            return error.code
+    return NONE
+
+
+@dataclass
+class _Reading:
+    """How a request reads its partitions.
+
+    Attributes
+    ----------
+    session : Session
+    isolation : Isolation
+    limit : int
+        Most bytes of all records.
+    rack : str or None
+        Rack of the consumer; None if it can only read from leaders.
+    only_news : bool
+        Whether partitions without news are left out, because a session has reported them.
+    """
+
+    session: Session
+    isolation: Isolation
+    limit: int
+    rack: str | None
+    only_news: bool = False
+
+    @classmethod
+    def of(cls, request: FetchRequest, session: Session) -> _Reading:
+        """Return how a request reads."""
+        limit = min(request.max_bytes, session.service.limits.fetch_bytes)
+        rack = request.rack_id if session.version >= _FOLLOWERS_FROM else None
+        return cls(session, isolation_of(request.isolation_level), limit, rack)
+
+    def read(self, places: Sequence[SessionPartition]) -> _Found:
+        """Read all partitions once."""
+        # As in Kafka, partitions that are not read follow the others, also in a new session.
+        partitions, unread = [], []
+        size = 0
+        all_wait, any_read = True, False
+        for each in self.session.each(places):
+            if self.only_news and self._has_no_news(each):
+                any_read = True
+                continue
+            found, records, waits = self._read_one(each, self.limit - size, at_least_one=size == 0)
+            if each.error in _UNREAD:
+                unread.append((each, found))
+                continue
+            partitions.append((each, found))
+            size += records
+            any_read = True
+            all_wait &= waits
+        return _Found(partitions + unread, size, any_read and all_wait)
+
+    def _check(self, log: Log, current_leader_epoch: int) -> None:
+        nodes = self.session.service.nodes
+        check = nodes.check if self.rack is None else nodes.check_readable
+        check(log, current_leader_epoch)
+
+    def _preferred_replica(self, log: Log, offset: int) -> int:
+        if not self.rack:
+            return NO_LEADER
+        return self.session.service.nodes.preferred_replica(log, offset, self.rack)
+
+    def _has_no_news(self, place: SessionPartition) -> bool:
+        """Return whether a session has reported the partition's state, and it is read to its end.
+
+        This is true for most partitions of most requests, so no response is built for them.
+        """
+        log, asked = place.log, place.asked
+        if log is None or asked.last_fetched_epoch >= 0:
+            return False
+        try:
+            self._check(log, asked.current_leader_epoch)
+            return (
+                asked.fetch_offset == log.reader.upper_offset(self.isolation)
+                and place.is_reported(log.high_watermark, log.log_start_offset)
+                and not log.is_offline
+                and self._preferred_replica(log, asked.fetch_offset) < 0
+            )
+        except LogStoreError:
+            return False
+
+    def _read_one(self, place: SessionPartition, limit: int, *, at_least_one: bool) -> _FetchedOne:
+        partition, log = place.asked, place.log
+        if log is None:
+            # As in Kafka: an empty list if the request is refused before any log is read, else
+            # null.
+            refused = _unread(partition, place.error)
+            refused.aborted_transactions = []
+            if place.error == KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]:
+                refused.records = None
+            return _FetchedOne(refused)
+        try:
+            self._check(log, partition.current_leader_epoch)
+            preferred = self._preferred_replica(log, partition.fetch_offset)
+            if preferred >= 0:
+                return _FetchedOne(_redirected(log, partition, preferred, self.isolation))
+            if partition.last_fetched_epoch >= 0:
+                diverging = _diverging(log, partition)
+                if diverging is not None:
+                    return _FetchedOne(diverging)
+            return self._read_log(log, partition, limit, at_least_one=at_least_one)
+        except LogStoreError as error:
+            return _FetchedOne(_unread(partition, error.code))
+
+    def _read_log(
+        self, log: Log, partition: FetchRequest.FetchPartition, limit: int, *, at_least_one: bool
+    ) -> _FetchedOne:
+        read = log.reader.read(
+            partition.fetch_offset,
+            max(0, min(partition.partition_max_bytes, limit)),
+            isolation=self.isolation,
+            min_one_message=at_least_one,
+        )
+        # Clients could not use the beginning of a batch.
+        data = b"" if read.first_entry_incomplete else read.data
+        aborted = None
+        if self.isolation is Isolation.READ_COMMITTED:
+            aborted = [
+                FetchResponse.AbortedTransaction(
+                    producer_id=each.producer_id, first_offset=each.first_offset
+                )
+                for each in read.aborted
+            ]
+        found = FetchedPartition(
+            partition_index=partition.partition,
+            high_watermark=log.high_watermark,
+            last_stable_offset=log.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=aborted,
+            records=data,
+        )
+        upper = found.high_watermark if aborted is None else found.last_stable_offset
+        # A read never crosses a segment end: waiting cannot return records of later segments.
+        is_cut = partition.fetch_offset < log.log_end.base_offset < upper
+        return _FetchedOne(found, len(data), waits=not is_cut)
+
+
+def _redirected(
+    log: Log, partition: FetchRequest.FetchPartition, preferred: int, isolation: Isolation
+) -> FetchedPartition:
+    """Return a response that names another replica and has no records (KIP-392)."""
+    return FetchedPartition(
+        partition_index=partition.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        aborted_transactions=[] if isolation is Isolation.READ_COMMITTED else None,
+        preferred_read_replica=preferred,
+        records=b"",
+    )
+
+
+def _unread(partition: FetchRequest.FetchPartition, error_code: int) -> FetchedPartition:
+    return FetchedPartition(
+        partition_index=partition.partition,
+        error_code=error_code,
+        high_watermark=NO_OFFSET,
+        aborted_transactions=None,
+        records=b"",
+    )
+
+
+def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedPartition | None:
+    """Return the diverging epoch of a client that read past the end of an epoch (KIP-595)."""
+    end = log.epochs.end_offset_for(partition.last_fetched_epoch, log.log_end_offset)
+    if end.epoch < 0:
+        return _unread(partition, KAFKA_CODES["OFFSET_OUT_OF_RANGE"])
+    if end.epoch >= partition.last_fetched_epoch and end.end_offset >= partition.fetch_offset:
+        return None
+    return FetchedPartition(
+        partition_index=partition.partition,
+        high_watermark=log.high_watermark,
+        last_stable_offset=log.last_stable_offset,
+        log_start_offset=log.log_start_offset,
+        diverging_epoch=FetchResponse.EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset),
+        records=b"",
+    )
