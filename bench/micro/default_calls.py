@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 
@@ -122,15 +122,17 @@ def _pytest(setting: Setting, *, is_cold: bool) -> Iterator[Line]:
     command = (sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", str(home), str(home))
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NUMBA_CACHE_DIR": str(home / "kernels")}
 
-    def measure(environment: Mapping[str, str]) -> list[Sample]:
-        warmups = 0 if is_cold else max(1, setting.warmups)
-        run = process(command, {**environment, **alone})
-        return run_interleaved({"here": run}, repeats=1 if is_cold else 3, warmups=warmups)["here"]
-
-    samples: list[Sample] = []
-    for _ in range(setting.repeats if is_cold else 1):
+    def measure(repeats: int, warmups: int) -> list[Sample]:
         with as_installed(setting) as environment:
-            samples += measure(environment)
+            run = process(command, {**environment, **alone})
+            return run_interleaved({"here": run}, repeats=repeats, warmups=warmups)["here"]
+
+    samples = []
+    if is_cold:
+        for _ in range(setting.repeats):  # each in a new environment
+            samples += measure(1, 0)
+    else:
+        samples = measure(setting.repeats, 1)
     yield Line(
         name=f"defaults/pytest-{'first' if is_cold else 'again'}",
         title="a test with the pytest plugin, process start to exit, "
@@ -160,7 +162,7 @@ def _first_million(setting: Setting) -> Iterator[Line]:
         shutil.rmtree(data_dir)
     yield Line(
         name="defaults/first-cleaning",
-        title=f"first cleaning of {count:,} records, without compiled kernels",
+        title=f"first cleaning pass over {count:,} records, without compiled kernels",
         unit="s",
         higher_is_better=False,
         here=costs(1, samples, 1),
