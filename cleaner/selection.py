@@ -429,6 +429,20 @@ def section_of(log: Log, segment: LogSegment, state: CleanableState | None) -> s
     return DIRTY if segment.base_offset < state.upper_bound_offset else UNCLEANABLE
 
 
+def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
+    """Return the timestamp of the first batch of the oldest segment that is not clean.
+
+    None if the log is clean, or has no timestamps. O(segments that are not clean).
+    """
+    first_dirty = log.segments.floor(state.first_dirty_offset)
+    firsts = (
+        segment.first_batch_timestamp()
+        for segment in log.segments.from_offset(first_dirty.base_offset if first_dirty else 0)
+        if segment.size_bytes and section_of(log, segment, state) != CLEAN
+    )
+    return min((each for each in firsts if 0 < each < INT64_MAX), default=None)
+
+
 def next_change_ms(log: Log, first_dirty: int, now_ms: int, *, kafka_exact: bool) -> int | None:
     """Return the first later time at which the decision on a log may change without an append.
 

@@ -68,6 +68,43 @@ KAFKAS_OWN_TOPICS = INTERNAL_COMPACTED_TOPICS | {
 }
 """Topics that only brokers and controllers write, in their own formats."""
 
+_COMPACT = {"cleanup.policy": "compact"}
+_KEEP = {"cleanup.policy": "delete", "retention.ms": "-1"}
+
+_CONFIGS_BY_NAME: tuple[tuple[str, str, dict[str, str]], ...] = (
+    (r"__consumer_offsets|__transaction_state", "Kafka's brokers create it", _COMPACT),
+    (r"__share_group_state", "Kafka's brokers create it", _KEEP | {"segment.bytes": "104857600"}),
+    (r"_schemas", "a schema registry creates it", _COMPACT),
+    (r".+-(offsets|configs|status)", "Kafka Connect creates topics of this name", _COMPACT),
+    (r".+-changelog", "Kafka Streams creates topics of this name", _COMPACT),
+    (
+        r".+-repartition",
+        "Kafka Streams creates topics of this name",
+        _KEEP | {"segment.bytes": "52428800"},
+    ),
+)
+
+
+class NamedConfigs(NamedTuple):
+    """The configuration with which `creator` creates topics of a name."""
+
+    creator: str
+    configs: dict[str, str]
+
+
+def configs_by_name(topic: str) -> NamedConfigs | None:
+    """Return the configuration that a topic has by its name, or None.
+
+    Sources: `KafkaAdminClient` of Connect's `TopicAdmin`, `InternalTopicConfig` of Streams, and
+    `ShareCoordinatorService` of the broker. The changelog of a windowed store also deletes, which
+    its name does not show.
+    """
+    for pattern, creator, configs in _CONFIGS_BY_NAME:
+        if re.fullmatch(pattern, topic):
+            return NamedConfigs(creator, configs)
+    return None
+
+
 BROKER_DIRS = frozenset({METADATA_LOG_DIR, "remote-log-index-cache"})
 """Folders of a broker in a data directory that are not partitions."""
 

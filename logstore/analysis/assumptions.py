@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from logstore.errors import InvalidConfigurationError
+from logstore.names import configs_by_name
 from logstore.storage.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
@@ -46,10 +48,36 @@ def policy_assumption(manager: LogManager, topic: str) -> str | None:
         return None
     policy = ",".join(manager.catalog.config(topic).cleanup_policy) or "empty"
     given = " in addition to --config" if laid else ""
+    known = configs_by_name(topic)
+    rest = "the current defaults are assumed"
+    if known is not None:
+        settings = ", ".join(f"{key} {value}" for key, value in known.configs.items())
+        policy, rest = settings.removeprefix("cleanup.policy "), f"{rest}, as {known.creator}"
     return (
         f"no configuration of topic {topic} is stored here: cleanup.policy {policy} and"
-        f" the current defaults are assumed{given}; override with --config KEY=VALUE"
+        f" {rest}{given}; override with --config KEY=VALUE"
     )
+
+
+def is_policy_known(manager: LogManager, topic: str) -> bool:
+    """Return whether a topic's cleanup.policy is stored or given, or follows from its name."""
+    return policy_assumption(manager, topic) is None or configs_by_name(topic) is not None
+
+
+def refuse_assumed_policy(manager: LogManager, topic_partition: TopicPartition) -> None:
+    """Refuse to delete anything under an assumed cleanup.policy.
+
+    Raises
+    ------
+    InvalidConfigurationError
+    """
+    topic = topic_partition.topic
+    if policy_assumption(manager, topic) is not None:
+        raise InvalidConfigurationError(
+            f"no configuration of topic {topic} is stored here, so {topic_partition} was not"
+            " changed; set --config cleanup.policy=POLICY, or use --dry-run to see what the"
+            " defaults would delete"
+        )
 
 
 def _yield_assumptions(manager: LogManager, tp: TopicPartition, *, cleaning: bool) -> Iterator[str]:

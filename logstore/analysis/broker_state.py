@@ -13,7 +13,7 @@ from logstore.errors import UnknownTopicOrPartitionError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from logstore.analysis.explaining import Cleaned
+    from logstore.analysis.facts import Cleaned
     from logstore.analysis.view import HasLogs
     from logstore.cleaner.selection import CleanableState, CleaningDecision
     from logstore.cleaner.states import CleaningState

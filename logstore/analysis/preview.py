@@ -12,14 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
-from logstore.analysis.explaining import (
-    NO_FACTS,
-    Cleaned,
-    RecordFacts,
-    explanation,
-    read_facts,
-    rehearse,
-)
+from logstore.analysis.explaining import explanation
+from logstore.analysis.facts import NO_FACTS, Cleaned, RecordFacts, read_facts, rehearse
 from logstore.analysis.losses import NOTHING_LOST, Loss, lost_by_retention
 from logstore.analysis.reports import ConfigChange, changes_between
 from logstore.analysis.tombstones import live_tombstones
@@ -341,7 +335,9 @@ def _preview_partition(
         elif decision.will_clean:
             decision, first, passes = rehearse(then.cleaner, then.log, decision)
         elif _can_be_due(decision):
-            stopped, later, later_passes = rehearse(then.cleaner, then.log, decision, whenever=True)
+            stopped, later, later_passes = rehearse(
+                then.cleaner, then.log, decision, force=True, roll=True
+            )
             for gate in stopped.gates:
                 if gate.gate == "uncleanable" and not gate.open:
                     decision = decision.stopped_by(gate)

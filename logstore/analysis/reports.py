@@ -13,6 +13,7 @@ from logstore.reasons import Reason, reasons_json, text_of
 
 if TYPE_CHECKING:
     from logstore.analysis.key_explanation import KeyExplanation
+    from logstore.analysis.verdict import Verdict
     from logstore.cleaner.explaining import ActiveSegment, Remedy, Tombstones
     from logstore.cleaner.selection import CleaningDecision, Gate
     from logstore.cleaner.stats import CleanerStats
@@ -109,6 +110,8 @@ class PartitionExplanation:
         Assumptions about settings that the directory does not contain.
     key : KeyExplanation or None
         The future of the requested key, if any.
+    verdict : Verdict or None
+        The state of the partition and the bytes that the cleaner frees; None in a preview.
     decision : CleaningDecision
         The underlying decision, as in the next selection.
     """
@@ -135,6 +138,7 @@ class PartitionExplanation:
     assumed: tuple[str, ...]
     key: KeyExplanation | None
     decision: CleaningDecision = field(repr=False)
+    verdict: Verdict | None = None
 
     @classmethod
     def of(
@@ -189,6 +193,7 @@ class PartitionExplanation:
             "tombstones": tombstones,
             "first_pass": None if self.first_pass is None else self.first_pass.to_json(),
             "key": None if self.key is None else self.key.to_json(),
+            "verdict": None if self.verdict is None else self.verdict.to_json(),
         }
 
 

@@ -19,7 +19,7 @@ from logstore.record.walk import BatchTotals, batch_totals
 from logstore.types import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from logstore.analysis.explaining import Cleaned
+    from logstore.analysis.facts import Cleaned
     from logstore.runtime import FileSystem
     from logstore.storage.log.log import Log
     from logstore.storage.segment.segment import LogSegment

@@ -29,7 +29,8 @@ from logstore.analysis.committed import (
     UNSTABLE,
     CommittedData,
 )
-from logstore.analysis.view import HasLogs, PartitionView
+from logstore.analysis.verdict import partition_verdict
+from logstore.analysis.view import PartitionView
 from logstore.cleaner.strategy import Order, Strategy
 from logstore.inspect.records import decoded_key_member
 from logstore.record import kernels
@@ -42,7 +43,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from logstore.analysis.facts import Cleaned
+    from logstore.analysis.verdict import Verdict
     from logstore.analysis.view import StoredBatch
+    from logstore.cleaner.command import ProgressListener
     from logstore.record.columns import RecordColumns
     from logstore.types import TopicPartition
 
@@ -205,6 +209,8 @@ class PartitionStats:
         Records by header name.
     passes : int
         Number of times the records were read.
+    verdict : Verdict
+        The state of the partition and the bytes that the cleaner frees.
     """
 
     topic: str
@@ -237,6 +243,7 @@ class PartitionStats:
     damages: tuple[str, ...]
     assumed: tuple[str, ...]
     passes: int
+    verdict: Verdict
 
     def _key_json(self, key: KeyStats) -> dict[str, Any]:
         """Return a key as JSON; keys of Kafka's internal topics are also decoded."""
@@ -267,6 +274,7 @@ class PartitionStats:
             "producers": [
                 _tally_json("producer_id", name, each) for name, each in self.producers.items()
             ],
+            "verdict": self.verdict.to_json(),
             "days": [_tally_json("day", name, each) for name, each in self.days.items()],
         }
 
@@ -499,11 +507,12 @@ class _Contents:
 
 
 def partition_stats(
-    broker: HasLogs,
+    broker: Cleaned,
     topic_partition: TopicPartition,
     *,
     top: int = 10,
     progress: StatsProgress | None = None,
+    dry_run_progress: ProgressListener | None = None,
     keys_max: int = KEYS_MAX,
 ) -> PartitionStats:
     """Compute the statistics of a partition.
@@ -514,6 +523,8 @@ def partition_stats(
         Number of top keys by records, and by bytes.
     progress : callable, optional
         Called before each batch with the bytes read so far in all passes.
+    dry_run_progress : callable, optional
+        Called before each chunk of the dry runs of the verdict.
     keys_max : int
         Largest number of keys counted at a time.
 
@@ -548,7 +559,9 @@ def partition_stats(
         first_hash = keys.end_hash
         passes += 1
     return _build_stats(
+        broker,
         view,
+        dry_run_progress,
         contents,
         _key_stats(view, by_records),
         _key_stats(view, by_bytes),
@@ -592,7 +605,9 @@ def _key_stats(view: PartitionView, ranks: Iterable[_Rank]) -> tuple[KeyStats, .
 
 
 def _build_stats(
+    broker: Cleaned,
     view: PartitionView,
+    dry_run_progress: ProgressListener | None,
     contents: _Contents,
     top_keys: tuple[KeyStats, ...],
     top_keys_by_bytes: tuple[KeyStats, ...],
@@ -648,8 +663,9 @@ def _build_stats(
         last_timestamp=contents.last_timestamp,
         cleanup_policy=",".join(log.config.cleanup_policy),
         damages=tuple(map(str, view.damages)),
-        assumed=assumptions(view.broker.manager, tp),
+        assumed=assumptions(broker.manager, tp),
         passes=passes,
+        verdict=partition_verdict(broker, tp, exact=True, progress=dry_run_progress),
     )
 
 

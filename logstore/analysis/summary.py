@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.committed import CommittedData
-from logstore.analysis.view import HasLogs, PartitionView
+from logstore.analysis.verdict import Verdict, partition_verdict
+from logstore.analysis.view import Damaged, HasLogs, PartitionView
 from logstore.cleaner.checkpoints import CleanerCheckpoints
-from logstore.cleaner.selection import CLEAN, SECTIONS, section_of, steady_state
+from logstore.cleaner.selection import SECTIONS, dirty_since_ms, section_of, steady_state
 from logstore.errors import CorruptionError, CorruptRecordError, UnsupportedFormatError
 from logstore.record.walk import BatchTotals, batch_totals
 from logstore.storage.log.reader import Isolation
-from logstore.types import INT64_MAX, TopicPartition
+from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.cleaner.selection import CleanableState
+    from logstore.analysis.facts import Cleaned
+    from logstore.cleaner.command import ProgressListener
     from logstore.record.survey import Damage
     from logstore.storage.log.log import Log
     from logstore.storage.segment.segment import LogSegment
@@ -83,6 +85,8 @@ class PartitionSummary(NamedTuple):
         The skipped damages.
     assumed : tuple of str
         Assumptions about settings that the directory does not contain.
+    verdict : Verdict or None
+        The state of the partition and the bytes that the cleaner frees.
     """
 
     topic: str
@@ -105,6 +109,7 @@ class PartitionSummary(NamedTuple):
     now_ms: int
     damages: tuple[Damage, ...] = ()
     assumed: tuple[str, ...] = ()
+    verdict: Verdict | None = None
 
     @property
     def lag_ms(self) -> int | None:
@@ -152,6 +157,7 @@ class PartitionSummary(NamedTuple):
             "dirty_since_ms": self.dirty_since_ms,
             "damages": [damage._asdict() for damage in self.damages],
             "assumed": list(self.assumed),
+            "verdict": None if self.verdict is None else self.verdict.to_json(),
         }
 
     def to_line_json(self) -> dict[str, Any]:
@@ -170,23 +176,29 @@ def sums_of(log: Log, segment: LogSegment) -> BatchTotals:
 
 
 def inspect_partition(
-    broker: HasLogs,
+    broker: Cleaned,
     topic_partition: TopicPartition,
     *,
     deep: bool = False,
+    exact: bool = False,
     sums: Callable[[Log, LogSegment], BatchTotals] = sums_of,
+    progress: ProgressListener | None = None,
 ) -> PartitionSummary:
     """Summarize one partition.
 
     Parameters
     ----------
-    broker : HasLogs
+    broker : Cleaned
         Opened read-only, unless recovery may be performed.
     deep : bool
         Decode and verify every record up to the log end, to count keys and tombstones. Takes 16
         bytes and their overhead for each live key.
+    exact : bool
+        Run dry runs of the cleaner for the verdict, as with `deep`.
     sums : callable
         Returns the totals of a segment; may cache them.
+    progress : callable, optional
+        Called before each chunk of a dry run.
 
     Raises
     ------
@@ -202,9 +214,19 @@ def inspect_partition(
     """
     view = PartitionView(broker, topic_partition)
     try:
-        return view.evaluate(lambda log: _summarize(broker, log, sums, deep=deep, collects=False))
+        summary = view.evaluate(
+            lambda log: _summarize(broker, log, sums, deep=deep, collects=False)
+        )
     except (CorruptionError, UnsupportedFormatError):  # the damage cannot be skipped
-        return _summarize(broker, view.log, sums, deep=deep, collects=True)
+        summary = _summarize(broker, view.log, sums, deep=deep, collects=True)
+    damaged = [Damaged(e.detail, e.path) for e in summary.recovery if e.action == CORRUPT_BATCH]
+    try:
+        verdict = partition_verdict(
+            broker, topic_partition, exact=deep or exact, damaged=damaged, progress=progress
+        )
+    except (CorruptionError, UnsupportedFormatError) as error:
+        verdict = Verdict.of_error(error, summary.size_bytes)
+    return summary._replace(verdict=verdict)
 
 
 def _summarize(
@@ -270,20 +292,6 @@ def _summarize(
         damages=log.damages,
         assumed=assumptions(broker.manager, topic_partition, cleaning=True),
     )
-
-
-def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
-    """Return the timestamp of the first batch of the oldest segment that is not clean.
-
-    None if the log is clean, or has no timestamps. O(segments that are not clean).
-    """
-    first_dirty = log.segments.floor(state.first_dirty_offset)
-    firsts = (
-        segment.first_batch_timestamp()
-        for segment in log.segments.from_offset(first_dirty.base_offset if first_dirty else 0)
-        if segment.size_bytes and section_of(log, segment, state) != CLEAN
-    )
-    return min((each for each in firsts if 0 < each < INT64_MAX), default=None)
 
 
 def count_keys(log: Log) -> tuple[int, int]:

@@ -62,6 +62,13 @@ class StoredBatch(NamedTuple):
     batch: RecordBatch
 
 
+class Damaged(NamedTuple):
+    """A description of damage, and the path of its file if known."""
+
+    text: str
+    path: str | None
+
+
 class PartitionView:
     """One partition, read-only.
 

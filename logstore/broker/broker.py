@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count, islice
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, Unpack, cast
 
 from logstore.broker.setup import (
     background_threads,
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from logstore.analysis.preview import Preview
     from logstore.analysis.reports import ExplainReport, RetainReport
     from logstore.analysis.stats import PartitionStats
-    from logstore.broker.plugins import Closable, Page
+    from logstore.broker.plugins import Closable, Page, PageSettings
     from logstore.broker.snapshots import Snapshot
     from logstore.cleaner.command import ProgressListener
     from logstore.cleaner.manager import LogCleanerManager
@@ -83,12 +83,14 @@ if TYPE_CHECKING:
         DeleteRecordsResult,
         OffsetAndTimestamp,
     )
+    from logstore.clients.settings import AdminSettings, ConsumerSettings, ProducerSettings
     from logstore.clients.writer import AppendedRange, BatchWriter
     from logstore.coordinator.groups.coordinator import GroupCoordinator
     from logstore.coordinator.host import CoordinatorHost
     from logstore.coordinator.transactions.coordinator import TransactionCoordinator
     from logstore.faults.crash import CrashMode
     from logstore.faults.disk import FaultyDisk
+    from logstore.faults.names import FaultError, FaultKind
     from logstore.manager.directories.directory import ShownFolder
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogService
@@ -379,9 +381,9 @@ class Broker(Generic[ClockT]):
 
     def fail(
         self,
-        kind: str,
+        kind: FaultKind,
         *,
-        error: str | int | type[Exception] | None = None,
+        error: FaultError | None = None,
         delay: timedelta | float | None = None,
         nth: int | None = None,
         times: int | None = None,
@@ -852,7 +854,7 @@ class Broker(Generic[ClockT]):
         self.manager.lifetime.add(writer)
         return writer
 
-    def producer(self, **configs: Any) -> Producer:
+    def producer(self, **configs: Unpack[ProducerSettings]) -> Producer:
         """Return a producer with kafka-python's API; see `Producer`. It closes with the broker."""
         from logstore.clients.producer import Producer
 
@@ -861,12 +863,12 @@ class Broker(Generic[ClockT]):
         if self._host is not None and transactional_id is not None:
             self.coordinator.partition_for(transactional_id)  # creates the topic
         closed = self._producers.remove
-        configs = self._with_client_id("producer", configs)
-        producer = Producer(self.runtime, self.manager, self.coordinator, configs, closed)
+        named = self._with_client_id("producer", configs)
+        producer = Producer(self.runtime, self.manager, self.coordinator, named, closed)
         self._producers.append(producer)
         return producer
 
-    def consumer(self, *topics: str, **configs: Any) -> Consumer:
+    def consumer(self, *topics: str, **configs: Unpack[ConsumerSettings]) -> Consumer:
         """Return a consumer with kafka-python's API; see `Consumer`. It closes with the broker.
 
         The consumer of a read-only broker starts at its group's committed offsets and commits
@@ -877,18 +879,18 @@ class Broker(Generic[ClockT]):
         if self._host is not None and configs.get("group_id") is not None:
             self.groups.ensure_stored()
         closed = self._consumers.remove
-        configs = self._with_client_id("consumer", configs)
-        consumer = Consumer(self.runtime, self.manager, self.groups, topics, configs, closed)
+        named = self._with_client_id("consumer", configs)
+        consumer = Consumer(self.runtime, self.manager, self.groups, topics, named, closed)
         self._consumers.append(consumer)
         return consumer
 
-    def _with_client_id(self, kind: str, configs: dict[str, Any]) -> dict[str, Any]:
+    def _with_client_id(self, kind: str, configs: Mapping[str, Any]) -> Mapping[str, Any]:
         # Per broker, not per process: ids are stored, and a seed must reproduce the same bytes.
         if configs.get("client_id"):
             return configs
         return {**configs, "client_id": f"logstore-{kind}-{next(self._client_numbers)}"}
 
-    def admin(self, **configs: Any) -> AdminClient:
+    def admin(self, **configs: Unpack[AdminSettings]) -> AdminClient:
         """Return an admin client with kafka-python's API; see `AdminClient`.
 
         The client of a read-only broker can only list and describe.
@@ -975,7 +977,7 @@ class Broker(Generic[ClockT]):
         load_in_background()
         return listener
 
-    def ui(self, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Page:
+    def ui(self, host: str = "127.0.0.1", port: int = 0, **options: Unpack[PageSettings]) -> Page:
         """Serve a page that shows and controls this broker in a browser; see `logstore.ui`.
 
         It closes with the broker, or at the end of its `with`. The address contains a token that
@@ -1151,6 +1153,12 @@ class Broker(Generic[ClockT]):
             Only decide.
 
         Returns for each segment the rule that removes it, or the reason why it is retained.
+
+        Raises
+        ------
+        InvalidConfigurationError
+            The cleanup.policy of a topic is assumed, because its directory was copied from a
+            broker. Nothing was deleted; see `override_configs` and `alter_configs`.
         """
         from logstore.broker.retaining import retain
 
@@ -1230,7 +1238,9 @@ class Broker(Generic[ClockT]):
         partition: int | None = None,
         *,
         quick: bool = False,
+        exact: bool = False,
         key: bytes | None = None,
+        progress: ProgressListener | None = None,
     ) -> ExplainReport:
         """Return the gates that each partition's next cleaning pass waits for, and until when.
 
@@ -1242,10 +1252,15 @@ class Broker(Generic[ClockT]):
             Read batch headers only. Otherwise the records of compacted partitions are read:
             tombstones are counted, and partitions that are due are cleaned in a dry run, which
             finds damage that would stop the cleaning pass.
+        exact : bool
+            Also run dry runs over partitions that are not due, so that each verdict is exact.
+        progress : callable, optional
+            Called before each chunk of a dry run.
         """
         from logstore.analysis.explaining import explain
 
-        return explain(self, self.partitions(topic, partition), quick=quick, key=key)
+        partitions = self.partitions(topic, partition)
+        return explain(self, partitions, quick=quick, exact=exact, key=key, progress=progress)
 
     def stats(
         self, topic: str | TopicPartition, partition: int = 0, *, top: int = 10

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
 
 from logstore.errors import InvalidConfigurationError
+
+if TYPE_CHECKING:
+    from logstore.security.authorizer import Authorizer
 
 ENTRY_POINTS = "logstore.servers"
 
@@ -15,6 +18,14 @@ class Closable(Protocol):
 
     def close(self) -> None:
         """Stop serving."""
+
+
+class PageSettings(TypedDict, total=False):
+    """Keyword settings of `Broker.ui`; see `logstore.ui.server.Ui`."""
+
+    token: str | None
+    authorizer: Authorizer | None
+    principal: str
 
 
 class Page(Protocol):

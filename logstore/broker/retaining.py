@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from logstore.analysis.assumptions import refuse_assumed_policy
 from logstore.analysis.reports import RetainReport
 from logstore.errors import UnknownTopicOrPartitionError
 
@@ -23,6 +24,9 @@ def retain(
     dry_run: bool,
 ) -> RetainReport:
     """Run or only decide retention of partitions; see `Broker.retain`."""
+    if not dry_run:
+        for tp in partitions:
+            refuse_assumed_policy(manager, tp)
     decisions = []
     for tp in partitions:
         with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile

@@ -650,7 +650,8 @@ class Consumer:
     ) -> None:
         """Close even if another thread is using the consumer; also called by the broker's close.
 
-        With `waits`, the commit is repeated while the coordinator is unavailable.
+        With `waits`, the commit is repeated while the coordinator is unavailable, and the member
+        leaves when its replicas have the change.
         """
         if self._closed:
             return
@@ -660,7 +661,7 @@ class Consumer:
             if self._membership is not None:
                 if self._topics is not None and self._positions:
                     self._call_listener("on_partitions_revoked", self._positions.keys())
-                self._membership.leave()
+                self._membership.leave(waits=waits)
         finally:
             self._end()
             for close in self.config.close_deserializers:

@@ -141,11 +141,8 @@ class ConsumerProtocolMembership(GroupMembership):
             if self._handle(answer):
                 return True
 
-    def leave(self) -> None:
+    def leave(self, *, waits: bool = True) -> None:
         """Leave the group; a static member keeps its partitions until its session expires."""
-        self._leave(waits=True)
-
-    def _leave(self, *, waits: bool) -> None:
         self._stop_heartbeats()
         if self.phase is not Phase.OUTSIDE:
             instance_id = self._config.group_instance_id
@@ -248,6 +245,6 @@ class ConsumerProtocolMembership(GroupMembership):
         return self.phase is Phase.MEMBER
 
     def _end_silent(self) -> None:
-        self._leave(waits=False)
+        self.leave(waits=False)
         self.is_lost = True
         self._coordinator.scheduler.notify()

@@ -64,7 +64,7 @@ class GroupRequests:
         self._home = home
         self._group_id = group_id
         self._is_replicated = home.is_replicated
-        self._asked: GroupCoordinator | None = None  # by a request that waits for its answer
+        self._asked: GroupCoordinator | None = None  # by the last request with a callback
         moved = home.moved
         self._unsubscribe = None if moved is None else moved.subscribe(self._notify)
 
@@ -106,7 +106,7 @@ class GroupRequests:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether the coordinator that was asked last is no longer the group's."""
+        """Whether the coordinator of the last join, sync or heartbeat is no longer the group's."""
         if not self._is_replicated or self._asked is None:
             return False
         try:
@@ -117,26 +117,39 @@ class GroupRequests:
     def _ask(self, request: Callable[[GroupCoordinator], T], refused: Callable[[str], T]) -> T:
         """Send a request; `refused` makes the result of an error."""
         try:
-            self._asked = coordinator = self._home.of(self._group_id)
-            return request(coordinator)
+            return request(self._home.of(self._group_id))
         except LogStoreError as error:
             name = self._error_of(error)
             if name is None:
                 raise
             return refused(name)
 
+    def _call(
+        self, request: Callable[[GroupCoordinator], None], refused: Callable[[str], object]
+    ) -> None:
+        """Send a request whose answer may arrive later; `refused` delivers an error."""
+
+        def send(coordinator: GroupCoordinator) -> None:
+            self._asked = coordinator
+            request(coordinator)
+
+        def refuse(error: str) -> None:
+            refused(error)
+
+        self._ask(send, refuse)
+
     # -- members -----------------------------------------------------------------------------
 
     def join(self, request: JoinRequest, on_done: Callable[[JoinResult], object]) -> None:
         """Join the group; see `GroupCoordinator.join`."""
-        self._ask(
+        self._call(
             lambda coordinator: coordinator.join(request, on_done),
             lambda error: on_done(JoinResult(request.member_id, error)),
         )
 
     def sync(self, request: SyncRequest, on_done: Callable[[SyncResult], object]) -> None:
         """Request the assignment; see `GroupCoordinator.sync`."""
-        self._ask(
+        self._call(
             lambda coordinator: coordinator.sync(request, on_done),
             lambda error: on_done(SyncResult(error)),
         )
@@ -144,19 +157,24 @@ class GroupRequests:
     def heartbeat(
         self, generation_id: int, member_id: str, group_instance_id: str | None
     ) -> str | None:
-        """Keep the session alive; see `GroupCoordinator.heartbeat`."""
-        return self._ask(
-            lambda coordinator: coordinator.heartbeat(
+        """Keep the session alive; see `GroupCoordinator.heartbeat`.
+
+        Returns None, too, while the coordinator moves: the next one starts the session again.
+        """
+
+        def heartbeat(coordinator: GroupCoordinator) -> str | None:
+            return coordinator.heartbeat(
                 self._group_id, generation_id, member_id, group_instance_id
-            ),
-            lambda error: error,
-        )
+            )
+
+        error = self._ask(heartbeat, lambda name: name)
+        return None if self._is_replicated and error in COORDINATOR_ERRORS else error
 
     def consumer_heartbeat(
         self, request: ConsumerHeartbeat, on_done: Callable[[ConsumerHeartbeatResult], object]
     ) -> None:
         """Send a heartbeat of the consumer protocol; see `GroupCoordinator.consumer_heartbeat`."""
-        self._ask(
+        self._call(
             lambda coordinator: coordinator.consumer_heartbeat(request, on_done),
             lambda error: on_done(ConsumerHeartbeatResult(error=error)),
         )

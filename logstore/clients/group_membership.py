@@ -117,8 +117,14 @@ class GroupMembership(ABC):
         """
 
     @abstractmethod
-    def leave(self) -> None:
-        """Leave the group. A static member remains a member until its session expires."""
+    def leave(self, *, waits: bool = True) -> None:
+        """Leave the group. A static member remains a member until its session expires.
+
+        Parameters
+        ----------
+        waits : bool
+            Whether to return only when the in-sync replicas have the change.
+        """
 
     @abstractmethod
     def mark_lost(self, error: str) -> None:

@@ -159,11 +159,11 @@ class Membership(GroupMembership):
             elif self._handle_sync(answer):
                 return True
 
-    def leave(self) -> None:
+    def leave(self, *, waits: bool = True) -> None:
         """Leave the group. A static member remains a member until its session expires."""
         self._stop_heartbeats()
         if self.member_id != NO_MEMBER and self._config.group_instance_id is None:
-            self._coordinator.leave([LeavingMember(self.member_id)])
+            self._coordinator.leave([LeavingMember(self.member_id)], waits=waits)
         self._forget()
 
     def mark_lost(self, error: str) -> None:
@@ -319,7 +319,7 @@ class Membership(GroupMembership):
         error = self._coordinator.heartbeat(
             self.generation_id, self.member_id, self._config.group_instance_id
         )
-        if error is None or self._coordinator.may_pass(error):
+        if error is None:
             return
         if error == "REBALANCE_IN_PROGRESS":
             self._wants_rejoin = True

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, cast
+from typing import TYPE_CHECKING, Generic, Literal, Self, Unpack, cast
 
 from logstore.broker import Broker
 from logstore.broker.setup import MEMORY_DIR
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from logstore.runtime import ScheduledTask
     from logstore.storage.log.drafts import AppendInfo
     from logstore.storage.log.log import Log
+    from logstore.wire.settings import ListenerOptions
 
     T = TypeVar("T")
     ClockT = TypeVar("ClockT", bound=Clock, default=Clock, covariant=True)
@@ -946,7 +947,9 @@ class Cluster(Generic[ClockT]):
 
     # -- the wire ------------------------------------------------------------------------
 
-    def listen(self, host: str = "127.0.0.1", port: int = 0, **settings: Any) -> ClusterListeners:
+    def listen(
+        self, host: str = "127.0.0.1", port: int = 0, **settings: Unpack[ListenerOptions]
+    ) -> ClusterListeners:
         """Serve Kafka's wire protocol, each broker on its own port; see `ClusterListeners`.
 
         Parameters

@@ -350,7 +350,8 @@ class ClusterHost(CoordinatorHost):
         while any(errors.values()):
             changes = self._changes
             errors |= self._send_markers(marker, [tp for tp in errors if errors[tp]])
-            self._has_unwritten |= any(errors.values())  # before the check for changes
+            if any(errors.values()):
+                self._has_unwritten = True  # before the check for changes
             if changes == self._changes:
                 break
         return errors
@@ -384,13 +385,14 @@ class ClusterHost(CoordinatorHost):
 
     def retry_markers(self) -> None:
         """Send markers again that had no leader or no response: links or leaders have changed."""
-        self._changes += 1
+        with self._lock:
+            self._changes += 1
+            has_unwritten, self._has_unwritten = self._has_unwritten, False
         self._members.runtime.scheduler.notify()
         self.moved.emit()
         if self._replicas is not None and self._replicas.is_over:
             self._unsubscribe()
-        elif self._has_unwritten:
-            self._has_unwritten = False
+        elif has_unwritten:
             self._schedule_completion(self._complete_prepared, delay_ms=0)
 
     def _retry_after(self, backoff_ms: int) -> None:

@@ -79,13 +79,13 @@ class CoordinatorHost:
     def owned(self, name: str) -> Mapping[int, int]:
         """Return the partitions of a topic that this broker coordinates, with its leader epochs.
 
-        The same object is returned until the partitions or the epochs change.
+        The same object is returned until the topic, its partitions or the epochs change.
         """
         topic = self.topic(name)
         if topic is None:
             return _NONE
         known = self._owned.get(name)
-        if known is None or known[0].partitions != topic.partitions:
+        if known is None or (known[0].id, known[0].partitions) != (topic.id, topic.partitions):
             known = self._owned[name] = topic, dict.fromkeys(topic.partitions, NO_EPOCH)
         return known[1]
 

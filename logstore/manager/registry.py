@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from logstore.errors import (
     IllegalStateError,
     KafkaStorageError,
+    LogStoreError,
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
@@ -147,11 +148,17 @@ class LogRegistry:
         try:
             for tp in partitions:
                 opened[tp] = self._open(tp)
-        finally:  # those before one that cannot be opened
-            self._store_ids(opened)
-            for tp, (log, _) in opened.items():
-                self._logs[tp] = log
-                self._homes[tp].half_opened.discard(tp)
+        except BaseException:
+            with suppress(LogStoreError):  # the first error is raised
+                self._register(opened)
+            raise
+        self._register(opened)
+
+    def _register(self, opened: Mapping[TopicPartition, _Opened]) -> None:
+        self._store_ids(opened)
+        for tp, (log, _) in opened.items():
+            self._logs[tp] = log
+            self._homes[tp].half_opened.discard(tp)
 
     def _store_ids(self, opened: Mapping[TopicPartition, _Opened]) -> None:
         """Store topic ids durably in the folders that lack them."""

@@ -74,6 +74,42 @@ TEMPLATES: Mapping[str, str] = {
     "verdict.dirty_ratio": "not yet: its dirty ratio is {ratio} and must exceed {threshold_ratio}",
     "verdict.max_compaction_lag": "not yet: too little of it is dirty",
     "verdict.offset_map": "cannot be cleaned: the offset map is too small",
+    "verdict.damaged": (
+        "{ranges} damaged {ranges?range|ranges} in it: no pass cleans it. First: {message}"
+    ),
+    "verdict.damaged_elsewhere": (
+        "{ranges} damaged {ranges?range|ranges} in it, where no cleaning pass reads. First:"
+        " {message}"
+    ),
+    "verdict.unreadable": "it cannot be read: {message}",
+    "verdict.unmeasured": "it is not open yet",
+    "verdict.not_opened": "it cannot be opened: {message}",
+    "verdict.retention": (
+        "never compacted; retention would remove {segments} {segments?segment|segments},"
+        " {removed_bytes} {removed_bytes?byte|bytes}"
+    ),
+    "verdict.unknown_policy": (
+        "no configuration of its topic is stored here; if cleanup.policy is {policy}, retention"
+        " would remove {segments} {segments?segment|segments}, {removed_bytes}"
+        " {removed_bytes?byte|bytes}"
+    ),
+    "verdict.only_forced": (
+        "the log has no dirty data, so no pass is due; a forced pass removes expired records"
+    ),
+    # Commands and settings that help, for a verdict.
+    "help.clean": "logstore clean {topic} --partition {partition_id}",
+    "help.force": "logstore clean {topic} --partition {partition_id} --force",
+    "help.roll": "logstore clean {topic} --partition {partition_id} --roll",
+    "help.retain": "logstore retain {topic} --partition {partition_id}",
+    "help.check": "logstore check",
+    "help.salvage": "logstore salvage {topic}-{partition_id} --out DIR",
+    "help.suppose_policy": "--config cleanup.policy=compact, if its broker compacts it",
+    "help.set_policy": "logstore topic alter {topic} --set cleanup.policy=compact",
+    "help.enable_cleaner": "log.cleaner.enable=true",
+    "help.lower_min_lag": "a shorter min.compaction.lag.ms",
+    "help.lower_ratio": "a min.cleanable.dirty.ratio below {ratio}",
+    "help.max_lag": "a shorter max.compaction.lag.ms",
+    "help.end_transaction": "kafka-transactions.sh find-hanging, then abort",
     # Causes of a closed gate, where the gate does not name them all.
     "cause.by_age_and_size": "its records are removed by age and size, never by key",
     "cause.left_alone": "a broker leaves the partition alone until it restarts",

@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from logstore.analysis.broker_state import cleaner_view
 from logstore.broker.broker import Broker
@@ -23,6 +23,7 @@ from logstore.simulate.start_state import copy_start_state
 
 if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
+    from logstore.faults.names import DiskError, FaultError, FaultKind
     from logstore.faults.rules import Call, FaultRule
     from logstore.runtime.fs import FileSystem
     from logstore.simulate.actions import Action
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 ONLINE, UNCLEANABLE, OFFLINE, ABSENT, DOWN = "online", "uncleanable", "offline", "absent", "down"
 """States of a partition."""
 
-_FULL = "ENOSPC"
+_FULL: DiskError = "ENOSPC"
 
 
 class Environment:
@@ -172,8 +173,8 @@ class Environment:
             return self.broker.fail("write", error=_FULL)
         delay_ms = action.delay_ms
         return self.broker.fail(
-            action.operation,
-            error=action.error or (None if delay_ms else "EIO"),
+            cast("FaultKind", action.operation),
+            error=cast("FaultError", action.error or (None if delay_ms else "EIO")),
             delay=delay_ms or None,
             topic=action.topic or None,
             partition=action.partition if action.partition >= 0 else None,

@@ -110,7 +110,7 @@ def _write_all(
 
 
 def _bands(spread: Spread) -> Table:
-    """Return the percentiles of each curve of all topics together, in long form."""
+    """Return the percentiles of each curve that combines all topics, one row per time."""
     rows = Table(("time_ms", "column", "p5", "p50", "p95"))
     times = spread.time_ms.tolist()
     for topic, column in spread.runs[0].curves:

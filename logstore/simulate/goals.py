@@ -50,7 +50,7 @@ class Term:
         return max(values) if self.is_upper else min(values)
 
     def margin(self, value: float) -> float:
-        """Return the distance to the bound; negative beyond it."""
+        """Return the distance to the bound, which is negative beyond it."""
         return self.limit - value if self.is_upper else value - self.limit
 
     def is_met(self, value: float) -> bool:
@@ -59,7 +59,7 @@ class Term:
         return margin >= 0 if self.operator.endswith("=") else margin > 0
 
     def excess(self, value: float) -> float:
-        """Return by how much a value misses the bound, relative to it; 0 if it does not."""
+        """Return by how much a value misses the bound, relative to it, or 0 if it does not."""
         if self.is_met(value):
             return 0.0
         return max(-self.margin(value) / (abs(self.limit) or 1.0), 1e-12)
@@ -75,7 +75,7 @@ class Goal:
         return " and ".join(map(str, self.terms))
 
     def excess(self, runs: Sequence[Mapping[str, float]]) -> float:
-        """Return by how much some runs miss the goal at most; 0 if they meet it."""
+        """Return by how much some runs miss the goal at most, or 0 if they meet it."""
         return max(term.excess(term.worst(runs)) for term in self.terms)
 
 

@@ -30,7 +30,7 @@ class Quantity(NamedTuple):
         Its heading in a list, and in a table of many columns.
     unit : str
     doc : str
-        What it is, for the documentation.
+        Its description in the documentation.
     """
 
     cost: str

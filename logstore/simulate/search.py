@@ -12,7 +12,7 @@ it. The search has three steps:
    so seeds with which others missed it come first. Differences are taken between runs with the
    same seed, which have the same arrivals.
 3. *Holding*: run the winner with seeds that the search did not use. If it misses the goal with one
-   of them, it is out, and the search goes on with other seeds to hold.
+   of them, it is out, and the search continues.
 
 A combination that is neither near the best ones nor on the coarse grid is never run. So the result
 is the sweep's if the costs change steadily from one value to the next.
@@ -115,7 +115,7 @@ class Found:
     best : Candidate
         The best combination that meets the goal, or else the nearest miss.
     is_met : bool
-        Whether it meets the goal with all seeds, those of the search and the other ones.
+        Whether it meets the goal with every seed, also with the other ones.
     candidates : list of Candidate
         All combinations that were run, in the order of the grid.
     front : list of Candidate
@@ -232,7 +232,7 @@ class Search:
         return self._found(self._nearest_miss(), is_met=False)
 
     def _holds(self, candidate: Candidate) -> bool:
-        """Return whether a candidate meets the goal with other seeds; stop soon if not."""
+        """Return whether a candidate meets the goal with other seeds. Stop soon if it does not."""
         while len(candidate.held) < HELD_SEEDS:
             seeds = [next(self._other_seeds) for _ in range(_HELD_AT_ONCE)]
             candidate.held_seeds += seeds

@@ -19,7 +19,7 @@ POINTS = 384
 """Times of the curves of several seeds, evenly spaced."""
 
 ALL_BYTES = "bytes"
-"""Column of the size of all files."""
+"""Column of the total size."""
 
 
 class Percentiles(NamedTuple):
@@ -92,7 +92,7 @@ class Spread:
         return spread_of([each.costs for each in self.runs])
 
     def curve(self, column: str, topic: str | None = None) -> Percentiles:
-        """Return the percentiles of a column of the combined series at each time."""
+        """Return the percentiles of a combined column at each time."""
         return percentiles(each.curves[topic, column].values for each in self.runs)
 
     def last(self, column: str, topic: str | None = None) -> Percentiles:

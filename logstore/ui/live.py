@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from logstore.ui.versions import LogVersion, version_of
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
+    from logstore.cleaner.command import ProgressListener
     from logstore.cleaner.passes.clean import PassProgress
     from logstore.cleaner.stats import CleanerStats
     from logstore.runtime import Unsubscribe
@@ -71,6 +73,11 @@ class Reader:
         """Set the progress of passes to send."""
         seen = [each for each in under_way if self._sees(each["topic"])]
         self.set_state("cleaning", {"under_way": seen})
+
+    def set_measuring(self, under_way: list[dict[str, Any]]) -> None:
+        """Set the progress of the dry runs of verdicts to send."""
+        seen = [each for each in under_way if self._sees(each["topic"])]
+        self.set_state("measuring", {"under_way": seen})
 
     def set_state(self, event: str, state: dict[str, Any]) -> None:
         """Set a state to send. It replaces one that is not sent yet."""
@@ -139,6 +146,8 @@ class Live:
         self._measured: deque[TopicPartition] = deque()
         self._ended: deque[tuple[CleanerStats, int]] = deque(maxlen=self.history.cleanings_max)
         self._under_way: list[dict[str, Any]] = []
+        self._dry_runs: dict[TopicPartition, PassProgress] = {}
+        self._measuring: list[dict[str, Any]] = []
         self._sent_clock: dict[str, Any] = {}
         self._sampled_s = 0.0
         self._ticking: asyncio.Task[None] | None = None
@@ -162,6 +171,14 @@ class Live:
     def note_measured(self, topic_partition: TopicPartition) -> None:
         """Queue an event for a partition that was measured in the background."""
         self._measured.append(topic_partition)
+
+    @contextmanager
+    def dry_run(self, topic_partition: TopicPartition) -> Iterator[ProgressListener]:
+        """Send the progress of a dry run; the context is its listener."""
+        try:
+            yield self._dry_runs.__setitem__
+        finally:
+            self._dry_runs.pop(topic_partition, None)
 
     # -- in the loop ---------------------------------------------------------------------
 
@@ -228,6 +245,11 @@ class Live:
             self._under_way = under_way
             for reader in self._readers:
                 reader.set_cleaning(under_way)
+        measuring = _steps_json(self._dry_runs.copy())
+        if measuring != self._measuring:
+            self._measuring = measuring
+            for reader in self._readers:
+                reader.set_measuring(measuring)
 
     def _passes(self) -> list[dict[str, Any]]:
         return [] if self._broker.read_only else passes_under_way(self._broker)
@@ -260,7 +282,10 @@ class Live:
 
 def passes_under_way(broker: Broker) -> list[dict[str, Any]]:
     """Return the progress of running passes; takes no lock."""
-    steps: dict[TopicPartition, PassProgress] = broker.cleaner.under_way.copy()
+    return _steps_json(broker.cleaner.under_way.copy())
+
+
+def _steps_json(steps: dict[TopicPartition, PassProgress]) -> list[dict[str, Any]]:
     return [{**tp._asdict(), **step._asdict()} for tp, step in sorted(steps.items())]
 
 

@@ -20,8 +20,9 @@ from logstore.analysis.broker_state import (
     topic_config,
 )
 from logstore.analysis.segment_map import deleted_files, log_files
-from logstore.analysis.summary import dirty_since_ms
+from logstore.analysis.verdict import STATES, Verdict, quick_verdict
 from logstore.analysis.view import PartitionView
+from logstore.cleaner.selection import dirty_since_ms
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock
 from logstore.types import TopicPartition
@@ -61,6 +62,8 @@ class Row:
         Whether `max.compaction.lag.ms` is exceeded, so the ratio does not matter.
     uncleanable : UncleanablePartition or None
         Reason and time since when the cleaner skips the partition.
+    verdict : Verdict or None
+        From batch headers and known damage; None until measured.
     error : str or None
         Reason why the log cannot be opened.
     """
@@ -84,6 +87,7 @@ class Row:
     uncleanable: UncleanablePartition | None = None
     in_progress: str | None = None
     error: str | None = None
+    verdict: Verdict | None = None
 
     def to_json(self, deleted_bytes: int) -> dict[str, Any]:
         """Return the row as JSON."""
@@ -109,7 +113,20 @@ class Row:
             "in_progress": self.in_progress,
             "deleted_bytes": deleted_bytes,
             "error": self.error,
+            "verdict": None if self.verdict is None else self.verdict.to_json(),
         }
+
+
+def _frees(row: Row) -> tuple[int, int]:
+    """Return the sort key by removable bytes. Rows without a verdict come last."""
+    return (-1, 0) if row.verdict is None else (0, row.verdict.removable_bytes)
+
+
+def _damage(row: Row) -> tuple[int, int]:
+    """Return the sort key by state, with damage first, then by removable bytes."""
+    if row.verdict is None:
+        return -len(STATES), 0
+    return -STATES.index(row.verdict.state), row.verdict.removable_bytes
 
 
 def _number(value: float | None) -> float:
@@ -123,6 +140,8 @@ SORTS: dict[str, Callable[[Row], Any]] = {
     "delay": lambda row: _number(row.max_compaction_delay_ms),
     "uncleanable": lambda row: (row.uncleanable is not None, row.error is not None),
     "segments": lambda row: row.segments,
+    "frees": _frees,
+    "damage": _damage,
     "name": lambda row: row.topic_partition,
 }
 """Sort keys of the list; ties are ordered by name."""
@@ -233,13 +252,17 @@ class PartitionList:
             uncleanable=version,
             in_progress=None if state is None else str(state),
         )
-        if not config.compact:
-            return row
         try:
             decision = cleaning_decision(self._broker, log, foresee=False)
+            verdict = log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
             since_ms = log.reader.steady(lambda: dirty_since_ms(log, decision.state))
-        except (LogStoreError, OSError) as error:
+        except LogStoreError as error:
+            return replace(row, error=str(error), verdict=Verdict.of_error(error, log.size_bytes))
+        except OSError as error:
             return replace(row, error=str(error))
+        row = replace(row, verdict=verdict)
+        if not config.compact:
+            return row
         measured = decision.state
         return replace(
             row,
@@ -289,6 +312,8 @@ class PartitionList:
             if known is None:
                 return
             row = replace(known.row, measured=True, error=str(error))
+            if isinstance(error, LogStoreError):
+                row = replace(row, verdict=Verdict.of_error(error, row.size_bytes))
             self._known[topic_partition] = _Known(row, None, now_ms, self._broker.clock.now_ms())
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from logstore.config.broker_config import BrokerConfig
+    from logstore.faults.names import KafkaError, ServedApi
     from logstore.faults.rules import Call, FaultRule, Faults
     from logstore.messages import Message
     from logstore.runtime import Unsubscribe
@@ -191,9 +192,9 @@ class Listener:
 
     def fail(
         self,
-        api: str,
+        api: ServedApi,
         *,
-        error: str | int | type[Exception] | None = None,
+        error: KafkaError | int | type[Exception] | None = None,
         delay: timedelta | float | None = None,
         drop: bool = False,
         nth: int | None = None,

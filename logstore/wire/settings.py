@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from logstore.errors import InvalidConfigurationError
 from logstore.security.sasl import Credentials, checked_credentials
@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
     from logstore.security.authorizer import Authorizer
     from logstore.wire.limits import Limits
+
+
+class ListenerOptions(TypedDict, total=False):
+    """Keyword settings of a cluster's listeners, as in `ListenerSettings`."""
+
+    sasl: Credentials | Mapping[str, str] | None
+    tls: SSLContext | Literal["generate"] | None
+    authorizer: Authorizer | None
+    auto_create: bool
+    restamp: bool
+    limits: Limits | None
+    versions: Mapping[str, Versions]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ import csv
 import errno
 import importlib.util
 import json
+import re
 
 import pyarrow.parquet
 import pytest
@@ -247,3 +248,101 @@ def test_a_recording_is_found_next_to_its_scenario(run, tmp_path):
     (tmp_path / "times.csv").write_text("time,records\n0,3\n1h,x\n")
     failed = run("simulate", str(scenario), *arguments, code=2)
     assert "times.csv, line 3: records 'x' is not an integer" in failed.stderr
+
+
+SEEDED = """
+days = 4
+[[topics]]
+name = "users"
+records = 200
+keys.count = 30
+values.bytes = 100
+time.arrival = "poisson"
+batches = { min_records = 2, max_records = 8 }
+configs = { "cleanup.policy" = "compact", "segment.bytes" = "10KiB" }
+"""
+
+
+@pytest.fixture
+def seeded(tmp_path):
+    (tmp_path / "seeded.toml").write_text(SEEDED)
+    return ("simulate", tmp_path / "seeded.toml", "--samples", 5, "--jobs", 1)
+
+
+def test_several_seeds_show_their_spread_everywhere(run, seeded, tmp_path):
+    out = tmp_path / "out"
+    options = (*seeded, "--seeds", 4, "--replicas", 3, "--out", out)
+    told = run(*options, "--format", "json").json
+    assert told["seeds"] == [1, 2, 3, 4]
+    assert told["costs"].keys() == told["spread"].keys()
+    ranges = told["spread"]["disk_bytes"]
+    assert ranges["min"] <= ranges["p5"] <= ranges["p50"] <= ranges["p95"] <= ranges["max"]
+    assert ranges["max"] == 3 * told["spread"]["bytes_peak"]["max"]
+    with (out / "seeds.csv").open() as file:
+        assert [row["seed"] for row in csv.DictReader(file)] == ["1", "2", "3", "4"]
+    with (out / "spread.csv").open() as file:
+        assert {"live_records", "bytes"} < {row["column"] for row in csv.DictReader(file)}
+    shown = run(*options).stdout
+    assert "users: 4 days from 2024-01-01 00:00:00.000Z, 4 seeds" in shown
+    ranges = told["spread"]["passes"]
+    texts = [f"{ranges[share]:,.0f}" for share in ("p5", "p50", "p95")]
+    assert re.search(rf"^passes +{' +'.join(texts)}$", shown, re.MULTILINE)
+    assert f'<td>passes</td><td class="n">{texts[0]}</td>' in (out / "report.html").read_text()
+    sweep = ("--sweep", "min.cleanable.dirty.ratio=0.1,0.9", "--seeds", 2, "--out", out)
+    rows = run(*seeded, *sweep, "--format", "json").json["sweep"]
+    assert all(row["costs"].keys() == row["spread"].keys() for row in rows)
+
+
+GOAL = (
+    "--search", "min.cleanable.dirty.ratio=0.1..0.9/3", "--minimize", "written", "--seeds", 2,
+)  # fmt: skip
+
+
+def test_a_goal_that_is_met_names_the_setting_and_its_margin(run, seeded, tmp_path):
+    options = (*seeded, *GOAL, "--goal", "oldest <= 20d", "--out", tmp_path / "out")
+    told = run(*options, "--format", "json").json
+    assert told["met"]
+    assert told["goal"] == "oldest <= 20d"
+    assert told["settings"].keys() == {"min.cleanable.dirty.ratio"}
+    (margin,) = told["margins"]
+    assert margin["margin"] == margin["limit"] - margin["worst"] > 0
+    assert len(told["held"]["seeds"]) == told["held"]["met"] == told["held_runs"] == 20
+    assert {*told["seeds"]}.isdisjoint(told["held"]["seeds"])
+    assert told["sweep_runs"] == 6
+    with (tmp_path / "out" / "search.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == told["runs"] + told["held_runs"]
+    shown = run(*options).stdout
+    assert "Met by this setting, also with 20 of 20 other seeds." in shown
+    assert re.search(r"^oldest <= 20d .* within$", shown, re.MULTILINE)
+    assert "Met by this setting" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_goal_that_nothing_meets_shows_the_nearest_miss_with_exit_code_1(run, seeded, tmp_path):
+    options = (*seeded, *GOAL, "--goal", "oldest <= 1m", "--out", tmp_path / "out")
+    told = run(*options, "--format", "json", code=1).json
+    assert not told["met"]
+    assert told["margins"][0]["margin"] < 0
+    worst = [each["spread"]["oldest_dirty_max_ms"]["max"] for each in told["candidates"]]
+    assert told["spread"]["oldest_dirty_max_ms"]["max"] == min(worst)
+    shown = run(*options, code=1).stdout
+    assert "Not met by any combination that was run: this one misses least." in shown
+    assert "nearest miss" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    (
+        (("--goal", "oldest <= 1d"), "--goal needs the settings to search"),
+        (("--minimize", "bytes"), "--search and --minimize need a --goal"),
+        ((*GOAL, "--goal", "old <= 1d"), "unknown quantity 'old'"),
+        ((*GOAL, "--goal", "oldest <= 1d", "--keep-logs"), "--keep-logs and --goal are mutually"),
+        (
+            (*GOAL, "--goal", "oldest <= 1d", "--sweep", "segment.ms=1d"),
+            "--goal and --sweep are mutually exclusive",
+        ),
+        (("--goal", "oldest <= 1d", "--search", "segment.m=1d..2d"), "segment.m"),
+    ),
+)
+def test_impossible_searches_are_refused(run, seeded, tmp_path, arguments, message):
+    assert message in run(*seeded, *arguments, "--out", tmp_path / "x", code=2).stderr
+    assert not (tmp_path / "x").exists()

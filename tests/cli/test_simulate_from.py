@@ -170,3 +170,28 @@ def test_one_of_kafkas_own_topics_is_refused_by_name(run, with_offsets, tmp_path
         told = run("simulate", "--from", *where, "--out", tmp_path / "out", code=2)
         assert f"topic '{name}' cannot be simulated: only Kafka writes it" in told.stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("where", ("some", "some/users-3", "renamed"))
+def test_any_folder_is_a_start_for_a_search(run, tmp_path, where):
+    """Some partitions without the first one and checkpoints, and one of them under any name."""
+    data = tmp_path / "data"
+    with Broker(data, clock=VirtualClock()) as broker:
+        broker.create_topic("users", 4, {"cleanup.policy": "compact", "segment.ms": "6h"})
+        for hour in range(30):
+            for partition in (1, 3):
+                key = b"%d" % (hour % 5)
+                broker.append("users", key=key, value=b"x" * 50, partition=partition)
+            broker.clock.advance(hours=1)
+    for partition in (1, 3):
+        name = f"users-{partition}"
+        shutil.copytree(data / name, tmp_path / "some" / name)
+    shutil.copytree(data / "users-3", tmp_path / "renamed")
+    told = run(
+        "simulate", "--from", tmp_path / where, "--days", 1, "--samples", 3, "--seeds", 2,
+        "--config", "cleanup.policy=compact", "--goal", "oldest <= 30d", "--jobs", 1,
+        "--search", "segment.ms=6h..1d/2", "--replicas", 2, "--out", tmp_path / "out",
+        "--format", "json",
+    ).json  # fmt: skip
+    assert told["met"]
+    assert told["spread"]["disk_bytes"]["max"] == 2 * told["spread"]["bytes_peak"]["max"]

@@ -79,6 +79,9 @@ def test_snippets_that_are_tests_pass(tmp_path):
     done = subprocess.run(
         [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"),
+            # kafka-python reads its schemas so
+            *("-W", "ignore:read_text is deprecated:DeprecationWarning"),
+            *("-W", "ignore:open_text is deprecated:DeprecationWarning"),
             *("-p", "logstore.testing.plugin", "."),
         ],
         cwd=tmp_path,

@@ -65,8 +65,9 @@ SHORT_SESSION: Mapping[str, str | None] = {
     "consumer.session.timeout.ms": "2000",
     "consumer.heartbeat.interval.ms": "700",
 }
-LATE_S = 1.0
-"""Time between two heartbeats after which a short session may have ended on a busy machine."""
+LATE_S = 1.5
+"""Time from a heartbeat to the response to the next one, after which a short session may have ended
+in between because the machine is busy."""
 SHORT_REBALANCE_MS = 500
 LONG_REBALANCE_MS = 300_000
 SETTLED_WITHIN_S = 30
@@ -188,7 +189,7 @@ class GroupConversation(Conversation):
         self.last_error = ""
         self.is_late = False
         """Whether this process was so slow that the session of a member may have ended."""
-        self._last_beats: dict[tuple[str, str], float] | None = None  # while sessions are short
+        self._beats: dict[tuple[str, str], list[float]] | None = None  # while sessions are short
         # The uniform assignor follows the hashes of member ids. Ids of classic members are random.
         self.is_mixed = self.rng.random() < 0.3
         self.is_by_regex = not self.is_mixed and self.rng.random() < 0.15
@@ -198,13 +199,14 @@ class GroupConversation(Conversation):
 
     def _send(self, side: Side, api: str, version: int, build: Build, connection: str) -> None:
         super()._send(side, api, version, build, connection)
-        if api == HEARTBEAT and self._last_beats is not None:
-            now, key = time.monotonic(), (side.name, connection)
-            self.is_late |= now - self._last_beats.get(key, now) > LATE_S
-            self._last_beats[key] = now
+        if api == HEARTBEAT and self._beats is not None:
+            self._beats.setdefault((side.name, connection), []).append(time.monotonic())
 
     def _receive(self, side: Side, api: str, version: int, connection: str) -> Any:
         answer = _ordered(super()._receive(side, api, version, connection))
+        if api == HEARTBEAT and self._beats is not None:
+            beats = self._beats.get((side.name, connection), [])
+            self.is_late |= len(beats) > 1 and time.monotonic() - beats[-2] > LATE_S
         if api == "SyncGroup" and answer["errorCode"] == 0:
             return answer | {"assignment": _classic_owned(answer)}
         if api == "ListGroups":  # earlier histories may have left groups
@@ -844,21 +846,36 @@ class GroupConversation(Conversation):
         if len(self.consumers) < 2 or self.classics:
             return
         self.configure(SHORT_SESSION)
-        self._last_beats = {}
+        self._beats = {}
         self.converge()  # starts new sessions
         silent = self.consumers.pop(self.rng.randrange(len(self.consumers)))
+        if self._has_tie():
+            self.consumers.append(silent)
+        else:
+            self._end_session(silent)
+        self.configure(dict.fromkeys(SHORT_SESSION))
+        self.converge()
+        self._beats = None
+
+    def _has_tie(self) -> bool:
+        """Return whether as many members prefer one assignor as the other.
+
+        Then the first heartbeat after the end of a session decides: the preference of its member is
+        counted again, and wins. A session ends between any two heartbeats.
+        """
+        members = *self.consumers, *self.gone
+        votes = Counter(each.assignor for each in members if each.assignor)
+        return len(votes) > 1 and len(set(votes.values())) == 1
+
+    def _end_session(self, silent: ConsumerMember) -> None:
         self.events["session ended"] += 1
         for side in self.sides:
             self._await_end_of(side, side.name_of("member", silent.member_id), self.consumers)
-        self._last_beats = {
-            key: last for key, last in self._last_beats.items() if key[1] != silent.connection
-        }
+            if self._beats is not None:
+                self._beats.pop((side.name, silent.connection), None)
         assert self.send(silent)["errorCode"] == UNKNOWN_MEMBER_ID
         self._close(silent)
         self.converge()
-        self.configure(dict.fromkeys(SHORT_SESSION))
-        self.converge()
-        self._last_beats = None
 
     def _await_end_of(self, side: Side, name: str, living: Sequence[ConsumerMember] = ()) -> None:
         """Wait until a silent member is removed on a side; others live on, on both.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +22,7 @@ from logstore.cli.options import (
 )
 from logstore.cli.show.output import (
     display_bytes,
+    emit,
     emit_failure,
     emit_items,
     emit_lines,
@@ -28,7 +30,7 @@ from logstore.cli.show.output import (
     format_size,
     plural,
 )
-from logstore.cli.show.progress import watched
+from logstore.cli.show.progress import dry_run_bars, watched
 from logstore.cli.show.prose import bullet_list, sentence, sentences, words, wrapped
 from logstore.cli.show.tables import Styled, Table, can_print, output_width, paint
 from logstore.cli.targets import Target, open_target
@@ -37,6 +39,7 @@ from logstore.reasons.formats import format_span, format_time
 if TYPE_CHECKING:
     from logstore.analysis.key_explanation import KeyExplanation
     from logstore.analysis.reports import PartitionExplanation
+    from logstore.analysis.verdict import Verdict
     from logstore.broker import Broker
     from logstore.cleaner.explaining import Remedy
     from logstore.cleaner.selection import CleaningDecision, Gate
@@ -71,6 +74,11 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
     is_flag=True,
     help="Read only batch headers: do not count tombstones, and do not detect damage.",
 )
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="Also dry-run partitions that are not due, to show how many bytes the cleaner frees.",
+)
 @key_options
 @as_recovered_option
 def explain(
@@ -79,6 +87,7 @@ def explain(
     partition: int | None,
     configs: tuple[tuple[str, str], ...],
     quick: bool,
+    exact: bool,
     key: str | None,
     key_base64: str | None,
     as_recovered: bool,
@@ -95,8 +104,11 @@ def explain(
     A folder copied from a broker does not contain its topic's configuration; pass it with --config.
     """
     from logstore.analysis.broker_state import topic_config
+    from logstore.cli.show.verdict import summarize, summary_json, summary_lines
 
     wanted = key_of(key, key_base64)
+    if quick and exact:
+        raise click.UsageError("--quick and --exact are mutually exclusive")
     overrides = topic_overrides(configs)
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         broker = found.opened()
@@ -105,20 +117,31 @@ def explain(
         compacted = [name for name in topics if topic_config(broker, name).compact]
         warn_of_strategy(broker, *sorted(compacted))
         failures: Failures = []
+        verdicts: list[Verdict] = []
         is_damaged = False
 
         def explained() -> Iterator[PartitionExplanation]:
             nonlocal is_damaged
-            for each in _explained(found, failures, quick=quick, key=wanted):
+            for each in _explained(found, failures, quick=quick, exact=exact, key=wanted):
                 is_damaged = is_damaged or bool(each.damages)
+                if each.verdict is not None:
+                    verdicts.append(each.verdict)
                 yield each
 
         clock = () if settings.now_ms is not None else (_clock(broker),)
         if settings.as_table:
             emit_lines(_lines(explained(), broker.clock.now_ms(), clock))
+            if len(found.partitions) > 1:
+                emit("")
+                emit_lines(summary_lines(summarize(broker, verdicts, failures)))
         else:
             items = map(json.dumps, _items(explained(), failures, clock))
-            emit_items(items, output=settings.output, name="partitions")
+            emit_items(
+                items,
+                output=settings.output,
+                name="partitions",
+                more=partial(summary_json, broker, verdicts, failures),
+            )
     for tp, error in failures:
         emit_failure(tp, str(error), error.kafka_error)
     return max([int(is_damaged), *(error.exit_code for _, error in failures)])
@@ -131,14 +154,17 @@ def _clock(broker: Broker) -> str:
 
 
 def _explained(
-    target: Target, failures: Failures, *, quick: bool, key: bytes | None
+    target: Target, failures: Failures, *, quick: bool, exact: bool, key: bytes | None
 ) -> Iterator[PartitionExplanation]:
     """Yield the explanation of each partition; collect the errors of others in `failures`."""
     from logstore.errors import LogStoreError
 
     for tp in watched(target.partitions, "explaining", with_output=True):
         try:
-            report = target.opened().explain(tp.topic, tp.partition, quick=quick, key=key)
+            with dry_run_bars(not quick, with_output=True) as progress:
+                report = target.opened().explain(
+                    tp.topic, tp.partition, quick=quick, exact=exact, key=key, progress=progress
+                )
         except LogStoreError as error:
             if target.is_one:
                 raise
@@ -189,17 +215,16 @@ def _lines(
 
 
 def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
+    from logstore.cli.show.verdict import verdict_lines
+
     state = each.decision.state
-    colour = "bold green" if each.will_clean else "bold yellow"
-    yield from wrapped(f"{state.topic_partition} {each.headline}", "", colour)
+    yield from verdict_lines(state.topic_partition, each.verdict, now_ms)
     if each.will_clean:
         end = state.upper_bound_offset - 1
         parts = [f"offsets {state.first_dirty_offset}..{end}"]
         if (stats := each.first_pass) is not None:
             gone = stats.fates_total - stats.fates["retained"]
-            saved = stats.bytes_read - stats.bytes_written
             parts.append(f"{format_count(gone)} of {plural(stats.fates_total, 'record')} removed")
-            parts.append(f"{format_size(max(saved, 0))} less")
         if each.passes_needed > 1:
             at_most = "" if each.first_pass is not None else "at most "
             parts.append(f"{at_most}{each.passes_needed} passes")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,7 +26,7 @@ from logstore.cli.show.output import (
     emit_lines,
     one_line,
 )
-from logstore.cli.show.progress import watched
+from logstore.cli.show.progress import dry_run_bars, watched
 from logstore.cli.show.tables import Table
 from logstore.cli.targets import Target, open_target
 from logstore.inspect.records import decodable_topic, stored_record_json
@@ -33,6 +34,7 @@ from logstore.reasons.formats import format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.summary import PartitionSummary
+    from logstore.analysis.verdict import Verdict
     from logstore.errors import LogStoreError
     from logstore.inspect.files import BatchSource, StoredRecord
     from logstore.types import TopicPartition
@@ -41,6 +43,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
     "size": lambda summary: summary.size_bytes,
     "ratio": lambda summary: summary.cleanable_ratio,
     "lag": lambda summary: -1 if summary.lag_ms is None else summary.lag_ms,
+    "frees": lambda summary: 0 if summary.verdict is None else summary.verdict.removable_bytes,
 }
 """Sort keys of `--sort`."""
 
@@ -71,8 +74,14 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
 @click.option(
     "--sort",
     type=click.Choice(tuple(SORTS)),
-    help="Sort --summary in descending order of bytes, dirty ratio or age of the oldest uncleaned "
-    "data.  [default: by name]",
+    help="Sort --summary in descending order of bytes, dirty ratio, age of the oldest uncleaned "
+    "data or removable bytes.  [default: by name in JSON; else damage first, then by removable "
+    "bytes]",
+)
+@click.option(
+    "--exact",
+    is_flag=True,
+    help="Run the cleaner as a dry run, to show how many bytes it frees instead of a bound.",
 )
 @click.option(
     "--batches", is_flag=True, help="List the batches, with kafka-dump-log's field names."
@@ -95,6 +104,7 @@ def inspect(
     target: str | None,
     partition: int | None,
     deep: bool,
+    exact: bool,
     summary: bool,
     sort: str | None,
     batches: bool,
@@ -164,38 +174,55 @@ def inspect(
             return _print_records(settings, found, raw=raw)
         if batches or found.file is not None:
             return _print_batches(settings, found)
-        return _print_partitions(settings, found, deep=deep, is_summary=summary, sort=sort)
+        return _print_partitions(
+            settings, found, deep=deep, exact=exact, is_summary=summary, sort=sort
+        )
 
 
 # -- partitions ----------------------------------------------------------------------------
 
 
 def _print_partitions(
-    settings: Settings, target: Target, *, deep: bool, is_summary: bool, sort: str | None
+    settings: Settings,
+    target: Target,
+    *,
+    deep: bool,
+    exact: bool,
+    is_summary: bool,
+    sort: str | None,
 ) -> int:
     """Print summaries; partitions that cannot be opened are reported after the others."""
     from logstore.analysis.summary import inspect_partition
+    from logstore.cli.show.verdict import summarize, summary_json
     from logstore.errors import LogStoreError
 
     broker = target.broker
     assert broker is not None
     failures: list[tuple[TopicPartition, LogStoreError]] = []
+    verdicts: list[Verdict] = []
     is_damaged = False
+    is_streamed = sort is None and not settings.as_table
 
     def summaries() -> Iterator[PartitionSummary]:
         nonlocal is_damaged
         # Sorting delays the output until all are inspected, so show a progress bar.
-        for tp in watched(target.partitions, "inspecting", with_output=sort is None):
+        for tp in watched(target.partitions, "inspecting", with_output=is_streamed):
             try:
-                summary = inspect_partition(broker, tp, deep=deep)
+                with dry_run_bars(deep or exact, with_output=is_streamed) as progress:
+                    summary = inspect_partition(
+                        broker, tp, deep=deep, exact=exact, progress=progress
+                    )
             except LogStoreError as error:
                 if target.is_one:
                     raise
                 failures.append((tp, error))
             else:
                 is_damaged = is_damaged or summary.is_damaged
+                if summary.verdict is not None:
+                    verdicts.append(summary.verdict)
                 yield summary
 
+    more = partial(summary_json, broker, verdicts, failures)
     found = summaries()
     if sort is not None:
         found = iter(sorted(found, key=SORTS[sort], reverse=True))
@@ -208,15 +235,27 @@ def _print_partitions(
             show_one(summary)
         else:
             width = max((len(str(tp)) for tp in target.partitions), default=0)
-            show_many(found, has_counts=deep, name_width=width)
+            ordered = list(found)
+            if sort is None:
+                ordered.sort(key=_by_verdict)
+            show_many(
+                summarize(broker, verdicts, failures), ordered, has_counts=deep, name_width=width
+            )
     elif is_summary:
         texts = map(json.dumps, _items(found, failures, is_summary=True))
-        emit_items(texts, output=settings.output, name="partitions")
+        emit_items(texts, output=settings.output, name="partitions", more=more)
     else:
-        _print_json(settings, target, _items(found, failures))
+        _print_json(settings, target, _items(found, failures), more)
     for tp, failure in failures:
         click.echo(f"error: {tp}: {one_line(str(failure))} ({failure.kafka_error})", err=True)
     return max([failure.exit_code for _, failure in failures] + [int(is_damaged)])
+
+
+def _by_verdict(summary: PartitionSummary) -> tuple[bool, int]:
+    """Return the sort key of the table: damage first, then the most removable bytes."""
+    verdict = summary.verdict
+    assert verdict is not None
+    return verdict.state != "damaged", -verdict.removable_bytes
 
 
 def _items(
@@ -232,16 +271,21 @@ def _items(
         yield {**tp._asdict(), "error": error.kafka_error}
 
 
-def _print_json(settings: Settings, target: Target, items: Iterator[dict[str, Any]]) -> None:
+def _print_json(
+    settings: Settings,
+    target: Target,
+    items: Iterator[dict[str, Any]],
+    more: Callable[[], Mapping[str, Any]],
+) -> None:
     if settings.output == "json" and target.is_one:
         emit_json(next(items))
     elif settings.output == "json" and target.is_topic and len(target.partitions) == 1:
         # The only partition of a topic is available both as an object and in the list.
         item = next(items)
-        emit_json({**item, "partitions": [item]})
+        emit_json({**item, "partitions": [item], **more()})
     else:
         texts = (json.dumps(item) for item in items)
-        emit_items(texts, output=settings.output, name="partitions")
+        emit_items(texts, output=settings.output, name="partitions", more=more)
 
 
 # -- batches and records -------------------------------------------------------------------

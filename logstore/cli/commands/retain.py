@@ -124,9 +124,8 @@ def _retain(
 
     Without a dry run, an assumed cleanup.policy is such an error.
     """
-    from logstore.analysis.assumptions import policy_assumption
     from logstore.analysis.reports import RetainReport
-    from logstore.errors import InvalidConfigurationError, LogStoreError
+    from logstore.errors import LogStoreError
 
     decisions: list[RetentionDecision] = []
     failures: Failures = []
@@ -134,12 +133,6 @@ def _retain(
     for tp in watched(partitions, task):
         try:
             broker.log(*tp)  # an error of opening precedes
-            if not dry_run and policy_assumption(broker.manager, tp.topic):
-                raise InvalidConfigurationError(
-                    f"no configuration of topic {tp.topic} is stored here, so {tp} was not"
-                    " changed; set --config cleanup.policy=POLICY, or use --dry-run to see what the"
-                    " defaults would delete"
-                )
             decisions += broker.retain(tp.topic, tp.partition, dry_run=dry_run).decisions
         except LogStoreError as error:
             failures.append((tp, error))

@@ -162,9 +162,10 @@ def _pages(
 
     host, port = address
     brokers = [served] if isinstance(served, Broker) else list(served.brokers.values())
-    options = {"authorizer": authorizer, "principal": principal}
     return [
-        broker.ui(host, port + number if port else 0, **options).url
+        broker.ui(
+            host, port + number if port else 0, authorizer=authorizer, principal=principal
+        ).url
         for number, broker in enumerate(brokers)
     ]
 

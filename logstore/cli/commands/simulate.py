@@ -210,7 +210,7 @@ def simulate(
     every seed and minimizes a quantity. It must also meet the goal with 20 other seeds. If no
     combination does, the nearest miss is shown, and the exit code is 1. Quantities: bytes,
     bytes.mean, headroom, disk, written, oldest, tombstone, late, passes, live, missed; and
-    percentiles over time: oldest.p50, oldest.p95, oldest.p99, and those of tombstone.
+    percentiles over time: oldest.p50, oldest.p95, oldest.p99, tombstone.p50 and so on.
     """
     from logstore.simulate import library
     from logstore.simulate import scenario as plans

@@ -30,7 +30,7 @@ from logstore.cli.show.output import (
     format_size,
     plural,
 )
-from logstore.cli.show.progress import ProgressBar
+from logstore.cli.show.progress import ProgressBar, dry_run_bars
 from logstore.cli.show.tables import Cell, Table, output_width, paint
 from logstore.cli.targets import Target, open_target
 from logstore.reasons.formats import format_time
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from logstore.analysis.stats import KeyStats, PartitionStats, Sizes, Tally
+    from logstore.analysis.verdict import Verdict
     from logstore.errors import LogStoreError
     from logstore.types import TopicPartition
 
@@ -88,34 +89,52 @@ def stats(
     Keys are counted in rounds of one million, using about 250 MB of memory. Each further round
     reads the records again.
     """
+    from logstore.cli.show.verdict import summarize, summary_json, summary_lines
+
     overrides = topic_overrides(configs)
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
-        found.opened()
+        broker = found.opened()
         found.override(overrides)
         failures: Failures = []
+        verdicts: list[Verdict] = []
         is_damaged = False
 
         def counted() -> Iterator[PartitionStats]:
             nonlocal is_damaged
             for each in _counted(found, failures, top=top):
                 is_damaged = is_damaged or bool(each.damages)
+                verdicts.append(each.verdict)
                 yield each
 
         if settings.as_table:
             is_first = True
             for each in counted():
-                emit_lines(_lines(each, is_first=is_first))
+                emit_lines(_lines(each, broker.clock.now_ms(), is_first=is_first))
                 is_first = False
             if is_first and not failures:
                 emit("no partitions")
+            elif len(found.partitions) > 1:
+                emit("")
+                emit_lines(summary_lines(summarize(broker, verdicts, failures)))
         elif settings.output == "json" and len(found.partitions) == 1:
             for each in counted():
                 item = each.to_json()
                 # The only partition of a topic is available both as an object and in the list.
-                emit_json(item if found.is_one else {**item, "partitions": [item]})
+                if not found.is_one:
+                    item = {
+                        **item,
+                        "partitions": [item],
+                        "summary": summarize(broker, verdicts, failures).to_json(),
+                    }
+                emit_json(item)
         else:
             texts = (json.dumps(each.to_json()) for each in counted())
-            emit_items(texts, output=settings.output, name="partitions")
+            emit_items(
+                texts,
+                output=settings.output,
+                name="partitions",
+                more=partial(summary_json, broker, verdicts, failures),
+            )
     for tp, error in failures:
         emit_failure(tp, str(error), error.kafka_error)
     return max([int(is_damaged), *(error.exit_code for _, error in failures)])
@@ -127,10 +146,16 @@ def _counted(target: Target, failures: Failures, *, top: int) -> Iterator[Partit
     from logstore.errors import LogStoreError
 
     for tp in target.partitions:
-        with ProgressBar() as progress:
+        with ProgressBar() as progress, dry_run_bars(True) as on_dry_run:
             on_progress = partial(progress.update, f"counting {tp}") if progress.visible else None
             try:
-                found = partition_stats(target.opened(), tp, top=top, progress=on_progress)
+                found = partition_stats(
+                    target.opened(),
+                    tp,
+                    top=top,
+                    progress=on_progress,
+                    dry_run_progress=on_dry_run,
+                )
             except LogStoreError as error:
                 if target.is_one:
                     raise
@@ -142,13 +167,15 @@ def _counted(target: Target, failures: Failures, *, top: int) -> Iterator[Partit
 # -- the table -----------------------------------------------------------------------------
 
 
-def _lines(found: PartitionStats, *, is_first: bool) -> Iterator[str]:
+def _lines(found: PartitionStats, now_ms: int, *, is_first: bool) -> Iterator[str]:
     """Yield the statistics of a partition, block by block."""
+    from logstore.cli.show.verdict import verdict_lines
+
     if not is_first:
         yield ""
+    yield from verdict_lines(f"{found.topic}-{found.partition}", found.verdict, now_ms)
     yield (
-        paint(f"{found.topic}-{found.partition}", "bold")
-        + f"  {plural(found.records, 'record')} in {plural(found.batches, 'batch', 'batches')},"
+        f"{plural(found.records, 'record')} in {plural(found.batches, 'batch', 'batches')},"
         f" {format_size(found.bytes)}, cleanup.policy {found.cleanup_policy or '(empty)'}"
     )
     if found.first_timestamp is not None and found.last_timestamp is not None:

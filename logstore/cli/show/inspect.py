@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.analysis.summary import CORRUPT_BATCH
@@ -17,10 +16,13 @@ from logstore.cli.show.tables import (
     output_width,
     paint,
 )
+from logstore.cli.show.verdict import STYLES as STATE_STYLES
+from logstore.cli.show.verdict import short_amount, short_state, summary_lines, verdict_lines
 from logstore.reasons.formats import format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.summary import FindingSummary, PartitionSummary, SegmentSummary
+    from logstore.analysis.verdict import Summary, Verdict
     from logstore.record.survey import Damage
 
 # Sections differ in colour, in the texture of their bars, and in a word.
@@ -36,9 +38,10 @@ _WIDE = 96
 
 def show_one(summary: PartitionSummary) -> None:
     """Print everything about one partition."""
-    name = paint(f"{summary.topic}-{summary.partition}", "bold")
+    name = f"{summary.topic}-{summary.partition}"
+    emit_lines(verdict_lines(name, summary.verdict, summary.now_ms))
     policy = f"cleanup.policy {summary.cleanup_policy or 'empty'}"
-    emit(f"{name}  {policy}  {paint(display_text(summary.directory), 'dim')}\n")
+    emit(f"{policy}  {paint(display_text(summary.directory), 'dim')}\n")
     emit_lines(_facts(summary))
     emit("")
     emit_lines(section_bar(summary.section_bytes(), width=min(_BAR_WIDTH_MAX, output_width())))
@@ -49,42 +52,45 @@ def show_one(summary: PartitionSummary) -> None:
 
 
 def show_many(
-    summaries: Iterable[PartitionSummary], *, has_counts: bool, name_width: int = 0
+    summary: Summary,
+    summaries: Sequence[PartitionSummary],
+    *,
+    has_counts: bool,
+    name_width: int = 0,
 ) -> None:
-    """Print one line per partition, streaming; names are at most `name_width` long."""
-    summaries = iter(summaries)
-    first = next(summaries, None)
-    if first is None:
+    """Print the summary, and one line per partition; names are at most `name_width` long."""
+    if not summary.partitions:
         emit("no partitions")
         return
-    count = size_bytes = 0
+    emit_lines(summary_lines(summary))
+    if not summaries:
+        return
+    emit("")
     findings: list[FindingSummary] = []
     is_narrow = output_width() < _WIDE
     damages: list[Damage] = []
 
     def rows() -> Iterator[list[Cell]]:
-        nonlocal count, size_bytes
-        for summary in chain((first,), summaries):
-            count += 1
-            size_bytes += summary.size_bytes
-            findings.extend(summary.recovery)
-            damages.extend(summary.damages)
-            row = _overview_row(summary, has_counts=has_counts)
+        for each in summaries:
+            findings.extend(each.recovery)
+            damages.extend(each.damages)
+            row = _overview_row(each, has_counts=has_counts)
             yield [row[column] for column in columns]
 
-    columns = ["partition", "policy", "offsets", "records", "size", "segments", "dirty", "lag"]
+    columns = ["partition", "verdict", "frees", "policy", "offsets", "records", "size", "segments"]
+    columns += ["dirty", "lag"]
     columns += ["live keys", "tombstones"] if has_counts else []
     columns.append("sections")
     if is_narrow:
-        columns = [name for name in columns if name not in ("offsets", "sections")]
+        hidden = ("policy", "offsets", "segments", "sections")
+        columns = [name for name in columns if name not in hidden]
     table = Table(
         columns,
-        right=("records", "size", "segments", "dirty", "lag", "live keys", "tombstones"),
-        whole=("policy", "offsets", "sections"),
+        right=("frees", "records", "size", "segments", "dirty", "lag", "live keys", "tombstones"),
+        whole=("verdict", "policy", "offsets", "sections"),
         least={"partition": name_width},
     )
     emit_lines(table.lines(rows()))
-    emit(f"\n{plural(count, 'partition')}, {format_size(size_bytes)}")
     _print_recovery(findings)
     _print_damages(damages)
 
@@ -92,6 +98,8 @@ def show_many(
 def _overview_row(summary: PartitionSummary, *, has_counts: bool) -> dict[str, Cell]:
     row: dict[str, Cell] = {
         "partition": Styled(f"{summary.topic}-{summary.partition}", "bold"),
+        "verdict": _state(summary.verdict),
+        "frees": short_amount(summary.verdict),
         "policy": summary.cleanup_policy or "empty",
         "offsets": f"{summary.log_start_offset}..{summary.log_end_offset}",
         "records": format_count(summary.records),
@@ -105,6 +113,10 @@ def _overview_row(summary: PartitionSummary, *, has_counts: bool) -> dict[str, C
         row["live keys"] = _counted(summary.live_keys)
         row["tombstones"] = _counted(summary.tombstones)
     return row
+
+
+def _state(verdict: Verdict | None) -> Cell:
+    return "" if verdict is None else Styled(short_state(verdict), STATE_STYLES[verdict.state])
 
 
 def _small_bar(sizes: Mapping[str, int]) -> Styled:

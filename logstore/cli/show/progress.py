@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+    from logstore.cleaner.command import ProgressListener
+    from logstore.cleaner.passes.clean import PassProgress
+    from logstore.types import TopicPartition
 
 BYTES = "bytes"
 FINISHED_SHOWN_MAX = 8
@@ -77,6 +82,23 @@ def watched(
             if len(items) > 1:
                 bar.update(task, done, len(items), str(item))
             yield item
+
+
+@contextmanager
+def dry_run_bars(
+    is_wanted: bool, *, with_output: bool = False
+) -> Iterator[ProgressListener | None]:
+    """Show the progress of dry runs on a bar; the context is their listener, None without one."""
+    if not is_wanted:
+        yield None
+        return
+    with ProgressBar(with_output=with_output) as bar:
+
+        def show(topic_partition: TopicPartition, step: PassProgress) -> None:
+            task = f"dry run of {topic_partition}"
+            bar.update(task, step.bytes_done, step.bytes_total, step.phase)
+
+        yield show if bar.visible else None
 
 
 def _new_progress(unit: str) -> Progress:

@@ -79,7 +79,8 @@ class CommittedOffsets:
         outcome = self._store.try_write(lambda: self._store.write_offsets(group_id, good))
         if outcome in ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE"):
             outcome = "INVALID_COMMIT_OFFSET_SIZE"
-        self._groups.get_or_create(group_id)
+        if outcome is None:
+            self._groups.get_or_create(group_id)
         return {tp: errors.get(tp, outcome) for tp in offsets}
 
     def fetch(

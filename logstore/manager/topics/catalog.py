@@ -12,7 +12,7 @@ from logstore.config.overrides import Overrides, effective_config, parse_overrid
 from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
 from logstore.manager.topics.ids import read_topic_id
 from logstore.manager.topics.store import Topic, TopicStore
-from logstore.names import INTERNAL_COMPACTED_TOPICS
+from logstore.names import configs_by_name
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ class TopicCatalog:
         numbers = tuple(sorted(self._found.numbers(name)))
         if not numbers or stored is not None:
             raise UnknownTopicOrPartitionError(f"unknown topic '{name}'")
-        compacted = name in INTERNAL_COMPACTED_TOPICS
-        configs = {"cleanup.policy": "compact"} if compacted else {}
+        known = configs_by_name(name)
+        configs = {} if known is None else known.configs
         return Topic(name, numbers, configs, adopted=True, id=self.folder_id(name))
 
     def folder_id(self, name: str) -> str | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logstore.analysis.assumptions import policy_assumption
+from logstore.analysis.assumptions import policy_assumption, refuse_assumed_policy
 from logstore.analysis.broker_state import cleaner_view
 from logstore.analysis.losses import (
     NOTHING_LOST,
@@ -258,6 +258,7 @@ def retain(ask: Ask) -> object:
     run = partial(broker.retain, tp.topic, tp.partition)
 
     def loses() -> Loss:
+        refuse_assumed_policy(broker.manager, tp)
         (decision,) = run(dry_run=True).decisions
         return lost_by_retention(broker.log(*tp), decision)
 

@@ -6,6 +6,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from logstore.analysis.broker_state import data_dirs, node_id
+from logstore.analysis.verdict import Summary, Verdict
 from logstore.errors import LogStoreError
 from logstore.ui.asking import get
 from logstore.ui.partitions import SORTS
@@ -62,6 +63,10 @@ def partitions(ask: Ask) -> dict[str, Any]:
         "size_bytes": sum(row.size_bytes for row in rows),
         "must_clean": sum(row.must_clean for row in rows),
         "uncleanable": sum(row.uncleanable is not None for row in rows),
+        "summary": Summary.of(
+            Verdict.unmeasured(row.size_bytes) if row.verdict is None else row.verdict
+            for row in rows
+        ).to_json(),
         "partitions": [row.to_json(listed.deleted_bytes(row)) for row in shown],
     }
 

@@ -10,6 +10,7 @@ from logstore.analysis.broker_state import cleaner_view, cleaning_decision
 from logstore.analysis.segment_map import deleted_files
 from logstore.analysis.summary import inspect_partition
 from logstore.analysis.tombstones import live_tombstones
+from logstore.analysis.verdict import partition_verdict
 from logstore.analysis.view import PartitionView
 from logstore.cleaner.explaining import Tombstones
 from logstore.reasons import reasons_json, text_of
@@ -61,6 +62,15 @@ def partition(ask: Ask) -> dict[str, Any]:
         "uncleanable": None if mark is None else mark.to_json(),
         "in_progress": None if state is None else str(state),
     }
+
+
+def verdict(ask: Ask) -> dict[str, Any]:
+    """Return the exact verdict on a partition, from dry runs; the event stream has its progress."""
+    tp = ask.topic_partition()
+    context = ask.context
+    with context.cleaning_lock.hold(), context.live.dry_run(tp) as progress:
+        found = partition_verdict(ask.broker, tp, exact=True, progress=progress)
+    return {**tp._asdict(), "verdict": found.to_json()}
 
 
 def segments(ask: Ask) -> dict[str, Any]:
@@ -122,13 +132,15 @@ def tombstones(ask: Ask) -> dict[str, Any]:
 def stats(ask: Ask) -> dict[str, Any]:
     """Count the partition's records, keys and bytes, as `stats` does."""
     tp = ask.topic_partition("describe", "read")  # shows keys
-    return ask.broker.stats(tp, top=ask.number("top", 10, most=TOP_KEYS_MAX)).to_json()
+    with ask.context.cleaning_lock.hold():  # its verdict needs dry runs
+        return ask.broker.stats(tp, top=ask.number("top", 10, most=TOP_KEYS_MAX)).to_json()
 
 
 _AT = "/api/partitions/{topic}/{partition}"
 
 ROUTES = (
     get(_AT, partition),
+    get(f"{_AT}/verdict", verdict),
     get(f"{_AT}/segments", segments, "first", "count"),
     get(f"{_AT}/segment-map", segment_map, "buckets", "first", "count"),
     get(f"{_AT}/explain", explain, "quick", "key"),

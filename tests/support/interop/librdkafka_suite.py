@@ -122,7 +122,7 @@ def main() -> int:
     parser.add_argument("tests", nargs="*", help="numbers of tests [default: tests of groups]")
     parser.add_argument("--protocol", choices=("consumer", "classic"), default="consumer")
     parser.add_argument("--kafka", action="store_true", help="run them on Kafka 4.3.1")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     wanted = given.tests or [test for test in GROUPS if test not in LEFT_OUT]
     try:
         outcomes = run(given.checkout.resolve(), given.protocol, wanted, is_kafka=given.kafka)

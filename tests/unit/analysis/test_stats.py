@@ -5,6 +5,7 @@ from __future__ import annotations
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.analysis import stats
 from logstore.analysis.stats import partition_stats
+from logstore.analysis.verdict import partition_verdict
 from logstore.storage.log import NewRecord
 from tests.support.world.cleaning import Producer
 
@@ -119,7 +120,8 @@ WHOLE = {
 def test_every_value_is_exact() -> None:
     with filled() as broker:
         result = partition_stats(broker, TP, top=3)
-        assert result.to_json() == WHOLE
+        assert result.to_json() == WHOLE | {"verdict": result.verdict.to_json()}
+        assert result.verdict == partition_verdict(broker, TP, exact=True)
         assert [each["name"] for each in result.to_json()["headers"]] == ["h", "i"]
         assert [each["producer_id"] for each in result.to_json()["producers"]] == [9, -1, 7]
         top = partition_stats(broker, TP, top=1)
@@ -132,7 +134,7 @@ def test_more_keys_than_fit_at_a_time_are_read_in_passes() -> None:
         result = partition_stats(
             broker, TP, top=3, keys_max=1, progress=lambda *step: steps.append(step)
         )
-    assert result.to_json() == WHOLE | {"passes": 4}
+    assert result.to_json() == WHOLE | {"passes": 4, "verdict": result.verdict.to_json()}
     assert steps == [(at, 607) for at in (0, 90, 160, 238, 320, 398, 467, 537)] * 4
 
 

@@ -133,7 +133,7 @@ def test_the_coordinator_ends_in_the_middle_of_a_poll(followed):
     assert followed.calls == [("assigned", [TP])]
 
 
-@pytest.mark.parametrize("delay_ms", (0, 1, 1000, 2999, 3000, 3001))
+@pytest.mark.parametrize("delay_ms", (0, 1000, 3001))
 def test_the_coordinator_ends_during_a_join(followed, delay_ms):
     after(followed.cluster, delay_ms, followed.end)
     followed.append(b"1")
@@ -199,6 +199,21 @@ def test_the_last_commit_of_a_consumer_follows_the_coordinator(cluster, protocol
     groups = followed.home.groups.of("other")
     assert groups.committed("other")[TP].offset == 1
     assert groups.describe("other").members == ()
+
+
+def test_a_consumer_leaves_when_the_replicas_have_the_change(cluster, protocol):
+    followed = Followed(cluster, protocol, "killed")
+    followed.append(b"1")
+    assert followed.poll() == [b"1"]
+    for other in {0, 1, 2} - {followed.first}:
+        cluster.slow(followed.first, other, 200)
+    followed.consumer.close()
+    followed.end()
+    cluster.heal()
+    cluster.clock.advance(seconds=1)
+    groups = followed.home.groups.of(GROUP)
+    (listing,) = groups.list_groups()
+    assert listing.state == "Empty"
 
 
 def test_consumers_of_all_brokers_share_a_group(cluster, protocol):
@@ -296,7 +311,7 @@ def test_the_coordinator_ends_before_a_step_of_a_transaction(transactional, step
 
 
 @pytest.mark.parametrize("commits", (True, False))
-@pytest.mark.parametrize("delay_ms", (0, 100, 300, 500))
+@pytest.mark.parametrize("delay_ms", (100, 300))
 def test_the_coordinator_ends_in_the_middle_of_the_end(transactional, commits, delay_ms):
     cluster, producer = transactional.cluster, transactional.producer
     producer.init_transactions()

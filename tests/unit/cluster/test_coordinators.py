@@ -206,6 +206,20 @@ def test_a_write_that_is_not_replicated_is_not_acknowledged(cluster):
     assert client.committed() == 5
 
 
+def test_a_marker_that_is_written_does_not_hide_another_one_that_waits(cluster):
+    """Two transactions end at the same time, in two threads."""
+    host = cluster._nodes[0].host
+
+    class Success:
+        def __bool__(self):
+            host._has_unwritten = True  # the other thread
+            return False
+
+    host._send_markers = lambda _, partitions: dict.fromkeys(partitions, Success())
+    host.write_markers(None, [T[0]])
+    assert host._has_unwritten
+
+
 def test_contents_of_an_earlier_epoch_are_not_continued(cluster):
     """The leadership went to another broker and returned, which may have written meanwhile."""
     client = Client(cluster)

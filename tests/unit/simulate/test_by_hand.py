@@ -1,7 +1,7 @@
 """Claims of a simulation, held against a broker that is driven by hand in virtual time.
 
 The hand appends the same messages at the same times and looks at the files, the checkpoint and the
-records every five minutes. It uses nothing of the simulation.
+records every five minutes, without the simulation.
 """
 
 from pathlib import Path
@@ -45,7 +45,7 @@ SCENARIO = {
 
 
 class Hand:
-    """A broker with the scenario's topic, and what was seen of it."""
+    """A broker with the scenario's topic, and observations of its files and records."""
 
     def __init__(self, folder: Path, configs, step_ms=STEP_MS) -> None:
         self.folder = folder / "t-0"

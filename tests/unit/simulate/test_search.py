@@ -1,4 +1,4 @@
-"""The search for a goal finds what a full sweep finds, in a tenth of the runs."""
+"""The search for a goal finds the setting of a full sweep, in a tenth of its runs."""
 
 import csv
 import itertools
@@ -48,7 +48,7 @@ class Sweep:
         return float(np.median([costs[self.minimize.cost] for costs in self.runs(settings)]))
 
     def evaluate(self, jobs):
-        """Look up what was swept; a further seed is one of the sweep's again."""
+        """Look up the costs in the sweep; further seeds repeat its seeds."""
         self.asked += [(settings, seed) for settings, seed in jobs if seed in self.seeds]
         return [
             self.costs[*settings.values(), 1 + (seed - 1) % len(self.seeds)]
@@ -82,3 +82,57 @@ def test_the_stored_sweeps_are_of_this_engine(name):
         assert costs_of(swept.tables, settings, seed) == pytest.approx(
             swept.costs[*values, seed], rel=1e-9
         )
+
+
+def nothing_meets(name="erasure"):
+    swept = Sweep(name)
+    swept.goal = parse_goal(["oldest <= 1d"])
+    return swept
+
+
+def test_without_a_setting_that_meets_the_goal_the_nearest_miss_is_returned():
+    swept = nothing_meets()
+    found = swept.search()
+    assert not found.is_met
+    assert found.best.settings["max.compaction.lag.ms"] == "2d"
+    assert len(found.best.runs) == len(swept.seeds)
+    assert not found.best.held
+    assert found.margins()[0].describe().endswith("beyond")
+
+
+def test_a_setting_that_does_not_hold_with_other_seeds_is_not_the_result():
+    swept = Sweep("erasure")
+    best = swept.best()
+
+    def evaluate(jobs):
+        return [
+            {**costs, "oldest_dirty_max_ms": 1e12}
+            if seed not in swept.seeds and settings == best
+            else costs
+            for (settings, seed), costs in zip(jobs, swept.evaluate(jobs), strict=True)
+        ]
+
+    others = itertools.count(100)
+    found = Search(swept.axes, swept.goal, swept.minimize, swept.seeds, others, evaluate).find()
+    assert found.is_met
+    assert found.best.settings != best
+    assert swept.median(found.best.settings) > swept.median(best)
+    assert len(set(found.best.held_seeds)) == len(found.best.held) == HELD_SEEDS
+    (failed,) = [each for each in found.candidates if each.settings == best]
+    assert set(failed.held_seeds).isdisjoint(found.best.held_seeds)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_candidate_beats_one_of_the_front(name):
+    found = Sweep(name).search()
+    terms = found.goal.terms
+
+    def row(candidate):
+        costs = candidate.runs[1]
+        bounded = [-term.margin(term.value(costs)) for term in terms]
+        return [costs[found.minimize.cost], *bounded]
+
+    for each in found.front:
+        for other in found.candidates:
+            pairs = list(zip(row(other), row(each), strict=True))
+            assert not (all(a <= b for a, b in pairs) and any(a < b for a, b in pairs))

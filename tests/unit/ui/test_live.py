@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from logstore import Acl, Authorizer, Broker, TopicPartition, VirtualClock
+from logstore.analysis.verdict import partition_verdict
 from logstore.ui import live as live_module
 from logstore.ui.live import CLEANED_MAX, READERS_MAX, SAMPLE_S, Reader
 from tests.support.world.page import Asked
@@ -366,3 +367,20 @@ def test_nothing_is_noted_after_the_end(page, broker):
     live.close()
     broker.clean("users", force=True)
     assert list(live._ended) == []
+
+
+def test_the_progress_of_a_dry_run_is_sent_to_clients_that_may_see_its_topic(page, broker):
+    tp = TopicPartition("users", 0)
+    steps = []
+    live = page.context.live
+    with Along(page) as along, Along(page, lambda topic: False) as blind:
+        with live.dry_run(tp) as progress:
+            partition_verdict(
+                broker, tp, exact=True, progress=lambda *step: steps.append(step) or progress(*step)
+            )
+            assert steps
+            [(event, data)] = along.news()
+            assert event == "measuring"
+            assert data["under_way"] == [{**tp._asdict(), **steps[-1][1]._asdict()}]
+        assert along.news() == [("measuring", {"under_way": []})]
+        assert blind.news() == [("measuring", {"under_way": []})]

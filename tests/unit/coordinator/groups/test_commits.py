@@ -178,6 +178,25 @@ def test_offsets_that_cannot_be_written_are_logged(bench, monkeypatch, caplog):
     assert caplog.messages == ["cannot write to __consumer_offsets: the disk failed"]
 
 
+def test_a_commit_that_cannot_be_written_creates_no_group(bench, monkeypatch):
+    def fail(*_):
+        raise KafkaStorageError("the disk failed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.groups._store, "write_offsets", fail)
+        assert bench.groups.commit("g", {T0: FIVE}) == {T0: "NOT_COORDINATOR"}
+    assert bench.groups.list_groups() == []
+
+
+def test_the_groups_of_a_topic_that_was_created_again_are_gone(bench):
+    bench.groups.commit("g", {T0: FIVE})
+    owned = bench.groups._store._topic.owned
+    bench.broker.delete_topic(GROUP_OFFSETS_TOPIC)
+    bench.groups.ensure_stored()
+    assert bench.groups._store._topic.owned is not owned
+    assert bench.groups.committed("g") == {}
+
+
 def test_an_offline_partition_is_refused(bench, monkeypatch):
     bench.groups.commit("g", {T0: FIVE})
     log = bench.broker.log(GROUP_OFFSETS_TOPIC)

@@ -8,7 +8,7 @@ import uuid
 import pytest
 
 from logstore import Broker, InconsistentTopicIdError, VirtualClock
-from logstore.errors import TopicAlreadyExistsError
+from logstore.errors import KafkaStorageError, TopicAlreadyExistsError
 from logstore.inspect.check import Checker
 from logstore.manager.topics.ids import random_topic_id
 from logstore.runtime import MemoryFileSystem, ReadOnlyFileSystem
@@ -85,6 +85,31 @@ def test_s126_created_topic_has_an_id_in_the_store_and_in_each_folder(fs):
     }
     with opened(fs) as broker:
         assert broker.topic("t").id == topic.id
+
+
+def test_the_error_of_a_log_is_not_hidden_by_that_of_topic_ids(fs, monkeypatch):
+    with opened(fs) as broker:
+        broker.create_topic("t", partitions=2)
+    for number in range(2):
+        fs.remove(f"/data/t-{number}/partition.metadata")
+
+    with opened(fs) as broker:
+        registry = broker.manager.registry
+        open_log = registry._open
+
+        def open_first(tp):
+            if tp.partition == 1:
+                raise KafkaStorageError("the log cannot be opened")
+            return open_log(tp)
+
+        def fail(*_):
+            raise KafkaStorageError("the topic id cannot be stored")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(registry, "_open", open_first)
+            patch.setattr(registry, "_store_ids", fail)
+            with pytest.raises(KafkaStorageError, match="the log cannot be opened"):
+                registry._open_all(TopicPartition("t", number) for number in range(2))
 
 
 def test_internal_topics_have_an_id_too(fs):

@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from logstore import Acl, Authorizer, Broker, TopicPartition, VirtualClock
 from logstore.cli.main import main
+from logstore.errors import InvalidConfigurationError
 from logstore.ui import locks
 from logstore.ui.app import ROUTES
 from logstore.wire.permissions import NEEDS
@@ -116,24 +117,27 @@ def test_the_line_does_what_the_action_does(tmp_path, action):
     assert logs(there) == logs(here)
 
 
-def test_the_line_of_retention_states_an_assumed_policy(tmp_path):
-    """Without the policy, the command line refuses to delete."""
+def test_retention_deletes_nothing_under_an_assumed_policy(tmp_path):
+    """The command line of a dry run states the policy, and thereby deletes."""
     here, there = tmp_path / "data", tmp_path / "copy"
     filled(here).close()
     (here / "logstore-topics.json").unlink()
     shutil.copytree(here, there)
     clock = VirtualClock(1_704_067_200_000 + 30 * 24 * 3_600_000)
     with Broker(here, clock=clock) as broker, Asked(broker) as page:
+        answer = page.post(f"{EVENTS}/retain", {"dry_run": True})
+        decided, command = answer.json["done"], answer.json["command"]
+        assert decided["removed"]
         answer = page.post(f"{EVENTS}/retain", {})
-        assert answer.status == 409
-        answer = page.post(f"{EVENTS}/retain", {"confirm": answer.json["confirm"]})
-        done, command = answer.json["done"], answer.json["command"]
-    assert done["removed"]
+        assert answer.status == 400
+        assert answer.json["error"]["type"] == "InvalidConfigurationError"
+        with pytest.raises(InvalidConfigurationError, match="was not changed"):
+            broker.retain("events")
+    assert logs(there) == logs(here)
     words = [str(there) if word == str(here) else word for word in shlex.split(command)]
     ran = CliRunner().invoke(main, ["--format", "json", *words[1:]])
     assert ran.exit_code == 0, ran.output
-    assert timeless(json.loads(ran.stdout)["removed"]) == timeless(done["removed"])
-    assert logs(there) == logs(here)
+    assert timeless(json.loads(ran.stdout)["removed"]) == timeless(decided["removed"])
 
 
 LOSSES = {

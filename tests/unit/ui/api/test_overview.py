@@ -1,14 +1,16 @@
 """The description of the broker, and the list of partitions."""
 
 import shutil
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
 import pytest
 
 from logstore import Acl, Authorizer, Broker, ShiftedClock, TopicPartition, VirtualClock
+from logstore.analysis.verdict import Verdict
 from logstore.cleaner import selection
-from logstore.errors import LogStoreError
+from logstore.errors import CorruptRecordError, KafkaStorageError, LogStoreError
 from logstore.ui import partitions as partition_rows
 from logstore.ui.partitions import SORTS, PartitionList, Row, _Known
 from tests.support.world.page import Asked
@@ -61,6 +63,32 @@ def test_rows_are_measured_as_explain_does(page, broker):
     assert (row["log_start_offset"], row["log_end_offset"], row["segments"]) == (0, 11, 2)
     assert rows["events", 1]["cleanable_ratio"] is None
     assert rows["events", 1]["cleanup_policy"] == "delete"
+
+
+def test_rows_have_verdicts_and_the_list_their_summary(page, broker):
+    told = page.get("/api/partitions?sort=frees")
+    rows = {(row["topic"], row["partition"]): row for row in told["partitions"]}
+    verdict = rows["users", 0]["verdict"]
+    assert (verdict["state"], verdict["exact"], verdict["frees_bytes"]) == ("due", False, None)
+    assert verdict["frees_bytes_at_most"] == 707
+    assert told["partitions"][0]["topic"] == "users"
+    assert rows["events", 0]["verdict"]["state"] == "not_compacted"
+    assert told["summary"]["partitions"] == 3
+    assert told["summary"]["due"] == 1
+    assert told["summary"]["frees_bytes"] is None
+    assert told["summary"]["frees_bytes_at_most"] == 707
+    assert told["summary"]["bytes"] == told["size_bytes"]
+
+
+def test_damaged_partitions_come_first_if_wanted(page, broker):
+    told = page.get("/api/partitions?sort=damage")["partitions"]
+    assert [row["verdict"]["state"] for row in told] == ["due", "not_compacted", "not_compacted"]
+    row = Row(TopicPartition("a", 0), None, 7, 1, "compact", 0, 0.5)
+    broken = replace(row, verdict=Verdict.of_error(CorruptRecordError("a bad CRC"), 7))
+    lost = replace(row, verdict=Verdict.of_error(KafkaStorageError("no disk"), 7))
+    rows = sorted((row, lost, broken), key=SORTS["damage"], reverse=True)
+    assert rows == [broken, lost, row]
+    assert (broken.verdict.state, lost.verdict.state) == ("damaged", "unknown")
 
 
 def test_a_row_is_measured_again_once_its_log_has_changed(page, broker):
@@ -200,7 +228,7 @@ def test_the_metadata_log_of_a_kraft_node_is_listed_and_read(tmp_path):
         assert record["decoded"]["type"] == "AbortTransactionRecord"
 
 
-def test_about_and_the_rows_have_exactly_these_members(page):
+def test_about_and_the_rows_have_exactly_these_members(page, broker):
     assert page.get("/api/about") == {
         "version": version("kafka-logstore"),
         "data_dirs": ["/memory"],
@@ -235,8 +263,46 @@ def test_about_and_the_rows_have_exactly_these_members(page):
         "size_bytes": 2851,
         "must_clean": 0,
         "uncleanable": 0,
+        "summary": {
+            "partitions": 3,
+            "damaged": 0,
+            "uncleanable": 0,
+            "due": 1,
+            "waiting": 0,
+            "nothing_to_do": 0,
+            "not_compacted": 2,
+            "unknown": 0,
+            "frees_bytes": None,
+            "frees_bytes_at_most": 707,
+            "bytes": 2851,
+            "retention_bytes": 0,
+        },
         "partitions": [
             {
+                "verdict": {
+                    "state": "due",
+                    "exact": False,
+                    "frees_bytes": None,
+                    "frees_records": None,
+                    "frees_bytes_if_rolled": None,
+                    "frees_bytes_at_most": 707,
+                    "frees_bytes_if_rolled_at_most": 781,
+                    "reason": {
+                        "code": "verdict.due",
+                        "values": {},
+                        "text": "will be cleaned with the next pass",
+                    },
+                    "since_ms": broker.clock.now_ms(),
+                    "helps": ["logstore clean users --partition 0"],
+                    "help_reasons": [
+                        {
+                            "code": "help.clean",
+                            "values": {"topic": "users", "partition_id": 0},
+                            "text": "logstore clean users --partition 0",
+                        }
+                    ],
+                    "retention": {"segments": 0, "bytes": 0},
+                },
                 "topic": "users",
                 "partition": 0,
                 "path": "/memory/users-0",

@@ -6,6 +6,7 @@ import pytest
 
 from logstore import Acl, Authorizer, Broker
 from logstore.analysis.summary import inspect_partition
+from logstore.analysis.verdict import partition_verdict
 from tests.support.world.page import Asked
 
 AT = "/api/partitions/users/0"
@@ -28,6 +29,17 @@ def test_a_partition_is_described_as_by_inspect_with_its_decision(page, broker):
     assert [gate["open"] for gate in told["decision"]["gates"]].count(False) == 1
     assert told["uncleanable"] is None
     assert told["in_progress"] is None
+
+
+def test_the_verdict_is_exact_on_demand(page, broker):
+    assert page.get(AT)["verdict"]["frees_bytes"] is None
+    told = page.get(f"{AT}/verdict")
+    exact = in_json(partition_verdict(broker, broker.partitions("users")[0], exact=True).to_json())
+    assert told == {"topic": "users", "partition": 0, "verdict": exact}
+    assert exact["exact"] is True
+    assert explained(broker)["verdict"] == exact
+    [passed] = broker.clean("users").cleaned
+    assert exact["frees_bytes"] == passed.bytes_read - passed.bytes_written
 
 
 def test_the_segment_map_shows_holes_horizons_and_deleted_files(page, broker):

@@ -1,0 +1,599 @@
+"""The verdict on a partition: its state, the bytes that the cleaner frees, and what helps.
+
+The decisions of the cleaner and of retention, and dry runs of the cleaner, are the only sources.
+Bytes are sizes in `.log` files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from logstore.analysis.assumptions import is_policy_known
+from logstore.analysis.facts import (
+    NO_FACTS,
+    Cleaned,
+    RecordFacts,
+    known_facts,
+    read_facts,
+    rehearse,
+)
+from logstore.analysis.trial import Trial
+from logstore.analysis.view import Damaged, PartitionView
+from logstore.cleaner.explaining import ActiveSegment, remedies
+from logstore.cleaner.explaining import verdict as gate_verdict
+from logstore.cleaner.selection import Gate, dirty_since_ms
+from logstore.errors import CorruptionError, LogStoreError, UnsupportedFormatError
+from logstore.reasons import Reason, Value, reasons_json
+from logstore.record.walk import batch_totals
+
+if TYPE_CHECKING:
+    from logstore.cleaner.command import ProgressListener
+    from logstore.cleaner.selection import CleaningDecision
+    from logstore.cleaner.stats import CleanerStats
+    from logstore.storage.log.log import Log
+    from logstore.types import TopicPartition
+
+DAMAGED = "damaged"
+UNCLEANABLE = "uncleanable"
+DUE = "due"
+WAITING = "waiting"
+NOTHING_TO_DO = "nothing_to_do"
+NOT_COMPACTED = "not_compacted"
+UNKNOWN = "unknown"
+STATES = (DAMAGED, UNCLEANABLE, DUE, WAITING, NOTHING_TO_DO, NOT_COMPACTED, UNKNOWN)
+"""The states of a verdict, the most pressing first."""
+
+
+_FAILURES = ("uncleanable", "offset_map", "paused")
+"""Gates that stop a dry run before it has counted anything."""
+
+
+class Removal(NamedTuple):
+    """Bytes and records that the cleaner removes, from dry runs.
+
+    Attributes
+    ----------
+    bytes_if_rolled : int or None
+        Bytes, if the active segment were rolled first. None if that needs
+        several passes.
+    """
+
+    bytes: int
+    records: int
+    bytes_if_rolled: int | None
+
+
+class Measured(NamedTuple):
+    """A decision and the removal that dry runs have measured.
+
+    Attributes
+    ----------
+    decision : CleaningDecision
+        With a gate that the dry run found closed.
+    removal : Removal or None
+        None if nothing was measured, or several passes are needed: a dry run has the first only.
+    met_damage : bool
+        Whether a dry run could not read a batch.
+    """
+
+    decision: CleaningDecision
+    removal: Removal | None = None
+    met_damage: bool = False
+
+
+class Retention(NamedTuple):
+    """Segments that a retention run would remove now."""
+
+    segments: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The verdict on a partition.
+
+    Attributes
+    ----------
+    state : str
+        One of `STATES`. Damage precedes everything else.
+    exact : bool
+        Whether a dry run has read every record that `frees_records` counts, and met no damage. For
+        a policy without `compact`: whether the headers of all batches that retention removes were
+        read.
+    frees_bytes, frees_records : int or None
+        Removed now by a pass that is due, otherwise by a forced one; by retention, if the topic is
+        not compacted. None unless exact.
+    frees_bytes_if_rolled : int or None
+        The same if the active segment were rolled first.
+    frees_bytes_at_most : int
+        `frees_bytes` if exact. Otherwise the size of all segments that the pass may rewrite, or
+        that retention removes.
+    frees_bytes_if_rolled_at_most : int
+        The same if the active segment were rolled first.
+    reason : Reason
+    since_ms : int or None
+        Timestamp of the oldest data that waits to be cleaned, or the time at which cleaning failed;
+        Unix ms.
+    helps : tuple of Reason
+        Commands and settings; one is enough.
+    retention : Retention
+        Removed by a retention run now, under any policy.
+    size_bytes : int
+        Size of the partition.
+    is_due : bool
+        Whether the cleaner would clean it now, possibly with damage elsewhere.
+    """
+
+    state: str
+    exact: bool
+    frees_bytes: int | None
+    frees_records: int | None
+    frees_bytes_if_rolled: int | None
+    frees_bytes_at_most: int
+    frees_bytes_if_rolled_at_most: int
+    reason: Reason
+    since_ms: int | None
+    helps: tuple[Reason, ...]
+    retention: Retention
+    size_bytes: int
+    is_due: bool = False
+
+    @property
+    def removable_bytes(self) -> int:
+        """The most bytes that the cleaner or retention can free, for sorting."""
+        if self.state in (NOTHING_TO_DO, UNKNOWN):
+            return self.retention.bytes
+        return max(
+            self.frees_bytes_at_most, self.frees_bytes_if_rolled_at_most, self.retention.bytes
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `verdict` in the JSON of `inspect`, `explain`, `stats` and the page."""
+        return {
+            "state": self.state,
+            "exact": self.exact,
+            "frees_bytes": self.frees_bytes,
+            "frees_records": self.frees_records,
+            "frees_bytes_if_rolled": self.frees_bytes_if_rolled,
+            "frees_bytes_at_most": self.frees_bytes_at_most,
+            "frees_bytes_if_rolled_at_most": self.frees_bytes_if_rolled_at_most,
+            "reason": self.reason.to_json(),
+            "since_ms": self.since_ms,
+            "helps": [help_.text for help_ in self.helps],
+            "help_reasons": reasons_json(self.helps),
+            "retention": self.retention._asdict(),
+        }
+
+    @classmethod
+    def of_error(cls, error: LogStoreError, size_bytes: int) -> Verdict:
+        """Return the verdict on a partition that cannot be opened or read."""
+        if isinstance(error, CorruptionError | UnsupportedFormatError):
+            reason = Reason.of("verdict.unreadable", message=str(error))
+            helps = (Reason.of("help.check"),)
+            return cls._without_numbers(DAMAGED, reason, size_bytes, helps)
+        reason = Reason.of("verdict.not_opened", message=str(error))
+        return cls._without_numbers(UNKNOWN, reason, size_bytes)
+
+    @classmethod
+    def unmeasured(cls, size_bytes: int) -> Verdict:
+        """Return the verdict on a partition that is not open yet."""
+        return cls._without_numbers(UNKNOWN, Reason.of("verdict.unmeasured"), size_bytes)
+
+    @classmethod
+    def _without_numbers(
+        cls, state: str, reason: Reason, size_bytes: int, helps: tuple[Reason, ...] = ()
+    ) -> Verdict:
+        return cls(
+            state=state,
+            exact=False,
+            frees_bytes=None,
+            frees_records=None,
+            frees_bytes_if_rolled=None,
+            frees_bytes_at_most=size_bytes,
+            frees_bytes_if_rolled_at_most=size_bytes,
+            reason=reason,
+            since_ms=None,
+            helps=helps,
+            retention=Retention(0, 0),
+            size_bytes=size_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The verdicts on the partitions of a directory, in numbers.
+
+    Attributes
+    ----------
+    states : dict of str to int
+        Partitions by state.
+    frees_bytes : int or None
+        Removed now from the partitions that are due, including damaged ones; None unless all these
+        verdicts are exact.
+    frees_bytes_at_most : int
+    bytes : int
+        Size of all partitions.
+    retention_bytes : int
+        Removed by a retention run now.
+    """
+
+    partitions: int
+    states: dict[str, int]
+    frees_bytes: int | None
+    frees_bytes_at_most: int
+    bytes: int
+    retention_bytes: int
+
+    @classmethod
+    def of(cls, verdicts: Iterable[Verdict]) -> Summary:
+        """Add up verdicts."""
+        states = dict.fromkeys(STATES, 0)
+        frees: int | None = 0
+        at_most = size = retention = 0
+        for each in verdicts:
+            states[each.state] += 1
+            size += each.size_bytes
+            if each.state != UNKNOWN:
+                retention += each.retention.bytes
+            if each.is_due:
+                at_most += each.frees_bytes_at_most
+                frees = (
+                    None if frees is None or each.frees_bytes is None else frees + each.frees_bytes
+                )
+        return cls(sum(states.values()), states, frees, at_most, size, retention)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `summary` in the JSON of `inspect`, `explain`, `stats` and the page."""
+        return {
+            "partitions": self.partitions,
+            **self.states,
+            "frees_bytes": self.frees_bytes,
+            "frees_bytes_at_most": self.frees_bytes_at_most,
+            "bytes": self.bytes,
+            "retention_bytes": self.retention_bytes,
+        }
+
+
+# -- computing -----------------------------------------------------------------------------------
+
+
+DryRun = tuple["CleaningDecision", "CleanerStats | None", int]
+"""What `rehearse` returns."""
+
+
+def partition_verdict(
+    broker: Cleaned,
+    topic_partition: TopicPartition,
+    *,
+    exact: bool = False,
+    damaged: Sequence[Damaged] = (),
+    progress: ProgressListener | None = None,
+) -> Verdict:
+    """Compute the verdict on a partition.
+
+    Parameters
+    ----------
+    exact : bool
+        Run a cleaning pass as a dry run, twice if the active segment is not empty. [default: use
+        batch headers and known damage only]
+    damaged : sequence of Damaged
+        Damage that the caller has met, beyond the damage that was skipped.
+    progress : callable, optional
+        Called before each chunk of a dry run.
+
+    Raises
+    ------
+    LogStoreError
+        The partition cannot be opened, or the disk failed; see `Verdict.of_error`.
+    """
+    view = PartitionView(broker, topic_partition)
+    decision = view.evaluate(broker.cleaner.chooser.explain)
+    log = view.log
+    facts = known_facts(broker, log, decision, damaged)
+    measured = Measured(decision, None)
+    if exact and log.config.compact:
+        measured = measure(broker, log, decision, facts, progress=progress)
+        if measured.met_damage:
+            facts = read_facts(broker, topic_partition, decision)
+            log = view.log  # reopened after the damage
+            measured = Measured(decision)
+    if facts.obstacle is not None:
+        measured = Measured(stopped(decision, facts))
+    return verdict_of(broker, log, measured, facts)
+
+
+def stopped(decision: CleaningDecision, facts: RecordFacts) -> CleaningDecision:
+    """Return a decision with the gate that known damage closes, if any."""
+    if facts.obstacle is None:
+        return decision
+    return decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
+
+
+def quick_verdict(broker: Cleaned, log: Log, decision: CleaningDecision) -> Verdict:
+    """Return the verdict on an open log without reading files, except for a few batch headers.
+
+    Parameters
+    ----------
+    decision : CleaningDecision
+        Made without foresight: `helps` then name no times.
+    """
+    facts = known_facts(broker, log, decision)
+    return verdict_of(broker, log, Measured(stopped(decision, facts)), facts, counts=False)
+
+
+def explained_verdict(
+    broker: Cleaned,
+    log: Log,
+    done: DryRun,
+    facts: RecordFacts,
+    *,
+    exact: bool,
+    progress: ProgressListener | None = None,
+) -> Verdict:
+    """Return the verdict on a partition that was explained; exact if it is due, or on request.
+
+    Parameters
+    ----------
+    done : DryRun
+        The decision, and the dry run of a pass that is due.
+    """
+    decision = done[0]
+    measured = Measured(decision)
+    if facts is NO_FACTS:
+        facts = known_facts(broker, log, decision)
+        measured = Measured(stopped(decision, facts))
+    elif exact or decision.will_clean:
+        known = None if done[1] is None else done
+        measured = measure(broker, log, decision, facts, known, progress=progress)
+    return verdict_of(broker, log, measured, facts)
+
+
+def measure(
+    broker: Cleaned,
+    log: Log,
+    decision: CleaningDecision,
+    facts: RecordFacts,
+    done: DryRun | None = None,
+    *,
+    progress: ProgressListener | None = None,
+) -> Measured:
+    """Measure the removal by dry runs, of a forced pass if none is due.
+
+    Parameters
+    ----------
+    facts : RecordFacts
+        The known damage.
+    done : DryRun, optional
+        The dry run without a roll, if there was one before.
+    """
+    is_disabled = decision.binding is not None and decision.binding.gate == "cleaner_disabled"
+    is_candidate = decision.is_candidate or is_disabled  # a forced pass does not need the cleaner
+    if not is_candidate or facts.damages:  # with damage, a command may refuse to open the log
+        return Measured(decision)
+    force = not decision.will_clean
+    run = partial(rehearse, broker.cleaner, log, decision, force=force, progress=progress)
+    done = done or run()
+    now = _Outcome.of(done)
+    if now.bytes is None or now.records is None:
+        return Measured(decision if now.failure is None else done[0], None, now.met_damage)
+    if not log.active_segment.size_bytes:
+        return Measured(decision, Removal(now.bytes, now.records, now.bytes))
+    rolled = _Outcome.of(run(roll=True))
+    return Measured(decision, Removal(now.bytes, now.records, rolled.bytes), rolled.met_damage)
+
+
+class _Outcome(NamedTuple):
+    """The gate that stopped a dry run, or its removal; all None for several passes."""
+
+    failure: str | None
+    bytes: int | None
+    records: int | None
+
+    @classmethod
+    def of(cls, dry_run: DryRun) -> _Outcome:
+        decision, stats, passes = dry_run
+        if stats is None:
+            gate = None if decision.binding is None else decision.binding.gate
+            return cls(gate, None, None) if gate in _FAILURES else cls(None, 0, 0)
+        if passes > 1:
+            return cls(None, None, None)
+        removed = stats.messages_read - stats.messages_written
+        return cls(None, stats.bytes_read - stats.bytes_written, removed)
+
+    @property
+    def met_damage(self) -> bool:
+        return self.failure == "uncleanable"
+
+
+def verdict_of(
+    broker: Cleaned, log: Log, measured: Measured, facts: RecordFacts, *, counts: bool = True
+) -> Verdict:
+    """Return the verdict on a log.
+
+    Parameters
+    ----------
+    measured : Measured
+        The decision, and the results of dry runs if there were any.
+    facts : RecordFacts
+        The known damage.
+    counts : bool
+        Whether to count the records that retention removes, by batch headers.
+    """
+    judgement = _Judgement(broker, log, measured.decision, facts)
+    return judgement.verdict(measured.removal, counts=counts)
+
+
+class _Judgement:
+    """The parts of a verdict on one log."""
+
+    def __init__(
+        self, broker: Cleaned, log: Log, decision: CleaningDecision, facts: RecordFacts
+    ) -> None:
+        self.broker = broker
+        self.log = log
+        self.decision = decision
+        self.facts = facts
+        self.retained = Trial(log, broker.cleaner).retention().removed
+        self.active = ActiveSegment.of(log, kafka_exact=broker.cleaner.chooser.kafka_exact)
+        self.is_all_clean = decision.state.first_dirty_offset >= log.log_end_offset
+
+    def verdict(self, removal: Removal | None, *, counts: bool) -> Verdict:
+        log, decision = self.log, self.decision
+        state = self._state()
+        if not log.config.compact:
+            removal, at_most, rolled_at_most = self._retention_only(state, counts=counts)
+        else:
+            at_most, rolled_at_most = self._bounds()
+        if state == NOTHING_TO_DO and removal is not None and removal.bytes:
+            state = WAITING  # for a forced pass: only dirty data makes one due
+        if removal is not None:
+            at_most = removal.bytes
+            if removal.bytes_if_rolled is not None:
+                rolled_at_most = removal.bytes_if_rolled
+        return Verdict(
+            state=state,
+            exact=removal is not None,
+            frees_bytes=None if removal is None else removal.bytes,
+            frees_records=None if removal is None else removal.records,
+            frees_bytes_if_rolled=None if removal is None else removal.bytes_if_rolled,
+            frees_bytes_at_most=at_most,
+            frees_bytes_if_rolled_at_most=rolled_at_most,
+            reason=self._reason(state),
+            since_ms=self._since_ms(state),
+            helps=tuple(self._helps(state)),
+            retention=self._retention(),
+            size_bytes=log.size_bytes,
+            is_due=decision.will_clean,
+        )
+
+    def _state(self) -> str:
+        if self.facts.damages:
+            return DAMAGED
+        binding = self.decision.binding
+        match None if binding is None else binding.gate:
+            case None:
+                return DUE
+            case "policy":
+                topic = self.log.topic_partition.topic
+                is_known = is_policy_known(self.broker.manager, topic)
+                return NOT_COMPACTED if is_known else UNKNOWN
+            case "uncleanable" | "offset_map":
+                return UNCLEANABLE
+            case "empty":
+                return NOTHING_TO_DO
+            case "active_segment" if self.is_all_clean:
+                return NOTHING_TO_DO
+            case _:
+                return WAITING
+
+    def _bounds(self) -> tuple[int, int]:
+        """Return the size of the segments that a pass may rewrite, and the same after a roll.
+
+        A pass also removes records of the clean section, which dirty records supersede.
+        """
+        end = self.decision.state.upper_bound_offset
+        if not self.decision.will_clean:
+            chooser = self.broker.cleaner.chooser
+            end = chooser.decision_of(self.log, force=True).state.upper_bound_offset
+        sizes = (each.size_bytes for each in self.log.segments if each.base_offset < end)
+        return sum(sizes), self.log.size_bytes
+
+    def _retention(self) -> Retention:
+        return Retention(len(self.retained), sum(each.size_bytes for each in self.retained))
+
+    def _retention_only(self, state: str, *, counts: bool) -> tuple[Removal | None, int, int]:
+        """Return what retention removes from a log that is not compacted, and its bounds."""
+        if state == UNKNOWN:
+            return None, self.log.size_bytes, self.log.size_bytes
+        _, size = self._retention()
+        if not counts and self.retained:
+            return None, size, size
+        bases = {each.base_offset for each in self.retained}
+        try:
+            records = sum(
+                batch_totals(segment.file, segment.log_path, segment.size_bytes).records
+                for segment in self.log.segments
+                if segment.base_offset in bases
+            )
+        except (CorruptionError, UnsupportedFormatError):
+            return None, size, size
+        return Removal(size, records, size), size, size
+
+    def _reason(self, state: str) -> Reason:
+        size = self._retention().bytes
+        removed = {"segments": len(self.retained), "removed_bytes": size}
+        damages = self.facts.damages
+        match state:
+            case "damaged":
+                is_elsewhere = self.facts.obstacle is None
+                code = "verdict.damaged_elsewhere" if is_elsewhere else "verdict.damaged"
+                return Reason.of(code, ranges=len(damages), message=damages[0])
+            case "not_compacted":
+                return Reason("verdict.retention", removed)
+            case "unknown":
+                policy = ",".join(self.log.config.cleanup_policy) or "empty"
+                return Reason("verdict.unknown_policy", {"policy": policy, **removed})
+            case "nothing_to_do" if self.log.size_bytes:
+                return Reason.of("verdict.all_clean")
+            case "waiting" if self.is_all_clean:
+                return Reason.of("verdict.only_forced")
+            case _:
+                return gate_verdict(self.decision, self.active)
+
+    def _since_ms(self, state: str) -> int | None:
+        if state not in (DUE, WAITING, UNCLEANABLE):
+            return None
+        uncleanable = self.broker.cleaner.uncleanable_partitions
+        if (mark := uncleanable.get(self.log.topic_partition)) is not None:
+            return mark.since_ms
+        return dirty_since_ms(self.log, self.decision.state)
+
+    def _helps(self, state: str) -> Iterator[Reason]:
+        """Yield the commands and settings that help."""
+        topic, partition = self.log.topic_partition
+        names: dict[str, Value] = {"topic": topic, "partition_id": partition}
+        if state == DAMAGED:
+            yield Reason("help.check", {})
+            yield Reason("help.salvage", names)
+        elif state == DUE:
+            yield Reason("help.clean", names)
+        elif state == WAITING and self.is_all_clean:
+            yield Reason("help.force", names)
+        elif state in (UNCLEANABLE, WAITING, UNKNOWN):
+            yield from self._helps_of_cures(names)
+        if self.retained and state not in (DAMAGED, UNKNOWN):
+            yield Reason("help.retain", names)
+
+    def _helps_of_cures(self, names: Mapping[str, Value]) -> Iterator[Reason]:
+        binding = self.decision.binding
+        cures = [
+            cure
+            for remedy in remedies(self.log, self.decision, self.active)
+            if binding is not None and remedy.gate == binding.gate
+            for cure in remedy.cures
+        ]
+        helps = [
+            Reason(_HELPS[cure.code], {**names, **cure.values})
+            for cure in cures
+            if cure.code in _HELPS
+        ]
+        yield from helps or cures
+
+
+_HELPS = {
+    "cure.suppose_policy": "help.suppose_policy",
+    "cure.set_policy": "help.set_policy",
+    "cure.enable_cleaner": "help.enable_cleaner",
+    "cure.force": "help.force",
+    "cure.roll": "help.roll",
+    "cure.salvage": "help.salvage",
+    "cure.lower_min_lag": "help.lower_min_lag",
+    "cure.lower_ratio": "help.lower_ratio",
+    "cure.lower_max_lag": "help.max_lag",
+    "cure.set_max_lag": "help.max_lag",
+    "cure.end_transaction": "help.end_transaction",
+}
+"""The command or setting that carries out a remedy. Waiting and appending have none."""

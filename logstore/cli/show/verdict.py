@@ -1,0 +1,152 @@
+"""Verdicts as text: the first line about a partition, and the line about a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from logstore.analysis.reports import segment_sizes
+from logstore.analysis.verdict import (
+    DAMAGED,
+    DUE,
+    NOT_COMPACTED,
+    NOTHING_TO_DO,
+    STATES,
+    UNCLEANABLE,
+    UNKNOWN,
+    WAITING,
+    Summary,
+    Verdict,
+)
+from logstore.cli.show.output import format_size, plural
+from logstore.cli.show.prose import wrapped
+from logstore.cli.show.tables import can_print
+from logstore.reasons.formats import format_span
+
+if TYPE_CHECKING:
+    from logstore.broker import Broker
+    from logstore.errors import LogStoreError
+    from logstore.types import TopicPartition
+
+STYLES = {
+    DAMAGED: "bold red",
+    UNCLEANABLE: "bold magenta",
+    DUE: "bold green",
+    WAITING: "bold yellow",
+    NOTHING_TO_DO: "bold",
+    NOT_COMPACTED: "bold",
+    UNKNOWN: "bold yellow",
+}
+
+
+def verdict_lines(name: object, verdict: Verdict | None, now_ms: int) -> Iterator[str]:
+    """Yield the state, the bytes that can be freed, the reason and the time; then what helps."""
+    if verdict is None:
+        return
+    parts = [*_amounts(verdict)]
+    if verdict.state != NOT_COMPACTED:
+        parts.append(verdict.reason.text)
+    if verdict.since_ms is not None and verdict.since_ms < now_ms:
+        parts.append(f"for {format_span(now_ms - verdict.since_ms, units=1)}")
+    text = f"{name} {verdict.state.replace('_', ' ')}: {'; '.join(parts)}"
+    yield from wrapped(text, "", STYLES[verdict.state])
+    if verdict.helps:
+        helps = "; or ".join(each.text for each in verdict.helps)
+        yield from wrapped(f"helps: {helps}", "  ")
+
+
+def short_state(verdict: Verdict | None) -> str:
+    """Return the state as words for a cell."""
+    return "" if verdict is None else verdict.state.replace("_", " ")
+
+
+def short_amount(verdict: Verdict | None) -> str:
+    """Return the bytes that are freed now, else after a roll, for a cell; `≤` marks a bound."""
+    if verdict is None or verdict.state == UNKNOWN or not verdict.removable_bytes:
+        return ""
+    now = max(verdict.frees_bytes_at_most, verdict.retention.bytes)
+    size = format_size(now or verdict.frees_bytes_if_rolled_at_most)
+    if verdict.exact or verdict.frees_bytes_at_most != now:
+        return size
+    return f"{'≤' if can_print('≤') else '<='} {size}"
+
+
+def _amounts(verdict: Verdict) -> Iterator[str]:
+    total = format_size(verdict.size_bytes)
+    removed = verdict.retention
+    if verdict.state == NOT_COMPACTED:
+        yield "never compacted"
+    elif verdict.state != UNKNOWN and (verdict.exact or verdict.is_due or verdict.state == WAITING):
+        yield from _cleaned(verdict, total)
+    if verdict.state not in (UNKNOWN, NOTHING_TO_DO) and removed.segments:
+        size = f"{format_size(removed.bytes)} of {total}"
+        yield f"retention removes {plural(removed.segments, 'segment')}, {size}"
+    elif verdict.state == NOT_COMPACTED:
+        yield f"retention keeps all {total}"
+
+
+def _cleaned(verdict: Verdict, total: str) -> Iterator[str]:
+    """Yield the bytes that the cleaner removes."""
+    frees = "frees" if verdict.is_due else "a forced pass frees"
+    most, rolled = verdict.frees_bytes_at_most, verdict.frees_bytes_if_rolled_at_most
+    at_most = "" if verdict.exact else "at most "
+    if verdict.state == NOTHING_TO_DO:
+        return
+    if most:
+        records = (
+            "" if verdict.frees_records is None else f", {plural(verdict.frees_records, 'record')}"
+        )
+        yield f"{frees} {at_most}{format_size(most)} of {total}{records}"
+    else:
+        yield f"no bytes of {total} are freed now"
+    if rolled != most:
+        is_exact = verdict.frees_bytes_if_rolled is not None
+        bound = "" if is_exact else "at most "
+        yield f"{bound}{format_size(rolled)} if the active segment is rolled"
+
+
+def summary_json(
+    broker: Broker,
+    verdicts: Iterable[Verdict],
+    failures: Iterable[tuple[TopicPartition, LogStoreError]],
+) -> dict[str, Any]:
+    """Return the member `summary` of JSON."""
+    return {"summary": summarize(broker, verdicts, failures).to_json()}
+
+
+def summarize(
+    broker: Broker,
+    verdicts: Iterable[Verdict],
+    failures: Iterable[tuple[TopicPartition, LogStoreError]],
+) -> Summary:
+    """Add up the verdicts, and those on partitions that cannot be read."""
+    failed = (
+        Verdict.of_error(error, sum(segment_sizes(broker.manager, tp))) for tp, error in failures
+    )
+    return Summary.of([*verdicts, *failed])
+
+
+def summary_lines(summary: Summary) -> list[str]:
+    """Return the line about a directory."""
+    parts = []
+    for state in STATES:
+        count = summary.states[state]
+        if not count:
+            continue
+        text = f"{count:,} {state.replace('_', ' ')}"
+        if state == DUE:
+            text += f" ({_freed(summary)})"
+        parts.append(text)
+    if not summary.states[DUE] and summary.frees_bytes_at_most:
+        parts.append(f"{_freed(summary)} by cleaning damaged ones")
+    total = "" if summary.states[DUE] else f", {format_size(summary.bytes)}"
+    text = f"{plural(summary.partitions, 'partition')}{total}: {', '.join(parts)}"
+    if summary.retention_bytes:
+        text += f"; retention removes {format_size(summary.retention_bytes)}"
+    return [*wrapped(text, "", "bold")]
+
+
+def _freed(summary: Summary) -> str:
+    at_most = "" if summary.frees_bytes is not None else "at most "
+    size = format_size(summary.frees_bytes_at_most)
+    return f"free {at_most}{size} of {format_size(summary.bytes)}"

@@ -1,0 +1,217 @@
+"""Verdicts against what `clean --out` then does, over five directories.
+
+An exact value equals the freed bytes. A bound is never below them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logstore import Broker, VirtualClock
+from logstore.analysis import verdict as verdicts
+from logstore.analysis.verdict import STATES, Removal
+from logstore.cli.show.output import format_size
+
+NOW = ("--now", "2024-01-05T00:00:00Z")
+COMPACT = {"cleanup.policy": "compact"}
+
+
+def fill(broker: Broker[Any], topic: str, records: int, *, keys: int = 5) -> None:
+    for number in range(records):
+        value = None if number % 7 == 6 else b"x" * (40 + number % 60)
+        broker.append(topic, key=b"%d" % (number % keys), value=value)
+
+
+def rolled(broker: Broker[Any], topic: str, *counts: int, **options: int) -> None:
+    for count in counts:
+        fill(broker, topic, count, **options)
+        broker.roll(topic)
+    fill(broker, topic, 4)
+
+
+def never_cleaned(path: Path) -> None:
+    with Broker(path, clock=VirtualClock()) as broker:
+        for name in ("open", "closed", "young", "deleting"):
+            broker.create_topic(name, configs=COMPACT)
+        fill(broker, "open", 20)
+        rolled(broker, "closed", 30, 20)
+        broker.alter_configs("young", {"min.compaction.lag.ms": "30d"})
+        rolled(broker, "young", 30)
+        broker.alter_configs("deleting", {"cleanup.policy": "delete", "retention.ms": "1d"})
+        rolled(broker, "deleting", 10, 10)
+        broker.create_topic("empty", configs=COMPACT)
+
+
+def partly_clean(path: Path) -> None:
+    with Broker(path, clock=VirtualClock()) as broker:
+        for name in ("clean", "dirty", "dirtier", "both"):
+            broker.create_topic(name, configs=COMPACT)
+            rolled(broker, name, 40, keys=30)
+            broker.clean(name, force=True, roll=True)
+        rolled(broker, "dirty", 5)
+        rolled(broker, "dirtier", 60, 20, keys=40)
+        broker.alter_configs("both", {"cleanup.policy": "compact,delete", "retention.bytes": "900"})
+        rolled(broker, "both", 40, 30)
+
+
+def partial_copy(path: Path) -> None:
+    """Folders of a broker without its topics and checkpoints; one lacks its first segment."""
+    never_cleaned(path)
+    for name in (*path.glob("*checkpoint*"), path / "logstore-topics.json"):
+        name.unlink()
+    for name in ("open", "closed"):
+        (path / f"{name}-0").rename(path / f"connect-{name}-offsets-0")
+    for file in (path / "young-0").glob("00000000000000000000.*"):
+        file.unlink()
+
+
+def damaged(path: Path) -> None:
+    with Broker(path, clock=VirtualClock()) as broker:
+        for name in ("in-closed", "in-open", "intact"):
+            broker.create_topic(name, configs=COMPACT)
+            rolled(broker, name, 30, 20)
+    for name, base in (("in-closed", 0), ("in-open", 50)):
+        with (path / f"{name}-0" / f"{base:020}.log").open("r+b") as file:
+            file.seek(120)
+            file.write(b"\xff")
+
+
+def interrupted(path: Path) -> None:
+    """A directory without a clean shutdown, a torn batch, and an open transaction."""
+    with Broker(path, clock=VirtualClock()) as broker:
+        for name in ("torn", "hanging"):
+            broker.create_topic(name, configs=COMPACT)
+        rolled(broker, "torn", 30)
+        rolled(broker, "hanging", 20)
+        producer = broker.producer(transactional_id="x")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("hanging", key=b"1", value=b"1").get()
+        rolled(broker, "hanging", 20)
+    (path / ".kafka_cleanshutdown").unlink()
+    with (path / "torn-0" / f"{30:020}.log").open("ab") as file:
+        file.write(b"\x00\x00\x00\x00\x00\x00\x00\x22\x00\x00")
+
+
+DIRECTORIES = (never_cleaned, partly_clean, partial_copy, damaged, interrupted)
+
+EXPECTED = {
+    never_cleaned: {"waiting", "due", "not_compacted", "nothing_to_do"},
+    partly_clean: {"waiting", "due"},
+    partial_copy: {"waiting", "due", "unknown"},
+    damaged: {"damaged", "due"},
+    interrupted: {"due", "waiting"},
+}
+
+
+class Directory:
+    """A directory, the verdicts on it, and the results of cleaning copies of it."""
+
+    def __init__(self, run: Callable[..., Any], path: Path, copies: Path) -> None:
+        self._run = run
+        self._path = path
+        self._copies = copies
+
+    def run(self, *arguments: str, output: str = "json") -> Any:
+        code = None  # 1 if there is damage
+        return self._run(*arguments, "--data-dir", self._path, *NOW, "--format", output, code=code)
+
+    def verdicts(self, *arguments: str) -> dict[str, dict[str, Any]]:
+        found = self.run(*arguments).json
+        summary = found["summary"]
+        items = found["partitions"]
+        states = [item["verdict"]["state"] for item in items]
+        assert [summary[state] for state in STATES] == [states.count(state) for state in STATES]
+        return {f"{item['topic']}-{item['partition']}": item["verdict"] for item in items}
+
+    def sizes(self) -> dict[str, int]:
+        items = self.run("stats").json["partitions"]
+        return {f"{item['topic']}-{item['partition']}": item["bytes"] for item in items}
+
+    def freed(self, name: str, *flags: str) -> tuple[int, int]:
+        """Clean a copy of a partition, and return the freed bytes and records."""
+        copy = self._copies / f"{name}{''.join(flags)}"
+        topic, _, partition = name.rpartition("-")
+        done = self.run("clean", topic, "--partition", partition, *flags, "--out", str(copy))
+        if not done.stdout:
+            return 0, 0  # refused
+        passes = done.json["cleaned"]
+        freed = sum(each["bytes_read"] - each["bytes_written"] for each in passes)
+        left = sum(file.stat().st_size for file in (copy / name).glob("*.log"))
+        assert left == self.sizes()[name] - freed
+        records = sum(each["messages_read"] - each["messages_written"] for each in passes)
+        return freed, records
+
+
+def check(directory: Directory, expected: set[str]) -> None:
+    views = [
+        directory.verdicts("inspect"),
+        directory.verdicts("inspect", "--exact"),
+        directory.verdicts("inspect", "--deep"),
+        directory.verdicts("explain", "--quick"),
+        directory.verdicts("explain"),
+        directory.verdicts("explain", "--exact"),
+        directory.verdicts("stats"),
+    ]
+    exact = views[-1]
+    assert {verdict["state"] for verdict in exact.values()} >= expected
+    for name, last in exact.items():
+        if last["state"] in ("not_compacted", "unknown"):
+            assert directory.freed(name) == (0, 0)
+            continue
+        force = () if last["state"] in ("due", "damaged") else ("--force",)
+        freed, records = directory.freed(name, *force)
+        after_roll, _ = directory.freed(name, *force, "--roll")
+        for view in views:
+            verdict = view[name]
+            values = ("frees_bytes", "frees_records", "frees_bytes_if_rolled")
+            if verdict["exact"]:
+                found = tuple(verdict[value] for value in values)
+                rolled = after_roll if found[2] is not None else None
+                assert found == (freed, records, rolled), (name, verdict)
+            else:
+                assert [verdict[value] for value in values] == [None] * 3
+            assert verdict["frees_bytes_at_most"] >= freed, (name, verdict)
+            assert verdict["frees_bytes_if_rolled_at_most"] >= after_roll, (name, verdict)
+        assert last["exact"] is (last["state"] != "damaged")
+        check_first_lines(directory, name, last)
+
+
+def check_first_lines(directory: Directory, name: str, verdict: dict[str, Any]) -> None:
+    topic, _, partition = name.rpartition("-")
+    for command in ("inspect", "explain", "stats"):
+        option = () if command == "stats" else ("--exact",)
+        shown = directory.run(command, topic, "--partition", partition, *option, output="table")
+        text = " ".join(shown.stdout.split("helps:")[0].split())
+        assert text.startswith(f"{name} {verdict['state'].replace('_', ' ')}: "), text
+        if verdict["exact"] and verdict["frees_bytes"]:
+            assert f"frees {format_size(verdict['frees_bytes'])} of " in text
+
+
+@pytest.mark.parametrize("build", DIRECTORIES, ids=lambda build: build.__name__)
+def test_verdicts_hold_against_the_cleaning_of_a_copy(
+    run: Callable[..., Any], tmp_path: Path, build: Callable[[Path], None]
+) -> None:
+    build(tmp_path / "kafka-logs")
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    check(Directory(run, tmp_path / "kafka-logs", copies), EXPECTED[build])
+
+
+def test_a_wrong_exact_value_fails(
+    run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    never_cleaned(tmp_path / "kafka-logs")
+    copies = tmp_path / "copies"
+    copies.mkdir()
+
+    def wrong(bytes_: int, records: int, bytes_if_rolled: int | None) -> Removal:
+        return Removal(bytes_ + bool(bytes_), records, bytes_if_rolled)
+
+    monkeypatch.setattr(verdicts, "Removal", wrong)
+    with pytest.raises(AssertionError, match="closed-0"):
+        check(Directory(run, tmp_path / "kafka-logs", copies), EXPECTED[never_cleaned])
