@@ -11,6 +11,7 @@ from logstore.bench.micro import (
     broker_calls,
     clean_lines,
     coding,
+    default_calls,
     idle,
     in_memory,
     key_map,
@@ -28,8 +29,8 @@ from logstore.bench.report.terminal import short
 def all_jobs() -> list[Job]:
     """Return every job in table order."""
     parts = (
-        *(clean_lines, in_memory, resources, broker_calls, coding, key_map, starting, idle),
-        *(simulations, limits),
+        *(clean_lines, in_memory, resources, default_calls, broker_calls, coding, key_map),
+        *(starting, idle, simulations, limits),
     )
     return [job for part in parts for job in part.jobs()]
 

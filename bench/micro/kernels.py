@@ -5,7 +5,7 @@ from __future__ import annotations
 from logstore.cleaner.kernels.hashing import LANES, Keys, borrowed_keys, hash_keys
 from logstore.cleaner.kernels.offsets import get_offset, put_offset
 from logstore.cleaner.kernels.slots import MapArrays, borrowed_map
-from logstore.jit import Bytes, inline_kernel, kernel
+from logstore.jit import Bytes, Int64s, inline_kernel, kernel
 from logstore.record.kernels import crc32c
 
 
@@ -16,6 +16,15 @@ def crc_of_blocks(data: Bytes, size: int) -> int:
     for start in range(0, len(data) - size + 1, size):
         combined ^= crc32c(data, start, start + size)
     return combined
+
+
+@kernel
+def follow_links(links: Int64s, steps: int) -> int:
+    """Follow `links` from row 0 for a number of steps, and return the last row."""
+    row = 0
+    for _ in range(steps):
+        row = links[row]
+    return row
 
 
 @inline_kernel

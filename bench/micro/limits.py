@@ -11,8 +11,8 @@ import google_crc32c
 import numpy as np
 
 from logstore.bench.measuring import Run, Sample, Stopwatch, run_interleaved, timed
-from logstore.bench.micro.figures import GIGA, speeds, wall_only
-from logstore.bench.micro.kernels import crc_of_blocks
+from logstore.bench.micro.figures import GIGA, NS, US, costs, speeds, wall_only
+from logstore.bench.micro.kernels import crc_of_blocks, follow_links
 from logstore.bench.micro.logs import KIB, MIB
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
@@ -58,6 +58,51 @@ def _write(setting: Setting, *, synced: bool) -> Iterator[Line]:
         ("write-fsync", "write a file and fsync it") if synced else ("write", "write a file")
     )
     yield _limit(name, title, setting, run, size)
+    path.unlink()
+
+
+def _latency(setting: Setting) -> Iterator[Line]:
+    """Measure loads that depend on each other, from memory that no cache holds."""
+    rows = setting.total_bytes // 8
+    order = np.random.Generator(np.random.Philox(1)).permutation(rows)
+    links = np.empty(rows, np.int64)
+    links[order] = np.roll(order, -1)  # one cycle through all rows
+    steps = min(rows, MIB)
+    run = timed(lambda: follow_links(links, steps))
+    samples = run_interleaved(
+        {"here": run}, repeats=setting.short_repeats, warmups=setting.warmups
+    )["here"]
+    yield Line(
+        name="limits/latency",
+        title="load a word of memory at a position that the last load returned",
+        unit="ns",
+        higher_is_better=False,
+        here=costs(steps, samples, NS),
+        facts={"bytes": rows * 8},
+    )
+
+
+def _fsync(setting: Setting) -> Iterator[Line]:
+    path, count = setting.scratch / "limits", 100
+
+    def run() -> Sample:
+        path.unlink(missing_ok=True)
+        with path.open("wb", buffering=0) as file, Stopwatch() as watch:
+            for _ in range(count):
+                file.write(bytes(4 * KIB))
+                os.fsync(file.fileno())
+        return watch.sample
+
+    samples = run_interleaved(
+        {"here": run}, repeats=setting.short_repeats, warmups=setting.warmups
+    )["here"]
+    yield Line(
+        name="limits/fsync",
+        title="append 4 KiB to a file and fsync it, wall time",
+        unit="µs",
+        higher_is_better=False,
+        here=wall_only(costs(count, samples, US)),
+    )
     path.unlink()
 
 
@@ -116,9 +161,11 @@ def jobs() -> Iterator[Job]:
     """Yield the limits, then CRCs by block size."""
     limits: dict[str, Callable[[Setting], Iterator[Line]]] = {
         "memcpy": _memcpy,
+        "latency": _latency,
         "read": _read,
         "write": partial(_write, synced=False),
         "write-fsync": partial(_write, synced=True),
+        "fsync": _fsync,
     }
     for name, limit in limits.items():
         yield Job((f"limits/{name}",), True, limit)

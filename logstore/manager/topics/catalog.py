@@ -53,6 +53,8 @@ class TopicCatalog:
         self.broker_config = broker_config
         self._overrides: dict[str, Overrides] = {}
         self._folder_ids: dict[str, str | None] = {}
+        # Topics as of a number of changes: they are requested for each of their partitions.
+        self._topics: dict[str, tuple[int, Topic]] = {}
         # The last effective config of each topic, requested for each of its partitions.
         self._effective: dict[str, tuple[Mapping[str, str], BrokerConfig, LogConfig]] = {}
 
@@ -74,9 +76,17 @@ class TopicCatalog:
         UnknownTopicOrPartitionError
         """
         stored = self.store.get(name)
+        if stored is not None and not (self._is_tolerant or stored.deleting):
+            return stored
+        changes = self.changes
+        known = self._topics.get(name)
+        if known is None or known[0] != changes:
+            known = self._topics[name] = changes, self._with_folders(name, stored)
+        return known[1]
+
+    def _with_folders(self, name: str, stored: Topic | None) -> Topic:
+        """Return a topic that depends on its partitions' folders; see `topic`."""
         if stored is not None and not stored.deleting:
-            if not self._is_tolerant:
-                return stored
             there = self._found.numbers(name)
             return replace(stored, partitions=tuple(sorted(there | set(stored.partitions))))
         numbers = tuple(sorted(self._found.numbers(name)))

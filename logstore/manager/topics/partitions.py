@@ -30,7 +30,7 @@ class PartitionMap(UserDict[TopicPartition, V]):
     def __setitem__(self, topic_partition: TopicPartition, value: V) -> None:
         super().__setitem__(topic_partition, value)
         self._numbers.setdefault(topic_partition.topic, set()).add(topic_partition.partition)
-        self.changes += 1
+        self.changes += 1  # last: readers without the lock cache topics by it
 
     def __delitem__(self, topic_partition: TopicPartition) -> None:
         super().__delitem__(topic_partition)

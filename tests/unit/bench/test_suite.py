@@ -59,5 +59,5 @@ def test_quick_lines_are_part_of_all():
     assert set(quick) <= {name for job in suite.select_jobs((), full=True) for name in job.names}
     assert {name.partition("/")[0] for name in quick} == {
         *("clean", "codec", "mixed", "threads", "memory", "api", "coding", "map"),
-        *("start", "idle", "limits", "crc", "kernels", "share"),
+        *("start", "idle", "limits", "crc", "kernels", "share", "defaults"),
     }

@@ -1,0 +1,184 @@
+"""Lines of calls as users make them: default arguments, new objects, garbage collection on.
+
+The lines of `broker_calls` measure the best case of the same calls.
+"""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from importlib.util import find_spec
+
+from logstore.bench.measuring import Run, Sample, Stopwatch, run_interleaved
+from logstore.bench.micro.figures import MS, NS, US, costs, wall_only
+from logstore.bench.micro.setting import Job, Setting
+from logstore.bench.micro.starting import as_installed, process, worker
+from logstore.bench.report.result import Line
+from logstore.broker import Broker
+
+TOPIC = "bench"
+SINGLE_RECORDS = 20_000
+MANY_RECORDS = 100_000
+FIRST_RECORDS = 1_000_000
+PARTITIONS = 1000
+
+TEST_MODULE = """
+def test_of_a_user(logstore_broker):
+    logstore_broker.create_topic("users", configs={"cleanup.policy": "compact"})
+    for number in range(1000):
+        logstore_broker.append("users", key=b"%d" % (number % 10), value=b"value")
+    logstore_broker.clean("users", force=True, roll=True)
+    assert len(list(logstore_broker.read("users"))) == 10
+"""
+
+
+def _new_records(count: int) -> list[tuple[bytes, bytes]]:
+    """Return records that share no objects."""
+    return [(b"key-%012d" % number, b"%0100d" % number) for number in range(count)]
+
+
+def _samples(setting: Setting, run: Run) -> list[Sample]:
+    return run_interleaved({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)[
+        "here"
+    ]
+
+
+def _send(setting: Setting) -> Iterator[Line]:
+    count = setting.share_of(SINGLE_RECORDS)
+
+    def run() -> Sample:
+        records = _new_records(count)
+        with Broker() as broker:
+            broker.create_topic(TOPIC)
+            with broker.producer() as producer, Stopwatch() as watch:
+                for key, value in records:
+                    producer.send(TOPIC, value, key)
+        return watch.sample
+
+    yield Line(
+        name="defaults/send",
+        title="producer.send, linger_ms=0, idempotent",
+        unit="µs/record",
+        higher_is_better=False,
+        here=costs(count, _samples(setting, run), US),
+        facts={"records": count, "has_collection": gc.isenabled()},
+    )
+
+
+def _append_many(setting: Setting) -> Iterator[Line]:
+    count = setting.share_of(MANY_RECORDS)
+
+    def run() -> Sample:
+        records = _new_records(count)
+        with Broker() as broker:
+            broker.create_topic(TOPIC)
+            with Stopwatch() as watch:
+                broker.append_many(TOPIC, records)
+        return watch.sample
+
+    yield Line(
+        name="defaults/append_many",
+        title="Broker.append_many, distinct keys and values",
+        unit="ns/record",
+        higher_is_better=False,
+        here=costs(count, _samples(setting, run), NS),
+        facts={"records": count, "has_collection": gc.isenabled()},
+    )
+
+
+def _create_topic(setting: Setting) -> Iterator[Line]:
+    data_dir = setting.scratch / "default-calls"
+    count = setting.share_of(PARTITIONS)
+
+    def run() -> Sample:
+        shutil.rmtree(data_dir, ignore_errors=True)
+        with Broker(data_dir) as broker, Stopwatch() as watch:
+            broker.create_topic(TOPIC, count)
+        return watch.sample
+
+    samples = _samples(setting, run)
+    yield Line(
+        name="defaults/create-topic",
+        title=f"create_topic with {count:,} partitions on disk, fsyncs included, wall time",
+        unit="ms",
+        higher_is_better=False,
+        here=wall_only(costs(1, samples, MS)),
+        facts={"cpu_ms": [round(each.cpu_s * MS) for each in samples]},
+    )
+    shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def _pytest(setting: Setting, *, is_cold: bool) -> Iterator[Line]:
+    if find_spec("pytest") is None:
+        return
+    home = setting.scratch / "default-tests"
+    home.mkdir()
+    (home / "test_of_a_user.py").write_text(TEST_MODULE, encoding="utf-8")
+    (home / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
+    plugins = ("-p", "no:cacheprovider", "-p", "logstore.testing.plugin")
+    command = (sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", str(home), str(home))
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NUMBA_CACHE_DIR": str(home / "kernels")}
+
+    def measure(repeats: int, warmups: int) -> list[Sample]:
+        with as_installed(setting) as environment:
+            run = process(command, {**environment, **alone})
+            return run_interleaved({"here": run}, repeats=repeats, warmups=warmups)["here"]
+
+    samples = []
+    if is_cold:
+        for _ in range(setting.repeats):  # each in a new environment
+            samples += measure(1, 0)
+    else:
+        samples = measure(setting.repeats, 1)
+    yield Line(
+        name=f"defaults/pytest-{'first' if is_cold else 'again'}",
+        title="a test with the pytest plugin, process start to exit, "
+        + ("no kernels and no byte code" if is_cold else "later runs"),
+        unit="s",
+        higher_is_better=False,
+        here=costs(1, samples, 1),
+    )
+    shutil.rmtree(home)
+
+
+def _first_million(setting: Setting) -> Iterator[Line]:
+    count = setting.share_of(FIRST_RECORDS)
+    data_dir = setting.scratch / "default-million"
+    samples = []
+    for _ in range(max(1, setting.repeats - 1)):
+        with Broker(data_dir) as broker:
+            broker.create_topic(TOPIC, configs={"cleanup.policy": "compact"})
+            broker.append_many(
+                TOPIC,
+                [(b"%d" % (number % (count // 10)), b"%0100d" % number) for number in range(count)],
+            )
+        cache = setting.scratch / "cache"
+        answer = worker("first_pass", str(data_dir), environment={"NUMBA_CACHE_DIR": str(cache)})
+        samples.append(Sample(answer["cpu_s"], answer["wall_s"]))
+        shutil.rmtree(cache, ignore_errors=True)
+        shutil.rmtree(data_dir)
+    yield Line(
+        name="defaults/first-cleaning",
+        title=f"first cleaning pass over {count:,} records, without compiled kernels",
+        unit="s",
+        higher_is_better=False,
+        here=costs(1, samples, 1),
+        facts={"records": count},
+    )
+
+
+def jobs() -> Iterator[Job]:
+    """Yield a job for each call."""
+    calls: dict[str, Callable[[Setting], Iterator[Line]]] = {
+        "defaults/send": _send,
+        "defaults/append_many": _append_many,
+        "defaults/create-topic": _create_topic,
+        "defaults/pytest-first": partial(_pytest, is_cold=True),
+        "defaults/pytest-again": partial(_pytest, is_cold=False),
+        "defaults/first-cleaning": _first_million,
+    }
+    for name, measure in calls.items():
+        yield Job((name,), True, measure)
