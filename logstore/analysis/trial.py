@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.cleaner.checkpoints import CleanerCheckpoints
-from logstore.cleaner.manager import LogCleanerManager
 from logstore.manager.directories.directory import stepped_back
 from logstore.manager.manager import LogManager
 from logstore.runtime import (
@@ -22,6 +21,7 @@ from logstore.runtime import (
 from logstore.storage.log.supposed import SupposedLog
 
 if TYPE_CHECKING:
+    from logstore.cleaner.manager import LogCleanerManager
     from logstore.cleaner.selection import CleaningDecision
     from logstore.config.broker_config import BrokerConfig
     from logstore.config.log_config import LogConfig
@@ -93,6 +93,8 @@ class Trial(NamedTuple):
         LogStoreError
             The partition cannot be opened.
         """
+        from logstore.cleaner.manager import LogCleanerManager  # quick verdicts run no trial
+
         overlay = OverlayFileSystem(ReadOnlyFileSystem(fs), clock)
         runtime = Runtime(clock, overlay, random_source(0))
         manager = LogManager(runtime, log_dirs, settings, read_only=True)

@@ -16,7 +16,7 @@ from tests.support.world.replicated import TP, ReplicatedLog
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "RECIPES.md"
 
-QUIET_MS = 250
+QUIET_MS = 500
 """Far above the fetch wait of these consumers, which is 20 ms."""
 
 

@@ -54,7 +54,7 @@ def test_commands_are_completed_without_importing_them():
 @pytest.mark.usefixtures("topics")
 def test_options_choices_topics_and_paths(data_dir, tmp_path):
     assert completed("inspect", "--su") == plain("--summary")
-    assert completed("inspect", "--sort", "") == plain("size", "ratio", "lag")
+    assert completed("inspect", "--sort", "") == plain("size", "ratio", "lag", "frees")
     assert completed("read", "user") == plain("user-events", "users")
     assert completed("topic", "delete", "o") == plain("orders")
     assert completed("inspect", "ord") == plain("orders")

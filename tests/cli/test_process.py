@@ -35,14 +35,15 @@ NOT_FOR_LOOKING = {
 NEEDED = {
     "--batches": {"logstore.record.survey"},
     "--records": {"logstore.record.survey"},
+    "inspect": {"logstore.cleaner.manager", "logstore.storage.log.retention"},
     "retain": {
         "logstore.analysis.reports",
         "logstore.cleaner.manager",
         "logstore.storage.log.retention",
     },
 }
-"""The modules that a command or option needs: batches of damaged files are listed one by one, and
-retention includes a cleaning pass."""
+"""The modules that a command or option needs: batches of damaged files are listed one by one,
+retention includes a cleaning pass, and a verdict is the decision of the cleaner and of retention."""
 
 
 def call(*arguments, data_dir, **options):

@@ -17,6 +17,7 @@ EXAMPLES = {
     "Add a line to the benchmark": "idle/day",
 }
 OTHERS = {
+    "logstore/inspect/schemas/avro_bounds.py",
     "logstore/storage/log/drafts.py",  # builds what validate.py limits
     "logstore/record/kernels.py",  # varlongs are numbers of Kafka's records too
     "logstore/record/records.py",

@@ -95,7 +95,7 @@ def test_a_preview_equals_the_result(taken, given_configs, unset):
                 if value[:2] != broker.describe_configs("t")[key][:2]
             }
             (explained,) = then.explain("t").partitions
-            assert explained == after
+            assert replace(explained, verdict=None) == after
             (explained,) = then.explain("t", quick=True).partitions
             assert quick.after.explanation.gates == explained.gates
             assert then.retain("t", dry_run=True).decisions[0].removed == (

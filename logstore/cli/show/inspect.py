@@ -34,6 +34,7 @@ _SMALL_BAR_WIDTH = 12
 _SEGMENTS_SHOWN = 40
 _DAMAGES_SHOWN = 40
 _WIDE = 96
+_WIDE_LIST = 110
 
 
 def show_one(summary: PartitionSummary) -> None:
@@ -67,7 +68,7 @@ def show_many(
         return
     emit("")
     findings: list[FindingSummary] = []
-    is_narrow = output_width() < _WIDE
+    is_narrow = output_width() < _WIDE_LIST
     damages: list[Damage] = []
 
     def rows() -> Iterator[list[Cell]]:

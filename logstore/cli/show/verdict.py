@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from logstore.analysis.reports import segment_sizes
 from logstore.analysis.verdict import (
     DAMAGED,
     DUE,
@@ -120,10 +119,12 @@ def summarize(
     failures: Iterable[tuple[TopicPartition, LogStoreError]],
 ) -> Summary:
     """Add up the verdicts, and those on partitions that cannot be read."""
-    failed = (
-        Verdict.of_error(error, sum(segment_sizes(broker.manager, tp))) for tp, error in failures
-    )
-    return Summary.of([*verdicts, *failed])
+    found = [*verdicts]
+    for tp, error in failures:
+        from logstore.analysis.reports import segment_sizes  # not needed to look at a sound log
+
+        found.append(Verdict.of_error(error, sum(segment_sizes(broker.manager, tp))))
+    return Summary.of(found)
 
 
 def summary_lines(summary: Summary) -> list[str]:

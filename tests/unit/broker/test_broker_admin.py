@@ -205,6 +205,7 @@ def test_an_explanation_has_what_its_json_has_by_the_same_names(broker):
         assert closings == [each.to_json() for each in explained.active_segment.closings]
         assert item.pop("tombstones")["records"] == explained.tombstones.records
         assert item.pop("reason") == explained.reason.to_json()
+        assert item.pop("verdict") == explained.verdict.to_json()
         first_pass = item.pop("first_pass")
         assert first_pass == (explained.first_pass and explained.first_pass.to_json())
         assert {name: getattr(explained, name) for name in item} == item
