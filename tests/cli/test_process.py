@@ -43,7 +43,7 @@ NEEDED = {
     },
 }
 """The modules that a command or option needs: batches of damaged files are listed one by one,
-retention includes a cleaning pass, and a verdict is the decision of the cleaner and of retention."""
+retention includes a cleaning pass, and a verdict needs the decisions of both."""
 
 
 def call(*arguments, data_dir, **options):
