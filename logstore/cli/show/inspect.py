@@ -13,6 +13,8 @@ from logstore.cli.show.tables import (
     Table,
     can_print,
     display_text,
+    full_width,
+    is_bounded,
     output_width,
     paint,
 )
@@ -34,7 +36,8 @@ _SMALL_BAR_WIDTH = 12
 _SEGMENTS_SHOWN = 40
 _DAMAGES_SHOWN = 40
 _WIDE = 96
-_WIDE_LIST = 110
+_HIDDEN_FIRST = ("sections", "offsets", "policy", "segments")
+"""Columns that the table of partitions lacks if the terminal is too narrow, in this order."""
 
 
 def show_one(summary: PartitionSummary) -> None:
@@ -68,30 +71,26 @@ def show_many(
         return
     emit("")
     findings: list[FindingSummary] = []
-    is_narrow = output_width() < _WIDE_LIST
     damages: list[Damage] = []
-
-    def rows() -> Iterator[list[Cell]]:
-        for each in summaries:
-            findings.extend(each.recovery)
-            damages.extend(each.damages)
-            row = _overview_row(each, has_counts=has_counts)
-            yield [row[column] for column in columns]
-
+    rows = []
+    for each in summaries:
+        findings.extend(each.recovery)
+        damages.extend(each.damages)
+        rows.append(_overview_row(each, has_counts=has_counts))
     columns = ["partition", "verdict", "frees", "policy", "offsets", "records", "size", "segments"]
     columns += ["dirty", "lag"]
     columns += ["live keys", "tombstones"] if has_counts else []
     columns.append("sections")
-    if is_narrow:
-        hidden = ("policy", "offsets", "segments", "sections")
-        columns = [name for name in columns if name not in hidden]
+    for name in _HIDDEN_FIRST:
+        if is_bounded() and full_width(columns, rows) > output_width():
+            columns.remove(name)
     table = Table(
         columns,
         right=("frees", "records", "size", "segments", "dirty", "lag", "live keys", "tombstones"),
         whole=("verdict", "policy", "offsets", "sections"),
         least={"partition": name_width},
     )
-    emit_lines(table.lines(rows()))
+    emit_lines(table.lines([row[name] for name in columns] for row in rows))
     _print_recovery(findings)
     _print_damages(damages)
 

@@ -259,5 +259,14 @@ def _restyled(cell: Cell, text: str) -> Cell:
     return Styled(text, cell.style) if isinstance(cell, Styled) else text
 
 
+def full_width(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> int:
+    """Return the width of a table with nothing truncated."""
+    widths = {name: len(name) for name in columns}
+    for row in rows:
+        for name in columns:
+            widths[name] = max(widths[name], len(_text(row[name])))
+    return sum(widths.values()) + len(GAP) * (len(columns) - 1)
+
+
 def _text(cell: Cell) -> str:
     return cell.text if isinstance(cell, Styled) else cell
