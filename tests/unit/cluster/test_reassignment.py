@@ -237,6 +237,16 @@ def test_the_disk_of_the_target_is_full(cluster):
     assert data_of(cluster, 2) == data_of(cluster, 0)
 
 
+def test_a_topic_is_deleted_although_a_replica_could_not_be_created(cluster):
+    fill(cluster)
+    with cluster.brokers[2].fail("write", error="ENOSPC"):
+        cluster.reassign(T, replicas=[2, 3])
+        cluster.clock.advance(seconds=3)
+    assert not has_replica(cluster, 2)
+    cluster.delete_topic("t")
+    assert not any(has_replica(cluster, broker) for broker in range(4))
+
+
 def test_records_deleted_during_the_copy(cluster):
     fill(cluster, 50)
     cluster.disconnect({0}, {2})
