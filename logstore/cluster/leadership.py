@@ -8,6 +8,7 @@ Source: Kafka's Partition and DelayedFetch.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
@@ -409,7 +410,9 @@ class Leadership:
     def _alter_isr(self, isr: tuple[int, ...]) -> None:
         try:
             state = self._station.controller.alter_isr(self.state, isr)
-            if state.leader_epoch == self.state.leader_epoch:
-                self.state = state  # else it arrives as a new epoch
+            if state.leader_epoch != self.state.leader_epoch:
+                # It arrives as a new epoch. Until then, its replicas must have all new records.
+                state = replace(self.state, isr=isr)
+            self.state = state
         except FencedLeaderEpochError as error:  # the new state will arrive
             logger.info("%s", error)

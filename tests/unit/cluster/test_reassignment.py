@@ -8,6 +8,7 @@ import pytest
 from logstore import Cluster, OffsetAndMetadata, TopicPartition, VirtualClock
 from logstore.cluster.controller import Controller
 from logstore.cluster.memory import ClusterMemory
+from logstore.cluster.messages import FetchRequest
 from logstore.errors import (
     InvalidReplicaAssignmentError,
     LogStoreError,
@@ -94,6 +95,32 @@ def test_all_replicas_move_and_the_leader_with_them(cluster):
     assert cluster.brokers[2].log(T).high_watermark == 21
     for broker in (0, 1):
         assert not has_replica(cluster, broker)
+
+
+def test_the_former_leader_waits_for_the_next_one(cluster, monkeypatch):
+    """The next leader joins the ISR at the high watermark, below the leader's log end."""
+    for broker in range(4):
+        cluster.replicas(broker).fetch_max_bytes = 3000
+    fill(cluster, 5, size=1000)
+    cluster.disconnect([0], [1])
+    fill(cluster, 20, size=1000, acks=1)
+    log, former = cluster.brokers[0].log(T), cluster.replicas(0).role(T)
+    host, ends = cluster._host_moved, []
+
+    def host_moved(state):
+        if state.replicas == (2,):  # before the leaders know it
+            request = FetchRequest(
+                1, former.followers[1].number + 1, 0, log.log_end_offset, 0, None
+            )
+            former.on_fetch(request)
+            ends.append((log.high_watermark, cluster.brokers[2].log(T).log_end_offset))
+        host(state)
+
+    monkeypatch.setattr(cluster, "_host_moved", host_moved)
+    cluster.reassign(T, replicas=[2])
+    finish(cluster)
+    high_watermark, next_end = ends[0]
+    assert 5 <= high_watermark <= next_end < 25
 
 
 def test_another_order_and_fewer_replicas_take_effect_at_once(cluster):
