@@ -90,6 +90,7 @@ class Leadership:
         self.start_offset = 0
         self._lag_check: ScheduledTask | None = None
         self._is_serving = False
+        self._is_delayed = False
         self._is_over = False
         self._unsubscribe: Callable[[], object] | None = None
 
@@ -285,7 +286,9 @@ class Leadership:
                     self.state.topic_partition, follower.replica
                 )
                 if is_throttled and (delay_ms := quota.delay_ms()):
-                    self._station.later("throttled-fetch", self._serve, delay_ms)
+                    if not self._is_delayed:  # else each append would schedule a task
+                        self._is_delayed = True
+                        self._station.later("throttled-fetch", self._serve_delayed, delay_ms)
                     continue
                 request, follower.waiting = follower.waiting, None
                 high_watermark, log_start_offset = self._offsets()
@@ -313,6 +316,10 @@ class Leadership:
                     log_start_offset=log_start_offset,
                 )
             self._send(follower, answer)
+
+    def _serve_delayed(self) -> None:
+        self._is_delayed = False
+        self._serve()
 
     def _send(self, follower: FollowerState, answer: FetchResponse) -> None:
         tp = self.state.topic_partition

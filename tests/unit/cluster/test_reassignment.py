@@ -334,6 +334,25 @@ def test_throttled_replicas_are_copied_slowly(cluster):
     assert 8000 < cluster.clock.now_ms() - begun_ms < 14_000
 
 
+def test_appends_do_not_add_tasks_for_a_throttled_replica(cluster, monkeypatch):
+    fill(cluster, 100, size=1000)
+    cluster.alter_broker_configs({"leader.replication.throttled.rate": "1000"}, brokers=[0])
+    cluster.alter_configs("t", {"leader.replication.throttled.replicas": "0:2"})
+    leader = cluster.replicas(0)
+    leader.fetch_max_bytes = 5000
+    cluster.reassign(T, replicas=[2, 0])
+    cluster.clock.advance(seconds=1)
+    later, names = leader.later, []
+
+    def note(name, action, delay_ms):
+        names.append(name)
+        return later(name, action, delay_ms)
+
+    monkeypatch.setattr(leader, "later", note)
+    fill(cluster, 50)
+    assert names.count("throttled-fetch") <= 1
+
+
 def test_the_follower_throttles_too(cluster):
     fill(cluster, 100, size=1000)
     cluster.alter_broker_configs({"follower.replication.throttled.rate": "10000"})
