@@ -264,11 +264,10 @@ class TransactionRequests:
 
     def is_moving(self, error: LogStoreError) -> bool:
         """Return whether a retry may succeed, because the coordinator moves."""
-        if not self._is_replicated or self._transactional_id is None:
+        if not self._is_replicated or self._transactional_id is None or self.home.is_over:
             return False
-        if isinstance(error, IllegalStateError):  # the coordinator's broker has ended
-            return not self.home.is_over
-        return error.kafka_error in _TRANSACTION_ERRORS
+        # An `IllegalStateError`: the coordinator's broker has ended.
+        return isinstance(error, IllegalStateError) or error.kafka_error in _TRANSACTION_ERRORS
 
     def ask(self, request: Callable[[TransactionCoordinator], T]) -> T:
         """Send a request to the coordinator, and repeat it while the coordinator moves.

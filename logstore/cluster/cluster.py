@@ -602,7 +602,8 @@ class Cluster(Generic[ClockT]):
             for state in topic.partitions:
                 node.replicas.forget(state.topic_partition)
             if any(node.id in state.replicas for state in topic.partitions):
-                node.broker.delete_topic(name)
+                with suppress(UnknownTopicOrPartitionError):  # its replicas were not created
+                    node.broker.delete_topic(name)
         deleted = [state.topic_partition for state in topic.partitions]
         for broker in list(self.brokers.values()):  # coordinators need not have a replica
             broker.groups.delete_offsets_of(deleted)

@@ -244,6 +244,11 @@ class ClusterHost(CoordinatorHost):
         self.check_owner(topic_partition)
         return self._broker.manager.log(topic_partition)
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether the cluster closes: its coordinators no longer move."""
+        return not self._members.runtime.scheduler.is_started
+
     def is_coordinated(self, name: str) -> bool:
         """Return whether all partitions of a topic are led, and those led here are loaded."""
         try:

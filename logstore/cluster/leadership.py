@@ -8,6 +8,7 @@ Source: Kafka's Partition and DelayedFetch.
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
@@ -89,6 +90,7 @@ class Leadership:
         self.start_offset = 0
         self._lag_check: ScheduledTask | None = None
         self._is_serving = False
+        self._is_delayed = False
         self._is_over = False
         self._unsubscribe: Callable[[], object] | None = None
 
@@ -284,7 +286,9 @@ class Leadership:
                     self.state.topic_partition, follower.replica
                 )
                 if is_throttled and (delay_ms := quota.delay_ms()):
-                    self._station.later("throttled-fetch", self._serve, delay_ms)
+                    if not self._is_delayed:  # else each append would schedule a task
+                        self._is_delayed = True
+                        self._station.later("throttled-fetch", self._serve_delayed, delay_ms)
                     continue
                 request, follower.waiting = follower.waiting, None
                 high_watermark, log_start_offset = self._offsets()
@@ -312,6 +316,10 @@ class Leadership:
                     log_start_offset=log_start_offset,
                 )
             self._send(follower, answer)
+
+    def _serve_delayed(self) -> None:
+        self._is_delayed = False
+        self._serve()
 
     def _send(self, follower: FollowerState, answer: FetchResponse) -> None:
         tp = self.state.topic_partition
@@ -409,7 +417,9 @@ class Leadership:
     def _alter_isr(self, isr: tuple[int, ...]) -> None:
         try:
             state = self._station.controller.alter_isr(self.state, isr)
-            if state.leader_epoch == self.state.leader_epoch:
-                self.state = state  # else it arrives as a new epoch
+            if state.leader_epoch != self.state.leader_epoch:
+                # It arrives as a new epoch. Until then, its replicas must have all new records.
+                state = replace(self.state, isr=isr)
+            self.state = state
         except FencedLeaderEpochError as error:  # the new state will arrive
             logger.info("%s", error)

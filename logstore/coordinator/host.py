@@ -113,6 +113,11 @@ class CoordinatorHost:
         self.check_owner(topic_partition)
         return self._manager.log(topic_partition)
 
+    @property
+    def is_closing(self) -> bool:
+        """Whether the cluster closes: its coordinators no longer move."""
+        return False
+
     def is_coordinated(self, name: str) -> bool:
         """Return whether no coordinator of a topic's partitions is still missing or loading.
 

@@ -484,8 +484,8 @@ class TransactionCoordinator:
     @property
     @lasting
     def is_over(self) -> bool:
-        """Whether the broker has ended."""
-        return self._manager.lifetime.is_over
+        """Whether the broker has ended, or its cluster closes."""
+        return self._manager.lifetime.is_over or self._host.is_closing
 
     def has_producer(self, producer_id: int) -> bool:
         """Return whether a transactional id of this coordinator has a producer id."""

@@ -359,3 +359,30 @@ def test_a_transaction_without_a_coordinator_fails_after_a_time(cluster):
     cluster.heal()
     producer.commit_transaction()
     assert [each.value for each in transactional.home.read("t", 0)] == [b"1"]
+
+
+def test_a_cluster_closes_without_waiting_for_the_coordinators_of_open_transactions():
+    clock = VirtualClock()
+    with Cluster(clock=clock, seed=1) as cluster:
+        cluster.create_topic("t", replication_factor=3)
+        home = cluster.brokers[cluster.leader(TP)]
+        for number in range(8):
+            producer = home.producer(transactional_id=f"x{number}")
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send("t", b"v").get()
+        begun_ms = clock.now_ms()
+    assert clock.now_ms() - begun_ms < 60_000  # `max_block_ms` of one producer
+
+
+def test_a_stopped_broker_aborts_the_transactions_of_its_producers(cluster):
+    cluster.create_topic("t", replication_factor=3)
+    home = cluster.leader(TP)
+    for number in range(8):
+        producer = cluster.brokers[home].producer(transactional_id=f"x{number}")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("t", b"v").get()
+    cluster.stop(home)
+    log = cluster.brokers[cluster.leader(TP)].log(TP)
+    assert cluster.run_until(lambda: log.last_stable_offset == log.high_watermark, timeout=5000)

@@ -8,6 +8,7 @@ import pytest
 from logstore import Cluster, OffsetAndMetadata, TopicPartition, VirtualClock
 from logstore.cluster.controller import Controller
 from logstore.cluster.memory import ClusterMemory
+from logstore.cluster.messages import FetchRequest
 from logstore.errors import (
     InvalidReplicaAssignmentError,
     LogStoreError,
@@ -94,6 +95,32 @@ def test_all_replicas_move_and_the_leader_with_them(cluster):
     assert cluster.brokers[2].log(T).high_watermark == 21
     for broker in (0, 1):
         assert not has_replica(cluster, broker)
+
+
+def test_the_former_leader_waits_for_the_next_one(cluster, monkeypatch):
+    """The next leader joins the ISR at the high watermark, below the leader's log end."""
+    for broker in range(4):
+        cluster.replicas(broker).fetch_max_bytes = 3000
+    fill(cluster, 5, size=1000)
+    cluster.disconnect([0], [1])
+    fill(cluster, 20, size=1000, acks=1)
+    log, former = cluster.brokers[0].log(T), cluster.replicas(0).role(T)
+    host, ends = cluster._host_moved, []
+
+    def host_moved(state):
+        if state.replicas == (2,):  # before the leaders know it
+            request = FetchRequest(
+                1, former.followers[1].number + 1, 0, log.log_end_offset, 0, None
+            )
+            former.on_fetch(request)
+            ends.append((log.high_watermark, cluster.brokers[2].log(T).log_end_offset))
+        host(state)
+
+    monkeypatch.setattr(cluster, "_host_moved", host_moved)
+    cluster.reassign(T, replicas=[2])
+    finish(cluster)
+    high_watermark, next_end = ends[0]
+    assert 5 <= high_watermark <= next_end < 25
 
 
 def test_another_order_and_fewer_replicas_take_effect_at_once(cluster):
@@ -237,6 +264,16 @@ def test_the_disk_of_the_target_is_full(cluster):
     assert data_of(cluster, 2) == data_of(cluster, 0)
 
 
+def test_a_topic_is_deleted_although_a_replica_could_not_be_created(cluster):
+    fill(cluster)
+    with cluster.brokers[2].fail("write", error="ENOSPC"):
+        cluster.reassign(T, replicas=[2, 3])
+        cluster.clock.advance(seconds=3)
+    assert not has_replica(cluster, 2)
+    cluster.delete_topic("t")
+    assert not any(has_replica(cluster, broker) for broker in range(4))
+
+
 def test_records_deleted_during_the_copy(cluster):
     fill(cluster, 50)
     cluster.disconnect({0}, {2})
@@ -295,6 +332,25 @@ def test_throttled_replicas_are_copied_slowly(cluster):
     assert 30_000 < len(data_of(cluster, 2)) < 70_000
     finish(cluster)
     assert 8000 < cluster.clock.now_ms() - begun_ms < 14_000
+
+
+def test_appends_do_not_add_tasks_for_a_throttled_replica(cluster, monkeypatch):
+    fill(cluster, 100, size=1000)
+    cluster.alter_broker_configs({"leader.replication.throttled.rate": "1000"}, brokers=[0])
+    cluster.alter_configs("t", {"leader.replication.throttled.replicas": "0:2"})
+    leader = cluster.replicas(0)
+    leader.fetch_max_bytes = 5000
+    cluster.reassign(T, replicas=[2, 0])
+    cluster.clock.advance(seconds=1)
+    later, names = leader.later, []
+
+    def note(name, action, delay_ms):
+        names.append(name)
+        return later(name, action, delay_ms)
+
+    monkeypatch.setattr(leader, "later", note)
+    fill(cluster, 50)
+    assert names.count("throttled-fetch") <= 1
 
 
 def test_the_follower_throttles_too(cluster):
