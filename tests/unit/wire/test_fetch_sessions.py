@@ -296,6 +296,18 @@ def test_the_partitions_of_all_sessions_are_bounded(monkeypatch):
     assert world.create(3) > 0
 
 
+def test_a_session_has_no_names_that_are_too_long_for_a_topic(fetcher, listener):
+    """They would take hundreds of megabytes of each client that sends them."""
+    sessions = listener._service.fetch_sessions
+    unknown = KAFKA_CODES["UNKNOWN_TOPIC_OR_PARTITION"], -1, False
+    assert fetcher.fetch(("x" * 250, 0, 0)) == {("x" * 250, 0): unknown}
+    assert (fetcher.id, len(sessions)) == (0, 0)
+    assert fetcher.fetch(("x" * 249, 0, 0)) == {("x" * 249, 0): unknown}
+    assert len(sessions) == 1
+    assert fetcher.fetch(("x" * 250, 0, 0)) == KAFKA_CODES["FETCH_SESSION_ID_NOT_FOUND"]
+    assert len(sessions) == 0
+
+
 def test_epochs_start_again_at_one():
     assert (_next(1), _next(2**31 - 1)) == (2, 1)
 
