@@ -243,6 +243,33 @@ def test_protobuf_that_does_not_fit_is_refused(descriptors, payload, message):
         ProtobufSchema(descriptors).decode(payload)
 
 
+DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+SETS = {"type": "array", "uniqueItems": True}
+
+
+@pytest.mark.parametrize(
+    "schemas",
+    (
+        [SETS],
+        [DRAFT | SETS],
+        [DRAFT | {"$id": "http://example.test/set"} | SETS, DRAFT | {"$ref": "/set"}],
+    ),
+)
+def test_unique_items_are_checked_in_linear_time(monkeypatch, schemas):
+    """The library would take hours for a megabyte of objects."""
+    monkeypatch.setattr("jsonschema._keywords.uniq", None)
+    schemas[-1]["$id"] = schemas[-1].get("$id", "http://example.test/")
+    schema = JsonSchema([json.dumps(each) for each in schemas])
+    unique = [{"a": [number]} for number in range(2000)]
+    unique += [1, True, 0, False, None, "1", "", "null", 1.5, [], {}, [1], [True], [[]], {"a": 1}]
+    assert schema.decode(json.dumps(unique).encode()) == unique
+    assert JsonSchema(['{"uniqueItems": false}']).decode(b"[1, 1]") == [1, 1]
+    assert schema.decode(b"[0, 0.5]") == [0, 0.5]
+    for twice in (b"[1, 1.0]", b"[0, -0.0]", b'[{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}]'):
+        with pytest.raises(InvalidRecordError, match=r"\$: the items are not unique"):
+            schema.decode(twice)
+
+
 def test_json_schema_holds_values_against_it_and_fetches_nothing():
     positive = {"$id": "http://example.test/positive", "type": "integer", "minimum": 1}
     user = {"type": "object", "properties": {"age": {"$ref": positive["$id"]}}}
