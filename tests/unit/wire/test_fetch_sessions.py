@@ -297,7 +297,7 @@ def test_the_partitions_of_all_sessions_are_bounded(monkeypatch):
 
 
 def test_a_session_has_no_names_that_are_too_long_for_a_topic(fetcher, listener):
-    """They would take hundreds of megabytes of each client that sends them."""
+    """Clients could fill the memory with them."""
     sessions = listener._service.fetch_sessions
     unknown = KAFKA_CODES["UNKNOWN_TOPIC_OR_PARTITION"], -1, False
     assert fetcher.fetch(("x" * 250, 0, 0)) == {("x" * 250, 0): unknown}
