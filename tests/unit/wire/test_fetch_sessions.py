@@ -8,7 +8,9 @@ import pytest
 from logstore import Acl, Authorizer, Broker, Cluster
 from logstore.errors import KAFKA_CODES
 from logstore.messages.types import FetchRequest, FetchResponse
+from logstore.storage.log.reader import Isolation
 from logstore.wire import fetch_sessions
+from logstore.wire.fetch import _Stand
 from logstore.wire.fetch_sessions import FetchSessions, _next
 from tests.support.world.wire import Client
 
@@ -250,6 +252,18 @@ class World:
         """Return the error of a request."""
         request = request_of(asked, session_id=session_id, session_epoch=epoch)
         return self.sessions.open(request, 12, lambda _: None).error
+
+
+def test_a_log_may_be_replaced_by_a_concurrent_request(broker, listener):
+    class Place:
+        logs = iter((broker.log(T, 0), None))
+
+        @property
+        def log(self):
+            return next(self.logs)
+
+    stand = _Stand.of([Place()], Isolation.READ_UNCOMMITTED, listener._service.nodes)
+    assert [log.topic_partition for log in stand.logs] == [(T, 0)]
 
 
 def test_slots_are_divided_as_in_kafka():
