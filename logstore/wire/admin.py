@@ -72,6 +72,7 @@ def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopic
         len(topic.assignments) or max(0, topic.num_partitions) or default
         for topic in request.topics
     )
+    similar = _similar_names(request, session.service.nodes)
     results = []
     for topic in {each.name: each for each in request.topics}.values():
         try:
@@ -81,7 +82,8 @@ def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopic
                 raise Refusal("INVALID_REQUEST", "Duplicate topic name.")
             if not (may_create_any or session.allows("create", "topic", topic.name)):
                 raise Refusal("TOPIC_AUTHORIZATION_FAILED", "Authorization failed.")
-            results.append(_create(topic, session, validate_only=request.validate_only))
+            others = similar.get(_plain(topic.name), ())
+            results.append(_create(topic, session, others, validate_only=request.validate_only))
         except LogStoreError as error:
             created = CreatedTopic(name=topic.name, configs=[])
             created.error_code, created.error_message = code_of(error), message_of(error)
@@ -90,7 +92,11 @@ def create_topics(request: CreateTopicsRequest, session: Session) -> CreateTopic
 
 
 def _create(
-    topic: CreateTopicsRequest.CreatableTopic, session: Session, *, validate_only: bool
+    topic: CreateTopicsRequest.CreatableTopic,
+    session: Session,
+    similar: Iterable[str],
+    *,
+    validate_only: bool,
 ) -> CreatedTopic:
     manager, nodes = session.service.manager, session.service.nodes
     try:
@@ -100,7 +106,10 @@ def _create(
     with suppress(UnknownTopicOrPartitionError):
         if not nodes.topic(topic.name).adopted:
             raise Refusal("TOPIC_ALREADY_EXISTS", f"Topic '{topic.name}' already exists.")
-    _check_collision(topic.name, nodes)
+    for other in similar:
+        if other != topic.name:
+            text = f"Topic '{topic.name}' collides with existing topic: {other}"
+            raise Refusal("INVALID_TOPIC_EXCEPTION", text)
     count, factor = _placement(topic, manager.broker_config.num_partitions, nodes)
     assignment = [each.broker_ids for each in topic.assignments] or None
     configs = {each.name: each.value for each in topic.configs}
@@ -140,15 +149,19 @@ def _create(
     return created
 
 
-def _check_collision(name: str, nodes: Nodes) -> None:
-    """Raise `Refusal` if a topic has the same name but for `.` and `_`, as names of metrics."""
-    if "." not in name and "_" not in name:
-        return
-    plain = name.replace(".", "_")
-    for other in nodes.topics():
-        if other.name != name and other.name.replace(".", "_") == plain:
-            text = f"Topic '{name}' collides with existing topic: {other.name}"
-            raise Refusal("INVALID_TOPIC_EXCEPTION", text)
+def _plain(name: str) -> str:
+    return name.replace(".", "_")
+
+
+def _similar_names(request: CreateTopicsRequest, nodes: Nodes) -> dict[str, list[str]]:
+    """Return the existing topics whose names collide with new ones as names of metrics."""
+    similar: dict[str, list[str]] = {
+        plain: [] for each in request.topics if "_" in (plain := _plain(each.name))
+    }
+    for other in nodes.topics() if similar else ():
+        if (plain := _plain(other.name)) in similar:
+            similar[plain].append(other.name)
+    return similar
 
 
 def _placement(

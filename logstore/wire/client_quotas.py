@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 
 Entity = tuple[tuple[str, str | None], ...]
 """Types and names of a quota's users, clients or addresses, sorted; None is the default."""
@@ -13,14 +14,18 @@ class ClientQuotas:
 
     def __init__(self) -> None:
         self._quotas: dict[Entity, dict[str, float]] = {}
+        self._lock = threading.Lock()
 
-    def alter(self, entity: Entity, values: Mapping[str, float | None]) -> None:
-        """Set or, with None, remove quotas."""
-        own: dict[str, float | None] = {**self._quotas.get(entity, {}), **values}
-        left = {key: value for key, value in own.items() if value is not None}
-        # Replaced as a whole, because other threads iterate over it.
-        quotas = {**self._quotas, entity: left}
-        self._quotas = {each: values for each, values in quotas.items() if values}
+    def alter(self, changes: Iterable[tuple[Entity, Mapping[str, float | None]]]) -> None:
+        """Set or, with None, remove quotas of several entities."""
+        with self._lock:
+            quotas = dict(self._quotas)
+            for entity, values in changes:
+                own: dict[str, float | None] = {**quotas.get(entity, {}), **values}
+                quotas[entity] = {key: each for key, each in own.items() if each is not None}
+                if not quotas[entity]:
+                    del quotas[entity]
+            self._quotas = quotas  # replaced as a whole, because other threads iterate over it
 
     def __iter__(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:
         return iter(self._quotas.items())

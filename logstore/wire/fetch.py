@@ -137,7 +137,8 @@ class _Stand:
     @classmethod
     def of(cls, places: Iterable[SessionPartition], isolation: Isolation, nodes: Nodes) -> _Stand:
         """Return the current positions. A log requested several times counts once."""
-        logs = {id(each.log): each.log for each in places if each.log is not None}
+        # Read once: another request of the session may replace the log meanwhile.
+        logs = {id(log): log for each in places if (log := each.log) is not None}
         return cls._now(list(logs.values()), isolation, nodes)
 
     @classmethod

@@ -13,6 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.messages.types import FetchRequest, FetchResponse
+from logstore.names import MAX_TOPIC_LENGTH
 from logstore.types import INT32_MAX, MINUTE_MS, NO_OFFSET
 
 if TYPE_CHECKING:
@@ -39,7 +40,10 @@ _SHARDS = 8
 _IDS_OF_SHARD = INT32_MAX // _SHARDS
 
 _MAX_PARTITIONS = 250_000
-"""Limit of the partitions in all sessions, which Kafka does not have. It is about 100 MiB."""
+"""Limit of the partitions in all sessions, which Kafka does not have. It is about 100 MiB.
+
+Names that no topic can have may be long, so they are not kept in a session.
+"""
 
 _TOPIC_IDS_FROM = 13
 
@@ -210,6 +214,9 @@ class FetchSessions:
                 return Context("INVALID_FETCH_SESSION_EPOCH")
             if session.uses_ids != uses_ids:
                 return Context("FETCH_SESSION_TOPIC_ID_ERROR")
+            if any(len(topic.topic) > MAX_TOPIC_LENGTH for topic in request.topics):
+                self._remove(session_id)
+                return Context("FETCH_SESSION_ID_NOT_FOUND")
             _update(session, request, name_of)
             partitions = list(session.partitions.values())
             more = len(partitions) - session.size
@@ -277,6 +284,8 @@ class FetchSessions:
         shard = self._shards[number]
         size = len(partitions)
         if self._total_partitions + size > _MAX_PARTITIONS:
+            return NO_SESSION
+        if any(len(each.name) > MAX_TOPIC_LENGTH for each in partitions):
             return NO_SESSION
         now_ms = self._monotonic_ms()
         if len(shard) >= self._slots_of_shard and not self._evict(shard, size, now_ms):

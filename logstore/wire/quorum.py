@@ -44,22 +44,28 @@ def describe_quorum(request: DescribeQuorumRequest, session: Session) -> Describ
         response.error_code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
         response.error_message = None
         return response
-    is_known = False
-    for topic in request.topics:
-        partitions = []
-        for asked in topic.partitions:
-            number = asked.partition_index
-            if (topic.topic_name, number) == (_METADATA_TOPIC, 0):
-                is_known = True
-                partitions.append(_described_quorum(session))
-                continue
-            unknown = QuorumPartition(partition_index=number)
-            unknown.error_code = KAFKA_CODES["UNKNOWN_TOPIC_OR_PARTITION"]
-            unknown.error_message = "This server does not host this topic-partition."
-            partitions.append(unknown)
-        response.topics.append(
-            DescribeQuorumResponse.TopicData(topic_name=topic.topic_name, partitions=partitions)
+    asked = [
+        (topic.topic_name, [each.partition_index for each in topic.partitions])
+        for topic in request.topics
+    ]
+    # As in Kafka, a request that has other partitions too is refused for all of them.
+    is_known = asked == [(_METADATA_TOPIC, [0])]
+    response.topics = [
+        DescribeQuorumResponse.TopicData(
+            topic_name=name,
+            partitions=[
+                _described_quorum(session)
+                if is_known
+                else QuorumPartition(
+                    partition_index=number,
+                    error_code=KAFKA_CODES["UNKNOWN_TOPIC_OR_PARTITION"],
+                    error_message="This server does not host this topic-partition.",
+                )
+                for number in numbers
+            ],
         )
+        for name, numbers in asked
+    ]
     if is_known and session.version >= _NODES_FROM:
         nodes = session.service.nodes
         host, port = nodes.addresses(session.address)[nodes.controller_id]
@@ -99,6 +105,7 @@ def _described_quorum(session: Session) -> DescribeQuorumResponse.PartitionData:
 
 _UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE = 1, 2, 3
 _TYPES_FROM = 1
+_RESULTS_UNTIL = 1
 
 
 @handles("UpdateFeatures", Where.LOOP)
@@ -119,7 +126,15 @@ def update_features(request: UpdateFeaturesRequest, session: Session) -> UpdateF
                 f" an error: Invalid update version {each.max_version_level} for feature"
                 f" {each.feature}. {reason}",
             )
-    return UpdateFeaturesResponse(error_message=None)
+    response = UpdateFeaturesResponse(error_message=None)
+    if session.version <= _RESULTS_UNTIL:
+        response.results = [
+            UpdateFeaturesResponse.UpdatableFeatureResult(
+                feature=each.feature, error_message="NONE"
+            )
+            for each in request.feature_updates
+        ]
+    return response
 
 
 def _why_not(name: str, level: int, kind: int, session: Session) -> str | None:

@@ -22,6 +22,7 @@ from logstore.messages.types import (
 from logstore.types import INT32_MAX, INT64_MAX
 from logstore.wire.refusal import Refusal, code_of, message_of
 from logstore.wire.registry import Where, handles
+from logstore.wire.session import ELEMENTS_IN_LOOP
 
 if TYPE_CHECKING:
     from logstore.wire.client_quotas import Entity
@@ -39,6 +40,9 @@ _OF_ADDRESSES: Mapping[str, float] = {"connection_creation_rate": INT32_MAX}
 """Quotas and their largest values; infinity means that fractions are allowed."""
 
 
+_Key = frozenset[tuple[str, str | None]]
+"""The parts of an entity in any order."""
+
 # -- AlterClientQuotas -----------------------------------------------------------------------------
 
 
@@ -48,8 +52,8 @@ def alter_client_quotas(
 ) -> AlterClientQuotasResponse:
     """Change client quotas, which are stored but not enforced."""
     allowed = session.allows("alter_configs", "cluster")
-    asked = Counter(_text(entry.entity) for entry in request.entries)
-    results = []
+    asked = Counter(_key(entry.entity) for entry in request.entries)
+    results, changes = [], []
     for entry in request.entries:
         result = AlterClientQuotasResponse.EntryData(
             error_message=None,
@@ -61,23 +65,23 @@ def alter_client_quotas(
             ],
         )
         try:
-            entity, values = _change(entry, asked, is_allowed=allowed)
-            if not request.validate_only:
-                session.service.quotas.alter(entity, values)
+            changes.append(_change(entry, asked, is_allowed=allowed))
         except Refusal as error:
             result.error_code, result.error_message = code_of(error), message_of(error)
         results.append(result)
+    if not request.validate_only:
+        session.service.quotas.alter(changes)
     return AlterClientQuotasResponse(entries=results)
 
 
 def _change(
-    entry: AlterClientQuotasRequest.EntryData, asked: Mapping[str, int], *, is_allowed: bool
+    entry: AlterClientQuotasRequest.EntryData, asked: Mapping[_Key, int], *, is_allowed: bool
 ) -> tuple[Entity, dict[str, float | None]]:
     """Return a valid change of quotas, or raise `Refusal`."""
     if not is_allowed:
         raise Refusal("CLUSTER_AUTHORIZATION_FAILED")
-    text = _text(entry.entity)
-    if asked[text] > 1 or len({op.key for op in entry.ops}) < len(entry.ops):
+    if asked[_key(entry.entity)] > 1 or len({op.key for op in entry.ops}) < len(entry.ops):
+        text = ", ".join(f"{each.entity_type}={each.entity_name}" for each in entry.entity)
         raise Refusal(
             "INVALID_REQUEST",
             f"Ignoring duplicate entity ClientQuotaEntity(entries={{{text}}})",
@@ -88,8 +92,8 @@ def _change(
     }
 
 
-def _text(parts: Sequence[AlterClientQuotasRequest.EntityData]) -> str:
-    return ", ".join(f"{each.entity_type}={each.entity_name}" for each in parts)
+def _key(parts: Sequence[AlterClientQuotasRequest.EntityData]) -> _Key:
+    return frozenset((each.entity_type, each.entity_name) for each in parts)
 
 
 def _entity(parts: Sequence[AlterClientQuotasRequest.EntityData]) -> Entity:
@@ -156,7 +160,7 @@ class _Filter(NamedTuple):
         return self.match == _SPECIFIED or name == (None if self.match == _DEFAULT else self.name)
 
 
-@handles("DescribeClientQuotas", Where.LOOP)
+@handles("DescribeClientQuotas", Where.APART)
 def describe_client_quotas(
     request: DescribeClientQuotasRequest, session: Session
 ) -> DescribeClientQuotasResponse:
@@ -186,6 +190,7 @@ def describe_client_quotas(
         for entity, values in session.service.quotas
         if _is_selected(dict(entity), filters, is_strict=request.strict)
     ]
+    session.is_large |= len(response.entries) > ELEMENTS_IN_LOOP
     return response
 
 

@@ -1,7 +1,8 @@
 """Bounds for decoding Avro: fastavro has none, and crashes the process if data nests too deeply.
 
 A record of a recursive type may nest as deeply as its data says, and an array of values without
-bytes, such as null, may have any number of items. Data of other schemas is bounded by its size.
+bytes, such as null, may have any number of items. The time of a decimal grows with the square of
+its length. Data of other schemas is bounded by its size.
 Source: Avro 1.11 specification, binary encoding.
 """
 
@@ -19,6 +20,9 @@ DEPTH_MAX = 100
 ITEMS_MAX = 100_000
 """Largest number of array items and map entries in a value."""
 
+DECIMAL_BYTES_MAX = 1024
+"""Largest size of a decimal."""
+
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _LENGTH_PREFIXED = ("bytes", "string")
 
@@ -31,11 +35,16 @@ def bounds_check(schema: Schema, named: Mapping[str, Schema]) -> Callable[[bytes
 
     The function raises `InvalidRecordError`. Damaged payloads may pass: the decoder rejects them.
     """
-    if not _is_unbounded(schema, named, ()):
+    if _is_unbounded(schema, named, ()):
+        free_bytes = 0
+    elif _has_decimal(schema, named):
+        free_bytes = DECIMAL_BYTES_MAX
+    else:
         return None
 
     def check(payload: bytes) -> None:
-        _Walk(payload, named).skip(schema, 0, 0)
+        if len(payload) > free_bytes:
+            _Walk(payload, named).skip(schema, 0, 0)
 
     return check
 
@@ -71,6 +80,28 @@ def _is_unbounded(schema: Schema, named: Mapping[str, Schema], above: tuple[int,
             return _is_unbounded(schema["values"], named, above)
         case _:
             return False
+
+
+def _has_decimal(schema: Schema, named: Mapping[str, Schema]) -> bool:
+    """Return whether a bounded schema has decimals of any length."""
+    schema = _kind(schema, named)
+    if isinstance(schema, str):
+        return False
+    if isinstance(schema, list):
+        return any(_has_decimal(each, named) for each in schema)
+    match schema["type"]:
+        case "record" | "error":
+            return any(_has_decimal(each["type"], named) for each in schema["fields"])
+        case "array" | "map" as kind:
+            return _has_decimal(schema["items" if kind == "array" else "values"], named)
+        case kind:
+            return _is_decimal(schema, kind)
+
+
+def _is_decimal(schema: Schema, kind: str) -> bool:
+    return (
+        kind == "bytes" and not isinstance(schema, str) and schema.get("logicalType") == "decimal"
+    )
 
 
 def _is_empty(schema: Schema, named: Mapping[str, Schema]) -> bool:
@@ -113,6 +144,8 @@ class _Walk:
             return self._skip_blocks(schema, kind, position, depth)
         if kind in _LENGTH_PREFIXED:
             size, position = decode_varlong(data, position, end)
+            if size > DECIMAL_BYTES_MAX and _is_decimal(schema, kind):
+                raise InvalidRecordError(f"Avro decimal of {size} bytes")
             return self._moved(position, size)
         if kind == "fixed":
             return self._moved(position, schema["size"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -119,12 +119,32 @@ class JsonSchema:
                 for resource in resources
                 if (identity := resource.id()) is not None
             )
-            kind = jsonschema.validators.validator_for(
-                documents[-1], default=jsonschema.Draft7Validator
-            )
+            kinds = [
+                jsonschema.validators.validator_for(document, default=jsonschema.Draft7Validator)
+                for document in documents
+            ]
+            kind = kinds[-1]
             kind.check_schema(documents[-1])
+            for document, each in zip(documents, kinds, strict=True):
+                if each is kind and isinstance(document, dict):
+                    # The library would look up its own validator for it.
+                    document.pop("$schema", None)
         except Exception as error:  # of the library's many kinds
             raise InvalidConfigurationError(f"not a JSON Schema: {_reason(error)}") from error
+
+        def unique_items(
+            validator: Any,  # noqa: ANN401  # jsonschema has no types
+            is_required: bool,
+            value: object,
+            schema: object,
+        ) -> Iterator[Exception]:
+            """Check in linear time; the library compares each item with all others."""
+            if not is_required or not isinstance(value, list):
+                return
+            if len({_hashable(each) for each in value}) < len(value):
+                yield jsonschema.ValidationError("the items are not unique")
+
+        kind = jsonschema.validators.extend(kind, {"uniqueItems": unique_items})
         self._validator = kind(documents[-1], registry=registry)
 
     def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # as Schema has it
@@ -207,6 +227,20 @@ class ProtobufSchema:
             messages = list(message.nested_types)
         assert message is not None, "there is an index at least"
         return self._factory.GetMessageClass(message)
+
+
+def _hashable(value: object) -> object:
+    """Return an object that is equal for equal JSON values; 1 and 1.0 are, 1 and true are not."""
+    if isinstance(value, dict):
+        return frozenset((name, _hashable(each)) for name, each in value.items())
+    if isinstance(value, list):
+        return tuple(map(_hashable, value))
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    # The hashes of numbers are predictable, so they could collide.
+    return type(value) is bool, str(value).encode()
 
 
 def _reason(error: Exception) -> str:

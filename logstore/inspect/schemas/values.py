@@ -13,6 +13,9 @@ from uuid import UUID
 from logstore.errors import InvalidRecordError
 from logstore.record.json_text import to_base64
 
+DEPTH_MAX = 500
+"""Largest depth of nested JSON, which leaves room for encoding it again."""
+
 
 def parse_json(data: bytes) -> Any:  # noqa: ANN401  # as json has it
     """Parse a JSON document.
@@ -22,9 +25,12 @@ def parse_json(data: bytes) -> Any:  # noqa: ANN401  # as json has it
     InvalidRecordError
     """
     try:
-        return json.loads(data, parse_constant=_refuse_constant)
+        value = json.loads(data, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise InvalidRecordError(f"not JSON: {error}") from error
+    if data.count(b"[") + data.count(b"{") > DEPTH_MAX:
+        _check_depth(value)
+    return value
 
 
 def plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
@@ -52,3 +58,24 @@ def plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:80]} is too large")
+    return number
+
+
+def _check_depth(value: object) -> None:
+    level = [value]
+    for _ in range(DEPTH_MAX + 1):
+        containers = [each for each in level if isinstance(each, dict | list)]
+        if not containers:
+            return
+        level = [
+            inside
+            for each in containers
+            for inside in (each.values() if isinstance(each, dict) else each)
+        ]
+    raise InvalidRecordError(f"JSON is nested more than {DEPTH_MAX} levels deep")

@@ -44,7 +44,8 @@ def _notes(ask: Ask) -> list[str]:
     texts = [f"Assumed: {text}" for text in assumed if text is not None]
     if len(texts) > 1:
         texts[0] += f" (likewise for {len(texts) - 1} more)"
-    return texts[:1] + ask.context.notices.texts()
+    # Warnings may name any topic.
+    return texts[:1] + (ask.context.notices.texts() if ask.allows("describe", "cluster") else [])
 
 
 def _node_id(ask: Ask) -> int | None:

@@ -16,6 +16,7 @@ from logstore.inspect.records import decoded_member, stored_record_json
 from logstore.record.batch import decode_stored
 from logstore.record.json_text import record_json
 from logstore.runtime.patterns import compile_search
+from logstore.storage.log.reader import Isolation
 from logstore.ui.api.overview import PAGE_MAX
 from logstore.ui.asking import get
 from logstore.ui.errors import InvalidRequestError, UnknownPlaceError
@@ -94,6 +95,7 @@ def records(ask: Ask) -> dict[str, Any]:
     field_bytes = ask.number("field_bytes", 0)
     log = PartitionView(ask.broker, tp).log
     start, end = _range(ask, log)
+    readable = log.reader.upper_offset(Isolation(isolation))
     wanted = _conditions(ask)
     read = ask.broker.read(tp, offset=start, until=end, isolation=isolation)
     next_offset = start
@@ -113,7 +115,7 @@ def records(ask: Ask) -> dict[str, Any]:
                 found += 1
             if found == count or scanned == SCAN_RECORDS_MAX or scanned_bytes >= SCAN_BYTES_MAX:
                 return
-        next_offset = max(next_offset, log.high_watermark if end is None else end)
+        next_offset = max(next_offset, readable if end is None else min(end, readable))
 
     listed = [json.loads(text) for text in _bounded(texts())]
     log = PartitionView(ask.broker, tp).log

@@ -25,6 +25,7 @@ from logstore.messages.types import (
 )
 from logstore.types import BROKER_ID, CLUSTER_ID
 from logstore.wire.limits import Limits
+from logstore.wire.nodes import Nodes
 from tests.support.world.builders import batch
 from tests.support.world.wire import Client, name_of
 
@@ -215,6 +216,16 @@ def test_defaults_and_manual_assignments(broker, client):
     )
     assert [each.num_partitions for each in created(client, *topics)] == [1, 2]
     assert broker.topic("b").partitions == (0, 1)
+
+
+def test_existing_topics_are_listed_once_for_many_new_ones(broker, client, monkeypatch):
+    """A list of all topics for each new one would take a time that grows with their square."""
+    listed = []
+    monkeypatch.setattr(Nodes, "topics", lambda self: listed.append(self) or [])
+    assert len(created(client, *(new_topic(f"a_{number}") for number in range(20)))) == 20
+    assert len(listed) == 1
+    created(client, new_topic("plain"))
+    assert len(listed) == 1
 
 
 @pytest.mark.parametrize(

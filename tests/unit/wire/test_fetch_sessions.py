@@ -8,7 +8,9 @@ import pytest
 from logstore import Acl, Authorizer, Broker, Cluster
 from logstore.errors import KAFKA_CODES
 from logstore.messages.types import FetchRequest, FetchResponse
+from logstore.storage.log.reader import Isolation
 from logstore.wire import fetch_sessions
+from logstore.wire.fetch import _Stand
 from logstore.wire.fetch_sessions import FetchSessions, _next
 from tests.support.world.wire import Client
 
@@ -252,6 +254,18 @@ class World:
         return self.sessions.open(request, 12, lambda _: None).error
 
 
+def test_a_log_may_be_replaced_by_a_concurrent_request(broker, listener):
+    class Place:
+        logs = iter((broker.log(T, 0), None))
+
+        @property
+        def log(self):
+            return next(self.logs)
+
+    stand = _Stand.of([Place()], Isolation.READ_UNCOMMITTED, listener._service.nodes)
+    assert [log.topic_partition for log in stand.logs] == [(T, 0)]
+
+
 def test_slots_are_divided_as_in_kafka():
     world = World(slots=17)
     ids = [world.create() for _ in range(24)]
@@ -294,6 +308,18 @@ def test_the_partitions_of_all_sessions_are_bounded(monkeypatch):
     assert world.use(second, 1, (T, 7, 0)) == "FETCH_SESSION_ID_NOT_FOUND"
     assert len(world.sessions) == 1
     assert world.create(3) > 0
+
+
+def test_a_session_has_no_names_that_are_too_long_for_a_topic(fetcher, listener):
+    """Clients could fill the memory with them."""
+    sessions = listener._service.fetch_sessions
+    unknown = KAFKA_CODES["UNKNOWN_TOPIC_OR_PARTITION"], -1, False
+    assert fetcher.fetch(("x" * 250, 0, 0)) == {("x" * 250, 0): unknown}
+    assert (fetcher.id, len(sessions)) == (0, 0)
+    assert fetcher.fetch(("x" * 249, 0, 0)) == {("x" * 249, 0): unknown}
+    assert len(sessions) == 1
+    assert fetcher.fetch(("x" * 250, 0, 0)) == KAFKA_CODES["FETCH_SESSION_ID_NOT_FOUND"]
+    assert len(sessions) == 0
 
 
 def test_epochs_start_again_at_one():

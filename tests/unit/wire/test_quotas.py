@@ -1,11 +1,13 @@
 """Client quotas, with the messages of Kafka 4.3.1."""
 
 import math
+import threading
 
 import pytest
 
 from logstore import Authorizer, Cluster
 from logstore.messages.types import AlterClientQuotasRequest, DescribeClientQuotasRequest
+from logstore.wire.client_quotas import ClientQuotas
 from tests.support.world.wire import Client, name_of, versions
 
 EXACT, DEFAULT, ANY = range(3)
@@ -139,6 +141,54 @@ def test_unusual_changes_are_accepted(client):
     twice = alter(client, user, ("producer_byte_rate", 1), ("producer_byte_rate", 2))
     message = "Ignoring duplicate entity ClientQuotaEntity(entries={user=u})"
     assert twice == ("INVALID_REQUEST", message)
+
+
+def test_an_entity_is_changed_once_in_a_request(client):
+    kind = AlterClientQuotasRequest
+    entities = (
+        [("user", "u"), ("client-id", "c")],
+        [("client-id", "c"), ("user", "u")],
+        [("user", "u, client-id=c")],
+    )
+    entries = [
+        kind.EntryData(
+            entity=[kind.EntityData(entity_type=each, entity_name=name) for each, name in entity],
+            ops=[kind.OpData(key="producer_byte_rate", value=1)],
+        )
+        for entity in entities
+    ]
+    found = client.ask(kind(entries=entries), 1).entries
+    assert [name_of(each.error_code) for each in found] == ["INVALID_REQUEST"] * 2 + ["NONE"]
+    assert described(client) == {(("user", "u, client-id=c"),): {"producer_byte_rate": 1}}
+
+
+def test_concurrent_changes_of_quotas_are_all_stored():
+    quotas = ClientQuotas()
+    ann, bob = ((("user", name),) for name in ("ann", "bob"))
+    other = threading.Thread(target=quotas.alter, args=([(bob, {"producer_byte_rate": 2})],))
+
+    def changes():
+        other.start()
+        other.join(timeout=0.1)  # it has to wait
+        yield ann, {"producer_byte_rate": 1}
+
+    quotas.alter(changes())
+    other.join()
+    assert dict(quotas) == {ann: {"producer_byte_rate": 1}, bob: {"producer_byte_rate": 2}}
+
+
+def test_many_quotas_are_encoded_outside_of_the_event_loop(client, listener, monkeypatch):
+    ran = []
+    run_large = listener._service.run_large
+    monkeypatch.setattr(
+        listener._service, "run_large", lambda call: ran.append(call) or run_large(call)
+    )
+    for count in (1, 300):
+        listener._service.quotas.alter(
+            ((("user", f"u{number}"),), {"producer_byte_rate": 1}) for number in range(count)
+        )
+        assert len(described(client)) == count
+        assert bool(ran) == (count == 300)
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,31 @@ NODE = {
 }
 
 
+@pytest.mark.parametrize(
+    "wrap",
+    (
+        lambda decimal: decimal,
+        lambda decimal: ["null", decimal],
+        lambda decimal: {"type": "array", "items": {"type": "map", "values": decimal}},
+    ),
+)
+def test_the_length_of_an_avro_decimal_is_bounded(wrap):
+    """Python takes minutes for a decimal of a megabyte."""
+    kind = wrap({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2})
+    spec = {"type": "record", "name": "R", "fields": [{"name": "d", "type": kind}]}
+    schema = AvroSchema([json.dumps(spec)])
+    raw = {**spec, "fields": [{"name": "d", "type": wrap("bytes")}]}
+
+    def decode(size):
+        data = b"\x7f" * size
+        value = [{"x": data}] if "array" in str(kind) else data
+        return schema.decode(avro(raw, {"d": value}))
+
+    decode(1024)
+    with pytest.raises(InvalidRecordError, match="Avro decimal of 1025 bytes"):
+        decode(1025)
+
+
 def test_avro_of_a_recursive_type_is_decoded_up_to_a_depth():
     """fastavro crashes the process with data that nests too deeply."""
     schema = AvroSchema([json.dumps(NODE)])
@@ -216,6 +241,33 @@ def test_protobuf_finds_the_message_by_its_indexes(descriptors):
 def test_protobuf_that_does_not_fit_is_refused(descriptors, payload, message):
     with pytest.raises(InvalidRecordError, match=exactly(message)):
         ProtobufSchema(descriptors).decode(payload)
+
+
+DRAFT = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+SETS = {"type": "array", "uniqueItems": True}
+
+
+@pytest.mark.parametrize(
+    "schemas",
+    (
+        [SETS],
+        [DRAFT | SETS],
+        [DRAFT | {"$id": "http://example.test/set"} | SETS, DRAFT | {"$ref": "/set"}],
+    ),
+)
+def test_unique_items_are_checked_in_linear_time(monkeypatch, schemas):
+    """The library would take hours for a megabyte of objects."""
+    monkeypatch.setattr("jsonschema._keywords.uniq", None)
+    schemas[-1]["$id"] = schemas[-1].get("$id", "http://example.test/")
+    schema = JsonSchema([json.dumps(each) for each in schemas])
+    unique = [{"a": [number]} for number in range(2000)]
+    unique += [1, True, 0, False, None, "1", "", "null", 1.5, [], {}, [1], [True], [[]], {"a": 1}]
+    assert schema.decode(json.dumps(unique).encode()) == unique
+    assert JsonSchema(['{"uniqueItems": false}']).decode(b"[1, 1]") == [1, 1]
+    assert schema.decode(b"[0, 0.5]") == [0, 0.5]
+    for twice in (b"[1, 1.0]", b"[0, -0.0]", b'[{"a": 1, "b": [2]}, {"b": [2.0], "a": 1}]'):
+        with pytest.raises(InvalidRecordError, match=r"\$: the items are not unique"):
+            schema.decode(twice)
 
 
 def test_json_schema_holds_values_against_it_and_fetches_nothing():
@@ -299,6 +351,18 @@ def test_a_missing_library_is_named_with_its_remedy(monkeypatch, name):
 
 
 # -- records -------------------------------------------------------------------------------
+
+
+def test_json_that_could_not_be_encoded_again_is_refused():
+    schema = JsonSchema(["{}"])
+    assert schema.decode(b"[" * 500 + b"]" * 500)
+    assert schema.decode(b"[1e9, %s]" % b",".join([b"{}"] * 1000))[0] == 1e9
+    for deep in (b"[" * 501 + b"]" * 501, b'{"a":' * 501 + b"1" + b"}" * 501):
+        with pytest.raises(InvalidRecordError, match="more than 500 levels deep"):
+            schema.decode(deep)
+    for large in (b"1e999", b'{"a": [-1e400]}'):
+        with pytest.raises(InvalidRecordError, match="is too large"):
+            schema.decode(large)
 
 
 def test_a_decoder_takes_each_by_its_format():

@@ -130,3 +130,34 @@ def test_values_with_a_schema_are_decoded_and_searched(tmp_path):
             assert decoded[1]["error"].startswith("value: does not match its Avro schema")
             assert decoded[2:] == [None, None]
             assert offsets(page, 'text="article":%20"tea"') == [0]
+
+
+@pytest.mark.parametrize("payload", (b"1e999", *(b"[" * n + b"]" * n for n in range(975, 995))))
+def test_json_of_any_kind_does_not_hide_other_records(tmp_path, payload):
+    path = tmp_path / "7.json"
+    path.write_text("{}")
+    with Broker(clock=VirtualClock()) as broker:
+        broker.create_topic("users", 1)
+        broker.append("users", value=b"\0\0\0\0\x07" + payload)
+        from logstore.inspect.schemas.files import load_schemas
+
+        with Asked(broker, schemas=load_schemas({7: [str(path)]})) as page:
+            for query in ("", "?text=%5B"):
+                for each in page.get(f"{AT}{query}")["records"]:
+                    assert "value: " in each["decoded"]["error"]
+
+
+@pytest.mark.parametrize("query", ("", "&until_offset=3"))
+def test_a_page_does_not_skip_records_of_an_open_transaction(query):
+    with Broker(clock=VirtualClock()) as broker, Asked(broker) as page:
+        broker.create_topic("users", 1)
+        broker.append("users", value=b"a")
+        producer = broker.producer(transactional_id="x")
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.send("users", b"b")
+        producer.flush()
+        committed = f"{AT}?isolation=read_committed{query}"
+        assert page.get(committed)["next_offset"] == 1
+        producer.commit_transaction()
+        assert [each["offset"] for each in page.get(f"{committed}&from_offset=1")["records"]] == [1]
