@@ -83,7 +83,8 @@ def show_many(
     columns += ["live keys", "tombstones"] if has_counts else []
     columns.append("sections")
     if is_narrow:
-        hidden = ("policy", "offsets", "segments", "sections")
+        hidden = ["policy", "offsets", "segments", "sections"]
+        hidden += ["dirty", "lag"] if has_counts and output_width() < _WIDE else []
         columns = [name for name in columns if name not in hidden]
     table = Table(
         columns,
