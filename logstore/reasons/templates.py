@@ -75,11 +75,10 @@ TEMPLATES: Mapping[str, str] = {
     "verdict.max_compaction_lag": "not yet: too little of it is dirty",
     "verdict.offset_map": "cannot be cleaned: the offset map is too small",
     "verdict.damaged": (
-        "{ranges} damaged {ranges?range|ranges} in it: no pass cleans it. First: {message}"
+        "{ranges} damaged {ranges?range|ranges} prevent{ranges?s|} cleaning. First: {message}"
     ),
     "verdict.damaged_elsewhere": (
-        "{ranges} damaged {ranges?range|ranges} in it, where no cleaning pass reads. First:"
-        " {message}"
+        "{ranges} damaged {ranges?range|ranges} that no cleaning pass reads. First: {message}"
     ),
     "verdict.unreadable": "it cannot be read: {message}",
     "verdict.unmeasured": "it is not open yet",
