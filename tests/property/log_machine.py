@@ -367,8 +367,9 @@ class LogMachine(AppendingMachine):
         first = {p: max(model.start, o) for p, o in model.open_transactions().items()}
         most = min([model.high_watermark, *(first[p] for p in first.keys() - self.half_known)])
         least = min([most, *first.values()])
-        if model.high_watermark < model.end:
-            # A replay may adopt transactions whose markers are above it.
+        if model.high_watermark < model.end or self.half_known - first.keys():
+            # A replay may adopt transactions whose markers are above it, and a snapshot may know a
+            # transaction whose marker was truncated and whose records were deleted.
             least = model.start
         assert least <= self.log.last_stable_offset <= most
 
