@@ -576,11 +576,19 @@ class _Judgement:
             for cure in remedy.cures
         ]
         helps = [
-            Reason(_HELPS[cure.code], {**names, **cure.values})
+            Reason(self._help_code(cure), {**names, **cure.values})
             for cure in cures
             if cure.code in _HELPS
         ]
         yield from helps or cures
+
+    def _help_code(self, cure: Reason) -> str:
+        """Return the code of the help for a cure; a roll alone may not make a pass due."""
+        if cure.code == "cure.roll":
+            chooser = self.broker.cleaner.chooser
+            if not chooser.decision_of(self.log, rolled=True).will_clean:
+                return "help.force_roll"
+        return _HELPS[cure.code]
 
 
 _HELPS = {

@@ -62,12 +62,12 @@ TEMPLATES: Mapping[str, str] = {
     "gate.lag_not_set": "max.compaction.lag.ms is not set",
     # The verdict on a partition.
     "verdict.due": "will be cleaned with the next pass",
-    "verdict.all_clean": "nothing to clean: all of it is clean",
+    "verdict.all_clean": "all of it is clean",
     "verdict.policy": "never: its cleanup.policy does not compact",
     "verdict.cleaner_disabled": "never: the cleaner is switched off",
     "verdict.uncleanable": "cannot be cleaned: it is damaged",
     "verdict.paused": "not now: another operation holds it",
-    "verdict.empty": "nothing to clean: it is empty",
+    "verdict.empty": "it is empty",
     "verdict.active_segment": "not yet: its records are still in the active segment",
     "verdict.last_stable_offset": "not yet: a transaction is still open",
     "verdict.min_compaction_lag": "not yet: its records are too young",
@@ -75,11 +75,10 @@ TEMPLATES: Mapping[str, str] = {
     "verdict.max_compaction_lag": "not yet: too little of it is dirty",
     "verdict.offset_map": "cannot be cleaned: the offset map is too small",
     "verdict.damaged": (
-        "{ranges} damaged {ranges?range|ranges} in it: no pass cleans it. First: {message}"
+        "{ranges} damaged {ranges?range|ranges} prevent{ranges?s|} cleaning. First: {message}"
     ),
     "verdict.damaged_elsewhere": (
-        "{ranges} damaged {ranges?range|ranges} in it, where no cleaning pass reads. First:"
-        " {message}"
+        "{ranges} damaged {ranges?range|ranges} that no cleaning pass reads. First: {message}"
     ),
     "verdict.unreadable": "it cannot be read: {message}",
     "verdict.unmeasured": "it is not open yet",
@@ -100,6 +99,7 @@ TEMPLATES: Mapping[str, str] = {
     "help.clean": "logstore clean {topic} --partition {partition_id}",
     "help.force": "logstore clean {topic} --partition {partition_id} --force",
     "help.roll": "logstore clean {topic} --partition {partition_id} --roll",
+    "help.force_roll": "logstore clean {topic} --partition {partition_id} --force --roll",
     "help.retain": "logstore retain {topic} --partition {partition_id}",
     "help.check": "logstore check",
     "help.salvage": "logstore salvage {topic}-{partition_id} --out DIR",

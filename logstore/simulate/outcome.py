@@ -205,7 +205,7 @@ class Run:
             latest values; ages, delays, bounds and ratios are the largest values.
             `write_amplification` is computed from the sums. `disk_bytes` is the size of all files
             in all replicas. Two columns are 0 except at the end of a pass: `headroom_bytes`, its
-            head-room, and `swap_bytes`, the size of original and rewritten segments together
+            headroom, and `swap_bytes`, the size of original and rewritten segments together
             beyond the bytes in the partition's latest row.
         """
         selection = {} if topic is None else {"topic": topic}

@@ -166,3 +166,14 @@ def test_full_shows_the_whole_value(run, data_dir, monkeypatch):
     assert "v" * 500 in narrow.invoke(main, ["read", "t", "--full"]).stdout
     assert "…" in narrow.invoke(main, ["read", "t"]).stdout
     assert "v" * 500 in run("read", "t").stdout
+
+
+def test_a_truncated_partition_keeps_its_number(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    table = Table(("partition", "size"), right=("size",))
+    rows = [("__consumer_offsets-7", "1 B"), ("__consumer_offsets-42", "1 B"), ("x" * 30, "2 B")]
+    assert list(table.lines(rows))[2:] == [
+        "__consumer_…-7   1 B",
+        "__consumer…-42   1 B",
+        "xxxxxxxxxxxxx…   2 B",
+    ]

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from logstore import Broker, VirtualClock
 from logstore.analysis import verdict as verdicts
 from logstore.analysis.verdict import STATES, Removal
+from logstore.cli.main import main
 from logstore.cli.show.output import format_size
 
 NOW = ("--now", "2024-01-05T00:00:00Z")
@@ -215,3 +217,18 @@ def test_a_wrong_exact_value_fails(
     monkeypatch.setattr(verdicts, "Removal", wrong)
     with pytest.raises(AssertionError, match="closed-0"):
         check(Directory(run, tmp_path / "kafka-logs", copies), EXPECTED[never_cleaned])
+
+
+@pytest.mark.parametrize("width", (80, 100))
+@pytest.mark.parametrize("command", (("inspect", "--deep"), ("explain",), ("stats",)))
+def test_the_output_fits_the_terminal(command: tuple[str, ...], width: int, tmp_path: Path) -> None:
+    for part in ("a", "b"):
+        topic = f"{part}-{'long-topic-name-' * 3}"
+        with Broker(tmp_path / "data", clock=VirtualClock()) as broker:
+            broker.create_topic(topic, configs=COMPACT)
+            rolled(broker, topic, 300, keys=99)
+    (tmp_path / "data" / "logstore-topics.json").unlink()
+    runner = CliRunner(env={"COLUMNS": str(width)})
+    found = runner.invoke(main, [*command, str(tmp_path / "data"), *NOW])
+    assert found.exit_code == 0
+    assert [line for line in found.stdout.splitlines() if len(line) > width] == []

@@ -113,7 +113,9 @@ def to_axes(
     metavar="N",
     help="Days to simulate.  [default: the scenario's; with --from: 30]",
 )
-@click.option("--seed", type=click.IntRange(0), help="Random seed.  [default: the scenario's]")
+@click.option(
+    "--seed", type=click.IntRange(0), metavar="N", help="Random seed.  [default: the scenario's]"
+)
 @config_option("Topic or broker configuration that overrides the scenario's. Can be repeated.")
 @click.option(
     "--sweep",
@@ -159,6 +161,7 @@ def to_axes(
 @click.option(
     "--jobs",
     type=click.IntRange(1),
+    metavar="N",
     help="Processes for several runs.  [default: up to the CPU cores, if that is faster]",
 )
 @click.option(
@@ -166,6 +169,7 @@ def to_axes(
     type=click.IntRange(1, 2_000),
     default=2_000,
     show_default=True,
+    metavar="N",
     help="Samples per partition, in addition to one per roll, cleaning and retention.",
 )
 @click.option("--keep-logs", is_flag=True, help="Write the logs to DIR/data instead of memory.")

@@ -77,7 +77,7 @@ def show(fit: Fit) -> None:
     emit_lines(rows.lines(_row(fit, table) for table in fit.scenario.tree["topics"]))
     emit("")
     if fit.checks:
-        heads = ("foretold", "real", "off")
+        heads = ("predicted", "actual", "error")
         rows = Table(("topic", "last third of the log", *heads), right=heads)
         emit_lines(
             rows.lines(

@@ -20,7 +20,6 @@ from logstore.cli.options import (
 from logstore.cli.show.bars import bar
 from logstore.cli.show.decoded import displayed_key
 from logstore.cli.show.output import (
-    display_text,
     emit,
     emit_failure,
     emit_items,
@@ -31,6 +30,7 @@ from logstore.cli.show.output import (
     plural,
 )
 from logstore.cli.show.progress import ProgressBar, dry_run_bars
+from logstore.cli.show.prose import wrapped
 from logstore.cli.show.tables import Cell, Table, output_width, paint
 from logstore.cli.targets import Target, open_target
 from logstore.reasons.formats import format_time
@@ -182,14 +182,14 @@ def _lines(found: PartitionStats, now_ms: int, *, is_first: bool) -> Iterator[st
         first, last = format_time(found.first_timestamp), format_time(found.last_timestamp)
         yield f"  {first} to {last}"
     for damage in found.damages:
-        yield paint(f"  damaged: {display_text(damage)}", "red")
+        yield from wrapped(f"damaged: {damage}", "  ", "red")
     for assumed in found.assumed:
-        yield paint(f"  assumed: {display_text(assumed)}", "dim")
+        yield from wrapped(f"assumed: {assumed}", "  ", "dim")
     yield from _shares("records", _lives(found), found.records)
     yield from _segments(found)
     yield from _keys("keys with the most records", found.top_keys, found, by_bytes=False)
     yield from _keys("keys with the most bytes", found.top_keys_by_bytes, found, by_bytes=True)
-    yield (
+    yield from wrapped(
         f"{plural(found.distinct_keys, 'key')}, of which {format_count(found.live_keys)} live;"
         f" {plural(found.tombstones, 'tombstone')}{_winning(found)};"
         f" {plural(found.keyless_records, 'record')} without a key"
@@ -234,7 +234,7 @@ def _shares(title: str, counts: Mapping[str, int], whole: int | None) -> Iterato
     yield ""
     yield from Table((title, "count", "share", ""), right=("count", "share")).lines(rows)
     if len(counts) > _ROWS_MAX:
-        yield paint(f"… and {len(counts) - _ROWS_MAX} more before: --format json has all", "dim")
+        yield paint(f"… and {len(counts) - _ROWS_MAX} earlier rows: --format json lists all", "dim")
 
 
 def _segments(found: PartitionStats) -> Iterator[str]:
@@ -251,13 +251,13 @@ def _segments(found: PartitionStats) -> Iterator[str]:
     )
     yield ""
     table = Table(
-        ("segment", "bytes", "records", "live", "dead", "lives"),
+        ("segment", "bytes", "records", "live", "dead", "live share"),
         right=("segment", "bytes", "records", "live", "dead"),
     )
     yield from table.lines(rows)
     if len(found.segments) > _ROWS_MAX:
         more = len(found.segments) - _ROWS_MAX
-        yield paint(f"… and {more} segments before: --format json has all", "dim")
+        yield paint(f"… and {more} earlier segments: --format json lists all", "dim")
 
 
 def _keys(
@@ -323,5 +323,5 @@ def _tallies(title: str, tallies: Mapping[str, Tally]) -> Iterator[str]:
         for name, tally in list(tallies.items())[:_ROWS_MAX]
     )
     yield ""
-    columns = (title, "batches", "records", "bytes", "records unfold to")
+    columns = (title, "batches", "records", "bytes", "uncompressed")
     yield from Table(columns, right=columns[1:]).lines(rows)

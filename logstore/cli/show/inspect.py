@@ -36,7 +36,7 @@ _SMALL_BAR_WIDTH = 12
 _SEGMENTS_SHOWN = 40
 _DAMAGES_SHOWN = 40
 _WIDE = 96
-_HIDDEN_FIRST = ("sections", "offsets", "policy", "segments")
+_HIDDEN_FIRST = ("sections", "offsets", "policy", "segments", "lag", "dirty")
 """Columns that the table of partitions lacks if the terminal is too narrow, in this order."""
 
 

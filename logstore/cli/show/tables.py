@@ -231,11 +231,13 @@ class Table:
 
 
 def _shortened(text: str, width: int) -> str:
-    """Return a text truncated to a width, with an ellipsis."""
+    """Return a text truncated to a width, with an ellipsis; `topic-42` keeps its number."""
     if len(text) <= width:
         return text
     mark = "…" if can_print("…") else "..."
-    return text[: max(width - len(mark), 0)] + mark
+    _, dash, number = text.rpartition("-")
+    end = dash + number if number.isdigit() and len(number) < width // 2 else ""
+    return text[: max(width - len(mark) - len(end), 0)] + mark + end
 
 
 def _folded(cell: Cell, width: int) -> list[str]:

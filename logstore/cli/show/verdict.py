@@ -46,7 +46,8 @@ def verdict_lines(name: object, verdict: Verdict | None, now_ms: int) -> Iterato
     if verdict.state != NOT_COMPACTED:
         parts.append(verdict.reason.text)
     if verdict.since_ms is not None and verdict.since_ms < now_ms:
-        parts.append(f"for {format_span(now_ms - verdict.since_ms, units=1)}")
+        span = format_span(now_ms - verdict.since_ms, units=1)
+        parts.append(f"failed {span} ago" if verdict.state == UNCLEANABLE else f"dirty for {span}")
     text = f"{name} {verdict.state.replace('_', ' ')}: {'; '.join(parts)}"
     yield from wrapped(text, "", STYLES[verdict.state])
     if verdict.helps:

@@ -43,9 +43,9 @@ export function Explanation({ item, nowMs }) {
         ${!item.will_clean && item.opens_at_ms != null && html`<span>; a running ${isRolled ? "logstore broker" : "cleaner"} would clean it from <${Time} ms=${item.opens_at_ms} /> on${nowMs != null && `, in ${formatDuration(item.opens_at_ms - nowMs)}`}</span>`}
       </p>
 
+      ${remedies.length > 1 && html`<p>${remedies.length === 2 ? "Both" : `All ${remedies.length}`} conditions below must be met.</p>`}
       ${remedies.length > 0 && html`
         <div class="remedies">
-          ${remedies.length > 1 && html`<p>${remedies.length === 2 ? "Both" : `All ${remedies.length}`} conditions below must be met.</p>`}
           ${remedies.map((remedy) => html`
             <div key=${remedy.gate} class="remedy">
               <h3>Not ${words("condition", remedy.gate)}</h3>

@@ -178,7 +178,7 @@ function Header({ detail }) {
           html`<span class="bar-with-words"><span>${formatRatio(ratio)}</span><${Bar} share=${ratio} kind="dirty" mark=${least} /></span>`,
           least != null && `due from ${formatRatio(least)}`,
         ],
-        ["Delay and bound", html`<${Delay} row=${detail} />`],
+        ["Delay and limit", html`<${Delay} row=${detail} />`],
       ]}
     />
     <details class="more">

@@ -48,6 +48,13 @@ def not_dirty_enough(broker: Broker[VirtualClock]) -> None:
     fill(broker, 3)
 
 
+def roll_is_not_enough(broker: Broker[VirtualClock]) -> None:
+    fill(broker, 20, keys=20)
+    broker.roll("t")
+    broker.clean("t", force=True)
+    fill(broker, 4)
+
+
 def clean(broker: Broker[VirtualClock]) -> None:
     due(broker)
     broker.clean("t", force=True, roll=True)
@@ -89,6 +96,7 @@ def size(broker: Broker[VirtualClock]) -> int:
     (
         (nothing, "nothing_to_do", "verdict.empty", ()),
         (in_active, "waiting", "verdict.active_segment", ("help.roll",)),
+        (roll_is_not_enough, "waiting", "verdict.active_segment", ("help.force_roll",)),
         (due, "due", "verdict.due", ("help.clean",)),
         (
             not_dirty_enough,
