@@ -11,6 +11,7 @@ from logstore.analysis.assumptions import assumptions
 from logstore.analysis.facts import NO_FACTS, Cleaned, RecordFacts, read_facts, rehearse
 from logstore.analysis.reports import ExplainReport, PartitionExplanation
 from logstore.analysis.verdict import explained_verdict
+from logstore.analysis.view import PartitionView
 from logstore.cleaner.explaining import ActiveSegment, Tombstones, remedies, verdict
 from logstore.cleaner.selection import Gate
 from logstore.errors import UnknownTopicOrPartitionError
@@ -55,9 +56,23 @@ def explain_partition(
     progress: ProgressListener | None = None,
 ) -> PartitionExplanation:
     """Explain the gates between a partition and its cleaning; see `Broker.explain`."""
+    return PartitionView(broker, topic_partition).evaluate(
+        lambda log: _explained(broker, log, quick=quick, exact=exact, key=key, progress=progress)
+    )
+
+
+def _explained(
+    broker: Cleaned,
+    log: Log,
+    *,
+    quick: bool,
+    exact: bool,
+    key: bytes | None,
+    progress: ProgressListener | None,
+) -> PartitionExplanation:
+    topic_partition = log.topic_partition
     cleaner = broker.cleaner
     chooser = cleaner.chooser
-    log = broker.manager.log(topic_partition)
     decision = chooser.explain(log)
     passes_needed = cleaner.passes_bound(log, decision.state)
     assumed = assumptions(broker.manager, topic_partition, cleaning=True)

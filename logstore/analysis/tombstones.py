@@ -35,7 +35,7 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
     """
     log = view.log
     strategy = Strategy.of(log.config if config is None else config)
-    contest, committed = Contest(strategy), CommittedData(log)
+    contest, committed = Contest(strategy), view.evaluate(CommittedData)
     start, limit = log.log_start_offset, log.config.logstore_decompression_max_bytes
     tombstones: dict[bytes, Tombstone] = {}
     for stored in view.batches():

@@ -121,6 +121,9 @@ class PartitionView:
     def evaluate(self, question: Callable[[Log], Answer]) -> Answer:
         """Evaluate a function of the log; repeat it if damage was met and can be skipped.
 
+        It is also repeated if it failed and another reader has reopened the log, which closed the
+        files.
+
         Raises
         ------
         CorruptionError, KafkaStorageError
@@ -128,16 +131,28 @@ class PartitionView:
         """
         failures = 0
         while True:
+            log = self.log
             try:
-                return question(self.log)
+                return question(log)
             except TRANSIENT as error:
                 failures += 1
-                self.reopen(failures, error)
+                self.reopen(log, failures, error)
+            except Exception:
+                if self.log is log:
+                    raise
 
-    def reopen(self, failures: int, error: Exception) -> None:
-        """Open the log again after a number of failures; raise the last one if in vain."""
+    def reopen(self, log: Log, failures: int, error: Exception) -> None:
+        """Open a log again that failed, unless another reader did; raise the error if in vain.
+
+        Parameters
+        ----------
+        failures : int
+            Number of failures, with this one.
+        """
         registry = self.broker.manager.registry
-        if registry.reopen(self.topic_partition, failures, error) is None:
+        if self.log is not log or registry.reopen(self.topic_partition, failures, error):
+            return
+        if self.log is log:  # another reader may have reopened it just now
             raise error
 
     def batches(
@@ -161,10 +176,8 @@ class PartitionView:
                     yield batch
                     offset, failures = batch.batch.header.next_offset, 0
             except TRANSIENT as error:
-                if self.log is log:
-                    failures += 1
-                    self.reopen(failures, error)
-                # Otherwise another reader met damage, and the files of this walk are closed.
+                failures += 1
+                self.reopen(log, failures, error)
             else:
                 return
 

@@ -179,6 +179,7 @@ class LogRegistry:
         """Yield the open logs of a topic."""
         yield from (log for tp, log in list(self._logs.items()) if tp.topic == topic)
 
+    @one_at_a_time
     def reopen(self, topic_partition: TopicPartition, attempt: int, error: Exception) -> Log | None:
         """Reopen a log that could not be read; return None if that would not help.
 
@@ -193,6 +194,7 @@ class LogRegistry:
         self._logs.pop(topic_partition).close()
         return self.log(topic_partition)
 
+    @one_at_a_time
     def survey(self, topic_partition: TopicPartition) -> Log:
         """Return a log all of whose batches were checked; see `OnDamage.PASS_OVER`."""
         self.directory_of(topic_partition).survey(topic_partition)

@@ -288,11 +288,17 @@ class PartitionList:
 
     def note_verdict(self, topic_partition: TopicPartition, exact: Verdict) -> None:
         """Keep a verdict that dry runs gave, until the log or the quick verdict changes."""
-        log = self._broker.log(topic_partition)
-        decision = cleaning_decision(self._broker, log, foresee=False)
-        quick = log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
-        self._exact[topic_partition] = _Exact(exact, quick, version_of(log))
+
+        def noted(log: Log) -> _Exact:
+            return _Exact(exact, self._quick_verdict(log), version_of(log))
+
+        view = PartitionView(self._broker, topic_partition)
+        self._exact[topic_partition] = view.evaluate(noted)
         self._known.pop(topic_partition, None)
+
+    def _quick_verdict(self, log: Log) -> Verdict:
+        decision = cleaning_decision(self._broker, log, foresee=False)
+        return log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
 
     def exact_verdict(self, log: Log, quick: Verdict) -> Verdict:
         """Return the verdict that dry runs gave, if it still holds, otherwise `quick`."""

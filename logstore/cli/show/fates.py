@@ -125,6 +125,7 @@ class _Listing:
     def __iter__(self) -> Iterator[RecordFate]:
         last_offset, failures = -1, 0
         while True:
+            log = self._view.log
             records = (record for record in self.fates if record.offset > last_offset)
             try:
                 with self._bar:
@@ -134,7 +135,7 @@ class _Listing:
                     last_offset, failures = record.offset, 0
             except TRANSIENT as error:
                 failures += 1
-                self._view.reopen(failures, error)
+                self._view.reopen(log, failures, error)
                 self.fates = self._view.evaluate(self._made)
             else:
                 return
