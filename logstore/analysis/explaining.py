@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from logstore.analysis.assumptions import assumptions
-from logstore.analysis.facts import NO_FACTS, Cleaned, RecordFacts, read_facts, rehearse
+from logstore.analysis.facts import NO_FACTS, Cleaned, RecordFacts, read_facts, rehearse, stopped
 from logstore.analysis.reports import ExplainReport, PartitionExplanation
 from logstore.analysis.verdict import explained_verdict
 from logstore.analysis.view import PartitionView
 from logstore.cleaner.explaining import ActiveSegment, Tombstones, remedies, verdict
-from logstore.cleaner.selection import Gate
 from logstore.errors import UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -84,7 +83,7 @@ def _explained(
         facts = read_facts(broker, topic_partition, decision)
         log = broker.manager.log(topic_partition)  # reopened if damage was met
         if facts.obstacle is not None:
-            decision = decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
+            decision = stopped(decision, facts)
         elif decision.will_clean:
             decision, first_pass, passes_needed = rehearse(
                 cleaner, log, decision, progress=progress

@@ -109,6 +109,13 @@ def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | No
     return base < end
 
 
+def stopped(decision: CleaningDecision, facts: RecordFacts) -> CleaningDecision:
+    """Return a decision with the gate that known damage closes, if any."""
+    if facts.obstacle is None:
+        return decision
+    return decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
+
+
 def rehearse(
     cleaner: LogCleanerManager,
     log: Log,

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions
 from logstore.analysis.explaining import explanation
-from logstore.analysis.facts import NO_FACTS, Cleaned, RecordFacts, read_facts, rehearse
+from logstore.analysis.facts import NO_FACTS, Cleaned, RecordFacts, read_facts, rehearse, stopped
 from logstore.analysis.losses import NOTHING_LOST, Loss, lost_by_retention
 from logstore.analysis.reports import ConfigChange, changes_between
 from logstore.analysis.tombstones import live_tombstones
 from logstore.analysis.trial import Trial
 from logstore.analysis.view import PartitionView
-from logstore.cleaner.selection import Gate
 from logstore.cleaner.strategy import Strategy
 from logstore.config.dynamic import Layer
 from logstore.config.overrides import (
@@ -331,19 +330,19 @@ def _preview_partition(
                 tombstones=live_tombstones(PartitionView(broker, tp), config)
             )
         if facts.obstacle is not None:
-            decision = decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
+            decision = stopped(decision, facts)
         elif decision.will_clean:
             decision, first, passes = rehearse(then.cleaner, then.log, decision)
         elif _can_be_due(decision):
-            stopped, later, later_passes = rehearse(
+            forced, later, later_passes = rehearse(
                 then.cleaner, then.log, decision, force=True, roll=True
             )
-            for gate in stopped.gates:
+            for gate in forced.gates:
                 if gate.gate == "uncleanable" and not gate.open:
                     decision = decision.stopped_by(gate)
     now_decision = now.decision()
-    if facts.obstacle is not None and now_decision.is_candidate:
-        now_decision = now_decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
+    if now_decision.is_candidate:
+        now_decision = stopped(now_decision, facts)
     assumed = assumptions(broker.manager, tp, cleaning=True)
     return PartitionPreview(
         tp.topic,

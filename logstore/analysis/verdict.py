@@ -19,12 +19,13 @@ from logstore.analysis.facts import (
     known_facts,
     read_facts,
     rehearse,
+    stopped,
 )
 from logstore.analysis.trial import Trial
 from logstore.analysis.view import Damaged, PartitionView
 from logstore.cleaner.explaining import ActiveSegment, remedies
 from logstore.cleaner.explaining import verdict as gate_verdict
-from logstore.cleaner.selection import Gate, dirty_since_ms
+from logstore.cleaner.selection import dirty_since_ms
 from logstore.errors import CorruptionError, LogStoreError, UnsupportedFormatError
 from logstore.reasons import Reason, Value, reasons_json
 from logstore.record.walk import batch_totals
@@ -305,13 +306,6 @@ def partition_verdict(
     return verdict_of(broker, log, measured, facts)
 
 
-def stopped(decision: CleaningDecision, facts: RecordFacts) -> CleaningDecision:
-    """Return a decision with the gate that known damage closes, if any."""
-    if facts.obstacle is None:
-        return decision
-    return decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
-
-
 def quick_verdict(broker: Cleaned, log: Log, decision: CleaningDecision) -> Verdict:
     """Return the verdict on an open log without reading files, except for a few batch headers.
 
@@ -437,6 +431,9 @@ class _Judgement:
         self.decision = decision
         self.facts = facts
         self.retained = Trial(log, broker.cleaner).retention().removed
+        self.retention = Retention(
+            len(self.retained), sum(each.size_bytes for each in self.retained)
+        )
         self.active = ActiveSegment.of(log, kafka_exact=broker.cleaner.chooser.kafka_exact)
         self.is_all_clean = decision.state.first_dirty_offset >= log.log_end_offset
 
@@ -464,7 +461,7 @@ class _Judgement:
             reason=self._reason(state),
             since_ms=self._since_ms(state),
             helps=tuple(self._helps(state)),
-            retention=self._retention(),
+            retention=self.retention,
             size_bytes=log.size_bytes,
             is_due=decision.will_clean,
         )
@@ -501,14 +498,11 @@ class _Judgement:
         sizes = (each.size_bytes for each in self.log.segments if each.base_offset < end)
         return sum(sizes), self.log.size_bytes
 
-    def _retention(self) -> Retention:
-        return Retention(len(self.retained), sum(each.size_bytes for each in self.retained))
-
     def _retention_only(self, state: str, *, counts: bool) -> tuple[Removal | None, int, int]:
         """Return what retention removes from a log that is not compacted, and its bounds."""
         if state == UNKNOWN:
             return None, self.log.size_bytes, self.log.size_bytes
-        _, size = self._retention()
+        size = self.retention.bytes
         if not counts and self.retained:
             return None, size, size
         bases = {each.base_offset for each in self.retained}
@@ -523,8 +517,8 @@ class _Judgement:
         return Removal(size, records, size), size, size
 
     def _reason(self, state: str) -> Reason:
-        size = self._retention().bytes
-        removed = {"segments": len(self.retained), "removed_bytes": size}
+        segments, size = self.retention
+        removed = {"segments": segments, "removed_bytes": size}
         damages = self.facts.damages
         match state:
             case "damaged":
