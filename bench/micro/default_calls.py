@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 
-from logstore.bench.measuring import Run, Sample, Stopwatch, run_interleaved
+from logstore.bench.measuring import Sample, Stopwatch, run_interleaved
 from logstore.bench.micro.figures import MS, NS, US, costs, wall_only
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.micro.starting import as_installed, process, worker
@@ -40,12 +40,6 @@ def _new_records(count: int) -> list[tuple[bytes, bytes]]:
     return [(b"key-%012d" % number, b"%0100d" % number) for number in range(count)]
 
 
-def _samples(setting: Setting, run: Run) -> list[Sample]:
-    return run_interleaved({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)[
-        "here"
-    ]
-
-
 def _send(setting: Setting) -> Iterator[Line]:
     count = setting.share_of(SINGLE_RECORDS)
 
@@ -63,7 +57,7 @@ def _send(setting: Setting) -> Iterator[Line]:
         title="producer.send, linger_ms=0, idempotent",
         unit="µs/record",
         higher_is_better=False,
-        here=costs(count, _samples(setting, run), US),
+        here=costs(count, setting.samples(run), US),
         facts={"records": count, "has_collection": gc.isenabled()},
     )
 
@@ -84,7 +78,7 @@ def _append_many(setting: Setting) -> Iterator[Line]:
         title="Broker.append_many, distinct keys and values",
         unit="ns/record",
         higher_is_better=False,
-        here=costs(count, _samples(setting, run), NS),
+        here=costs(count, setting.samples(run), NS),
         facts={"records": count, "has_collection": gc.isenabled()},
     )
 
@@ -99,7 +93,7 @@ def _create_topic(setting: Setting) -> Iterator[Line]:
             broker.create_topic(TOPIC, count)
         return watch.sample
 
-    samples = _samples(setting, run)
+    samples = setting.samples(run)
     yield Line(
         name="defaults/create-topic",
         title=f"create_topic with {count:,} partitions on disk, fsyncs included, wall time",

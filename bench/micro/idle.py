@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from logstore.bench.measuring import Sample, Stopwatch, no_collection, run_interleaved
+from logstore.bench.measuring import Sample, Stopwatch, no_collection
 from logstore.bench.micro.figures import MS, costs
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
@@ -26,9 +26,7 @@ def _day(setting: Setting) -> Iterator[Line]:
                 broker.clock.advance(days=1)
             return watch.sample
 
-        samples = run_interleaved(
-            {"here": run}, repeats=setting.short_repeats, warmups=setting.warmups
-        )["here"]
+        samples = setting.samples(run)
     yield Line(
         name="idle/day",
         title=f"one day of virtual time, {PARTITIONS} idle partitions",

@@ -69,9 +69,7 @@ def _latency(setting: Setting) -> Iterator[Line]:
     links[order] = np.roll(order, -1)  # one cycle through all rows
     steps = min(rows, MIB)
     run = timed(lambda: follow_links(links, steps))
-    samples = run_interleaved(
-        {"here": run}, repeats=setting.short_repeats, warmups=setting.warmups
-    )["here"]
+    samples = setting.samples(run)
     yield Line(
         name="limits/latency",
         title="load a word of memory at a position that the last load returned",
@@ -93,9 +91,7 @@ def _fsync(setting: Setting) -> Iterator[Line]:
                 os.fsync(file.fileno())
         return watch.sample
 
-    samples = run_interleaved(
-        {"here": run}, repeats=setting.short_repeats, warmups=setting.warmups
-    )["here"]
+    samples = setting.samples(run)
     yield Line(
         name="limits/fsync",
         title="append 4 KiB to a file and fsync it, wall time",
@@ -109,9 +105,7 @@ def _fsync(setting: Setting) -> Iterator[Line]:
 def _limit(
     name: str, title: str, setting: Setting, run: Run, size: int, *, by_wall: bool = False
 ) -> Line:
-    samples = run_interleaved(
-        {"here": run}, repeats=setting.short_repeats, warmups=setting.warmups
-    )["here"]
+    samples = setting.samples(run)
     figures = speeds(size, samples, GIGA)
     return Line(
         name=f"limits/{name}",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from logstore.bench.measuring import Run, Sample, run_interleaved
 from logstore.bench.micro.logs import MIB
 from logstore.bench.report.result import Line
 from logstore.bench.rivals.kafka import KafkaPeer, PeerError, Unavailable
@@ -54,6 +55,11 @@ class Setting:
     def share_of(self, count: int) -> int:
         """Scale `count` down if the logs are smaller than the default; to at least 100."""
         return max(100, min(count, count * self.total_bytes // DEFAULT_BYTES))
+
+    def samples(self, run: Run) -> list[Sample]:
+        """Measure short work that has no peer."""
+        runs = {"here": run}
+        return run_interleaved(runs, repeats=self.short_repeats, warmups=self.warmups)["here"]
 
     def kafka(self) -> KafkaPeer | None:
         """Return Kafka's classes, started at the first call, or None if they cannot run."""
