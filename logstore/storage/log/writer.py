@@ -38,13 +38,14 @@ from logstore.storage.log.validate import (
 )
 from logstore.storage.producers.rules import BUMPED_EPOCH_VERSION, check_bumped_epoch
 from logstore.storage.segment.values import BatchExtent
-from logstore.types import INT64_MAX, NO_TIMESTAMP, AppendOrigin
+from logstore.types import INT64_MAX, NO_SEQUENCE, NO_TIMESTAMP, AppendOrigin
 
 if TYPE_CHECKING:
     from logstore.config.log_config import LogConfig
     from logstore.runtime.fs import Buffer
     from logstore.storage.log.local_log import LocalLog
     from logstore.storage.log.offsets import LogOffsets
+    from logstore.storage.producers.entry import ProducerEntry
     from logstore.storage.segment.segment import LogSegment
     from logstore.storage.segment.values import RollReason
 
@@ -134,7 +135,7 @@ class LogWriter:
                 sealer = self._sealer
                 if sealer.config is not local.config:
                     sealer = self._sealer = RecordSealer(local.config)
-                entry = None
+                entry, sequence = None, NO_SEQUENCE
                 if stamp is None:
                     sealed = sealer.seal(record, base, epoch, now_ms)
                 else:
@@ -147,21 +148,7 @@ class LogWriter:
                     )
                 if sealed is None or base == INT64_MAX:
                     return None
-                data, _, timestamp, append_time, _ = sealed
-                reason = None
-                if self._write_next(data, base, base, epoch, timestamp):
-                    if entry is not None:
-                        entry.add_batch(sequence, base, timestamp)
-                    self._publish(local.segments.active, base + 1, ())
-                else:
-                    extent = BatchExtent(base, timestamp, len(data))
-                    header = BatchHeader.unpack_from(data)
-                    produced = ((header, None),) if header.has_producer_id else ()
-                    reason = self._store((extent,), (data,), ((epoch, base),), now_ms, produced)
-                info: AppendInfo = _new(
-                    AppendInfo, (base, base, timestamp, append_time, 1, len(data), reason, False)
-                )
-                return info
+                return self._append_sealed(sealed, base, epoch, now_ms, entry, sequence)
             finally:
                 local.is_changing = False
                 if local.is_unfinished:
@@ -285,14 +272,33 @@ class LogWriter:
             self.refuse()
         return local.log_end.offset, local.leader_epoch  # which a closed log refuses
 
-    def _append_sealed(self, sealed: SealedBatch, base: int, epoch: int, now_ms: int) -> AppendInfo:
-        """Write a batch that was sealed at the offset and epoch that `_begin` gave."""
+    def _append_sealed(
+        self,
+        sealed: SealedBatch,
+        base: int,
+        epoch: int,
+        now_ms: int,
+        entry: ProducerEntry | None = None,
+        sequence: int = NO_SEQUENCE,
+    ) -> AppendInfo:
+        """Write a batch that was sealed at the offset and epoch that `_begin` gave.
+
+        Parameters
+        ----------
+        entry : ProducerEntry, optional
+            State of the producer of a batch with one record, which gets its `sequence`.
+        """
         data, count, max_timestamp, append_time, _ = sealed
         last, size = base + count - 1, len(data)
         reason = None
-        if not self._store_next(data, base, last, epoch, max_timestamp):
+        if self._store_next(data, base, last, epoch, max_timestamp):
+            if entry is not None:
+                entry.add_batch(sequence, base, max_timestamp)
+            self._publish(self._local.segments.active, last + 1, ())
+        else:
             extent = BatchExtent(last, max_timestamp, size)
-            reason = self._store((extent,), (data,), ((epoch, base),), now_ms)
+            produced = () if entry is None else ((BatchHeader.unpack_from(data), None),)
+            reason = self._store((extent,), (data,), ((epoch, base),), now_ms, produced)
         info: AppendInfo = _new(
             AppendInfo, (base, last, max_timestamp, append_time, count, size, reason, False)
         )
@@ -423,8 +429,8 @@ class LogWriter:
             first.last_offset,
             first.partition_leader_epoch,
             first.max_timestamp,
-            produced,
         ):
+            self._publish(self._local.segments.active, first.last_offset + 1, produced)
             return AppendInfo.of(headers, None)
         reason = self._store(
             [BatchExtent.of(header) for header in headers],
@@ -483,24 +489,12 @@ class LogWriter:
         return reason
 
     def _store_next(
-        self,
-        data: Buffer,
-        first_offset: int,
-        last_offset: int,
-        epoch: int,
-        timestamp: int,
-        produced: Produced = (),
-    ) -> bool:
-        """Write one batch that needs no roll, index entry or epoch; otherwise return False."""
-        if not self._write_next(data, first_offset, last_offset, epoch, timestamp):
-            return False
-        self._publish(self._local.segments.active, last_offset + 1, produced)
-        return True
-
-    def _write_next(
         self, data: Buffer, first_offset: int, last_offset: int, epoch: int, timestamp: int
     ) -> bool:
-        """Do the first half of `_store_next`: the caller publishes the batch."""
+        """Write one batch that needs no roll, index entry or epoch; otherwise return False.
+
+        The caller publishes it.
+        """
         local = self._local
         local.is_unfinished = True
         try:
