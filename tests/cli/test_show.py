@@ -99,7 +99,7 @@ def test_each_failure_counts_from_the_last_record(monkeypatch):
 
     listing._bar = progress.ProgressBar()
     listing._view = SimpleNamespace(
-        evaluate=evaluate, reopen=lambda failures, _: reopened.append(failures)
+        log="log", evaluate=evaluate, reopen=lambda _log, failures, _: reopened.append(failures)
     )
     listing.fates = evaluate(None)
     assert [each.offset for each in listing] == [0, 1, 2, 3]
