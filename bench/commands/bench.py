@@ -15,12 +15,12 @@ from logstore.cli.show.output import (
     emit_lines,
     emit_values,
     format_count,
-    format_size,
     note,
     plural,
 )
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Cell, Styled, Table, can_print
+from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
     from logstore.bench.commands.short import Measurement

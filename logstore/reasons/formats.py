@@ -1,4 +1,4 @@
-"""Times and durations as people read them."""
+"""Times, durations and sizes as people read them."""
 
 from __future__ import annotations
 
@@ -37,3 +37,12 @@ def format_span(duration_ms: int, *, units: int = 2) -> str:
         if count:
             parts.append(f"{count}{unit}")
     return " ".join(parts[:units]) or "0ms"
+
+
+def format_size(size_bytes: float) -> str:
+    """Return `812 B`, `4.2 KiB`, `1.5 GiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size_bytes < 1024:
+            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
+        size_bytes /= 1024
+    return f"{size_bytes:.1f} TiB"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from logstore.config.suggest import and_nearest
 from logstore.config.units import parse_duration, parse_size
 from logstore.errors import InvalidConfigurationError
-from logstore.reasons.formats import format_span
+from logstore.reasons.formats import format_size, format_span
 
 BYTES, MS, COUNT, RATIO, SHARE = "bytes", "ms", "count", "ratio", "share"
 """Units of quantities."""
@@ -43,7 +43,7 @@ class Quantity(NamedTuple):
     def format(self, value: float) -> str:
         """Return a value with its unit."""
         if self.unit == BYTES:
-            return format_bytes(value)
+            return format_size(value)
         if self.unit == MS:
             return format_span(round(value))
         if self.unit == SHARE:
@@ -153,14 +153,5 @@ def format_value(column: str, value: float) -> str:
     if column.endswith("_ms"):
         return format_span(round(value))
     if "bytes" in column:
-        return format_bytes(value)
+        return format_size(value)
     return f"{value:.2f}" if column.endswith(RATIOS) else f"{value:,.0f}"
-
-
-def format_bytes(size_bytes: float) -> str:
-    """Return `812 B`, `4.2 KiB`, `1.5 GiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size_bytes < 1024:
-            return f"{size_bytes:.0f} {unit}" if unit == "B" else f"{size_bytes:.1f} {unit}"
-        size_bytes /= 1024
-    return f"{size_bytes:.1f} TiB"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from logstore.reasons.formats import format_span
+from logstore.reasons.formats import format_size, format_span
 from logstore.simulate import pages
 from logstore.simulate.outcome import REGULAR_EVENTS, SWAP, bytes_of
 from logstore.simulate.pages import Part
@@ -16,7 +16,6 @@ from logstore.simulate.quantities import (
     QUANTITIES,
     SWEPT,
     Quantity,
-    format_bytes,
     format_value,
 )
 from logstore.simulate.spread import ALL_BYTES
@@ -149,17 +148,17 @@ def story(run: Run) -> str:
     appended = series["appended_bytes"][-1]
     until_peak_ms = series["time_ms"][int(bytes_of(series).argmax())] - plan.start_ms
     sentences = [
-        f"In {format_span(plan.span_ms)}, {format_bytes(appended)} were appended.",
-        f"The files took {format_bytes(costs['bytes_mean'])} on average and at most "
-        f"{format_bytes(costs['bytes_peak'])}, after {format_span(until_peak_ms)}.",
+        f"In {format_span(plan.span_ms)}, {format_size(appended)} were appended.",
+        f"The files took {format_size(costs['bytes_mean'])} on average and at most "
+        f"{format_size(costs['bytes_peak'])}, after {format_span(until_peak_ms)}.",
     ]
     passes = int(costs["passes"])
     if passes:
         amplification = costs["write_amplification"]
         sentences.append(
             f"The cleaner made {passes} {'pass' if passes == 1 else 'passes'}, read "
-            f"{format_bytes(costs['cleaner_read_bytes'])} and wrote "
-            f"{format_bytes(costs['cleaner_written_bytes'])}. In total, {amplification:.2f} bytes "
+            f"{format_size(costs['cleaner_read_bytes'])} and wrote "
+            f"{format_size(costs['cleaner_written_bytes'])}. In total, {amplification:.2f} bytes "
             "were written for each byte appended."
         )
         sentences.append(
@@ -447,7 +446,7 @@ def _segments_figure(run: Run, name: str, number: int) -> Figure:
     begins, records, size = columns["base_offset"], columns["records"], columns["bytes"]
     spans = columns["end_offset"] - begins
     texts = np.array([
-        f"offsets {begin} to {begin + span - 1}, {count} records, {format_bytes(weight)}"
+        f"offsets {begin} to {begin + span - 1}, {count} records, {format_size(weight)}"
         for begin, span, count, weight in zip(begins, spans, records, size, strict=True)
     ])  # fmt: skip
     figure = _time_figure(run)

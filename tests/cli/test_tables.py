@@ -7,9 +7,10 @@ from logstore import Broker
 from logstore.cli.main import main
 from logstore.cli.show import tables
 from logstore.cli.show.inspect import section_bar
-from logstore.cli.show.output import format_size, one_line, plural
+from logstore.cli.show.output import one_line, plural
 from logstore.cli.show.prose import wrapped
 from logstore.cli.show.tables import Styled, Table
+from logstore.reasons.formats import format_size
 
 
 def test_columns_are_aligned():

@@ -16,7 +16,7 @@ from logstore import Broker, VirtualClock
 from logstore.analysis import verdict as verdicts
 from logstore.analysis.verdict import STATES, Removal
 from logstore.cli.main import main
-from logstore.cli.show.output import format_size
+from logstore.reasons.formats import format_size
 
 NOW = ("--now", "2024-01-05T00:00:00Z")
 COMPACT = {"cleanup.policy": "compact"}

@@ -21,12 +21,12 @@ from logstore.cli.options import (
 from logstore.cli.show.output import (
     emit_json,
     emit_values,
-    format_size,
     note,
     one_line,
     plural,
 )
 from logstore.cli.show.progress import ProgressBar
+from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
     from logstore.broker import Broker

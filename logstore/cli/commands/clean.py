@@ -28,7 +28,6 @@ from logstore.cli.show.output import (
     emit_lines,
     emit_values,
     format_count,
-    format_size,
     plural,
 )
 from logstore.cli.show.progress import ProgressBar, watched
@@ -36,6 +35,7 @@ from logstore.cli.show.prose import words
 from logstore.cli.show.tables import Table, can_print, paint
 from logstore.cli.targets import open_target, refuse_path
 from logstore.names import META_PROPERTIES
+from logstore.reasons.formats import format_size
 from logstore.storage.checkpoint.offsets import CHECKPOINTS
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from logstore.cli.show.output import (
     emit_json,
     emit_lines,
     emit_values,
-    format_size,
     plural,
 )
 from logstore.cli.show.tables import Cell, Styled, Table, can_print
 from logstore.cli.times import TIME_HELP, parse_time
+from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, DeleteRecordsResult

@@ -20,14 +20,13 @@ from logstore.cli.show.output import (
     display_bytes,
     emit_json,
     emit_lines,
-    format_size,
     plural,
 )
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.prose import bullet_list, wrapped
 from logstore.cli.show.tables import Cell, Styled, Table, paint
 from logstore.cli.targets import open_target
-from logstore.reasons.formats import format_span, format_time
+from logstore.reasons.formats import format_size, format_span, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

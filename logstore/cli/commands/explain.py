@@ -27,14 +27,13 @@ from logstore.cli.show.output import (
     emit_items,
     emit_lines,
     format_count,
-    format_size,
     plural,
 )
 from logstore.cli.show.progress import dry_run_bars, watched
 from logstore.cli.show.prose import bullet_list, sentence, sentences, words, wrapped
 from logstore.cli.show.tables import Styled, Table, can_print, output_width, paint
 from logstore.cli.targets import Target, open_target
-from logstore.reasons.formats import format_span, format_time
+from logstore.reasons.formats import format_size, format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.key_explanation import KeyExplanation

@@ -23,12 +23,12 @@ from logstore.cli.show.decoded import decoded_member, raw_option
 from logstore.cli.show.output import (
     emit,
     emit_json,
-    format_size,
     note,
     plural,
 )
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.targets import Target, open_target
+from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
     from logstore.analysis.fates import RecordFate

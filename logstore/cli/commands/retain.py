@@ -24,13 +24,12 @@ from logstore.cli.show.output import (
     emit_lines,
     emit_values,
     format_count,
-    format_size,
     plural,
 )
 from logstore.cli.show.progress import watched
 from logstore.cli.show.tables import Cell, Styled, Table, paint
 from logstore.cli.targets import open_target, refuse_path
-from logstore.reasons.formats import format_span, format_time
+from logstore.reasons.formats import format_size, format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.reports import RetainReport

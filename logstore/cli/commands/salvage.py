@@ -10,10 +10,11 @@ import click
 
 from logstore.cli.commands.clean import is_within
 from logstore.cli.options import Settings, command, partition_option
-from logstore.cli.show.output import emit, emit_json, emit_lines, emit_values, format_size, plural
+from logstore.cli.show.output import emit, emit_json, emit_lines, emit_values, plural
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Table
 from logstore.cli.targets import open_target
+from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
     from logstore.analysis.salvage import SalvageReport

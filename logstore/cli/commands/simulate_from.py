@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from logstore.cli.options import Settings, note_writers
 from logstore.cli.show.damage import report_all
-from logstore.cli.show.output import emit, emit_lines, format_count, format_size, note
+from logstore.cli.show.output import emit, emit_lines, format_count, note
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import Table
+from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
     from logstore.simulate.fitting import Fit

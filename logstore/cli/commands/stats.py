@@ -26,14 +26,13 @@ from logstore.cli.show.output import (
     emit_json,
     emit_lines,
     format_count,
-    format_size,
     plural,
 )
 from logstore.cli.show.progress import ProgressBar, dry_run_bars
 from logstore.cli.show.prose import wrapped
 from logstore.cli.show.tables import Cell, Table, output_width, paint
 from logstore.cli.targets import Target, open_target
-from logstore.reasons.formats import format_time
+from logstore.reasons.formats import format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -23,13 +23,13 @@ from logstore.cli.show.output import (
     emit_json,
     emit_lines,
     emit_values,
-    format_size,
     note,
     plural,
 )
 from logstore.cli.show.settings import emit_changes, emit_settings
 from logstore.cli.show.tables import Styled, Table, paint
 from logstore.config.keys import ORIGIN_DEFAULT
+from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
     from logstore.config.overrides import ConfigValue

@@ -24,10 +24,10 @@ from logstore.cli.demo.verify import (
     verify_records,
 )
 from logstore.cli.demo.view import Narrator
-from logstore.cli.show.output import format_count, format_size, plural
+from logstore.cli.show.output import format_count, plural
 from logstore.cli.show.progress import ProgressBar
 from logstore.cli.show.tables import can_print
-from logstore.reasons.formats import format_time
+from logstore.reasons.formats import format_size, format_time
 from logstore.types import TopicPartition
 
 ACCOUNTS, KAFKA, KAFKA_BEFORE = DIRECTORIES = ("accounts", "kafka", "kafka-before")

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from logstore.cli.show.inspect import STYLES, section_bar, section_glyphs
-from logstore.cli.show.output import emit, format_count, format_size, plural
+from logstore.cli.show.output import emit, format_count, plural
 from logstore.cli.show.tables import Cell, Styled, Table, can_print, is_bounded, output_width, paint
+from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
     from logstore.analysis.summary import PartitionSummary

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from logstore.analysis.summary import CORRUPT_BATCH
-from logstore.cli.show.output import emit, emit_lines, format_count, format_size, plural
+from logstore.cli.show.output import emit, emit_lines, format_count, plural
 from logstore.cli.show.tables import (
     Cell,
     Styled,
@@ -20,7 +20,7 @@ from logstore.cli.show.tables import (
 )
 from logstore.cli.show.verdict import STYLES as STATE_STYLES
 from logstore.cli.show.verdict import short_amount, short_state, summary_lines, verdict_lines
-from logstore.reasons.formats import format_span, format_time
+from logstore.reasons.formats import format_size, format_span, format_time
 
 if TYPE_CHECKING:
     from logstore.analysis.summary import FindingSummary, PartitionSummary, SegmentSummary

@@ -25,7 +25,6 @@ __all__ = [
     "emit_lines",
     "emit_values",
     "format_count",
-    "format_size",
     "header_json",
     "note",
     "one_line",
@@ -160,18 +159,6 @@ def display_bytes(data: bytes | None) -> str:
 
 
 # -- numbers -------------------------------------------------------------------------------
-
-
-def format_size(size_bytes: int) -> str:
-    """Return `812 B`, `4.2 KiB`, `1.5 GiB`."""
-    if size_bytes < 1024:
-        return f"{size_bytes} B"
-    size = float(size_bytes)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        size /= 1024
-        if size < 1024 or unit == "TiB":
-            break
-    return f"{size:.1f} {unit}"
 
 
 def format_count(count: int) -> str:

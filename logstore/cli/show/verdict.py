@@ -17,10 +17,10 @@ from logstore.analysis.verdict import (
     Summary,
     Verdict,
 )
-from logstore.cli.show.output import format_size, plural
+from logstore.cli.show.output import plural
 from logstore.cli.show.prose import wrapped
 from logstore.cli.show.tables import can_print
-from logstore.reasons.formats import format_span
+from logstore.reasons.formats import format_size, format_span
 
 if TYPE_CHECKING:
     from logstore.broker import Broker

@@ -15,10 +15,10 @@ from logstore.cli.show.output import (
     emit_json,
     emit_lines,
     format_count,
-    format_size,
     plural,
 )
 from logstore.cli.show.tables import Table
+from logstore.reasons.formats import format_size
 from logstore.spark.commands.workload import SparkOptions, spark_options
 from logstore.workload.presets import PRESETS
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from logstore.cli.options import Settings, command
-from logstore.cli.show.output import emit, emit_json, format_count, format_size, plural
+from logstore.cli.show.output import emit, emit_json, format_count, plural
+from logstore.reasons.formats import format_size
 from logstore.spark.commands.generate import load_spec, print_stages, spec_options
 from logstore.spark.commands.verify import STRATEGIES, print_verdict
 from logstore.spark.commands.workload import SparkOptions, spark_options

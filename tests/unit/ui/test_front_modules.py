@@ -8,8 +8,8 @@ from base64 import b64encode
 
 import pytest
 
-from logstore.cli.show.output import format_count, format_size
-from logstore.reasons.formats import format_span, format_time
+from logstore.cli.show.output import format_count
+from logstore.reasons.formats import format_size, format_span, format_time
 from logstore.types import INT64_MAX
 from tests.support.browser.front import Front, ModuleError
 
