@@ -9,7 +9,7 @@ import re
 from random import Random
 from typing import Any
 
-from logstore import Broker, VirtualClock
+from logstore import Acl, Authorizer, Broker, VirtualClock
 from logstore.messages import to_json
 from logstore.messages.schema import Field
 from logstore.record.batch import build_batch
@@ -21,6 +21,7 @@ from tests.support.world.wire import Client
 
 FEW = 32
 REQUESTS = 120
+NOBODY = "User:ANONYMOUS"
 NOT_SENT = {"JoinGroup", "SyncGroup", "SaslHandshake", "SaslAuthenticate"}
 """Requests whose answers wait for other requests, or that close the connection."""
 
@@ -135,6 +136,22 @@ def _ensure_topics(broker: Broker[VirtualClock]) -> tuple[str, ...]:
     return broker.topic("t").id, broker.topic("u").id, "A" * 22
 
 
+def _authorizer(seed: int) -> Authorizer | None:
+    """Return an authorizer that allows everything or some of it, or None, in turn."""
+    rng = Random(seed)
+    if seed % 4 < 2:
+        return None
+    kinds = (("topic", "t"), ("topic", "v"), ("group", "g"), ("transactional_id", "x"))
+    acls = [
+        Acl(NOBODY, rng.choice(("read", "write", "describe", "all", "alter", "delete")), *kind)
+        for kind in kinds * 2
+        if rng.random() < 0.6
+    ]
+    cluster = ("describe", "alter", "alter_configs", "describe_configs", "idempotent_write")
+    acls += [Acl(NOBODY, each, "cluster", "kafka-cluster") for each in rng.sample(cluster, 2)]
+    return Authorizer(acls, super_users=[NOBODY] if seed % 4 == 2 else ())
+
+
 def transcribe(seed: int) -> Transcript:
     """Return random requests to a broker, and their answers."""
     rng, transcript = Random(seed), Transcript()
@@ -142,7 +159,7 @@ def transcribe(seed: int) -> Transcript:
         Broker(
             clock=VirtualClock(), seed=seed, broker_config={"group.initial.rebalance.delay.ms": 0}
         ) as broker,
-        broker.listen() as listener,
+        broker.listen(authorizer=_authorizer(seed)) as listener,
         Client(listener) as client,
     ):
         for _ in range(REQUESTS):
