@@ -27,12 +27,13 @@ from tests.support.world.groups import GroupBench
 from tests.support.world.transcripts import Transcript
 
 FEW = 40
-STEPS = 60
-GROUPS = ("g", "g", "g", "h", "")
-IDS = ("x", "x", "y", "")
+STEPS = 80
+GROUPS = (*"gggggghhh", "")
+IDS = (*"xxxxxyy", "")
 TPS = (*tuple(TopicPartition("t", number) for number in (0, 1, 7)), TopicPartition("u", 0))
 DAY_MS = 86_400_000
-WAITS_MS = (0, 0, 1, 1, 500, 5_000, 5_000, 31_000, 70_000, DAY_MS, 7 * DAY_MS + 1)
+WAITS_MS = (0, 0, 0, 0, 0, 0, 1, 1, 1, 500, 500, 500, 3_000, 3_000, 11_000, 31_000, 70_000)
+LONG_WAITS_MS = (DAY_MS, 7 * DAY_MS + 1)
 CONFIG = {
     "group.max.size": 3,
     "group.consumer.max.size": 3,
@@ -60,7 +61,8 @@ class _Calls:
         self.bench.broker.create_topic("t", 2)
         self.bench.broker.create_topic("u")
         self.members = ["", "m"]
-        self.producers = [ProducerIdAndEpoch(0, 0)]
+        self.generations = [-1]
+        self.producers = {name: [ProducerIdAndEpoch(0, 0)] for name in IDS}
         self.number = 0
 
     @property
@@ -91,6 +93,7 @@ class _Calls:
             self.transcript.note(self.bench.clock.now_ms(), name, number, result)
             if result.error in (None, "MEMBER_ID_REQUIRED") and hasattr(result, "member_id"):
                 self.members.append(result.member_id)
+                self.generations.append(getattr(result, "generation_id", None) or 1)
 
         return on_done
 
@@ -98,9 +101,12 @@ class _Calls:
         steps = [self.join, self.join, self.sync, self.sync, self.beat, self.leave]
         steps += [self.heartbeat] * 4 + [self.commit] * 4 + [self.administer] * 5
         steps += [self.transact] * 8
+        for name in "xy":
+            self.producers[name] += [self.coordinator.init_producer_id(name, 60_000)]
         for _ in range(STEPS):
             self.rng.choice(steps)()
-            self.bench.clock.advance(ms=self.rng.choice(WAITS_MS))
+            waits_ms = WAITS_MS if self.rng.random() < 0.97 else LONG_WAITS_MS
+            self.bench.clock.advance(ms=self.rng.choice(waits_ms))
             self.describe()
             if self.rng.random() < 0.05:
                 self.rng.choice((self.bench.reopen, self.bench.restart))()
@@ -122,23 +128,25 @@ class _Calls:
     # -- groups --------------------------------------------------------------------------------
 
     def member(self) -> str:
-        return self.rng.choice(self.members[-6:])
+        rng = self.rng
+        return rng.choice(self.members[-3:] if rng.random() < 0.8 else self.members)
 
     def generation(self) -> int:
-        return self.rng.choice((-1, 0, 1, 1, 2, 2, 3, 4))
+        rng = self.rng
+        return self.generations[-1] if rng.random() < 0.6 else rng.choice((-1, 0, 1, 2, 3))
 
     def instance(self) -> str | None:
-        return self.rng.choice((None, None, None, "i"))
+        return self.rng.choice((*[None] * 5, "i"))
 
     def join(self) -> None:
         rng = self.rng
         data = encode_subscription(Subscription(rng.choice((("t",), ("t", "u"), ()))))
-        names = rng.choice((("range",), ("range", "sticky"), ("sticky",), ()))
+        names = rng.choice((*[("range",)] * 4, ("range", "sticky"), ("sticky",), ()))
         request = JoinRequest(
             rng.choice(GROUPS),
-            rng.choice(("consumer", "consumer", "consumer", "connect", "")),
+            rng.choice((*["consumer"] * 9, "connect", "")),
             tuple((name, data) for name in names),
-            rng.choice((10_000, 10_000, 30_000, 999, 2_000_000)),
+            rng.choice((*[10_000, 30_000] * 5, 999, 2_000_000)),
             rng.choice((5_000, 60_000)),
             member_id=self.member(),
             group_instance_id=self.instance(),
@@ -241,21 +249,22 @@ class _Calls:
 
     # -- transactions --------------------------------------------------------------------------
 
-    def producer(self) -> ProducerIdAndEpoch:
-        producer = self.rng.choice(self.producers[-3:])
+    def producer(self, name: str) -> ProducerIdAndEpoch:
+        known = self.producers[name if self.rng.random() < 0.9 else self.rng.choice(IDS)]
+        producer = self.rng.choice(known[-1:] * 4 + known[-2:])
         changed = producer._replace(producer_epoch=producer.producer_epoch + 1)
         return producer if self.rng.random() < 0.85 else changed
 
     def transact(self) -> None:
         rng, attempt, name = self.rng, self.attempt, self.rng.choice(IDS)
         version = rng.choice(tuple(TransactionVersion))
-        producer = self.producer()
+        producer = self.producer(name)
         match rng.randrange(10):
             case 0 | 1 | 2:
                 expected = rng.choice((None, None, producer))
                 timeout_ms = rng.choice((60_000, 60_000, 0, 100_000, 100_001))
                 found = attempt(self.coordinator.init_producer_id, name, timeout_ms, expected)
-                self.producers += [found] * (found is not None)
+                self.producers[name] += [found] * (found is not None)
             case 3 | 4:
                 tps = rng.sample(TPS[:2], rng.randint(1, 2))
                 attempt(self.coordinator.add_partitions, name, producer, tps, version)
@@ -265,7 +274,7 @@ class _Calls:
                 commit = rng.random() < 0.5
                 end = self.coordinator.end_transaction
                 found = attempt(end, name, producer, commit=commit, version=version)
-                self.producers += [found] * (found is not None)
+                self.producers[name] += [found] * (found is not None)
             case 8:
                 group = ConsumerGroupMetadata(
                     rng.choice(("g", "h")), self.generation(), self.member(), self.instance()

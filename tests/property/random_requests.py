@@ -16,7 +16,7 @@ from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from logstore.wire.versions import SERVED
 from tests.support.world.random_messages import Maker, random_message
-from tests.support.world.transcripts import Transcript
+from tests.support.world.transcripts import Transcript, text_of
 from tests.support.world.wire import Client
 
 FEW = 32
@@ -90,7 +90,7 @@ NUMBERS: dict[str, tuple[int, ...]] = {
     "producer_id|.*_producer_id|producer_id_filters": (0, 1, 2, -1),
     "max_version_level": (0, 1, 2, 3, 25, -1),
 }
-GENERATED = re.compile(r"(?<='sessionId': )\d{2,}|(?<='port': )\d+")
+GENERATED = re.compile(r"(?<=sessionId: )\d{2,}|(?<=port: )\d+")
 
 
 def _of(pools: dict[str, Any], name: str) -> Any:
@@ -177,5 +177,5 @@ def transcribe(seed: int) -> Transcript:
                 transcript.note("closed")
                 client.__init__(listener)
                 continue
-            transcript.note(GENERATED.sub("...", str(to_json(answer, version))))
+            transcript.note(GENERATED.sub("...", text_of(to_json(answer, version))))
     return transcript

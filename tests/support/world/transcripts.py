@@ -5,6 +5,7 @@ seed, so that it can be compared with that of another commit; to store all diges
 
     python -m tests.support.world.transcripts consumer_group_histories 17
     python -m tests.support.world.transcripts consumer_group_histories
+    python -m tests.support.world.transcripts                             # of all modules
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+PROSE = ("documentation", "doc")
+"""Fields that are not part of a transcript."""
 
 FOLDER = Path(__file__).parents[2] / "property" / "transcripts"
 
@@ -48,11 +53,15 @@ def text_of(value: Any) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{text_of(k)}: {text_of(v)}' for k, v in value.items())}}}"
+        shown = ((k, v) for k, v in value.items() if k not in PROSE)
+        return f"{{{', '.join(f'{text_of(k)}: {text_of(v)}' for k, v in shown)}}}"
     if isinstance(value, set | frozenset):
         return f"{{{', '.join(sorted(map(text_of, value)))}}}"
     if isinstance(value, tuple | list):
         return f"({', '.join(map(text_of, value))})"
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = {each.name: getattr(value, each.name) for each in fields(value) if each.repr}
+        return f"{type(value).__name__} {text_of(shown)}"
     return repr(value)
 
 
@@ -89,16 +98,18 @@ def check(name: str, seed: int, transcript: Transcript) -> None:
     )
 
 
-def main(name: str, seed: str | None = None) -> None:
-    """Print the transcript of a seed, or store the digests of all."""
+def main(name: str | None = None, seed: str | None = None) -> None:
+    """Print the transcript of a seed, or store the digests of a module or of all."""
     logging.disable(logging.CRITICAL)
-    module = importlib.import_module(f"tests.property.{name}")
-    transcribe: Callable[[int], Transcript] = module.transcribe
-    if seed is not None:
-        print("\n".join(transcribe(int(seed)).lines))
-        return
-    lines = [f"{each} {transcribe(each).digest()}\n" for each in range(module.FEW)]
-    (FOLDER / f"{name}.txt").write_text("".join(lines), encoding="ascii")
+    names = [each.stem for each in sorted(FOLDER.glob("*.txt"))] if name is None else [name]
+    for each in names:
+        module = importlib.import_module(f"tests.property.{each}")
+        transcribe: Callable[[int], Transcript] = module.transcribe
+        if seed is not None:
+            print("\n".join(transcribe(int(seed)).lines))
+            return
+        lines = [f"{number} {transcribe(number).digest()}\n" for number in range(module.FEW)]
+        (FOLDER / f"{each}.txt").write_text("".join(lines), encoding="ascii")
 
 
 if __name__ == "__main__":
