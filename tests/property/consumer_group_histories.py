@@ -42,7 +42,7 @@ from logstore.runtime.patterns import compile_pattern
 from logstore.types import TopicPartition, encode_topic_id
 from tests.support.world.transcripts import Transcript
 
-FEW = 320
+FEW = 200
 DETAILED_SEEDS = 80
 """Seeds whose transcripts have the state of the group after each step."""
 

@@ -17,7 +17,7 @@ from tests.support.interop.answers import TEXTS, Closed, Side, response_data
 from tests.support.interop.caller import ClosedByPeer
 from tests.support.world.transcripts import Transcript
 
-FEW = 32
+FEW = 24
 ROUNDS = 40
 GENERATED = re.compile(r"[\w-]{22,}|\d{12,}")
 """Ids and times in messages for people."""

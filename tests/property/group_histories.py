@@ -20,7 +20,7 @@ from logstore.types import TopicPartition
 from tests.support.world.groups import Client, GroupBench
 from tests.support.world.transcripts import Transcript
 
-FEW = 120
+FEW = 80
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(5))
 REJOIN = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID")
 

@@ -19,7 +19,7 @@ from tests.support.world.random_messages import Maker, random_message
 from tests.support.world.transcripts import Transcript, text_of
 from tests.support.world.wire import Client
 
-FEW = 32
+FEW = 24
 REQUESTS = 120
 NOBODY = "User:ANONYMOUS"
 NOT_SENT = {"JoinGroup", "SyncGroup", "SaslHandshake", "SaslAuthenticate"}
