@@ -165,4 +165,8 @@ def test_versions(fs, version, is_known):
         return
     with pytest.raises(CorruptCheckpointError) as caught:
         TopicStore(fs, "/data")
-    assert (caught.value.check, caught.value.expected, caught.value.found) == ("version", 4, version)
+    assert (caught.value.check, caught.value.expected, caught.value.found) == (
+        "version",
+        4,
+        version,
+    )
