@@ -22,6 +22,7 @@ from logstore.clients.settings import (
 from logstore.faults import names, rules
 from logstore.wire.settings import ListenerOptions, ListenerSettings
 from logstore.wire.versions import SERVED
+from tools import fault_names
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -75,6 +76,7 @@ def test_every_name_of_a_fault_has_a_type() -> None:
     assert set(get_args(names.KafkaError)) == rules.KAFKA_ERRORS
     assert set(get_args(names.DiskError)) < rules.DISK_ERRORS
     assert set(get_args(names.ServedApi)) == set(SERVED)
+    assert fault_names.TARGET.read_text(encoding="utf-8") == fault_names.text(), "run: make docs"
 
 
 @pytest.fixture
