@@ -43,7 +43,7 @@ from logstore.errors import (
     InvalidReplicationFactorError,
     UnknownTopicOrPartitionError,
 )
-from logstore.faults.rules import DISK_KINDS, REQUEST_KINDS, Call, FaultRule, Faults
+from logstore.faults.rules import DISK_KINDS, REQUEST_KINDS, FaultRule, Faults
 from logstore.manager.manager import LogManager
 from logstore.manager.topics.store import Topic
 from logstore.record.records import NewRecord
@@ -91,6 +91,7 @@ if TYPE_CHECKING:
     from logstore.faults.crash import CrashMode
     from logstore.faults.disk import FaultyDisk
     from logstore.faults.names import FaultError, FaultKind
+    from logstore.faults.rules import RuleOptions
     from logstore.manager.directories.directory import ShownFolder
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogService
@@ -384,13 +385,7 @@ class Broker(Generic[ClockT]):
         kind: FaultKind,
         *,
         error: FaultError | None = None,
-        delay: timedelta | float | None = None,
-        nth: int | None = None,
-        times: int | None = None,
-        topic: str | TopicPartition | None = None,
-        partition: int | None = None,
-        when: Callable[[Call], bool] | None = None,
-        after: bool = False,
+        **options: Unpack[RuleOptions],
     ) -> FaultRule:
         """Make requests fail, slow down or lose their response, or make the disk fail.
 
@@ -429,17 +424,7 @@ class Broker(Generic[ClockT]):
             The kind or the error is unknown (the message has the closest name), the rule has no
             effect, or the disk was opened without `disk_faults`.
         """
-        rule = self.faults.add(
-            kind,
-            error=error,
-            delay=delay,
-            nth=nth,
-            times=times,
-            topic=topic,
-            partition=partition,
-            when=when,
-            after=after,
-        )
+        rule = self.faults.add(kind, error=error, **options)
         if rule.is_disk and self._disk is None:
             rule.remove()
             self._refuse_without_disk_faults(f"{rule.kind} cannot fail")
