@@ -61,7 +61,6 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from ssl import SSLContext
 
     from logstore.analysis.erasure import ErasureReport
     from logstore.analysis.fates import PartitionFates
@@ -95,15 +94,11 @@ if TYPE_CHECKING:
     from logstore.manager.directories.directory import ShownFolder
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogService
-    from logstore.security.authorizer import Authorizer
-    from logstore.security.sasl import Credentials
     from logstore.storage.log.drafts import AppendInfo
     from logstore.storage.log.log import Log
-    from logstore.wire.limits import Limits
     from logstore.wire.listener import Listener
     from logstore.wire.nodes import Nodes
-    from logstore.wire.settings import ListenerSettings
-    from logstore.wire.versions import Versions
+    from logstore.wire.settings import ListenerOptions, ListenerSettings
 
 
 if TYPE_CHECKING:
@@ -888,14 +883,7 @@ class Broker(Generic[ClockT]):
         self,
         host: str = "127.0.0.1",
         port: int = 0,
-        *,
-        sasl: Credentials | Mapping[str, str] | None = None,
-        tls: SSLContext | Literal["generate"] | None = None,
-        authorizer: Authorizer | None = None,
-        auto_create: bool = True,
-        restamp: bool = False,
-        limits: Limits | None = None,
-        versions: Mapping[str, Versions] | None = None,
+        **settings: Unpack[ListenerOptions],
     ) -> Listener:
         """Serve Kafka's wire protocol at an address, in a thread; see `Listener`.
 
@@ -905,7 +893,7 @@ class Broker(Generic[ClockT]):
         ----------
         port : int
             0 chooses a free port, which `Listener.bootstrap` contains.
-        sasl, tls, authorizer, auto_create, restamp, limits, versions
+        **settings
             See `logstore.wire.settings.ListenerSettings`.
 
         Raises
@@ -914,18 +902,8 @@ class Broker(Generic[ClockT]):
             The address cannot be bound, or `node.id` does not match the data directories.
         """
         from logstore.wire.settings import ListenerSettings
-        from logstore.wire.versions import SERVED
 
-        settings = ListenerSettings(
-            sasl=sasl,
-            tls=tls,
-            authorizer=authorizer,
-            auto_create=auto_create,
-            restamp=restamp,
-            limits=limits,
-            versions=SERVED if versions is None else versions,
-        )
-        return self._open_listener(host, port, settings)
+        return self._open_listener(host, port, ListenerSettings(**settings))
 
     def _open_listener(
         self,
