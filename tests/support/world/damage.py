@@ -415,8 +415,8 @@ class DamageTable(dict[str, Damage]):
         expected : callable
             Returns the findings of a site.
         rows : dict
-            By the issue's words: name, change (a method and what follows the file's name), and
-            the argument of `expected`, or a tuple of several.
+            By the issue's words: name, change (a method and its arguments after the file's name),
+            and the argument of `expected`, or a tuple of several.
         """
         for issue, (name, *row) in [(key, each) for key in rows for each in rows[key]]:
             assert name not in self
