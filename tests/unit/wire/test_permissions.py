@@ -14,7 +14,6 @@ from logstore.wire.versions import SERVED
 from tests.support.interop.answers import errors_in
 from tests.support.interop.caller import made
 from tests.support.world.wire import Client
-from tools import permission_docs
 
 TOPIC = "TOPIC_AUTHORIZATION_FAILED"
 GROUP = "GROUP_AUTHORIZATION_FAILED"
@@ -416,13 +415,6 @@ def test_a_handler_requires_only_the_permissions_in_the_table():
         for ask in (session.allows, session.allows_any):
             with pytest.raises(AssertionError, match=r"permissions\.NEEDS says of Fetch"):
                 ask("write", "topic")
-
-
-def test_the_page_shows_the_table():
-    assert (
-        permission_docs.page(permission_docs.TARGET.read_text())
-        == permission_docs.TARGET.read_text()
-    ), "make docs"
 
 
 # -- names in answers --------------------------------------------------------------------------
