@@ -1,6 +1,6 @@
 """Whole outputs of the commands that read, over one directory with a bit of everything.
 
-To accept a change, delete a file of `whole/`, run the test, and read what it has written.
+To accept a change, delete a file of `whole/`, run the test, and review its new contents.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NOW = "2024-01-09T12:00:00Z"
 
 
 def build(home: Path) -> None:
-    """Write `data`, its copy `before` a cleaning, and `broken` with damage."""
+    """Write `data`, its copy `before` the cleaning pass, and `broken` with damage."""
     clock = VirtualClock()
     one_partition = {"transaction.state.log.num.partitions": "1"}
     with Broker(home / "data", clock=clock, seed=1, broker_config=one_partition) as broker:
@@ -171,5 +171,5 @@ def test_a_command_prints_this(
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        pytest.fail(f"{path} was missing: check what was written")
+        pytest.fail(f"{path} was missing: review the new file")
     assert text.splitlines() == path.read_text(encoding="utf-8").splitlines()
