@@ -337,6 +337,7 @@ class Cluster(Generic[ClockT]):
         if not self._background:
             self._checkpoint_high_watermarks(node, broker)
         changed = self.controller.broker_started(node.id)
+        node.replicas.store_epochs(self.controller.states())
         node.replicas.apply(self.controller.states())
         self._tell(changed)
         for listeners in self._listeners:
@@ -433,7 +434,11 @@ class Cluster(Generic[ClockT]):
 
     def _tell(self, states: Iterable[PartitionState]) -> None:
         """Send changed states to the brokers with replicas, leaders first."""
-        for state in list(states):
+        states = list(states)
+        for node in self._nodes:
+            if node.replicas is not None:
+                node.replicas.store_epochs(states)
+        for state in states:
             if state.partition_epoch:  # else the topic is new
                 self._host_moved(state)
             order = sorted(state.replicas, key=lambda broker: broker != state.leader)
