@@ -341,6 +341,7 @@ class Cluster(Generic[ClockT]):
             self._checkpoint_high_watermarks(node, broker)
         changed = self.controller.broker_started(node.id)
         with self._applying:
+            node.replicas.store_epochs(self.controller.states())
             node.replicas.apply(self.controller.states())
         self._tell(changed)
         for listeners in self._listeners:
@@ -436,7 +437,12 @@ class Cluster(Generic[ClockT]):
 
     def _tell(self, changed: Iterable[PartitionState]) -> None:
         """Send the states of changed partitions to the brokers with replicas, leaders first."""
-        self._tell_partitions([state.topic_partition for state in changed])
+        states = list(changed)
+        with self._applying:
+            for node in self._nodes:
+                if node.replicas is not None:
+                    node.replicas.store_epochs(states)
+        self._tell_partitions([state.topic_partition for state in states])
 
     def _tell_partitions(self, changed: Iterable[TopicPartition]) -> None:
         for tp in changed:
