@@ -77,7 +77,9 @@ export function summarySentence(summary) {
       const what = state === "due" ? ` (free ${free} of ${formatBytes(summary.bytes)})` : "";
       return `${formatCount(summary[state])} ${words}${what}`;
     });
-  const retention = summary.retention_bytes > 0 ? `; retention would remove ${formatBytes(summary.retention_bytes)}` : "";
+  // Cleaning and retention may remove the same bytes.
+  const ofDue = summary.retention_bytes_of_due > 0 ? `, ${formatBytes(summary.retention_bytes_of_due)} of it from the partitions that are due` : "";
+  const retention = summary.retention_bytes > 0 ? `; retention would remove ${formatBytes(summary.retention_bytes)}${ofDue}` : "";
   return `${plural(summary.partitions, "partition")}: ${counts.join(", ")}${retention}`;
 }
 
@@ -107,6 +109,7 @@ export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }
           </span>
           ${!verdict.exact && CAN_BE_EXACT.includes(verdict.state) && html`<${Exact} topic=${topic} partition=${partition} onMeasured=${onMeasured} />`}
         </p>
+        ${verdict.notes.map((note) => html`<p key=${note.code} class="verdict-line is-small">Note: ${render(note)}.</p>`)}
         ${helps.length > 0 && html`<p class="helps-title">What helps${helps.length > 1 && " (one is enough)"}:${others.length > 0 && ` ${others.join("; ")}.`}</p>`}
         ${commands.map((line) => html`<${Command} key=${line} line=${`${line}${directoryOption(about)}`} />`)}
       `}

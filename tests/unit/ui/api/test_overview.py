@@ -81,6 +81,19 @@ def test_rows_have_verdicts_and_the_list_their_summary(page, broker):
     assert told["summary"]["bytes"] == told["size_bytes"]
 
 
+def test_empty_partitions_are_counted_instead_of_listed_on_request(page, broker):
+    broker.create_topic("empty", 3)
+    broker.create_topic("orders")
+    found = page.get("/api/partitions?empty=0")
+    listed = [(row["topic"], row["partition"]) for row in found["partitions"]]
+    assert listed == [("events", 1), ("users", 0)]
+    assert found["total"] == 2
+    assert found["empty"] == {"empty": 3, "events": 1, "orders": 1}
+    assert found["summary"]["partitions"] == 7
+    assert page.get("/api/partitions")["total"] == 7
+    assert page.get("/api/partitions")["empty"] == {}
+
+
 def test_damaged_partitions_come_first_if_wanted(page, broker):
     told = page.get("/api/partitions?sort=damage")["partitions"]
     assert [row["verdict"]["state"] for row in told] == ["due", "not_compacted", "not_compacted"]
@@ -261,6 +274,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
     assert listed == {
         "total": 3,
         "measured": 3,
+        "empty": {},
         "topics": 2,
         "size_bytes": 2851,
         "must_clean": 0,
