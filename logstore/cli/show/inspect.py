@@ -51,7 +51,8 @@ def show_one(summary: PartitionSummary, *, is_deep: bool) -> None:
     """Print everything about one partition."""
     name = f"{summary.topic}-{summary.partition}"
     emit_lines(verdict_lines(name, summary.verdict, summary.now_ms))
-    policy = f"cleanup.policy {summary.cleanup_policy or 'empty'}"
+    assumed = " (assumed)" if summary.is_policy_assumed else ""
+    policy = f"cleanup.policy {summary.cleanup_policy or 'empty'}{assumed}"
     emit(f"{policy}  {paint(display_text(summary.directory), 'dim')}\n")
     emit_lines(_facts(summary))
     emit("")

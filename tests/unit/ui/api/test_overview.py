@@ -292,6 +292,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
             "frees_bytes_at_most": 707,
             "bytes": 2851,
             "retention_bytes": 0,
+            "retention_bytes_of_due": 0,
         },
         "partitions": [
             {
@@ -318,6 +319,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
                         }
                     ],
                     "retention": {"segments": 0, "bytes": 0},
+                    "notes": [],
                 },
                 "topic": "users",
                 "partition": 0,
