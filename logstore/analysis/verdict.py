@@ -159,6 +159,11 @@ class Verdict:
         return is_opened and not self.size_bytes and not self.notes
 
     @property
+    def is_final(self) -> bool:
+        """Whether reading the records would not change it."""
+        return self.exact or self.state == DAMAGED or not self.size_bytes
+
+    @property
     def removable_bytes(self) -> int:
         """The most bytes that the cleaner or retention can free, for sorting."""
         if self.state in (NOTHING_TO_DO, UNKNOWN):

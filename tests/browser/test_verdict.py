@@ -73,11 +73,14 @@ def test_the_list_shows_damage_and_reclaimable_bytes(page):
     expect(row(page, "due")).to_contain_text("at most")
     expect(row(page, "waiting")).to_contain_text("0 B")
     assert page.locator("main .badge.is-good").count() == 0
+    headers_only = page.get_by_text("Only batch headers were read.")
+    expect(headers_only).to_be_visible()
     page.get_by_role("button", name="Compute exact values").click()
     expect(row(page, "damaged")).to_contain_text("damaged")
     expect(row(page, "due")).not_to_contain_text("at most")
     expect(summary).to_contain_text("3 partitions: 1 damaged, 1 due (free")
     expect(summary).not_to_contain_text("at most")
+    expect(headers_only).to_have_count(0)
     page.get_by_role("combobox", name="Order").select_option("Damage first")
     expect(page.get_by_role("row").nth(1)).to_contain_text("damaged-0")
 

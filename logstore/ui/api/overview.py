@@ -78,7 +78,8 @@ def partitions(ask: Ask) -> dict[str, Any]:
     listed.measure(found, shown)
     return {
         "total": len(rows),
-        "measured": sum(row.measured for row in rows),
+        "measured": sum(row.measured for row in found),
+        "is_exact": all(row.verdict is not None and row.verdict.is_final for row in found),
         "empty": dict(empty),
         "topics": len({row.topic_partition.topic for row in found}),
         "size_bytes": sum(row.size_bytes for row in found),

@@ -61,7 +61,7 @@ export function PartitionList({ query, about, topic, hash }) {
   const pieces = usePieces(target, (answer) => answer.partitions, {
     on: ["partitions", "cleaned", "clock"],
     // While partitions are measured, measuring costs more than refreshing the list.
-    isUrgent: (answer) => answer.measured < answer.total,
+    isUrgent: (answer) => answer.measured < answer.summary.partitions,
   });
   const { answer, error, total } = pieces;
   const isAny = total > 0 || emptyOf(answer) > 0;
@@ -131,12 +131,12 @@ export function emptySentence(empty) {
 function EmptyPartitions({ answer, onChange }) {
   const isOmitted = emptyOf(answer) > 0;
   return html`
-    <p class="result-line dim">
-      ${isOmitted && html`<span>${emptySentence(answer.empty)}</span>`}
+    <div class="result-line">
+      ${isOmitted && html`<p>${emptySentence(answer.empty)}</p>`}
       <button type="button" onClick=${() => onChange(isOmitted ? "1" : undefined)}>
         ${isOmitted ? "List them too" : "Hide empty partitions"}
       </button>
-    </p>
+    </div>
   `;
 }
 
@@ -146,14 +146,15 @@ function nameOf(row) {
 
 /** A summary of the whole list. */
 function Summary({ answer, target, onMeasured }) {
-  const { total, measured, summary } = answer;
-  // Exact or not: only a dry run finds damage inside batches.
+  const { measured, summary } = answer;
+  const total = summary.partitions;
   return html`
     <div class="result-line summary-line">
       <p role="status">
         <strong>${summarySentence(summary)}</strong>
         ${measured < total && html`<span class="dim"> · ${formatCount(measured)} of ${formatCount(total)} measured so far</span>`}
       </p>
+      ${measured === total && !answer.is_exact && html`<p>Only batch headers were read. For exact values, the records of compacted topics are read, which also finds damage in them.</p>`}
       ${summary.partitions > summary.unknown && html`<${ExactAll} target=${target} summary=${summary} onMeasured=${onMeasured} />`}
     </div>
   `;
@@ -283,6 +284,7 @@ export function State({ row }) {
 function Frees({ row }) {
   if (row.verdict == null) return html`<span class="dim">not measured yet</span>`;
   if (row.verdict.state === "unknown") return html`<span class="dim">unknown</span>`;
+  if (row.verdict.state === "nothing_to_do") return html`<span class="dim">0 B</span>`;
   const { now, rolled } = frees(row.verdict);
   return html`
     <span class=${now === "0 B" ? "dim" : ""}>${now}</span>

@@ -92,6 +92,8 @@ export function StateBadge({ verdict }) {
 export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }) {
   const { verdict, size_bytes: size } = detail;
   const isOpen = verdict.state !== "damaged" && verdict.state !== "uncleanable";
+  const reason = `${capital(render(verdict.reason))}.`;
+  const [first, more] = reason.split(/ (?=First: )/);  // of several damaged ranges
   const helps = remedies(verdict, about);
   const commands = helps.filter((line) => line.startsWith("logstore "));
   const others = helps.filter((line) => !line.startsWith("logstore "));
@@ -99,12 +101,12 @@ export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }
     <section class=${`verdict is-${STATES[verdict.state][1]}`} aria-label="Verdict">
       <p class="verdict-line">
         <${StateBadge} verdict=${verdict} />${" "}
-        <strong>${isOpen ? sentence(verdict, size) : `${capital(render(verdict.reason))}.`}</strong>
+        <strong>${isOpen ? sentence(verdict, size) : first}</strong>
       </p>
       ${!isBrief && html`
         <p class="verdict-line is-small">
           <span>
-            ${isOpen ? `${capital(render(verdict.reason))}.` : sentence(verdict, size)}
+            ${isOpen ? reason : `${more === undefined ? "" : `${more} `}${sentence(verdict, size)}`}
             ${verdict.since_ms != null && html` ${verdict.state === "uncleanable" ? "Since" : "Its oldest dirty data is from"} <${Time} ms=${verdict.since_ms} />.`}
           </span>
           ${!verdict.exact && CAN_BE_EXACT.includes(verdict.state) && html`<${Exact} topic=${topic} partition=${partition} onMeasured=${onMeasured} />`}

@@ -94,6 +94,12 @@ def test_empty_partitions_are_counted_instead_of_listed_on_request(page, broker)
     assert page.get("/api/partitions")["empty"] == {}
 
 
+def test_the_list_is_exact_after_dry_runs(page, broker):
+    assert page.get("/api/partitions")["is_exact"] is False
+    page.get("/api/partitions/users/0/verdict")
+    assert page.get("/api/partitions")["is_exact"] is True
+
+
 def test_damaged_partitions_come_first_if_wanted(page, broker):
     told = page.get("/api/partitions?sort=damage")["partitions"]
     assert [row["verdict"]["state"] for row in told] == ["due", "not_compacted", "not_compacted"]
@@ -274,6 +280,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
     assert listed == {
         "total": 3,
         "measured": 3,
+        "is_exact": False,
         "empty": {},
         "topics": 2,
         "size_bytes": 2851,
