@@ -29,7 +29,7 @@ DELETED = re.compile(r"v\d+-0 is gone: the process that writes here has deleted 
 MOVED = re.compile(r"error: partition \S+ was moved from \S+ to \S+, which is none of")
 """Output of a command about a partition directory that the writer moves while it runs."""
 
-GONE = re.compile(r"^error   gone: (\S+): found moved or removed during the check", re.MULTILINE)
+GONE = re.compile(r"^error   \w+: (\S+): found moved or removed during the check", re.MULTILINE)
 """Output of `check` if its partition directory is moved while it is verified."""
 
 COMMANDS = (
