@@ -95,7 +95,7 @@ def run_next_to_writer(
             or "truncated_tail" in out
             or (code and not DELETED.search(err))
         ):
-            failures.append(f"{line}: {code}\n{err}\n{out[-600:] if 'check' in line else ''}")
+            failures.append(f"{line}: {code}\n{err}\n{out[:4000] if 'check' in line else ''}")
     return tally, failures
 
 

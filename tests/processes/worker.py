@@ -9,11 +9,13 @@ exactly the acknowledged changes.
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import json
 import os
 import random
 import resource
+import signal
 import sys
 import threading
 import time
@@ -433,7 +435,8 @@ def run_threads(broker: Broker, life: Life) -> None:
 
 
 def nursery() -> None:
-    """Bring up one child after another."""
+    """Bring up one child after another. SIGUSR1 prints the stacks of a child's threads."""
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     warm_up()
     for line in sys.stdin:
         given = json.loads(line)
