@@ -144,7 +144,8 @@ class Worker:
             silences += 1
             has_work = bool(thread_states(self.pid) & {"R", "D"})
             os.kill(self.pid, signal.SIGUSR1)
-            assert has_work and silences < SILENCES_MAX, "it is stuck"
+            assert has_work, "all of its threads wait"
+            assert silences < SILENCES_MAX, "it is stuck"
         return self.code
 
     def kill(self) -> None:
