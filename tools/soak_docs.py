@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.soak.run import PARTS, RESULTS
+from tools.pages import replaced
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "RELIABILITY.md"
 AIMS = Counter(kills=5_000, clusters=10_000, executions=5_000_000, threads=120)
 """The least sums of a release."""
-
-BEGIN, END = "<!-- soak: written by `make docs` -->\n", "<!-- end of soak -->\n"
 
 
 def results() -> list[dict[str, Any]]:
@@ -26,9 +25,9 @@ def results() -> list[dict[str, Any]]:
 def section(stored: list[dict[str, Any]]) -> str:
     """Return the tables: the parts of the newest run, and all runs with their sums."""
     if not stored:
-        return f"{BEGIN}\nNo result is stored yet.\n\n{END}"
+        return "\nNo result is stored yet.\n\n"
     lines = [
-        BEGIN,
+        "",
         f"The newest result of each part, on {stored[0]['machine']}:",
         "",
         "| part | description | date | minutes | seed | operations | result |",
@@ -62,7 +61,7 @@ def section(stored: list[dict[str, Any]]) -> str:
             row["failed"] += bool(part["problem"])
         sums += row
         lines.append(_figures(result["date"], result["commit"], row))
-    lines += [_figures("sum", "", sums), _figures("aim of a release", "", AIMS), "", END]
+    lines += [_figures("sum", "", sums), _figures("aim of a release", "", AIMS), "", ""]
     return "\n".join(lines)
 
 
@@ -77,8 +76,7 @@ def _figures(date: str, commit: str, row: Counter[str]) -> str:
 
 def written(page: str) -> str:
     """Return the page with current tables."""
-    before, _, rest = page.partition(BEGIN)
-    return before + section(results()) + rest.partition(END)[2]
+    return replaced(page, "soak", section(results()))
 
 
 if __name__ == "__main__":

@@ -44,12 +44,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def clusters(seed: int) -> Counter[str]:
     """Run a random cluster in virtual time: kills, power loss, cut links, skewed clocks, moves."""
-    return cluster_simulation.run_and_shrink(seed) + Counter(clusters=1)
+    return cluster_simulation.run_and_shrink(seed).tally + Counter(clusters=1)
 
 
 def coordinators(seed: int) -> Counter[str]:
     """Run a random cluster with groups and transactions in virtual time."""
-    tally = cluster_simulation.run_and_shrink(seed, coordinator_simulation.Simulation)
+    tally = cluster_simulation.run_and_shrink(seed, coordinator_simulation.Simulation).tally
     return tally + Counter(clusters=1)
 
 
