@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from click.testing import CliRunner
 
 from logstore import Broker, VirtualClock
+from logstore.analysis import summary
 from logstore.cli.main import main
+from logstore.errors import UnknownTopicOrPartitionError
 
 HOUR_MS = 3_600_000
 START_MS = 1_704_067_200_000
@@ -77,6 +81,21 @@ def test_a_line_even_of_one(run, partitions):
     assert lines[0].startswith("1 partition, ")
     assert lines[TITLES - 2].startswith("partition")
     assert lines[TITLES].startswith("a-0")
+
+
+@pytest.mark.parametrize("output", ("table", "json"))
+def test_a_topic_that_is_deleted_during_the_listing(run, partitions, data_dir, monkeypatch, output):
+    inspect_partition = summary.inspect_partition
+
+    def inspect_or_delete(broker, tp, **options):
+        if tp.topic == "b":
+            shutil.rmtree(f"{data_dir}/{tp}")
+            raise UnknownTopicOrPartitionError(f"{tp} was deleted or moved")
+        return inspect_partition(broker, tp, **options)
+
+    monkeypatch.setattr(summary, "inspect_partition", inspect_or_delete)
+    result = run("inspect", *NOW, "--format", output, code=2)
+    assert "error: b-0: b-0 was deleted or moved" in result.stderr
 
 
 @pytest.mark.parametrize("columns", (70, 80, 100, 120, 200))

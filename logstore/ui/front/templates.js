@@ -246,6 +246,7 @@ export const TEMPLATES = {
   "check.epoch_missing": "batches have leader epochs that leader-epoch-checkpoint does not know",
   "check.partition_metadata": "partition.metadata is malformed",
   "check.topic_id": "a partition has another topic id than its topic, or than other partitions",
+  "check.shared_topic_id": "a partition has the topic id of another topic",
   "check.topics_file": "logstore-topics.json is malformed",
   "check.topics_partition": "logstore-topics.json and the folders differ",
   "check.moves_file": "logstore-moves.json is malformed",
