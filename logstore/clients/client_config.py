@@ -53,16 +53,16 @@ NETWORK_CONFIGS = frozenset(
         "ssl_password",
     )
 )
-"""Configs of kafka-python that concern connections. They are accepted and ignored."""
+"""Configs of kafka-python that apply to connections. They are accepted and ignored."""
 
 DataFunction = Callable[[str, list[tuple[str, bytes]], Any], Any]
-"""A serializer or deserializer: a function of topic, headers and data that returns data."""
+"""A serializer or deserializer. It is called with the topic, the headers and the data."""
 
 
 def check_names(
     client: str, configs: Mapping[str, Any], known: Collection[str], idle: Collection[str]
 ) -> None:
-    """Raise an error for a config unknown to kafka-python, and suggest the closest name.
+    """Raise an error if kafka-python has no config with this name, and suggest a similar one.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def check_names(
 def number(
     name: str, values: Mapping[str, Any], lowest: int, highest: float = float("inf")
 ) -> float:
-    """Return the number of a config after checking its range.
+    """Return a config as a number after checking its range.
 
     Raises
     ------
@@ -92,10 +92,10 @@ def number(
 
 
 def data_function(name: str, given: Any, method_name: str) -> DataFunction | None:  # noqa: ANN401  # one of three kinds, see below
-    """Adapt a serializer or deserializer to `DataFunction`.
+    """Adapt a serializer or deserializer to the signature of `DataFunction`.
 
-    kafka-python accepts a callable of the data, or an object with a method of (topic, data) or
-    (topic, headers, data).
+    As in kafka-python, it may be a callable that takes the data, or an object with a method that
+    takes (topic, data) or (topic, headers, data).
 
     Raises
     ------

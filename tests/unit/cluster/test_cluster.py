@@ -113,7 +113,7 @@ def test_a_cluster_has_at_least_one_broker():
 def test_only_a_virtual_cluster_can_skew_clocks():
     with Cluster(brokers=1, clock=SystemClock()) as cluster:
         message = refused(InvalidConfigurationError, cluster.skew, 0, 5)
-    assert message == "skew needs a cluster on a VirtualClock"
+    assert message == "skew requires a cluster with a VirtualClock"
 
 
 def test_settings_need_a_running_broker(cluster):
@@ -136,7 +136,7 @@ def test_there_are_as_many_replicas_as_running_brokers_at_most(cluster):
         message = refused(
             InvalidReplicationFactorError, cluster.controller.assign, range(3), factor
         )
-        assert message == f"replication factor {factor} is larger than the 2 running brokers"
+        assert message == f"replication factor {factor} exceeds the number of running brokers (2)"
     assert cluster.controller.assign(range(3), 1) == [(0,), (2,), (0,)]
     assert cluster.controller.assign(range(1, 4), 2) == [(2, 0), (0, 2), (2, 0)]
 
@@ -159,12 +159,12 @@ def test_leaders_are_in_sync_and_running(cluster):
     cluster.kill(2)
     move = cluster.move_leader
     message = refused(LeaderNotAvailableError, move, USERS, to=2)
-    assert message == "broker 2 is not running, or its disk failed"
+    assert message == "broker 2 is not running, or its disk has failed"
     for broker in (0, 1):
         cluster.kill(broker)
     cluster.restart(2)
     message = refused(LeaderNotAvailableError, move, USERS, to=2)
-    assert message == "broker 2 is not in sync with users-0; in sync: (1,)"
+    assert message == "broker 2 is not in sync with users-0; in-sync: (1,)"
 
 
 def test_an_isr_that_shrinks_is_logged(cluster, caplog):

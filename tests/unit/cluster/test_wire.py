@@ -698,7 +698,7 @@ def test_replicas_that_were_chosen_are_checked():
     with Cluster(brokers=3, clock=VirtualClock()) as cluster:
         cluster.kill(0)
         uneven = "an assignment needs equally many replicas for each of 2 partitions: "
-        others = "replicas must be distinct running brokers, of [1, 2], not "
+        others = "replicas must be distinct running brokers in [1, 2], not "
         for wrong, message in (
             ([[2, 1]], f"{uneven}[(2, 1)]"),
             ([[2, 1], [2]], f"{uneven}[(2, 1), (2,)]"),
