@@ -1,9 +1,9 @@
 """Leader epochs: the offsets at which the leaders of a partition started.
 
 The cache is a list of `(epoch, start_offset)`, strictly increasing in both, stored in the
-partition's `leader-epoch-checkpoint`. An assigned epoch is durable when the call returns;
-truncations may remain in memory, because loading repeats them from the bounds of the log (S-108).
-Source: docs/spec/storage-format.md §15, and Kafka's LeaderEpochFileCache.
+partition's `leader-epoch-checkpoint`. An assigned epoch is durable when the call returns.
+Truncations need not be, because they are repeated when the log is loaded, using its start and end
+offset (S-108). Source: docs/spec/storage-format.md §15, and Kafka's LeaderEpochFileCache.
 """
 
 from __future__ import annotations
