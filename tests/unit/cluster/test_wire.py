@@ -176,7 +176,7 @@ def test_a_broker_whose_port_was_taken_listens_on_another_one(caplog):
 def test_a_virtual_cluster_does_not_listen():
     with (
         Cluster(brokers=1, clock=VirtualClock()) as cluster,
-        pytest.raises(InvalidConfigurationError, match="on a VirtualClock cannot listen"),
+        pytest.raises(InvalidConfigurationError, match="with a VirtualClock cannot listen"),
     ):
         cluster.listen()
 

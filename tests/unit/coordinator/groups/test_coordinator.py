@@ -745,9 +745,7 @@ def test_a_group_that_cannot_be_stored_as_empty_is_logged(bench, monkeypatch, ca
     group = bench.groups._groups.get_or_create("g")
     monkeypatch.setattr(bench.groups._membership, "_save", lambda *_: "NOT_LEADER_OR_FOLLOWER")
     member.leave()
-    assert caplog.messages == [
-        f"{group}: cannot store that the group is empty: NOT_LEADER_OR_FOLLOWER"
-    ]
+    assert caplog.messages == [f"{group}: cannot store the empty group: NOT_LEADER_OR_FOLLOWER"]
 
 
 def test_a_listener_times_sessions_by_the_system_clock(bench):
