@@ -73,6 +73,9 @@ _ABORTABLE_FROM = 11
 _ADDS_FROM = 12
 """First version of Produce that adds partitions to the transaction (KIP-890)."""
 
+_TOPIC_IDS_FROM = 13
+"""First Produce version that identifies topics by their ids (KIP-516)."""
+
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,
     InvalidTopicError,
@@ -101,6 +104,9 @@ ProducedPartition = ProduceResponse.PartitionProduceResponse
 async def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
     """Append a batch to each partition. With acks=all, wait for the in-sync replicas."""
     service = session.service
+    if session.version >= _TOPIC_IDS_FROM:
+        for topic in request.topic_data:
+            topic.name = service.topic_of_id(topic.topic_id) or ""
     load = _Load.of(request)
     session.is_large = session.is_large or load.takes_long
     appended = await session.run(partial(_append_all, request, session, load.is_transactional))
@@ -207,6 +213,7 @@ def _append_all(request: ProduceRequest, session: Session, is_transactional: boo
     responses = [
         ProduceResponse.TopicProduceResponse(
             name=topic.name,
+            topic_id=topic.topic_id,
             partition_responses=[
                 _refused(partition.index, error)
                 if error
@@ -250,6 +257,8 @@ def _produced(
     delayed: dict[TopicPartition, DelayedAppend],
 ) -> ProducedPartition:
     index = partition.index
+    if not topic and session.version >= _TOPIC_IDS_FROM:
+        return _refused(index, KAFKA_CODES["UNKNOWN_TOPIC_ID"])
     if not session.allows("write", "topic", topic):
         return _refused(index, KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"])
     data = _one_batch(partition.records, session.version)

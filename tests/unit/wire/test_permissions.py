@@ -168,7 +168,7 @@ def answer(api, authorizer, fields=None):
             return errors_of(client.ask(request, version), version)
 
 
-LAST_OF_CLIENTS = {"AddPartitionsToTxn": 3, "OffsetCommit": 9, "OffsetFetch": 9}
+LAST_OF_CLIENTS = {"AddPartitionsToTxn": 3, "OffsetCommit": 9, "OffsetFetch": 9, "Produce": 12}
 """Versions of `CASES`, if later ones have other fields."""
 
 

@@ -97,7 +97,7 @@ def test_a_transaction_that_was_not_begun_is_refused():
         with pytest.raises(
             InvalidTxnStateError,
             match=(
-                "^t-0: producer 7 has no transactional id, so it cannot have an open transaction$"
+                r"^t-0: producer 7 has no transactional id, so it cannot have an open transaction$"
             ),
         ) as no:
             broker.append_batches("t", data)
