@@ -736,7 +736,7 @@ def test_expired_sessions_are_logged(bench, caplog):
     member = bench.member()
     settle(member)
     bench.clock.advance(ms=SESSION_MS)
-    assert caplog.messages == [f"group 'g': session of {member.member_id} expired"]
+    assert caplog.messages == [f"group 'g': the session of {member.member_id} has expired"]
 
 
 def test_a_group_that_cannot_be_stored_as_empty_is_logged(bench, monkeypatch, caplog):
