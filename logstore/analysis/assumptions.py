@@ -1,7 +1,7 @@
 """Assumptions about facts that a directory does not contain.
 
-Each is a sentence that names the missing fact, the assumption, and how to override it: an option
-of the command line, or a file to copy along.
+Each is a sentence that contains the missing fact, the assumption, and how to override it with a
+command line option or by copying another file.
 """
 
 from __future__ import annotations

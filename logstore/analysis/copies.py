@@ -192,7 +192,8 @@ class _Copy:
         clean = all(home.clean for home in homes.values())
         is_first = not any(map(parse_partition_dir, self._fs.list_dir(self._target)))
         source = self._source.runtime.fs
-        # Read before the data: a checkpoint may be behind the data, but not ahead.
+        # Read this before the data, because a checkpoint may be behind the data but not ahead of
+        # it.
         checkpoints = _checkpoints(homes)
         folders = {tp: files_of(source, home.partition_path(tp)) for tp, home in homes.items()}
         for tp, files in folders.items():
@@ -255,7 +256,7 @@ class _Copy:
         self._bytes_done += stat.size
 
     def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:
-        """Store the topics with their own configurations; adopted topics remain adopted."""
+        """Store the topics with their configurations. Adopted topics remain adopted."""
         store = TopicStore(self._fs, self._target)
         for name in dict.fromkeys(tp.topic for tp in partitions):
             topic = self._source.catalog.topic(name)

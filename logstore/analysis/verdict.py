@@ -1,7 +1,7 @@
-"""The verdict on a partition: its state, the bytes that the cleaner frees, and what helps.
+"""The verdict on a partition: its state, the bytes that the cleaner would free, and what helps.
 
-The decisions of the cleaner and of retention, and dry runs of the cleaner, are the only sources.
-Bytes are sizes in `.log` files.
+It only uses decisions of the cleaner and of retention, and dry runs of the cleaner. Bytes are sizes
+in `.log` files.
 """
 
 from __future__ import annotations
@@ -408,7 +408,7 @@ def measure(
 
 
 class _Outcome(NamedTuple):
-    """The gate that stopped a dry run, or its removal; all None for several passes."""
+    """The gate that stopped a dry run, or what it removed. All are None for several passes."""
 
     failure: str | None
     bytes: int | None
@@ -474,7 +474,7 @@ class _Judgement:
         else:
             at_most, rolled_at_most = self._bounds()
         if state == NOTHING_TO_DO and removal is not None and removal.bytes:
-            state = WAITING  # for a forced pass: only dirty data makes one due
+            state = WAITING  # waiting for dirty data, even in a forced pass
         if removal is not None:
             at_most = removal.bytes
             if removal.bytes_if_rolled is not None:

@@ -315,7 +315,7 @@ class TopicAdmin:
     # -- start ---------------------------------------------------------------------------
 
     def finish_deletions(self) -> None:
-        """Finish deletions that a crash interrupted; not while a directory is offline."""
+        """Finish deletions that were interrupted by a crash, unless a directory is offline."""
         if any(not directory.is_online for directory in self._registry.directories):
             return
         for topic in self._store.all():

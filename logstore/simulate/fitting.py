@@ -40,14 +40,16 @@ DAYS = 30.0
 """Default length of a fitted scenario."""
 
 RATES_DAYS = 28
-"""Rates are fitted to the last days, at most so many; whole weeks."""
+"""Rates are fitted to the last days. This is the maximum number, in whole weeks."""
 
 SPAN_MIN_MS = 3_600_000
 """A shorter recording is not extrapolated to a day."""
 
 LATE_MS = 60_000
-"""A record is late if its timestamp is older than an earlier one by more than this. Smaller
-differences result from batching and from concurrent producers."""
+"""A record is late if its timestamp is older than an earlier one by more than this.
+
+Smaller differences result from batching and from concurrent producers.
+"""
 
 RECORDS_MIN = 100
 """With fewer records, the key distribution is not fitted."""
@@ -56,7 +58,7 @@ _SLOT_RECORDS, _SLOT_BATCHES = 30, 4
 """Records and batches that each hour of a profile needs on average."""
 
 _PROFILES = ((14, 7), (2, 1))
-"""Days that a profile needs, and its length in days: a week, else a day."""
+"""The number of days that a profile requires, and its length in days (a week or a day)."""
 
 _DIRECTORIES = ("log.dir", "log.dirs")
 _UNSEEN_MAX, _RECENT_MAX = 1 << 40, 1 << 24
@@ -449,7 +451,7 @@ def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str,
     known = topic.keys.held - int(everything.is_first[everything.time_ms > end_ms].sum())
     growing = {**closed, "unseen": _unseen(missing * new_part, max(records, n), max(known, 1))}
     if len(counts) + hidden + 2 * _chao_deviation(once, twice) < known + closed["unseen"]:
-        closed = growing  # the log has more keys than the arrivals suggest: most are rare
+        closed = growing  # the log has more keys than the arrivals suggest, so most are rare
     last_third = slice(n - n // 3, None)
     _, first_in_window = np.unique(key, return_index=True)
     appears = np.zeros(n, np.bool_)

@@ -1,9 +1,9 @@
 """Recordings: the keys of a data directory's topics and the rates at which they were written.
 
-Reading changes nothing on the disk; damage is skipped and reported. *Arrivals* are the uncleaned
-records, after the cleaner checkpoint and after the last hole in the offsets: only they show how
-often a key was written. Older records still show the rates, as offsets are never reused, and the
-keys.
+Reading does not change the disk. Damage is skipped and reported. *Arrivals* are the uncleaned
+records, after the cleaner checkpoint and after the last gap in the offsets. Only they show how
+often a key was written. Older records still show the keys and, because offsets are never reused,
+the rates.
 """
 
 from __future__ import annotations
@@ -509,7 +509,7 @@ class _Piece(NamedTuple):
 class _Window:
     """The last arrivals of a partition, in pieces; pieces beyond the limit are removed.
 
-    The last cleaned piece is stored separately: it shows the sizes of records, not their
+    The last cleaned piece is stored separately, because it shows the sizes of records but not their
     frequencies.
     """
 

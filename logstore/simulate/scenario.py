@@ -51,8 +51,8 @@ SAMPLES_MAX = 2_000
 class Consumer:
     """A consumer that reads a topic with a lag.
 
-    It reads each record `lag` after the append. From `away_from` after the start it reads nothing
-    for `away`; then it catches up immediately.
+    It reads each record `lag` after the append. Starting at `away_from`, it does not read for
+    `away`, and then catches up immediately.
     """
 
     name: str = setting("consumer", "Name in the series.")

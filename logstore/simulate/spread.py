@@ -1,4 +1,4 @@
-"""Several seeds: the same scenario with other random numbers, and the spread of its results."""
+"""Runs a scenario with several seeds, and computes the spread of the results."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Spread:
 
 
 def seeds_of(scenario: Scenario, count: int) -> list[int]:
-    """Return seeds that share no random numbers: each topic takes a seed of its own."""
+    """Return seeds that share no random numbers, because each topic has its own seed."""
     step = len(scenario.topics)
     return [scenario.seed + number * step for number in range(count)]
 

@@ -250,7 +250,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
             parts.append(f"{at_most}{each.passes_needed} passes")
         yield from wrapped(", ".join(parts), "  ")
     elif each.opens_at_ms is not None:
-        # Only logstore rolls an idle segment; Kafka's broker waits for an append.
+        # Only logstore rolls an idle segment. Kafka's broker waits for an append.
         is_rolled = any(gate.gate == "active_segment" and not gate.open for gate in each.gates)
         cleaner = "logstore broker" if is_rolled else "cleaner"
         yield (

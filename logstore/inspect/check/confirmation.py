@@ -1,9 +1,9 @@
-"""Verification while another process writes: only repeated findings count.
+"""Verification while another process is writing.
 
-Files change during a pass: a swap is half done, a batch half written, a checkpoint older than its
-log. None of that lasts until the next pass, so a finding is reported if two passes in a row have
-it. Passes are repeated until one has no new finding, or up to a limit, because a busy process
-always leaves something new.
+Files change during a pass, so a swap may be incomplete, a batch may be partly written, or a
+checkpoint may be older than its log. These states do not last until the next pass, so a finding is
+only reported if it occurs in two passes in a row. Passes are repeated until one has no new finding,
+up to a limit, because a busy process always causes new ones.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ MAX_PASSES = 5
 """Largest number of passes. Two are enough unless files change during each."""
 
 PAUSE_SECONDS = 0.05
-"""Pause between two passes; longer than the time between the steps of a swap."""
+"""Pause between two passes. It is longer than the time between the steps of a swap."""
 
 IN_PROGRESS = frozenset({"leftover_cleaned", "leftover_swap", "leftover_deleted", "leftover_tmp"})
-"""Checks for files that a running process leaves temporarily: reported, but not as warnings."""
+"""Checks for files that exist temporarily while a process is running.
+
+They are not reported as warnings.
+"""
 
 
 def confirm_findings(
@@ -30,7 +33,7 @@ def confirm_findings(
     is_written: Callable[[], bool],
     clock: Clock,
 ) -> Iterator[CheckFinding]:
-    """Yield the findings of `run_pass`; while another process writes, only repeated ones.
+    """Yield the findings of `run_pass`. While another process writes, only yield repeated ones.
 
     Parameters
     ----------

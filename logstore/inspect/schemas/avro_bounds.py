@@ -1,9 +1,8 @@
-"""Bounds for decoding Avro: fastavro has none, and crashes the process if data nests too deeply.
+"""Limits for decoding Avro. Without them, fastavro crashes if data is nested too deeply.
 
-A record of a recursive type may nest as deeply as its data says, and an array of values without
-bytes, such as null, may have any number of items. The time of a decimal grows with the square of
-its length. Data of other schemas is bounded by its size.
-Source: Avro 1.11 specification, binary encoding.
+The nesting of a recursive type is only determined by the data, and an array of values that have no
+bytes, such as null, can have any number of items. Decoding a decimal takes quadratic time. The data
+of other schemas is limited by its size. Source: Avro 1.11 specification, binary encoding.
 """
 
 from __future__ import annotations
@@ -105,7 +104,8 @@ class _Measuring:
 def bounds_check(schema: Schema, named: Mapping[str, Schema]) -> Callable[[bytes], None] | None:
     """Return a function that checks a payload, or None if its size bounds every value.
 
-    The function raises `InvalidRecordError`. Damaged payloads may pass: the decoder rejects them.
+    The function raises `InvalidRecordError`. It may accept damaged payloads, which the decoder
+    rejects.
     """
     if _is_unbounded(schema, named, ()):
         free_bytes = 0

@@ -36,8 +36,9 @@ def parse_json(data: bytes) -> Any:  # noqa: ANN401  # as json has it
 def plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
     """Convert a decoded value to JSON types.
 
-    Bytes become `{"base64": …}`, as in record headers; dates and times ISO 8601; decimals, UUIDs
-    and numbers that JSON lacks (`NaN`, `Infinity`) strings; durations seconds.
+    Bytes are converted to `{"base64": …}`, as in record headers, dates and times to ISO 8601, and
+    durations to seconds. Decimals, UUIDs and numbers that do not exist in JSON (`NaN`, `Infinity`)
+    are converted to strings.
     """
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime
 
 SYNC_THREADS = 8
-"""Threads that sync files concurrently: a file system commits waiting syncs together."""
+"""Number of threads that sync files concurrently.
+
+A file system can commit several waiting syncs together.
+"""
 
 UNREADABLE = "readable file"
 """The failed check of a file that could not be read at all."""
@@ -67,7 +70,7 @@ def read_bytes(
 
 
 def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
-    """Replace the contents of a file; a crash leaves the old or the new contents.
+    """Replace the contents of a file. After a crash, it has either the old or the new contents.
 
     Parameters
     ----------

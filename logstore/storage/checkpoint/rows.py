@@ -63,7 +63,7 @@ def read_rows(
 
 
 def rows_of(data: bytes, path: str, field_count: int) -> list[Row]:
-    """Parse the bytes of a checkpoint; raises the same errors as `read_rows`."""
+    """Parse the bytes of a checkpoint. Raises the same errors as `read_rows`."""
     try:
         lines = LINE_END.split(data.decode("utf-8"))
     except UnicodeDecodeError as error:

@@ -177,7 +177,7 @@ def test_a_broker_whose_port_was_taken_listens_on_another_one(caplog):
 def test_a_virtual_cluster_does_not_listen():
     with (
         Cluster(brokers=1, clock=VirtualClock()) as cluster,
-        pytest.raises(InvalidConfigurationError, match="on a VirtualClock cannot listen"),
+        pytest.raises(InvalidConfigurationError, match="with a VirtualClock cannot listen"),
     ):
         cluster.listen()
 
@@ -740,7 +740,7 @@ def test_replicas_that_were_chosen_are_checked():
     with Cluster(brokers=3, clock=VirtualClock()) as cluster:
         cluster.kill(0)
         uneven = "an assignment needs equally many replicas for each of 2 partitions: "
-        others = "replicas must be distinct running brokers, of [1, 2], not "
+        others = "replicas must be distinct running brokers in [1, 2], not "
         for wrong, message in (
             ([[2, 1]], f"{uneven}[(2, 1)]"),
             ([[2, 1], [2]], f"{uneven}[(2, 1), (2,)]"),
