@@ -80,7 +80,7 @@ class _Calls:
 
 
 class _ClusterCalls(_Calls):
-    """Calls of an administrator of a cluster."""
+    """Administration of a cluster."""
 
     def run(self) -> Transcript:
         config = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}

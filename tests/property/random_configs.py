@@ -72,7 +72,7 @@ class _Configs:
             self.transcript.note(step.__name__, error, error.key, error.nearest)
 
     def values(self, keys: Sequence[str], rows: dict[str, ConfigKey]) -> dict[str, object]:
-        """Draw keys and values, most of them at the edge of what is allowed."""
+        """Draw keys and values, most of them at the edge of the allowed ranges."""
         rng = self.rng
         count = rng.choice((1, 1, 2, 3))
         drawn = [rng.choice(keys if rng.random() < 0.9 else UNKNOWN_KEYS) for _ in range(count)]

@@ -1,7 +1,7 @@
 """Random calls of the coordinators of groups and transactions, whose results are stored.
 
-Unlike the members of other histories, callers do not follow the protocol: ids, generations, epochs
-and instances are often those of others or of nobody. Time goes by in steps of up to a week.
+Unlike the members of other histories, callers do not follow the protocol. They often use the ids,
+generations, epochs and instances of another member or of none. The clock advances by up to a week.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Random requests of every API in every version, whose answers are stored (`transcripts`).
 
-Names, numbers and ids are mostly those of things that exist, so that many requests succeed.
+Most names, numbers and ids exist in the broker, so that many requests succeed.
 """
 
 from __future__ import annotations

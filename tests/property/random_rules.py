@@ -1,4 +1,4 @@
-"""Random states of consumer groups, and what the rules decide about requests in each of them.
+"""Random states of consumer groups, and the decisions of the rules in each of them.
 
 States that histories reach rarely, or never, are as likely here as all others.
 """

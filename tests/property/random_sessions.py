@@ -97,7 +97,7 @@ class _Sessions:
         )
 
     def finish(self, context: Context) -> None:
-        """Report what was found."""
+        """Finish a request with random results."""
         rng = self.rng
         found = [
             (

@@ -1,7 +1,7 @@
 """Transcripts of runs that a seed repeats. Their digests are stored: any other outcome fails.
 
 A transcript has all that the code under test answers, writes and schedules. To print the one of a
-seed, so that it can be compared with that of another commit; to store all digests again::
+seed and compare it with another commit; to store all digests again::
 
     python -m tests.support.world.transcripts consumer_group_histories 17
     python -m tests.support.world.transcripts consumer_group_histories
@@ -40,7 +40,7 @@ class Transcript:
         self.lines.append(" ".join(map(text_of, values)))
 
     def digest(self) -> str:
-        """Return the first digits of a hash of all lines."""
+        """Return the first digits of the hash."""
         return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:12]
 
 
@@ -93,7 +93,7 @@ def stored(name: str) -> dict[int, str]:
 def check(name: str, seed: int, transcript: Transcript) -> None:
     """Assert that a run is the stored one."""
     assert transcript.digest() == stored(name)[seed], (
-        f"seed {seed} has another outcome. Compare the output of `python -m"
+        f"seed {seed} has another outcome. Compare the outputs of `python -m"
         f" tests.support.world.transcripts {name} {seed}` with that of the parent commit."
     )
 

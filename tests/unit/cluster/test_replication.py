@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -625,3 +626,27 @@ def test_a_fetch_from_before_a_loss_of_power_does_not_put_the_replica_in_sync(cl
     while 1 not in cluster.state(TP).isr:
         cluster.clock.advance(ms=1)
     assert cluster.brokers[1].log(TP).log_end_offset == 1
+
+
+@pytest.mark.parametrize("epochs", (0, 1))
+def test_a_leader_learns_of_a_new_epoch_from_its_message_alone(cluster, monkeypatch, epochs):
+    """The answer to a change of the ISR has the epoch of the next leader already."""
+    create(cluster)
+    role = cluster.replicas(cluster.leader(TP)).role(TP)
+    before = role.state
+
+    def alter_isr(known, isr):
+        assert known == before
+        return replace(
+            known,
+            isr=isr,
+            leader=known.leader if epochs == 0 else -1,
+            leader_epoch=known.leader_epoch + epochs,
+            partition_epoch=known.partition_epoch + 1,
+        )
+
+    monkeypatch.setattr(cluster.controller, "alter_isr", alter_isr)
+    with role.log.lock:
+        role._alter_isr(before.isr[:2])
+    changed = {} if epochs else {"partition_epoch": before.partition_epoch + 1}
+    assert role.state == replace(before, isr=before.isr[:2], **changed)

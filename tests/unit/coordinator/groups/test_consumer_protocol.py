@@ -628,3 +628,18 @@ def test_an_assignment_is_named_in_order_without_deleted_topics(bench):
     )
     bench.broker.delete_topic("a")
     assert bench.groups.named_partitions({ids["a"]: (0,)}) == ()
+
+
+def test_the_partitions_of_a_target_are_stored_in_order():
+    target = {"A" * 22: frozenset((33, 1, 8, 0, 64))}
+    _, value = consumer_records.target_assignment("g", "m", target)
+    (stored,) = value.topic_partitions
+    assert (stored.topic_id, stored.partitions) == ("A" * 22, [0, 1, 8, 33, 64])
+
+
+def test_only_an_absent_group_is_described_with_a_message(bench, monkeypatch):
+    found = bench.groups.describe("g")
+    assert (found.state, found.error, found.message is None) == ("Dead", None, False)
+    monkeypatch.setattr(bench.groups._groups, "find", lambda _: (None, "NOT_COORDINATOR"))
+    found = bench.groups.describe("g")
+    assert (found.state, found.error, found.message) == ("Dead", "NOT_COORDINATOR", None)

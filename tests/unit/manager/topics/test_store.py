@@ -1,4 +1,4 @@
-"""The file of topics: what it holds, and what is not a file of topics."""
+"""The file of topics: its contents after each change, and damaged files."""
 
 import json
 import logging
