@@ -32,13 +32,13 @@ from tests.support.world.builders import batch
 
 PARTITIONS = 2
 PATIENCE_S = 40
-SESSION_MS = 18_000
+SESSION_MS = 12_000
 """Time after which Kafka's controller takes a frozen or killed broker for dead."""
 
 FROZEN_S = 6
 """Time after which no further history begins to use a frozen broker."""
 
-SLOW_S = 13
+SLOW_S = 9
 """Time after which histories with a frozen broker are not compared: its session may have ended."""
 
 RACKS = ("a", "b", "b")

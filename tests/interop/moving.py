@@ -117,10 +117,13 @@ class Moves:
     ----------
     home : Path
     seed : int
+    chaos_steps : int
+        Number of random actions of `chaos`.
     """
 
-    def __init__(self, home: Path, seed: int) -> None:
+    def __init__(self, home: Path, seed: int, chaos_steps: int = 60) -> None:
         self.rng = random.Random(seed)
+        self.chaos_steps = chaos_steps
         self.counts: Counter[str] = Counter()
         self._stack = ExitStack()
         with self._stack as stack:
@@ -328,7 +331,7 @@ class Moves:
     def chaos(self) -> None:
         """Move, cancel, kill, restart, cut, clean and delete at random, then come to rest."""
         rng, cluster = self.rng, self.cluster
-        for _ in range(60):
+        for _ in range(self.chaos_steps):
             state = rng.choice(self.states())
             tp = state.topic_partition
             dead = sorted(set(range(BROKERS)) - set(cluster.brokers))
@@ -502,9 +505,9 @@ def _from(files: dict[str, bytes], offset: int) -> bytes:
     return b"".join(each.data for each in batches if each.header.last_offset >= offset)
 
 
-def run(home: Path, seed: int) -> Counter[str]:
+def run(home: Path, seed: int, chaos_steps: int = 60) -> Counter[str]:
     """Run all cases in random order under load; return the counts."""
-    with Moves(home, seed) as moves:
+    with Moves(home, seed, chaos_steps) as moves:
         cases = list(Moves.CASES)
         moves.rng.shuffle(cases)
         moves.progress()

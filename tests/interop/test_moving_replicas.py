@@ -29,7 +29,7 @@ def moved(home, seed, **options):
 
 
 def test_replicas_move_under_load(scratch, say):
-    counts = moved(scratch, 1)
+    counts = moved(scratch, 1, chaos_steps=15)
     say(f"replicas that moved under load: {dict(counts)}")
     assert counts["equal replicas"] == 15
     assert min(counts["cancelled"], counts["cleanings"], counts["transactions"]) > 0

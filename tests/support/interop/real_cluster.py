@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
@@ -36,6 +37,14 @@ CLUSTER_SETTINGS = {
     "transaction.state.log.replication.factor": str(SIZE),
     "transaction.state.log.min.isr": "2",
 }
+
+
+def _state_of(path: Path) -> str:
+    """Return the state of a thread, which follows its name in parentheses."""
+    try:
+        return path.read_text().rpartition(")")[2].split()[0]
+    except OSError:  # it has ended
+        return "T"
 
 
 class _Node(RealBroker):
@@ -159,7 +168,11 @@ class RealCluster:
 
     def freeze(self, number: int) -> None:
         """Let a broker do nothing, though it seems to run for the controller."""
-        os.kill(self._nodes[number].pid, signal.SIGSTOP)
+        pid = self._nodes[number].pid
+        os.kill(pid, signal.SIGSTOP)
+        # On a busy machine, the threads run on until one of them has received the signal.
+        while any(_state_of(path) != "T" for path in Path(f"/proc/{pid}/task").glob("*/stat")):
+            time.sleep(0.01)
 
     def thaw(self, number: int) -> None:
         """Let a frozen broker continue."""
