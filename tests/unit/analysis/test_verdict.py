@@ -509,6 +509,12 @@ def test_what_helps_is_joined() -> None:
             " 2.0 KiB",
         ),
         (
+            (of("due", is_due=True, retention=REMOVED), of("not_compacted", retention=REMOVED)),
+            (2, {"due": 1, "not_compacted": 1}, None, 4096, 16384, 4096),
+            "2 partitions: 1 due (free at most 4.0 KiB of 16.0 KiB), 1 not compacted; retention"
+            " removes 4.0 KiB, 2.0 KiB of it from the partitions that are due",
+        ),
+        (
             (of("damaged", is_due=True), of("nothing_to_do")),
             (2, {"damaged": 1, "nothing_to_do": 1}, None, 4096, 16384, 0),
             "2 partitions, 16.0 KiB: 1 damaged, 1 nothing to do, free at most 4.0 KiB of 16.0 KiB"
@@ -521,10 +527,12 @@ def test_verdicts_add_up(verdicts: tuple[Verdict, ...], expected: tuple, line: s
     count, states, *numbers = expected
     states = {**dict.fromkeys(found.states, 0), **(states or {})}
     names = ("frees_bytes", "frees_bytes_at_most", "bytes", "retention_bytes")
+    of_due = sum(each.retention.bytes for each in verdicts if each.is_due)
     assert found.to_json() == {
         "partitions": count,
         **states,
         **dict(zip(names, numbers, strict=True)),
+        "retention_bytes_of_due": of_due,
     }
     lines = map(click.unstyle, summary_lines(found))
     assert " ".join(each.strip() for each in lines) == line.strip()
