@@ -920,7 +920,7 @@ class Broker(Generic[ClockT]):
         nodes : Nodes, optional
             The cluster (default: it consists of this broker).
         """
-        from logstore.record.preload import load_in_background
+        from logstore.runtime.background import run_in_background
         from logstore.wire.listener import Listener
         from logstore.wire.service import ServedBroker
 
@@ -937,7 +937,7 @@ class Broker(Generic[ClockT]):
         self.groups.use_system_clock()
         listener = Listener(parts, host, port, settings)
         self._listeners.append(listener)
-        load_in_background()
+        run_in_background("preload", _load_kernels)
         return listener
 
     def ui(self, host: str = "127.0.0.1", port: int = 0, **options: Unpack[PageSettings]) -> Page:
@@ -1324,3 +1324,9 @@ class Broker(Generic[ClockT]):
     def _refuse_if_read_only(self, what: str) -> None:
         if self.read_only:
             raise InvalidConfigurationError(f"cannot {what}: the broker was opened read-only")
+
+
+def _load_kernels() -> None:
+    from logstore.record.preload import load_in_background  # imports NumPy
+
+    load_in_background()

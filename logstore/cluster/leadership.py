@@ -99,6 +99,7 @@ class Leadership:
         log, state = self.log, self.state
         self.start_offset = log.log_end_offset
         log.epochs.assign(state.leader_epoch, self.start_offset)
+        log.epochs.flush()  # if `Replicas.store_epochs` has failed
         self._set_followers()
         log.offsets.high_watermark_for = self._after_append
         log.writer.refuse = None

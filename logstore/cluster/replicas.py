@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from logstore.cluster.station import Station
 from logstore.coordinator.markers import write_markers
 from logstore.errors import LogStoreError, NotLeaderForPartitionError
 from logstore.runtime import Signal
+from logstore.storage.log.epochs import LeaderEpochCache
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -104,15 +105,45 @@ class Replicas(Station):
         """Return the log of a partition; raises as `leadership` does."""
         return self.leadership(topic_partition).log
 
-    def check_append(self, topic_partition: TopicPartition) -> None:
-        """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
-        self.leadership(topic_partition).check_enough()
+    def check_append(self, topic_partition: TopicPartition) -> Leadership:
+        """Return the leader role; raises `NotEnoughReplicasError`, and as `leadership` does.
 
-    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
-        """Return an operation that waits until all in-sync replicas have an offset."""
-        return DelayedProduce(self, topic_partition, last_offset)
+        The error means that fewer than `min.insync.replicas` are in sync.
+        """
+        leadership = self.leadership(topic_partition)
+        leadership.check_enough()
+        return leadership
+
+    def delayed_append(
+        self, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> DelayedProduce:
+        """Return an operation that waits until all in-sync replicas have an offset.
+
+        Parameters
+        ----------
+        role : object
+            Result of `check_append` before the append.
+        """
+        return DelayedProduce(self, topic_partition, last_offset, role)
 
     # -- roles ---------------------------------------------------------------------------
+
+    def store_epochs(self, states: Iterable[PartitionState]) -> None:
+        """Store the leader epochs of new leaders together, because `apply` syncs one at a time."""
+        with self._changing:
+            new = [
+                state
+                for state in states
+                if state.leader == self.broker_id and state.topic_partition not in self._roles
+            ]
+            caches = []
+            for state in new:
+                with suppress(LogStoreError):  # `apply` reports it
+                    log = self.manager.log(state.topic_partition)
+                    log.epochs.assign(state.leader_epoch, log.log_end_offset, flush=False)
+                    caches.append(log.epochs)
+            with suppress(OSError):  # `apply` tries again
+                LeaderEpochCache.flush_all(self.manager.runtime, caches)
 
     def apply(self, states: Iterable[PartitionState]) -> None:
         """Apply the controller's states that are newer than the known ones."""

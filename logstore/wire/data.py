@@ -53,6 +53,7 @@ from logstore.storage.log.reader import (
 )
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.frames import LENGTH
+from logstore.wire.leaders import NOT_LEADER, name_leaders
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
@@ -68,6 +69,9 @@ _ALL = -1
 _ACKS = (_ALL, 0, 1)
 _ABORTABLE_FROM = 11
 """First Produce version that may answer TRANSACTION_ABORTABLE (KIP-890)."""
+
+_LEADERS_FROM = 10
+"""First version that names the leader to a client that does not know it (KIP-951)."""
 
 _ADDS_FROM = 12
 """First Produce version that adds partitions to the transaction (KIP-890)."""
@@ -125,7 +129,23 @@ async def produce(request: ProduceRequest, session: Session) -> ProduceResponse 
             if delayed.error is not None:
                 refused = _refused(index, delayed.error.code)
                 _put(appended.responses, name, refused)
-    return ProduceResponse(responses=appended.responses)
+    response = ProduceResponse(responses=appended.responses)
+    if session.version >= _LEADERS_FROM:
+        _name_leaders(response, session)
+    return response
+
+
+def _name_leaders(response: ProduceResponse, session: Session) -> None:
+    refused = [
+        (TopicPartition(topic.name, each.index), partial(setattr, each, "current_leader"))
+        for topic in response.responses
+        for each in topic.partition_responses
+        if each.error_code == NOT_LEADER
+    ]
+    if refused:
+        response.node_endpoints = name_leaders(
+            refused, ProduceResponse.LeaderIdAndEpoch, ProduceResponse.NodeEndpoint, session
+        )
 
 
 _LOOP_BYTES = 2 << 20
@@ -265,8 +285,7 @@ def _produced(
     log: Log | None = None
     try:
         log = service.nodes.log(tp)
-        if request.acks == _ALL:
-            service.nodes.check_append(tp)
+        role = service.nodes.check_append(tp) if request.acks == _ALL else None
         if service.restamp:
             data = _restamped(data, service.shift_ms)
         info = append_as_client(
@@ -277,8 +296,10 @@ def _produced(
             request.transactional_id,
             adds=session.version >= _ADDS_FROM,
         )
-        if request.acks == _ALL and (waiting := service.nodes.delayed_append(tp, info.last_offset)):
-            delayed[tp] = waiting
+        if request.acks == _ALL:
+            waiting = service.nodes.delayed_append(tp, info.last_offset, role)
+            if waiting is not None:
+                delayed[tp] = waiting
         return ProducedPartition(
             index=index,
             base_offset=info.first_offset,

@@ -103,7 +103,7 @@ def write_all_atomically(runtime: Runtime, contents: Mapping[str, bytes]) -> Non
 
 def _run_all(runtime: Runtime, tasks: Sequence[Callable[[], None]]) -> None:
     """Run tasks concurrently, and raise the first error after all have ended."""
-    for error in runtime.scheduler.run_all(tasks, threads=min(SYNC_THREADS, len(tasks))):
+    for error in runtime.scheduler.run_all(tasks, threads=min(SYNC_THREADS, len(tasks)) or 1):
         if error is not None:
             raise error
 
