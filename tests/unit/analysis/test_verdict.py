@@ -525,7 +525,7 @@ def test_what_helps_is_joined() -> None:
 def test_verdicts_add_up(verdicts: tuple[Verdict, ...], expected: tuple, line: str) -> None:
     found = Summary.of(iter(verdicts))
     count, states, *numbers = expected
-    states = {**dict.fromkeys(found.states, 0), **(states or {})}
+    states = {**dict.fromkeys(found.states, 0), **(states or {}), "retention_bytes_of_due": 0}
     names = ("frees_bytes", "frees_bytes_at_most", "bytes", "retention_bytes")
     of_due = sum(each.retention.bytes for each in verdicts if each.is_due)
     assert found.to_json() == {
@@ -556,3 +556,9 @@ def test_an_error_is_damage_only_if_the_bytes_are_at_fault() -> None:
     assert (offline.state, offline.size_bytes, offline.helps) == ("unknown", 7, ())
     assert offline.reason == Reason.of("verdict.not_opened", message="the disk is full")
     assert Verdict.unmeasured(3).reason == Reason.of("verdict.unmeasured")
+
+
+def test_retention_of_due_partitions_is_added_up_too() -> None:
+    due_too = of("due", is_due=True, retention=REMOVED)
+    found = Summary.of([due_too, due_too, of("not_compacted", retention=REMOVED)])
+    assert (found.retention_bytes, found.retention_bytes_of_due) == (6144, 4096)

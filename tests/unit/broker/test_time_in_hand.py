@@ -55,7 +55,7 @@ def test_time_passes_up_to_a_moment(broker):
             "tzinfo=timezone.utc) is an exact time"
         ),
     ):
-        broker.run_until(datetime(2024, 1, 2))  # what is refused
+        broker.run_until(datetime(2024, 1, 2))  # refused
 
 
 def test_time_moves_from_event_to_event(broker):

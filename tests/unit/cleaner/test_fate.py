@@ -516,7 +516,7 @@ def test_records_before_the_damage_are_listed_first(what: str, ahead: int) -> No
 
 
 def test_aborted_records_that_cannot_be_parsed_are_damage() -> None:
-    """A cleaning drops them without parsing; listing their fates parses them."""
+    """A pass drops them without parsing; listing their fates parses them."""
     log = compacted(memory_world())
     producer = Producer(log, 1)
     producer.send((b"key", b"v"))

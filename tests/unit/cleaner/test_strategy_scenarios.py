@@ -392,7 +392,7 @@ def test_s254_the_logs_last_record_stays_though_it_loses() -> None:
 
 
 def test_s254_its_winner_does_not_go_before_it() -> None:
-    """An expired tombstone that supersedes the log's last record, in repeated cleanings."""
+    """An expired tombstone that supersedes the log's last record, in repeated passes."""
     world, log = opened(**HEADER)
     fill(log, versioned(b"a", 9, None), versioned(b"b", 1), versioned(b"a", 1))
     end = run_pass(log).end_offset

@@ -1,4 +1,4 @@
-"""The cleaning lines: copies, and a comparison that fails where a byte differs."""
+"""Lines of the cleaner: copies, and a comparison that fails where a byte differs."""
 
 import os
 import shutil
@@ -52,7 +52,7 @@ def cleaned_twice(log, folder):
 
 
 def pair(cleaned, tmp_path):
-    """Return two outputs of a test's own."""
+    """Copy both outputs, so that a test may change them."""
     for name in ("here", "there"):
         shutil.copytree(cleaned / name, tmp_path / name)
     return tmp_path / "here", tmp_path / "there"

@@ -27,7 +27,7 @@ AFTER = [*BEFORE, SeenRecord(4, "k", "open"), SeenRecord(6, "k", "behind it")]
 
 
 class FakeClient:
-    """A broker that answers as Kafka does, except for what a test replaces."""
+    """A broker that answers as Kafka does, except for the replaced answers."""
 
     patience_s = 7.4
 
