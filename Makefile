@@ -172,7 +172,7 @@ docs: $(DEV) ## write again what docs/ has from the code: commands, keys, APIs, 
 	@PYTHONPATH=. $(BIN)/python tools/api_docs.py
 	@PYTHONPATH=. $(BIN)/python tools/layers.py
 	@PYTHONPATH=. $(BIN)/python tools/performance_docs.py
-	@PYTHONPATH=. $(BIN)/python tools/permission_docs.py
+	@PYTHONPATH=. $(BIN)/python tools/fault_names.py
 	@PYTHONPATH=. $(BIN)/python tools/reason_docs.py
 	@PYTHONPATH=. $(BIN)/python tools/question_pages.py
 	@PYTHONPATH=. $(BIN)/python tools/scenario_docs.py

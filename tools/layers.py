@@ -14,9 +14,10 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+from tools.pages import replaced
+
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "ARCHITECTURE.md"
-BEGIN, END = "<!-- packages: written by `make docs` -->\n", "<!-- end of packages -->\n"
 
 SOURCES = {"logstore": "logstore", "cleaner": "logstore.cleaner", "bench": "logstore.bench"}
 """Folders of sources, and the names that they are imported by."""
@@ -124,8 +125,7 @@ def text() -> str:
 
 def page(old: str) -> str:
     """Return the page with the current table."""
-    before, _, rest = old.partition(BEGIN)
-    return f"{before}{BEGIN}{text()}{END}{rest.partition(END)[2]}"
+    return replaced(old, "packages", text())
 
 
 if __name__ == "__main__":

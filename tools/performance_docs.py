@@ -11,11 +11,11 @@ from logstore.bench.report.page import GROUPS, is_busy
 from logstore.bench.report.plots import ratio_plot
 from logstore.bench.report.result import Line, Result, read_result
 from logstore.bench.report.terminal import number
+from tools.pages import replaced
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "PERFORMANCE.md"
 PLOT = ROOT / "docs" / "performance.svg"
-BEGIN, END = "<!-- result: written by `make docs` -->\n", "<!-- end of result -->\n"
 
 PLOTTED = ("clean", "codec", "mixed", "threads", "map")
 """Groups of the plot: the parts of a cleaning pass."""
@@ -82,8 +82,7 @@ def _row(line: Line) -> str:
 
 def page(old: str) -> str:
     """Return the page with the newest result."""
-    before, _, rest = old.partition(BEGIN)
-    return f"{before}{BEGIN}{text(*newest())}{END}{rest.partition(END)[2]}"
+    return replaced(old, "result", text(*newest()))
 
 
 def plot() -> str:

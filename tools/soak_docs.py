@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from tests.soak.run import PARTS, RESULTS
+from tools.pages import replaced
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "RELIABILITY.md"
-BEGIN, END = "<!-- soak: written by `make docs` -->\n", "<!-- end of soak -->\n"
+AIMS = Counter(kills=5_000, clusters=10_000, executions=5_000_000, threads=120)
+"""The least sums of a release."""
 
 
 def results() -> list[dict[str, Any]]:
@@ -23,9 +25,9 @@ def results() -> list[dict[str, Any]]:
 def section(stored: list[dict[str, Any]]) -> str:
     """Return the tables: the parts of the newest run, and all runs with their sums."""
     if not stored:
-        return f"{BEGIN}\nNo result is stored yet.\n\n{END}"
+        return "\nNo result is stored yet.\n\n"
     lines = [
-        BEGIN,
+        "",
         f"The newest result of each part, on {stored[0]['machine']}:",
         "",
         "| part | description | date | minutes | seed | operations | result |",
@@ -59,20 +61,22 @@ def section(stored: list[dict[str, Any]]) -> str:
             row["failed"] += bool(part["problem"])
         sums += row
         lines.append(_figures(result["date"], result["commit"], row))
-    lines += [_figures("sum", "", sums), "", END]
+    lines += [_figures("sum", "", sums), _figures("aim of a release", "", AIMS), "", ""]
     return "\n".join(lines)
 
 
 def _figures(date: str, commit: str, row: Counter[str]) -> str:
     names = ("kills", "clusters", "executions")
-    figures = [f"{row['minutes']:.0f}", *(f"{row[name]:,}" for name in names)]
+    figures = [
+        f"{row['minutes']:.0f}" if row["minutes"] else "",
+        *(f"{row[name]:,}" for name in names),
+    ]
     return f"| {date} | {commit} | {' | '.join(figures)} | {row['threads']:.0f} | {row['failed']} |"
 
 
 def written(page: str) -> str:
     """Return the page with current tables."""
-    before, _, rest = page.partition(BEGIN)
-    return before + section(results()) + rest.partition(END)[2]
+    return replaced(page, "soak", section(results()))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Writes what docs/WIRE.md has from elsewhere: clients, other brokers, APIs; see `make docs`."""
+"""Writes the tables of docs/WIRE.md: clients, peers, permissions, APIs; `make docs` runs it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from pathlib import Path
 from logstore.bench.wire.__main__ import RESULTS
 from logstore.bench.wire.result import lines, read_result
 from logstore.messages.apis import apis_by_name
+from logstore.wire.permissions import NEEDS
 from logstore.wire.registry import handlers
 from logstore.wire.versions import MINIMUM, SERVED, Versions
 from tests.support.interop.foreign_clients import ABSENT, CLIENTS
 from tests.support.interop.sweep import ACTIONS
+from tools.pages import replaced
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs" / "WIRE.md"
@@ -46,6 +48,15 @@ def apis_table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def permissions_table() -> str:
+    """Return the table of the permissions that each API needs, in the order of the names."""
+    lines = ["| API | operation on resource |", "|---|---|"]
+    for api, needs in sorted(NEEDS.items()):
+        words = [f"{operation.upper()} on {kind.upper()}" for operation, kind in needs]
+        lines.append(f"| {api} | {', '.join(words) or 'none'} |")
+    return "\n".join(lines) + "\n"
+
+
 def shown(versions: Versions) -> str:
     """Return versions as `3–11`, with lower advertised versions in brackets."""
     first, last, _ = versions
@@ -57,11 +68,14 @@ def shown(versions: Versions) -> str:
 
 def page(old: str) -> str:
     """Return the page with the tables of today."""
-    tables = {"clients": clients_table(), "peers": peers_tables(), "apis": apis_table()}
+    tables = {
+        "clients": clients_table(),
+        "peers": peers_tables(),
+        "permissions": permissions_table(),
+        "apis": apis_table(),
+    }
     for name, table in tables.items():
-        begin, end = f"<!-- {name}: written by `make docs` -->\n", f"<!-- end of {name} -->\n"
-        before, _, rest = old.partition(begin)
-        old = f"{before}{begin}\n{table}\n{end}{rest.partition(end)[2]}"
+        old = replaced(old, name, f"\n{table}\n")
     return old
 
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from logstore.bench.measuring import Run, Sample, Stopwatch, no_collection, run_interleaved
+from logstore.bench.measuring import Run, Sample, Stopwatch, no_collection
 from logstore.bench.micro.figures import NS, US, costs
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
@@ -21,12 +21,6 @@ SINGLE_RECORDS = 20_000
 MANY_RECORDS = 200_000
 ROOMY_BYTES = 1 << 29
 """Batch size that is never reached."""
-
-
-def _samples(setting: Setting, run: Run) -> list[Sample]:
-    return run_interleaved({"here": run}, repeats=setting.short_repeats, warmups=setting.warmups)[
-        "here"
-    ]
 
 
 def _append(setting: Setting, *, on_disk: bool) -> Iterator[Line]:
@@ -49,7 +43,7 @@ def _append(setting: Setting, *, on_disk: bool) -> Iterator[Line]:
         title="Broker.append" + (", on disk" if on_disk else ", in memory"),
         unit="µs/record",
         higher_is_better=False,
-        here=costs(count, _samples(setting, run), US),
+        here=costs(count, setting.samples(run), US),
         facts={"records": count, "value_bytes": len(VALUE)},
     )
     shutil.rmtree(data_dir, ignore_errors=True)
@@ -91,7 +85,7 @@ def _send(setting: Setting, *, is_stored: bool) -> Iterator[Line]:
         title=f"producer.send into {target}",
         unit="µs/record",
         higher_is_better=False,
-        here=costs(count, _samples(setting, run), US),
+        here=costs(count, setting.samples(run), US),
         facts={"records": count, "value_bytes": len(VALUE)},
     )
 
@@ -116,7 +110,7 @@ def _cost_line(name: str, title: str, setting: Setting, run: Run, count: int) ->
         title=title,
         unit="ns/record",
         higher_is_better=False,
-        here=costs(count, _samples(setting, run), NS),
+        here=costs(count, setting.samples(run), NS),
         facts={"records": count, "value_bytes": len(VALUE)},
     )
 

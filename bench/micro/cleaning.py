@@ -79,13 +79,7 @@ def sync_tree(data_dir: Path) -> None:
             os.close(descriptor)
 
 
-def clean_here(
-    data_dir: Path,
-    *,
-    threads: int = 1,
-    map_bytes: int = MAP_BYTES,
-    progress: Any = None,
-) -> CleanRun:
+def clean_here(data_dir: Path, *, threads: int = 1, map_bytes: int = MAP_BYTES) -> CleanRun:
     """Clean every partition with `Broker.clean`; opening and closing are not measured.
 
     The maps have the memory of the same number of Kafka cleaner threads.
@@ -99,16 +93,16 @@ def clean_here(
         for tp in broker.partitions():
             broker.log(*tp)  # open it before the measurement, as in a running broker
         with no_collection(), Stopwatch() as watch:
-            report = broker.clean(force=True, threads=threads, progress=progress)
+            report = broker.clean(force=True, threads=threads)
     return CleanRun(watch.sample, report.to_json())
 
 
 def clean_there(
-    peer: KafkaPeer, data_dir: Path, shape: LogShape, map_bytes: int = MAP_BYTES
+    peer: KafkaPeer, data_dir: Path, shape: LogShape
 ) -> tuple[Sample, list[dict[str, Any]]]:
     """Clean every partition with Kafka's cleaner, one after another."""
     answers = [
-        peer.clean(data_dir, TopicPartition(TOPIC, number), shape.configs, CLEANED_AT_MS, map_bytes)
+        peer.clean(data_dir, TopicPartition(TOPIC, number), shape.configs, CLEANED_AT_MS, MAP_BYTES)
         for number in range(shape.partitions)
     ]
     samples = [sample for sample, _ in answers]

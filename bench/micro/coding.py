@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -41,57 +42,35 @@ def decode_here(data: bytes) -> int:
     return len(decode_batch(data).offsets)
 
 
+def decode_there(client: Client, batch: bytes, records: int) -> None:
+    """Decode a batch of so many records with a client."""
+    assert client.decode(batch) == records
+
+
 def _lines(setting: Setting) -> Iterator[Line]:
     columns = columns_of(RECORDS)
     batch = encode_here(*columns)
+    batches = setting.share_of(BATCHES)
     here: dict[str, Callable[[], object]] = {
         "encode": lambda: encode_here(*columns),
         "decode": lambda: decode_here(batch),
     }
-    peers = list(clients()) if setting.has_peers else []
-    assert all(client.decode(batch) == BATCH_RECORDS for client in peers)
+    there: dict[str, Callable[[Client], object]] = {
+        "encode": lambda client: client.encode(RECORDS, TIMESTAMP_MS),
+        "decode": lambda client: decode_there(client, batch, BATCH_RECORDS),
+    }
     for what, ours in here.items():
-        for name in _PEERS:
-            client = next((each for each in peers if each.name.startswith(f"{name} ")), None)
-            yield _line(what, name, ours, client, batch, setting)
-
-
-def _line(
-    what: str,
-    name: str,
-    ours: Callable[[], object],
-    client: Client | None,
-    batch: bytes,
-    setting: Setting,
-) -> Line:
-    batches = setting.share_of(BATCHES)
-    contestants = {"here": timed(_repeated(ours, batches))}
-    if client is not None:
-        theirs = {
-            "encode": lambda: client.encode(RECORDS, TIMESTAMP_MS),
-            "decode": lambda: client.decode(batch),
-        }[what]
-        contestants["there"] = timed(_repeated(theirs, batches))
-    samples = run_interleaved(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
-    count = batches * BATCH_RECORDS
-    return Line(
-        name=f"coding/{what}-{name}",
-        title=f"{what} columns, one batch per call, vs. {name}",
-        unit="ns/record",
-        higher_is_better=False,
-        here=costs(count, samples["here"], NS),
-        peer=costs(count, samples["there"], NS) if client is not None else None,
-        peer_name=client.name if client is not None else f"{name} is not installed or excluded",
-        facts={"batch_records": BATCH_RECORDS, "batch_bytes": len(batch)},
-    )
-
-
-def _repeated(work: Callable[[], object], times: int) -> Callable[[], object]:
-    def repeat() -> None:
-        for _ in range(times):
-            work()
-
-    return repeat
+        for peer in _PEERS:
+            yield _line(
+                setting,
+                f"{what}-{peer}",
+                f"{what} columns, one batch per call",
+                batches * BATCH_RECORDS,
+                _repeated(ours, batches),
+                partial(_repeated, there[what], batches),
+                {"batch_records": BATCH_RECORDS, "batch_bytes": len(batch)},
+                peer,
+            )
 
 
 def _many_at_once(setting: Setting) -> Iterator[Line]:
@@ -100,48 +79,68 @@ def _many_at_once(setting: Setting) -> Iterator[Line]:
     count = batches * BATCH_RECORDS
     columns = columns_of(RECORDS * batches)
     bounds = range(0, count + 1, BATCH_RECORDS)
-    contestants = {"here": timed(lambda: encode_batches(*columns, None, bounds))}
-    peers = clients() if setting.has_peers else ()
-    client = next((each for each in peers if each.name.startswith("aiokafka ")), None)
-    if client is not None:
-        encode = partial(client.encode, RECORDS, TIMESTAMP_MS)
-        contestants["there"] = timed(_repeated(encode, batches))
-    samples = run_interleaved(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
-    yield Line(
-        name="coding/encode-many",
-        title=f"encode columns, {batches} batches per call, vs. aiokafka",
-        unit="ns/record",
-        higher_is_better=False,
-        here=costs(count, samples["here"], NS),
-        peer=costs(count, samples["there"], NS) if client is not None else None,
-        peer_name=client.name if client is not None else "aiokafka is not installed or left out",
-        facts={"batch_records": BATCH_RECORDS, "batches": batches},
+    yield _line(
+        setting,
+        "encode-many",
+        f"encode columns, {batches} batches per call",
+        count,
+        lambda: encode_batches(*columns, None, bounds),
+        partial(_repeated, lambda client: client.encode(RECORDS, TIMESTAMP_MS), batches),
+        {"batch_records": BATCH_RECORDS, "batches": batches},
     )
 
 
 def _large_batch(setting: Setting) -> Iterator[Line]:
     """Decode batches of the largest size that a topic accepts by default."""
-    count = setting.share_of(LARGE_BATCH_RECORDS)
-    records = RECORDS * -(-count // BATCH_RECORDS)
+    records = RECORDS * -(-setting.share_of(LARGE_BATCH_RECORDS) // BATCH_RECORDS)
     batch = encode_here(*columns_of(records))
     times = BATCHES * BATCH_RECORDS // LARGE_BATCH_RECORDS
-    contestants = {"here": timed(_repeated(lambda: decode_here(batch), times))}
+    yield _line(
+        setting,
+        "decode-large",
+        f"decode columns, one batch of {len(records)} records per call",
+        times * len(records),
+        _repeated(lambda: decode_here(batch), times),
+        partial(_repeated, lambda client: decode_there(client, batch, len(records)), times),
+        {"batch_records": len(records), "batch_bytes": len(batch)},
+    )
+
+
+def _line(
+    setting: Setting,
+    name: str,
+    title: str,
+    count: int,
+    ours: Callable[[], object],
+    theirs: Callable[..., Callable[[], object]],
+    facts: dict[str, Any],
+    peer: str = "aiokafka",
+) -> Line:
+    """Measure work on `count` records; `theirs` returns the same work of a client."""
     peers = clients() if setting.has_peers else ()
-    client = next((each for each in peers if each.name.startswith("aiokafka ")), None)
+    client = next((each for each in peers if each.name.startswith(f"{peer} ")), None)
+    contestants = {"here": timed(ours)}
     if client is not None:
-        assert client.decode(batch) == len(records)
-        contestants["there"] = timed(_repeated(partial(client.decode, batch), times))
+        contestants["there"] = timed(theirs(client))
     samples = run_interleaved(contestants, repeats=setting.short_repeats, warmups=setting.warmups)
-    yield Line(
-        name="coding/decode-large",
-        title=f"decode columns, one batch of {len(records)} records per call, vs. aiokafka",
+    return Line(
+        name=f"coding/{name}",
+        title=f"{title}, vs. {peer}",
         unit="ns/record",
         higher_is_better=False,
-        here=costs(times * len(records), samples["here"], NS),
-        peer=costs(times * len(records), samples["there"], NS) if client is not None else None,
-        peer_name=client.name if client is not None else "aiokafka is not installed or left out",
-        facts={"batch_records": len(records), "batch_bytes": len(batch)},
+        here=costs(count, samples["here"], NS),
+        peer=costs(count, samples["there"], NS) if client is not None else None,
+        peer_name=client.name if client is not None else f"{peer} is not installed or excluded",
+        facts=facts,
     )
+
+
+def _repeated(work: Callable[..., object], times: int, *arguments: object) -> Callable[[], object]:
+    def repeat() -> None:
+        for _ in range(times):
+            work(*arguments)
+
+    return repeat
 
 
 _PEERS = ("aiokafka", "kafka-python")

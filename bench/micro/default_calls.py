@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
+from tempfile import TemporaryDirectory
 
 from logstore.bench.measuring import Sample, Stopwatch, run_interleaved
 from logstore.bench.micro.figures import MS, NS, US, costs, wall_only
@@ -160,10 +161,10 @@ def _pytest(setting: Setting, *, is_cold: bool) -> Iterator[Line]:
     (home / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     plugins = ("-p", "no:cacheprovider", "-p", "logstore.testing.plugin")
     command = (sys.executable, "-m", "pytest", "-q", *plugins, "--rootdir", str(home), str(home))
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NUMBA_CACHE_DIR": str(home / "kernels")}
 
     def measure(repeats: int, warmups: int) -> list[Sample]:
-        with as_installed(setting) as environment:
+        with as_installed(setting) as environment, TemporaryDirectory(dir=home) as kernels:
+            alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "NUMBA_CACHE_DIR": kernels}
             run = process(command, {**environment, **alone})
             return run_interleaved({"here": run}, repeats=repeats, warmups=warmups)["here"]
 

@@ -102,17 +102,13 @@ def _fsync(setting: Setting) -> Iterator[Line]:
     path.unlink()
 
 
-def _limit(
-    name: str, title: str, setting: Setting, run: Run, size: int, *, by_wall: bool = False
-) -> Line:
-    samples = setting.samples(run)
-    figures = speeds(size, samples, GIGA)
+def _limit(name: str, title: str, setting: Setting, run: Run, size: int) -> Line:
     return Line(
         name=f"limits/{name}",
-        title=f"{title}, wall time" if by_wall else title,
+        title=title,
         unit="GB/s",
         higher_is_better=True,
-        here=wall_only(figures) if by_wall else figures,
+        here=speeds(size, setting.samples(run), GIGA),
         facts={"bytes": size},
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -245,16 +246,21 @@ def changes_between(
 
 
 def segment_sizes(manager: LogManager, topic_partition: TopicPartition) -> list[int]:
-    """Return the bytes of a partition's segments without opening its log, which may be damaged."""
+    """Return the bytes of a partition's segments without opening its log, which may be damaged.
+
+    Segments that another process has removed are omitted.
+    """
     fs = manager.runtime.fs
-    return [
-        fs.stat(f"{folder}/{name}").size
-        for directory in manager.directories
-        if topic_partition in directory.partitions and directory.is_online
-        for folder in [directory.partition_path(topic_partition)]
-        for name in fs.list_dir(folder)
-        if name.endswith(LOG_SUFFIX)
-    ]
+    sizes = []
+    for directory in manager.directories:
+        if topic_partition in directory.partitions and directory.is_online:
+            folder = directory.partition_path(topic_partition)
+            with suppress(FileNotFoundError):
+                for name in fs.list_dir(folder):
+                    if name.endswith(LOG_SUFFIX):
+                        with suppress(FileNotFoundError):
+                            sizes.append(fs.stat(f"{folder}/{name}").size)
+    return sizes
 
 
 def deleted_json(topic: Topic, sizes: Sequence[int]) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from logstore.errors import (
     InvalidReplicationFactorError,
     UnknownTopicOrPartitionError,
 )
-from logstore.faults.rules import DISK_KINDS, REQUEST_KINDS, Call, FaultRule, Faults
+from logstore.faults.rules import DISK_KINDS, REQUEST_KINDS, FaultRule, Faults
 from logstore.manager.manager import LogManager
 from logstore.manager.topics.store import Topic
 from logstore.record.records import NewRecord
@@ -61,7 +61,6 @@ from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
-    from ssl import SSLContext
 
     from logstore.analysis.erasure import ErasureReport
     from logstore.analysis.fates import PartitionFates
@@ -91,18 +90,15 @@ if TYPE_CHECKING:
     from logstore.faults.crash import CrashMode
     from logstore.faults.disk import FaultyDisk
     from logstore.faults.names import FaultError, FaultKind
+    from logstore.faults.rules import RuleOptions
     from logstore.manager.directories.directory import ShownFolder
     from logstore.manager.opening import LoadListener
     from logstore.manager.services import LogService
-    from logstore.security.authorizer import Authorizer
-    from logstore.security.sasl import Credentials
     from logstore.storage.log.drafts import AppendInfo
     from logstore.storage.log.log import Log
-    from logstore.wire.limits import Limits
     from logstore.wire.listener import Listener
     from logstore.wire.nodes import Nodes
-    from logstore.wire.settings import ListenerSettings
-    from logstore.wire.versions import Versions
+    from logstore.wire.settings import ListenerOptions, ListenerSettings
 
 
 if TYPE_CHECKING:
@@ -384,13 +380,7 @@ class Broker(Generic[ClockT]):
         kind: FaultKind,
         *,
         error: FaultError | None = None,
-        delay: timedelta | float | None = None,
-        nth: int | None = None,
-        times: int | None = None,
-        topic: str | TopicPartition | None = None,
-        partition: int | None = None,
-        when: Callable[[Call], bool] | None = None,
-        after: bool = False,
+        **options: Unpack[RuleOptions],
     ) -> FaultRule:
         """Make requests fail, slow down or lose their response, or make the disk fail.
 
@@ -429,17 +419,7 @@ class Broker(Generic[ClockT]):
             The kind or the error is unknown (the message has the closest name), the rule has no
             effect, or the disk was opened without `disk_faults`.
         """
-        rule = self.faults.add(
-            kind,
-            error=error,
-            delay=delay,
-            nth=nth,
-            times=times,
-            topic=topic,
-            partition=partition,
-            when=when,
-            after=after,
-        )
+        rule = self.faults.add(kind, error=error, **options)
         if rule.is_disk and self._disk is None:
             rule.remove()
             self._refuse_without_disk_faults(f"{rule.kind} cannot fail")
@@ -903,14 +883,7 @@ class Broker(Generic[ClockT]):
         self,
         host: str = "127.0.0.1",
         port: int = 0,
-        *,
-        sasl: Credentials | Mapping[str, str] | None = None,
-        tls: SSLContext | Literal["generate"] | None = None,
-        authorizer: Authorizer | None = None,
-        auto_create: bool = True,
-        restamp: bool = False,
-        limits: Limits | None = None,
-        versions: Mapping[str, Versions] | None = None,
+        **settings: Unpack[ListenerOptions],
     ) -> Listener:
         """Serve Kafka's wire protocol at an address, in a thread; see `Listener`.
 
@@ -920,7 +893,7 @@ class Broker(Generic[ClockT]):
         ----------
         port : int
             0 chooses a free port, which `Listener.bootstrap` contains.
-        sasl, tls, authorizer, auto_create, restamp, limits, versions
+        **settings
             See `logstore.wire.settings.ListenerSettings`.
 
         Raises
@@ -929,18 +902,8 @@ class Broker(Generic[ClockT]):
             The address cannot be bound, or `node.id` does not match the data directories.
         """
         from logstore.wire.settings import ListenerSettings
-        from logstore.wire.versions import SERVED
 
-        settings = ListenerSettings(
-            sasl=sasl,
-            tls=tls,
-            authorizer=authorizer,
-            auto_create=auto_create,
-            restamp=restamp,
-            limits=limits,
-            versions=SERVED if versions is None else versions,
-        )
-        return self._open_listener(host, port, settings)
+        return self._open_listener(host, port, ListenerSettings(**settings))
 
     def _open_listener(
         self,

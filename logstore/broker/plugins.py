@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
 
 from logstore.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
+    from logstore.inspect.schemas.files import SchemaFiles
     from logstore.security.authorizer import Authorizer
 
 ENTRY_POINTS = "logstore.servers"
@@ -26,7 +27,7 @@ class PageSettings(TypedDict, total=False):
     token: str | None
     authorizer: Authorizer | None
     principal: str
-    schemas: Mapping[int, Sequence[str]] | None
+    schemas: SchemaFiles | None
 
 
 class Page(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from logstore.clients import partition_requests as admin
-from logstore.clients.client_config import NETWORK_CONFIGS, check_names
+from logstore.clients.client_config import check_names
 from logstore.clients.results import OffsetAndTimestamp
 from logstore.config.dynamic import Layer, is_reconfigurable, reconfigure
 from logstore.config.inert_keys import STORED_BROKER_KEYS, STORED_TOPIC_KEYS
@@ -142,12 +142,7 @@ class AdminClient:
     def __init__(
         self, manager: LogManager, coordinator: GroupCoordinator, configs: Mapping[str, Any]
     ) -> None:
-        check_names(
-            "admin",
-            configs,
-            ("client_id",),
-            NETWORK_CONFIGS | {"metrics_enabled", "retry_backoff_ms"},
-        )
+        check_names("admin", configs, ("client_id",))
         self._manager = manager
         self._coordinator = coordinator
         self._closed = False
@@ -761,7 +756,7 @@ def _new_topics(given: object) -> list[NewTopic]:
     if isinstance(given, Mapping):
         option_names = {"num_partitions", "replication_factor", "assignments", "configs"}
         for name, fields in given.items():
-            check_names(f"topic '{name}'", fields, option_names, ())
+            check_names(f"topic '{name}'", fields, option_names)
         return [
             NewTopic(
                 name,

@@ -9,69 +9,37 @@ from typing import Any
 from logstore.config.suggest import and_nearest
 from logstore.errors import InvalidConfigurationError
 
-NETWORK_CONFIGS = frozenset(
-    (
-        "allow_auto_create_topics",
-        "api_version",
-        "api_version_auto_timeout_ms",
-        "bootstrap_servers",
-        "bootstrap_timeout_ms",
-        "client_dns_lookup",
-        "connections_max_idle_ms",
-        "kafka_client",
-        "metadata_max_age_ms",
-        "metric_reporters",
-        "metrics_num_samples",
-        "metrics_sample_window_ms",
-        "proxy_url",
-        "receive_buffer_bytes",
-        "receive_message_max_bytes",
-        "reconnect_backoff_max_ms",
-        "reconnect_backoff_ms",
-        "request_timeout_ms",
-        "sasl_kerberos_domain_name",
-        "sasl_kerberos_name",
-        "sasl_kerberos_service_name",
-        "sasl_mechanism",
-        "sasl_oauth_token_provider",
-        "sasl_plain_password",
-        "sasl_plain_username",
-        "security_protocol",
-        "selector",
-        "send_buffer_bytes",
-        "sock_chunk_buffer_count",
-        "sock_chunk_bytes",
-        "socket_options",
-        "socks5_proxy",
-        "ssl_cafile",
-        "ssl_certfile",
-        "ssl_check_hostname",
-        "ssl_ciphers",
-        "ssl_context",
-        "ssl_crlfile",
-        "ssl_keyfile",
-        "ssl_password",
-    )
-)
-"""Configs of kafka-python that concern connections. They are accepted and ignored."""
-
 DataFunction = Callable[[str, list[tuple[str, bytes]], Any], Any]
 """A serializer or deserializer: a function of topic, headers and data that returns data."""
 
 
-def check_names(
-    client: str, configs: Mapping[str, Any], known: Collection[str], idle: Collection[str]
-) -> None:
+def check_names(client: str, configs: Mapping[str, Any], known: Collection[str]) -> None:
     """Raise an error for a config unknown to kafka-python, and suggest the closest name.
+
+    Configs of kafka-python that are not in `known` have no effect in one process and are ignored.
 
     Raises
     ------
     InvalidConfigurationError
     """
-    for name in configs:
-        if name not in known and name not in idle:
+    others = [name for name in configs if name not in known]
+    idle = idle_names(client) if others else ()
+    for name in others:
+        if name not in idle:
             hint = and_nearest(name, [*known, *sorted(idle)])
             raise InvalidConfigurationError(f"unknown {client} configuration {name!r}{hint}")
+
+
+def idle_names(client: str) -> Collection[str]:
+    """Return the configs of kafka-python's client of that kind; none for anything else."""
+    from logstore.clients import settings  # takes a millisecond
+
+    kinds = {
+        "admin": settings.AdminSettings,
+        "consumer": settings.ConsumerSettings,
+        "producer": settings.ProducerSettings,
+    }
+    return kinds[client].__optional_keys__ if client in kinds else ()
 
 
 def number(

@@ -13,7 +13,6 @@ from typing import Any
 
 from logstore.clients.arguments import EARLIEST, LATEST
 from logstore.clients.client_config import (
-    NETWORK_CONFIGS,
     DataFunction,
     check_names,
     data_function,
@@ -62,20 +61,8 @@ DEFAULTS: dict[str, Any] = {
     "group_protocol": "classic",
     "group_remote_assignor": None,
 }
-"""Supported configs."""
+"""Supported configs. Other settings of `logstore.clients.settings` have no effect."""
 
-WITHOUT_MEANING = NETWORK_CONFIGS - {"request_timeout_ms"} | {
-    "check_crcs",
-    "client_rack",
-    "enable_incremental_fetch_sessions",
-    "fetch_max_bytes",
-    "fetch_max_wait_ms",
-    "fetch_min_bytes",
-    "max_in_flight_requests_per_connection",
-    "max_partition_fetch_bytes",
-    "metric_group_prefix",
-}
-"""Configs of kafka-python that have no effect in one process."""
 
 _INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
@@ -140,7 +127,7 @@ class ConsumerConfig:
             A name is unknown (the message suggests the closest one), a value is invalid, or two
             values conflict.
         """
-        check_names("consumer", configs, DEFAULTS, WITHOUT_MEANING)
+        check_names("consumer", configs, DEFAULTS)
         values = {**DEFAULTS, **configs}
         group_id = _name("group_id", values["group_id"])
         deserializers = (values["key_deserializer"], values["value_deserializer"])

@@ -7,7 +7,7 @@ client therefore finds it for each request, as Java's clients do after NOT_COORD
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from logstore.coordinator.groups.requests import (
     ConsumerHeartbeatResult,
@@ -65,6 +65,7 @@ class GroupRequests:
         self._group_id = group_id
         self._is_replicated = home.is_replicated
         self._asked: GroupCoordinator | None = None  # by the last request with a callback
+        self._current: GroupCoordinator | None = None  # that gets the present request
         moved = home.moved
         self._unsubscribe = None if moved is None else moved.subscribe(self._notify)
 
@@ -101,8 +102,13 @@ class GroupRequests:
             return None
         if error.kafka_error in COORDINATOR_ERRORS:
             return error.kafka_error
-        has_ended = isinstance(error, IllegalStateError) and not self._home.is_over
+        has_ended = _has_ended(error, self._home, self._current)
         return NotCoordinatorError.kafka_error if has_ended else None
+
+    def _find(self) -> GroupCoordinator:
+        self._current = None
+        self._current = self._home.of(self._group_id)
+        return self._current
 
     @property
     def is_unanswered(self) -> bool:
@@ -117,7 +123,7 @@ class GroupRequests:
     def _ask(self, request: Callable[[GroupCoordinator], T], refused: Callable[[str], T]) -> T:
         """Send a request; `refused` makes the result of an error."""
         try:
-            return request(self._home.of(self._group_id))
+            return request(self._find())
         except LogStoreError as error:
             name = self._error_of(error)
             if name is None:
@@ -220,7 +226,34 @@ class GroupRequests:
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, FetchedOffset]:
         """Return committed offsets; see `GroupCoordinator.fetch`."""
-        return self._home.of(self._group_id).fetch(self._group_id, partitions)
+        return self._find().fetch(self._group_id, partitions)
+
+
+class _Coordinator(Protocol):
+    """A coordinator of groups or of transactions."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its broker has ended."""
+
+
+def _has_ended(error: LogStoreError, home: _Coordinator, current: _Coordinator | None) -> bool:
+    """Return whether a request failed because the broker of its coordinator has ended.
+
+    Other wrong uses raise an `IllegalStateError` too, and a retry would not help.
+
+    Parameters
+    ----------
+    home : _Coordinator
+        Coordinator of the client's broker.
+    current : _Coordinator or None
+        Coordinator that got the request; None if it was not found.
+    """
+    return (
+        isinstance(error, IllegalStateError)
+        and not home.is_over
+        and (current is None or current.is_over)
+    )
 
 
 class TransactionRequests:
@@ -251,6 +284,7 @@ class TransactionRequests:
         self._timeout_ms = timeout_ms
         self._backoff_ms = backoff_ms
         self._is_replicated = home.is_replicated
+        self._current: TransactionCoordinator | None = None  # that gets the present request
 
     def current(self) -> TransactionCoordinator:
         """Return the present coordinator.
@@ -260,14 +294,16 @@ class TransactionRequests:
         NotEnoughReplicasError
             No broker coordinates the transaction at present.
         """
-        return self.home.of(self._transactional_id, NO_PRODUCER_ID)
+        self._current = None
+        self._current = self.home.of(self._transactional_id, NO_PRODUCER_ID)
+        return self._current
 
     def is_moving(self, error: LogStoreError) -> bool:
         """Return whether a retry may succeed, because the coordinator moves."""
         if not self._is_replicated or self._transactional_id is None or self.home.is_over:
             return False
-        # An `IllegalStateError`: the coordinator's broker has ended.
-        return isinstance(error, IllegalStateError) or error.kafka_error in _TRANSACTION_ERRORS
+        has_ended = _has_ended(error, self.home, self._current)
+        return has_ended or error.kafka_error in _TRANSACTION_ERRORS
 
     def ask(self, request: Callable[[TransactionCoordinator], T]) -> T:
         """Send a request to the coordinator, and repeat it while the coordinator moves.

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from logstore.clients.client_config import (
-    NETWORK_CONFIGS,
     DataFunction,
     check_names,
     data_function,
@@ -48,13 +47,7 @@ DEFAULTS: dict[str, Any] = {
     "delivery_timeout_ms": 120_000,
     "max_block_ms": 60_000,
 }
-"""Supported configs."""
-
-WITHOUT_MEANING = NETWORK_CONFIGS | {
-    "buffer_memory",
-    "bootstrap_topics_filter",
-}
-"""Configs of kafka-python that have no effect in one process."""
+"""Supported configs. Other settings of `logstore.clients.settings` have no effect."""
 
 
 Serialize = DataFunction
@@ -118,7 +111,7 @@ class ProducerConfig:
             A name is unknown (the message suggests the closest one), a value is invalid, or two
             values conflict.
         """
-        check_names("producer", configs, DEFAULTS, WITHOUT_MEANING)
+        check_names("producer", configs, DEFAULTS)
         values = {**DEFAULTS, **configs}
         transactional_id = values["transactional_id"]
         if transactional_id is not None and (

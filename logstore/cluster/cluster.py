@@ -28,7 +28,7 @@ from logstore.cluster.memory import ClusterMemory
 from logstore.cluster.migration import is_due, migrate, remove_migrated
 from logstore.cluster.network import Network
 from logstore.cluster.replicas import Replicas
-from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
+from logstore.cluster.requests import DelayedDeleteRecords
 from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, own_layer
@@ -175,7 +175,9 @@ class Cluster(Generic[ClockT]):
         self.purgatory = Purgatory()
         self._partitioner = Partitioner()
         self._listeners: list[ClusterListeners] = []
-        self._creating = self.runtime.lock()
+        # Held while brokers create, update and delete replicas as the controller decided: a thread
+        # with an older state must not undo the work of one with a newer state.
+        self._applying = self.runtime.lock()
         self._is_closed = False
         self.runtime.scheduler.start()
         self._nodes = [self._node_of(number) for number in range(brokers)]
@@ -331,14 +333,16 @@ class Cluster(Generic[ClockT]):
         node.replicas.failed.subscribe(partial(self._on_failed_replica, node.id))
         assert node.host is not None
         node.host.start(broker, node.replicas)
-        self._forget_strays(node, broker)
-        for topic in self.controller.topics():
-            self._host(node, topic)
+        with self._applying:
+            self._forget_strays(node, broker)
+            for topic in self.controller.topics():
+                self._host(node, topic)
         if not self._background:
             self._checkpoint_high_watermarks(node, broker)
         changed = self.controller.broker_started(node.id)
-        node.replicas.store_epochs(self.controller.states())
-        node.replicas.apply(self.controller.states())
+        with self._applying:
+            node.replicas.store_epochs(self.controller.states())
+            node.replicas.apply(self.controller.states())
         self._tell(changed)
         for listeners in self._listeners:
             listeners.open(node.id, broker, node.replicas)
@@ -405,26 +409,25 @@ class Cluster(Generic[ClockT]):
         self._tell(self.controller.replica_failed(broker, topic_partition))
 
     def _on_moved(self, topic_partition: TopicPartition) -> None:
-        def tell() -> None:
-            with suppress(UnknownTopicOrPartitionError):
-                self._tell([self.controller.state(topic_partition)])
+        self.runtime.scheduler.schedule(
+            "reassignment", lambda: self._tell_partitions([topic_partition])
+        )
 
-        self.runtime.scheduler.schedule("reassignment", tell)
-
-    def _host_moved(self, state: PartitionState) -> None:
+    def _host_moved(self, tp: TopicPartition) -> None:
         """Create the replicas that a reassignment adds, and delete those that it has removed."""
-        tp = state.topic_partition
         for node in self._nodes:
-            if node.broker is None or node.replicas is None:
+            broker, replicas = node.broker, node.replicas
+            if broker is None or replicas is None:
                 continue
-            if node.id in state.adding and node.replicas.role(tp) is None:
+            state = self.controller.state(tp)  # a deletion may wait while other tasks run
+            if node.id in state.adding and not broker.manager.registry.has(tp):
                 try:
                     self._host(node, self.controller.topic(tp.topic))
                 except LogStoreError as error:  # its disk failed; the next start creates it
                     logger.warning("%s cannot be created: %s", tp, error)
-            elif node.id not in state.replicas and node.replicas.role(tp) is not None:
-                node.replicas.forget(tp)
-                self._drop(node.broker, tp)
+            elif node.id not in state.replicas and replicas.role(tp) is not None:
+                replicas.forget(tp)
+                self._drop(broker, tp)
 
     def _drop(self, broker: Broker, topic_partition: TopicPartition) -> None:
         try:
@@ -432,19 +435,26 @@ class Cluster(Generic[ClockT]):
         except LogStoreError as error:  # its disk failed; the next start deletes the rest
             logger.warning("%s cannot be deleted: %s", topic_partition, error)
 
-    def _tell(self, states: Iterable[PartitionState]) -> None:
-        """Send changed states to the brokers with replicas, leaders first."""
-        states = list(states)
-        for node in self._nodes:
-            if node.replicas is not None:
-                node.replicas.store_epochs(states)
-        for state in states:
-            if state.partition_epoch:  # else the topic is new
-                self._host_moved(state)
-            order = sorted(state.replicas, key=lambda broker: broker != state.leader)
-            for broker in order:
-                if (replicas := self._nodes[broker].replicas) is not None:
-                    replicas.apply([state])
+    def _tell(self, changed: Iterable[PartitionState]) -> None:
+        """Send the states of changed partitions to the brokers with replicas, leaders first."""
+        states = list(changed)
+        with self._applying:
+            for node in self._nodes:
+                if node.replicas is not None:
+                    node.replicas.store_epochs(states)
+        self._tell_partitions([state.topic_partition for state in states])
+
+    def _tell_partitions(self, changed: Iterable[TopicPartition]) -> None:
+        for tp in changed:
+            with self._applying, suppress(UnknownTopicOrPartitionError):
+                # Not the state of the caller: another thread may have sent a newer one.
+                state = self.controller.state(tp)
+                if state.partition_epoch:  # else the topic is new
+                    self._host_moved(tp)
+                order = sorted(state.replicas, key=lambda broker: broker != state.leader)
+                for broker in order:
+                    if (replicas := self._nodes[broker].replicas) is not None:
+                        replicas.apply([state])
         for node in self._nodes:
             if node.host is not None:
                 node.host.retry_markers()
@@ -557,10 +567,11 @@ class Cluster(Generic[ClockT]):
         chosen = _checked(assignment, partitions, self.controller.alive)
         if chosen is None:
             chosen = self.controller.assign(range(partitions), replication_factor)
-        with self._creating:  # also by coordinators, in threads of several brokers
+        with self._applying:  # also by coordinators, in threads of several brokers
             topic_id = self._new_topic_id()
             topic = self.controller.add_topic(name, topic_id, overrides, chosen)
             self._host_everywhere(topic)
+        self._tell(topic.partitions)
         return topic
 
     def _new_topic_id(self) -> str:
@@ -581,8 +592,10 @@ class Cluster(Generic[ClockT]):
             if chosen is None:
                 factor = len(topic.partitions[0].replicas)
                 chosen = self.controller.assign(added, factor)
-            topic = self.controller.add_partitions(name, chosen)
-            self._host_everywhere(topic)
+            with self._applying:
+                topic = self.controller.add_partitions(name, chosen)
+                self._host_everywhere(topic)
+            self._tell(topic.partitions)
         return topic
 
     def alter_configs(
@@ -593,25 +606,37 @@ class Cluster(Generic[ClockT]):
         def change(own: Mapping[str, str]) -> Mapping[str, str]:
             return alter_overrides(own, configs, unset, self.broker_config)[0]
 
-        self.controller.change_configs(name, change)
-        for node in self._nodes:
-            if node.broker is not None:
-                self._host(node, self.controller.topic(name))
+        with self._applying:
+            self.controller.change_configs(name, change)
+            for node in self._nodes:
+                if node.broker is not None:
+                    self._host(node, self.controller.topic(name))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic on all brokers, including stopped ones."""
-        topic = self.controller.remove_topic(name)
-        for node in self._nodes:
-            if node.broker is None or node.replicas is None:
-                continue
-            for state in topic.partitions:
-                node.replicas.forget(state.topic_partition)
-            if any(node.id in state.replicas for state in topic.partitions):
-                with suppress(UnknownTopicOrPartitionError):  # its replicas were not created
-                    node.broker.delete_topic(name)
+        with self._applying:
+            topic = self.controller.remove_topic(name)
+            for node in self._nodes:
+                if node.broker is None or node.replicas is None:
+                    continue
+                for state in topic.partitions:
+                    node.replicas.forget(state.topic_partition)
+                self._delete_on(node, node.broker, topic)
         deleted = [state.topic_partition for state in topic.partitions]
         for broker in list(self.brokers.values()):  # coordinators need not have a replica
-            broker.groups.delete_offsets_of(deleted)
+            with suppress(IllegalStateError):  # it ends, and other brokers coordinate its groups
+                broker.groups.delete_offsets_of(deleted)
+
+    def _delete_on(self, node: _Node, broker: Broker, topic: ClusterTopic) -> None:
+        try:
+            # A broker that a move has just removed from the replicas still has its own.
+            is_hosted = not broker.manager.catalog.topic(topic.name).adopted
+            if is_hosted or any(node.id in state.replicas for state in topic.partitions):
+                broker.delete_topic(topic.name)
+        except UnknownTopicOrPartitionError:
+            pass  # it has no replica, or could not create it
+        except LogStoreError as error:  # its disk failed; the next start deletes the rest
+            logger.warning("%s cannot be deleted on broker %d: %s", topic.name, node.id, error)
 
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, brokers: Iterable[int] | None = None
@@ -686,7 +711,6 @@ class Cluster(Generic[ClockT]):
         for node in self._nodes:
             if node.broker is not None:
                 self._host(node, topic)
-        self._tell(topic.partitions)
 
     def _host(self, node: _Node, topic: ClusterTopic) -> None:
         """Create or update a broker's partitions of a topic."""
@@ -748,7 +772,19 @@ class Cluster(Generic[ClockT]):
             raise InvalidReplicaAssignmentError(
                 f"replicas must be distinct brokers, of {list(known)}, not {list(replicas)}"
             )
-        self._tell(self.controller.reassign(tp, replicas))
+        for error in self.reassign_all({tp: replicas}).values():
+            raise error
+
+    def reassign_all(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, LogStoreError]:
+        """Begin to move partitions to valid replicas, or cancel moves; return the errors.
+
+        See `Controller.reassign`.
+        """
+        changed, errors = self.controller.reassign(targets)
+        self._tell(changed)
+        return errors
 
     def reassignments(self) -> list[PartitionState]:
         """Return the partitions that are being moved."""
@@ -915,9 +951,9 @@ class Cluster(Generic[ClockT]):
         broker, replicas = self._leader_of(topic_partition)
         if acks == 1:
             return append(broker)
-        replicas.leadership(topic_partition).check_enough()
+        role = replicas.check_append(topic_partition)
         done = append(broker)
-        delayed = DelayedProduce(replicas, topic_partition, last_offset_of(done))
+        delayed = replicas.delayed_append(topic_partition, last_offset_of(done), role)
         self.purgatory.wait([delayed], self.runtime.scheduler, timeout_ms=timeout_ms)
         if delayed.error is not None:
             raise delayed.error

@@ -21,6 +21,7 @@ from logstore.errors import (
     InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
     LeaderNotAvailableError,
+    LogStoreError,
     NoReassignmentInProgressError,
     RequestError,
     TopicAlreadyExistsError,
@@ -374,42 +375,38 @@ class Controller:
     # -- reassignments -------------------------------------------------------------------
 
     def reassign(
-        self, topic_partition: TopicPartition, replicas: Sequence[int] | None
-    ) -> list[PartitionState]:
-        """Begin to move a partition to other replicas, or cancel; return the changed states.
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> tuple[list[PartitionState], dict[TopicPartition, LogStoreError]]:
+        """Begin to move partitions to other replicas, or cancel moves.
 
         The old replicas are removed when all new ones are in sync.
 
         Parameters
         ----------
-        replicas : sequence of int or None
+        targets : mapping
             All replicas after the move, the preferred leader first. None cancels a move.
 
-        Raises
-        ------
-        NoReassignmentInProgressError
-            There is nothing to cancel.
-        InvalidReplicaAssignmentError
-            A cancelled move would need an unclean leader election.
+        Returns
+        -------
+        states : list of PartitionState
+            The changed states.
+        errors : dict
+            `NoReassignmentInProgressError` if there is nothing to cancel,
+            `InvalidReplicaAssignmentError` if a cancelled move would need an unclean leader
+            election, or `UnknownTopicOrPartitionError`. Other partitions are changed.
         """
+        states: list[PartitionState] = []
+        errors: dict[TopicPartition, LogStoreError] = {}
         with self._lock:
-            state = self.state(topic_partition)
-            if replicas is None:
-                return self._change([self._reverted(state)])
-            before, target = set(state.replicas), set(replicas)
-            merged = (*replicas, *(each for each in state.replicas if each not in target))
-            adding, removing = sorted(target - before), sorted(before - target)
-            return self._change(
-                [
-                    replace(
-                        state,
-                        replicas=merged,
-                        adding=tuple(adding),
-                        removing=tuple(removing),
-                        isr=tuple(each for each in merged if each in state.isr),
+            for tp, replicas in targets.items():
+                try:
+                    state = self.state(tp)
+                    states.append(
+                        self._reverted(state) if replicas is None else _moving(state, replicas)
                     )
-                ]
-            )
+                except LogStoreError as error:
+                    errors[tp] = error
+            return self._change(states), errors
 
     def _reverted(self, state: PartitionState) -> PartitionState:
         tp = state.topic_partition
@@ -422,34 +419,43 @@ class Controller:
                 "Cannot revert partition reassignment because it would require an unclean leader"
                 " election."
             )
-        return self._on_fewer(state, replicas, isr or replicas)
+        return self._ended(state, replicas, isr or replicas)
 
     def _completed(self, state: PartitionState) -> PartitionState:
-        """Remove the old replicas if all new ones are in sync."""
+        """Remove the old replicas if all added ones are in sync.
+
+        If there will be fewer replicas, all of them must be in sync.
+        Source: Kafka's PartitionReassignmentReplicas.
+        """
         if not state.is_moving:
             return state
         replicas = tuple(each for each in state.replicas if each not in state.removing)
         isr = tuple(each for each in state.isr if each in replicas)
-        if not isr or not set(state.adding) <= set(isr):
+        needed = replicas if len(state.adding) < len(state.removing) else state.adding
+        if not isr or not set(needed) <= set(isr):
             return state
         if not state.removing:
             return replace(state, adding=())
-        return self._on_fewer(state, replicas, isr)
+        return self._ended(state, replicas, isr)
 
-    def _on_fewer(
+    def _ended(
         self, state: PartitionState, replicas: tuple[int, ...], isr: tuple[int, ...]
     ) -> PartitionState:
-        """Return a state with fewer replicas in the next epoch, and another leader if needed."""
+        """Return a state without a move, and with another leader if needed.
+
+        If the replicas or the leader have changed, the leader epoch is the next one.
+        """
         tp, leader = state.topic_partition, state.leader
         if leader not in isr:
             live = [each for each in replicas if each in isr and self.is_eligible(each, tp)]
             leader = live[0] if live else NO_LEADER
+        is_new = leader != state.leader or len(replicas) < len(state.replicas)
         return replace(
             state,
             replicas=replicas,
             isr=isr,
             leader=leader,
-            leader_epoch=state.leader_epoch + 1,
+            leader_epoch=state.leader_epoch + is_new,
             adding=(),
             removing=(),
         )
@@ -457,21 +463,44 @@ class Controller:
     def _change(self, states: Iterable[PartitionState]) -> list[PartitionState]:
         """Apply new states, and return those that differ from the old ones."""
         changed = []
-        topics: dict[str, ClusterTopic] = {}
+        of_topics: dict[str, list[PartitionState]] = {}
         for state in list(states):
             tp = state.topic_partition
             if state == self.state(tp):
                 continue
             done = self._completed(state)
             new = replace(done, partition_epoch=state.partition_epoch + 1)
-            topic = topics.get(tp.topic, self._topics[tp.topic])
-            partitions = list(topic.partitions)
-            partitions[tp.partition] = new
-            topics[tp.topic] = replace(topic, partitions=tuple(partitions))
+            if tp.topic not in of_topics:
+                of_topics[tp.topic] = list(self._topics[tp.topic].partitions)
+            of_topics[tp.topic][tp.partition] = new
             changed.append(new)
         if changed:
-            self._put(*topics.values())
+            self._put(
+                *(
+                    replace(self._topics[name], partitions=tuple(partitions))
+                    for name, partitions in of_topics.items()
+                )
+            )
         return changed
+
+
+def _moving(state: PartitionState, replicas: Sequence[int]) -> PartitionState:
+    """Return a state that begins to move to other replicas.
+
+    If it replaces a move and adds no replica, it waits for those that the first one added. Kafka
+    also waits for those that are no longer wanted, and may wait forever.
+    """
+    before, target = set(state.replicas), set(replicas)
+    adding = target - before or target & set(state.adding)
+    removing = sorted(before - target)
+    merged = (*replicas, *removing)
+    return replace(
+        state,
+        replicas=merged,
+        adding=tuple(sorted(adding)),
+        removing=tuple(removing),
+        isr=tuple(each for each in merged if each in state.isr),
+    )
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> Sequence[int]:

@@ -278,9 +278,10 @@ class ClusterHost(CoordinatorHost):
         for log, offset in written.items():
             tp = log.topic_partition
             _, replicas = self._leader_of(tp)
-            if replicas.leadership(tp).log is not log:
+            role = replicas.leadership(tp)
+            if role.log is not log:
                 raise NotLeaderForPartitionError(f"the leader of {tp} has changed")
-            delayed.append(DelayedProduce(replicas, tp, offset))
+            delayed.append(DelayedProduce(replicas, tp, offset, role))
         return delayed
 
     def await_replicated(self, written: Written) -> None:

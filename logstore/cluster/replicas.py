@@ -105,13 +105,26 @@ class Replicas(Station):
         """Return the log of a partition; raises as `leadership` does."""
         return self.leadership(topic_partition).log
 
-    def check_append(self, topic_partition: TopicPartition) -> None:
-        """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
-        self.leadership(topic_partition).check_enough()
+    def check_append(self, topic_partition: TopicPartition) -> Leadership:
+        """Return the leader role; raises `NotEnoughReplicasError`, and as `leadership` does.
 
-    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
-        """Return an operation that waits until all in-sync replicas have an offset."""
-        return DelayedProduce(self, topic_partition, last_offset)
+        The error means that fewer than `min.insync.replicas` are in sync.
+        """
+        leadership = self.leadership(topic_partition)
+        leadership.check_enough()
+        return leadership
+
+    def delayed_append(
+        self, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> DelayedProduce:
+        """Return an operation that waits until all in-sync replicas have an offset.
+
+        Parameters
+        ----------
+        role : object
+            Result of `check_append` before the append.
+        """
+        return DelayedProduce(self, topic_partition, last_offset, role)
 
     # -- roles ---------------------------------------------------------------------------
 

@@ -35,9 +35,6 @@ class Leader(Protocol):
     manager: LogManager
     progress: Signal[[TopicPartition]]
 
-    def role(self, topic_partition: TopicPartition) -> object:
-        """Return the broker's role in a partition; it changes with the leader epoch."""
-
     def leadership(self, topic_partition: TopicPartition) -> Leadership:
         """Return the leader role of a partition, or raise `NotLeaderForPartitionError`."""
 
@@ -51,14 +48,18 @@ class DelayedProduce:
         Replicas of the broker that appended.
     last_offset : int
         Offset of the last appended record.
+    role : object
+        The leader role before the append. After a later epoch of the same broker, the offset may
+        belong to another record.
     """
 
-    def __init__(self, replicas: Leader, topic_partition: TopicPartition, last_offset: int) -> None:
+    def __init__(
+        self, replicas: Leader, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> None:
         self._replicas = replicas
         self._topic_partition = topic_partition
         self._last_offset = last_offset
-        # After a later epoch of the same broker, the offset may belong to another record.
-        self._role = replicas.role(topic_partition)
+        self._role = role
         self.error: LogStoreError | None = RequestTimedOutError(
             f"{topic_partition}: not all in-sync replicas have offset {last_offset} yet"
         )
@@ -162,7 +163,7 @@ class DelayedDeleteRecords:
     Attributes
     ----------
     low_watermark : int
-        -1 with an error.
+        As of the request, until the operation completes. -1 if the leader has changed.
     error : LogStoreError or None
         `REQUEST_TIMED_OUT` until the operation completes.
     """
@@ -172,6 +173,8 @@ class DelayedDeleteRecords:
         self._topic_partition = topic_partition
         self._offset = offset
         self.low_watermark = NO_OFFSET
+        with suppress(LogStoreError):  # which `is_done` reports
+            self.low_watermark = replicas.leadership(topic_partition).low_watermark
         self.error: LogStoreError | None = RequestTimedOutError(
             f"{topic_partition}: not all live replicas have deleted up to offset {offset} yet"
         )
@@ -188,6 +191,7 @@ class DelayedDeleteRecords:
         try:
             low_watermark = self._replicas.leadership(self._topic_partition).low_watermark
         except LogStoreError as error:
+            self.low_watermark = NO_OFFSET
             self.error = _not_leader(self._topic_partition, error)
             return True
         if low_watermark < self._offset:

@@ -17,6 +17,7 @@ from logstore.cluster.states import NO_LEADER, ClusterTopic
 from logstore.config.dynamic import Layer
 from logstore.errors import (
     InvalidConfigurationError,
+    LogStoreError,
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
@@ -81,13 +82,10 @@ class Administered(CreatesTopics, Protocol):
     def broker_ids(self) -> range:
         """Ids of all brokers, which may be stopped."""
 
-    def reassign(
-        self,
-        topic: str | TopicPartition,
-        partition: int | None = None,
-        replicas: Sequence[int] | None = None,
-    ) -> None:
-        """Begin to move a partition to other replicas, or cancel a move."""
+    def reassign_all(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, LogStoreError]:
+        """Begin to move partitions to other replicas, or cancel moves; return the errors."""
 
 
 class ClusterListeners(Mapping[int, "Listener"]):
@@ -316,9 +314,11 @@ class ClusterNode(Nodes):
         """Ids of all brokers, which may be stopped."""
         return self._cluster.broker_ids
 
-    def reassign(self, topic_partition: TopicPartition, replicas: Sequence[int] | None) -> None:
-        """Begin to move a partition to other replicas, or cancel a move."""
-        self._cluster.reassign(topic_partition, replicas=replicas)
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, LogStoreError]:
+        """Begin to move partitions to other replicas, or cancel moves; return the errors."""
+        return self._cluster.reassign_all(targets)
 
     @property
     def default_replication_factor(self) -> int:
@@ -406,25 +406,36 @@ class ClusterNode(Nodes):
                 return False
             to = next((each for each in state.replicas if each in alive), None)
             if to is None:
-                raise Refusal("ELIGIBLE_LEADERS_NOT_AVAILABLE", None)
+                raise Refusal(
+                    "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+                    "Eligible topic partition leaders are not available.",
+                )
         else:
             to = state.replicas[0]
             if state.leader == to:
                 return False
             if to not in alive or to not in state.isr:
-                raise Refusal("PREFERRED_LEADER_NOT_AVAILABLE", None)
+                text = "The preferred leader was not available."
+                raise Refusal("PREFERRED_LEADER_NOT_AVAILABLE", text)
         self._cluster.move_leader(topic_partition, to=to, unclean=unclean)
         return True
 
     # -- requests that wait --------------------------------------------------------------
 
-    def check_append(self, topic_partition: TopicPartition) -> None:
-        """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
-        self._replicas.check_append(topic_partition)
+    def check_append(self, topic_partition: TopicPartition) -> Leadership:
+        """Return the leader role; raise an error if fewer than `min.insync.replicas` are in sync.
 
-    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
+        Raises
+        ------
+        NotEnoughReplicasError, NotLeaderForPartitionError
+        """
+        return self._replicas.check_append(topic_partition)
+
+    def delayed_append(
+        self, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> DelayedProduce:
         """Return an operation that waits until all in-sync replicas have an offset."""
-        return self._replicas.delayed_append(topic_partition, last_offset)
+        return self._replicas.delayed_append(topic_partition, last_offset, role)
 
     def delete_records(
         self, topic_partition: TopicPartition, before_offset: int

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from logstore.config.broker_keys import BROKER_KEYS, CONSUMER_GROUP_BOUNDED
 from logstore.config.inert_keys import has_no_effect, translate_broker
 from logstore.config.keys import ORIGIN_BROKER, Value, render, to_texts
-from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, Settings, check_lags
+from logstore.config.log_config import KEY, MAX_LAG, MIN_LAG, LagSetting, Settings, check_lags
 from logstore.config.suggest import nearest_broker_key, suggestion
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
@@ -23,10 +23,6 @@ MIN_DEDUPE_BYTES_PER_THREAD = 1 << 20
 """Size in bytes that the offset map of each cleaner thread must exceed."""
 
 
-def _broker(key: str) -> Any:  # noqa: ANN401  # see _topic
-    return BROKER_KEYS[key].default
-
-
 class TopicDefault(NamedTuple):
     """A broker's default for a topic key: the value, the broker key that sets it, its origin."""
 
@@ -35,7 +31,7 @@ class TopicDefault(NamedTuple):
     origin: str = ORIGIN_BROKER
 
 
-class BrokerConfig(Settings):
+class BrokerConfig(Settings, keys=BROKER_KEYS):
     """The configuration of a broker.
 
     Fields are broker keys with underscores for dots (`BROKER_KEYS`), and five more:
@@ -60,106 +56,76 @@ class BrokerConfig(Settings):
         have too little memory.
     """
 
-    log_dirs: tuple[str, ...] = _broker("log.dirs")
-    node_id: int = _broker("node.id")
-    broker_id: int = _broker("broker.id")
-    log_retention_check_interval_ms: int = _broker("log.retention.check.interval.ms")
-    log_initial_task_delay_ms: int = _broker("log.initial.task.delay.ms")
-    log_flush_scheduler_interval_ms: int = _broker("log.flush.scheduler.interval.ms")
-    log_flush_offset_checkpoint_interval_ms: int = _broker(
-        "log.flush.offset.checkpoint.interval.ms"
-    )
-    log_flush_start_offset_checkpoint_interval_ms: int = _broker(
-        "log.flush.start.offset.checkpoint.interval.ms"
-    )
-    replica_high_watermark_checkpoint_interval_ms: int = _broker(
-        "replica.high.watermark.checkpoint.interval.ms"
-    )
-    replica_lag_time_max_ms: int = _broker("replica.lag.time.max.ms")
-    replica_fetch_max_bytes: int = _broker("replica.fetch.max.bytes")
-    replica_fetch_backoff_ms: int = _broker("replica.fetch.backoff.ms")
-    default_replication_factor: int = _broker("default.replication.factor")
-    num_recovery_threads_per_data_dir: int = _broker("num.recovery.threads.per.data.dir")
-    producer_id_expiration_ms: int = _broker("producer.id.expiration.ms")
-    producer_id_expiration_check_interval_ms: int = _broker(
-        "producer.id.expiration.check.interval.ms"
-    )
-    transactional_id_expiration_ms: int = _broker("transactional.id.expiration.ms")
-    transaction_max_timeout_ms: int = _broker("transaction.max.timeout.ms")
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _broker(
-        "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-    )
-    transaction_partition_verification_enable: bool = _broker(
-        "transaction.partition.verification.enable"
-    )
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = _broker(
-        "transaction.remove.expired.transaction.cleanup.interval.ms"
-    )
-    transaction_state_log_num_partitions: int = _broker("transaction.state.log.num.partitions")
-    transaction_state_log_segment_bytes: int = _broker("transaction.state.log.segment.bytes")
-    transaction_state_log_min_isr: int = _broker("transaction.state.log.min.isr")
-    num_partitions: int = _broker("num.partitions")
-    broker_rack: str = _broker("broker.rack")
-    replica_selector_class: str = _broker("replica.selector.class")
-    offsets_topic_num_partitions: int = _broker("offsets.topic.num.partitions")
-    offsets_topic_segment_bytes: int = _broker("offsets.topic.segment.bytes")
-    offset_metadata_max_bytes: int = _broker("offset.metadata.max.bytes")
-    offsets_retention_minutes: int = _broker("offsets.retention.minutes")
-    offsets_retention_check_interval_ms: int = _broker("offsets.retention.check.interval.ms")
-    group_min_session_timeout_ms: int = _broker("group.min.session.timeout.ms")
-    group_max_session_timeout_ms: int = _broker("group.max.session.timeout.ms")
-    group_initial_rebalance_delay_ms: int = _broker("group.initial.rebalance.delay.ms")
-    group_max_size: int = _broker("group.max.size")
-    group_consumer_session_timeout_ms: int = _broker("group.consumer.session.timeout.ms")
-    group_consumer_min_session_timeout_ms: int = _broker("group.consumer.min.session.timeout.ms")
-    group_consumer_max_session_timeout_ms: int = _broker("group.consumer.max.session.timeout.ms")
-    group_consumer_heartbeat_interval_ms: int = _broker("group.consumer.heartbeat.interval.ms")
-    group_consumer_min_heartbeat_interval_ms: int = _broker(
-        "group.consumer.min.heartbeat.interval.ms"
-    )
-    group_consumer_max_heartbeat_interval_ms: int = _broker(
-        "group.consumer.max.heartbeat.interval.ms"
-    )
-    group_consumer_assignment_interval_ms: int = _broker("group.consumer.assignment.interval.ms")
-    group_consumer_min_assignment_interval_ms: int = _broker(
-        "group.consumer.min.assignment.interval.ms"
-    )
-    group_consumer_max_assignment_interval_ms: int = _broker(
-        "group.consumer.max.assignment.interval.ms"
-    )
-    group_consumer_max_size: int = _broker("group.consumer.max.size")
-    group_consumer_assignors: tuple[str, ...] = _broker("group.consumer.assignors")
-    group_consumer_migration_policy: str = _broker("group.consumer.migration.policy")
-    group_consumer_regex_refresh_interval_ms: int = _broker(
-        "group.consumer.regex.refresh.interval.ms"
-    )
-    max_connections: int = _broker("max.connections")
-    max_connections_per_ip: int = _broker("max.connections.per.ip")
-    connections_max_idle_ms: int = _broker("connections.max.idle.ms")
-    socket_request_max_bytes: int = _broker("socket.request.max.bytes")
-    sasl_server_max_receive_size: int = _broker("sasl.server.max.receive.size")
-    queued_max_request_bytes: int = _broker("queued.max.request.bytes")
-    fetch_max_bytes: int = _broker("fetch.max.bytes")
-    max_incremental_fetch_session_cache_slots: int = _broker(
-        "max.incremental.fetch.session.cache.slots"
-    )
-    logstore_request_max_entries: int = _broker("logstore.request.max.entries")
-    log_dir_failure_timeout_ms: int = _broker("log.dir.failure.timeout.ms")
-    log_cleaner_enable: bool = _broker("log.cleaner.enable")
-    log_cleaner_threads: int = _broker("log.cleaner.threads")
-    log_cleaner_io_max_bytes_per_second: float = _broker("log.cleaner.io.max.bytes.per.second")
-    logstore_cleaner_max_read_bytes_per_second: float = _broker(
-        "logstore.cleaner.max.read.bytes.per.second"
-    )
-    logstore_cleaner_max_write_bytes_per_second: float = _broker(
-        "logstore.cleaner.max.write.bytes.per.second"
-    )
-    log_cleaner_dedupe_buffer_size: int = _broker("log.cleaner.dedupe.buffer.size")
-    log_cleaner_io_buffer_size: int = _broker("log.cleaner.io.buffer.size")
-    log_cleaner_io_buffer_load_factor: float = _broker("log.cleaner.io.buffer.load.factor")
-    log_cleaner_backoff_ms: int = _broker("log.cleaner.backoff.ms")
-    logstore_small_file_max_bytes: int = _broker("logstore.small.file.max.bytes")
-    logstore_kafka_exact: bool = _broker("logstore.kafka.exact")
+    log_dirs: tuple[str, ...] = KEY
+    node_id: int = KEY
+    broker_id: int = KEY
+    log_retention_check_interval_ms: int = KEY
+    log_initial_task_delay_ms: int = KEY
+    log_flush_scheduler_interval_ms: int = KEY
+    log_flush_offset_checkpoint_interval_ms: int = KEY
+    log_flush_start_offset_checkpoint_interval_ms: int = KEY
+    replica_high_watermark_checkpoint_interval_ms: int = KEY
+    replica_lag_time_max_ms: int = KEY
+    replica_fetch_max_bytes: int = KEY
+    replica_fetch_backoff_ms: int = KEY
+    default_replication_factor: int = KEY
+    num_recovery_threads_per_data_dir: int = KEY
+    producer_id_expiration_ms: int = KEY
+    producer_id_expiration_check_interval_ms: int = KEY
+    transactional_id_expiration_ms: int = KEY
+    transaction_max_timeout_ms: int = KEY
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = KEY
+    transaction_partition_verification_enable: bool = KEY
+    transaction_remove_expired_transaction_cleanup_interval_ms: int = KEY
+    transaction_state_log_num_partitions: int = KEY
+    transaction_state_log_segment_bytes: int = KEY
+    transaction_state_log_min_isr: int = KEY
+    num_partitions: int = KEY
+    broker_rack: str = KEY
+    replica_selector_class: str = KEY
+    offsets_topic_num_partitions: int = KEY
+    offsets_topic_segment_bytes: int = KEY
+    offset_metadata_max_bytes: int = KEY
+    offsets_retention_minutes: int = KEY
+    offsets_retention_check_interval_ms: int = KEY
+    group_min_session_timeout_ms: int = KEY
+    group_max_session_timeout_ms: int = KEY
+    group_initial_rebalance_delay_ms: int = KEY
+    group_max_size: int = KEY
+    group_consumer_session_timeout_ms: int = KEY
+    group_consumer_min_session_timeout_ms: int = KEY
+    group_consumer_max_session_timeout_ms: int = KEY
+    group_consumer_heartbeat_interval_ms: int = KEY
+    group_consumer_min_heartbeat_interval_ms: int = KEY
+    group_consumer_max_heartbeat_interval_ms: int = KEY
+    group_consumer_assignment_interval_ms: int = KEY
+    group_consumer_min_assignment_interval_ms: int = KEY
+    group_consumer_max_assignment_interval_ms: int = KEY
+    group_consumer_max_size: int = KEY
+    group_consumer_assignors: tuple[str, ...] = KEY
+    group_consumer_migration_policy: str = KEY
+    group_consumer_regex_refresh_interval_ms: int = KEY
+    max_connections: int = KEY
+    max_connections_per_ip: int = KEY
+    connections_max_idle_ms: int = KEY
+    socket_request_max_bytes: int = KEY
+    sasl_server_max_receive_size: int = KEY
+    queued_max_request_bytes: int = KEY
+    fetch_max_bytes: int = KEY
+    max_incremental_fetch_session_cache_slots: int = KEY
+    logstore_request_max_entries: int = KEY
+    log_dir_failure_timeout_ms: int = KEY
+    log_cleaner_enable: bool = KEY
+    log_cleaner_threads: int = KEY
+    log_cleaner_io_max_bytes_per_second: float = KEY
+    logstore_cleaner_max_read_bytes_per_second: float = KEY
+    logstore_cleaner_max_write_bytes_per_second: float = KEY
+    log_cleaner_dedupe_buffer_size: int = KEY
+    log_cleaner_io_buffer_size: int = KEY
+    log_cleaner_io_buffer_load_factor: float = KEY
+    log_cleaner_backoff_ms: int = KEY
+    logstore_small_file_max_bytes: int = KEY
+    logstore_kafka_exact: bool = KEY
     topic_defaults: Mapping[str, TopicDefault] = dataclasses.field(default_factory=dict, hash=False)
     given: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, repr=False)
     dynamic: DynamicLayers | None = dataclasses.field(default=None, compare=False, repr=False)

@@ -5,13 +5,18 @@ Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import MISSING, FrozenInstanceError, dataclass, field, fields
 from functools import cached_property
 from typing import Any, NamedTuple, NoReturn, dataclass_transform
 
+from logstore.config.keys import ConfigKey
 from logstore.config.topic_keys import COMPACT, DELETE, TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 from logstore.types import INT64_MAX, TimestampType
+
+KEY: Any = object()
+"""The default of a field that has a key's name: the default of that key."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
@@ -22,7 +27,10 @@ class Settings:
     start. The methods here loop over the fields and are shared by all subclasses.
     """
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, keys: Mapping[str, ConfigKey] = {}) -> None:
+        defaults = {row.attribute: row.default for row in keys.values()}
+        for name in [name for name, default in vars(cls).items() if default is KEY]:
+            setattr(cls, name, defaults[name])
         dataclass(init=False, repr=False, eq=False)(cls)
 
     def __init__(self, **values: object) -> None:
@@ -75,11 +83,7 @@ MIN_LAG = "min.compaction.lag.ms"
 MAX_LAG = "max.compaction.lag.ms"
 
 
-def _topic(key: str) -> Any:  # noqa: ANN401  # a dataclass default of the field's own type
-    return TOPIC_KEYS[key].default
-
-
-class LogConfig(Settings):
+class LogConfig(Settings, keys=TOPIC_KEYS):
     """The effective configuration of a topic's logs.
 
     Fields are topic keys with underscores for dots (`TOPIC_KEYS`). `LogConfig()` has Kafka's
@@ -91,40 +95,38 @@ class LogConfig(Settings):
         A value is out of range, or max.compaction.lag.ms < min.compaction.lag.ms.
     """
 
-    segment_bytes: int = _topic("segment.bytes")
-    segment_ms: int = _topic("segment.ms")
-    segment_jitter_ms: int = _topic("segment.jitter.ms")
-    segment_index_bytes: int = _topic("segment.index.bytes")
-    index_interval_bytes: int = _topic("index.interval.bytes")
-    flush_messages: int = _topic("flush.messages")
-    flush_ms: int = _topic("flush.ms")
-    retention_bytes: int = _topic("retention.bytes")
-    retention_ms: int = _topic("retention.ms")
-    max_message_bytes: int = _topic("max.message.bytes")
-    delete_retention_ms: int = _topic("delete.retention.ms")
-    min_compaction_lag_ms: int = _topic("min.compaction.lag.ms")
-    max_compaction_lag_ms: int = _topic("max.compaction.lag.ms")
-    file_delete_delay_ms: int = _topic("file.delete.delay.ms")
-    min_cleanable_dirty_ratio: float = _topic("min.cleanable.dirty.ratio")
-    cleanup_policy: tuple[str, ...] = _topic("cleanup.policy")
-    compression_type: str = _topic("compression.type")
-    compression_gzip_level: int = _topic("compression.gzip.level")
-    compression_lz4_level: int = _topic("compression.lz4.level")
-    compression_zstd_level: int = _topic("compression.zstd.level")
-    preallocate: bool = _topic("preallocate")
-    message_timestamp_type: TimestampType = _topic("message.timestamp.type")
-    message_timestamp_before_max_ms: int = _topic("message.timestamp.before.max.ms")
-    message_timestamp_after_max_ms: int = _topic("message.timestamp.after.max.ms")
-    message_timestamp_difference_max_ms: int = _topic("message.timestamp.difference.max.ms")
-    unclean_leader_election_enable: bool = _topic("unclean.leader.election.enable")
-    min_insync_replicas: int = _topic("min.insync.replicas")
-    compaction_strategy: str = _topic("compaction.strategy")
-    compaction_strategy_header: str = _topic("compaction.strategy.header")
-    logstore_compaction_strategy_header_encoding: str = _topic(
-        "logstore.compaction.strategy.header.encoding"
-    )
-    logstore_decompression_max_bytes: int = _topic("logstore.decompression.max.bytes")
-    logstore_batch_max_records: int = _topic("logstore.batch.max.records")
+    segment_bytes: int = KEY
+    segment_ms: int = KEY
+    segment_jitter_ms: int = KEY
+    segment_index_bytes: int = KEY
+    index_interval_bytes: int = KEY
+    flush_messages: int = KEY
+    flush_ms: int = KEY
+    retention_bytes: int = KEY
+    retention_ms: int = KEY
+    max_message_bytes: int = KEY
+    delete_retention_ms: int = KEY
+    min_compaction_lag_ms: int = KEY
+    max_compaction_lag_ms: int = KEY
+    file_delete_delay_ms: int = KEY
+    min_cleanable_dirty_ratio: float = KEY
+    cleanup_policy: tuple[str, ...] = KEY
+    compression_type: str = KEY
+    compression_gzip_level: int = KEY
+    compression_lz4_level: int = KEY
+    compression_zstd_level: int = KEY
+    preallocate: bool = KEY
+    message_timestamp_type: TimestampType = KEY
+    message_timestamp_before_max_ms: int = KEY
+    message_timestamp_after_max_ms: int = KEY
+    message_timestamp_difference_max_ms: int = KEY
+    unclean_leader_election_enable: bool = KEY
+    min_insync_replicas: int = KEY
+    compaction_strategy: str = KEY
+    compaction_strategy_header: str = KEY
+    logstore_compaction_strategy_header_encoding: str = KEY
+    logstore_decompression_max_bytes: int = KEY
+    logstore_batch_max_records: int = KEY
 
     def __post_init__(self) -> None:
         for key in TOPIC_KEYS.values():

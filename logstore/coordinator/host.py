@@ -259,5 +259,7 @@ class _OnlyLeader:
     def check_append(self, topic_partition: TopicPartition) -> None:
         """Do nothing: the only replica is in sync."""
 
-    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> None:
+    def delayed_append(
+        self, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> None:
         """Return None: there is no follower."""

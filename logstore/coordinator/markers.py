@@ -38,11 +38,16 @@ class MarkerLeader(Protocol[D_co]):
     def log(self, topic_partition: TopicPartition) -> Log:
         """Return the log of a partition that this broker leads, or raise an error."""
 
-    def check_append(self, topic_partition: TopicPartition) -> None:
-        """Raise an error if fewer than `min.insync.replicas` are in sync."""
+    def check_append(self, topic_partition: TopicPartition) -> object:
+        """Return the leader's role; raise an error if too few replicas are in sync."""
 
-    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> D_co | None:
-        """Return an operation that waits until all in-sync replicas have an offset, or None."""
+    def delayed_append(
+        self, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> D_co | None:
+        """Return an operation that waits until all in-sync replicas have an offset, or None.
+
+        It fails if the role has changed since `check_append`.
+        """
 
 
 class TransactionMarker(NamedTuple):
@@ -116,7 +121,7 @@ def _write_marker(
     tp: TopicPartition, marker: WriteTxnMarkersRequest.WritableTxnMarker, leader: MarkerLeader[D]
 ) -> D | None:
     log = leader.log(tp)
-    leader.check_append(tp)
+    role = leader.check_append(tp)
     info = log.writer.append_end_txn_marker(
         marker.producer_id,
         marker.producer_epoch,
@@ -125,4 +130,4 @@ def _write_marker(
         transaction_version=marker.transaction_version,
     )
     log.flush()
-    return leader.delayed_append(tp, info.last_offset)
+    return leader.delayed_append(tp, info.last_offset, role)

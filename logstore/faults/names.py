@@ -1,4 +1,7 @@
-"""Names in fault rules as literal types, so that type checkers find a misspelled one."""
+"""Names in fault rules as literal types, so that type checkers find a misspelled one.
+
+Written by `make docs` from the tables of kinds, errors and APIs; do not edit.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypedDict, TypeVar
 
 from logstore.config.suggest import and_nearest
 from logstore.errors import (
@@ -121,6 +121,18 @@ FILE_KINDS = (
     ),
 )
 """Operations of a `FaultyFileSystem` that can fail; `change` is any change."""
+
+
+class RuleOptions(TypedDict, total=False):
+    """Options of a rule, besides its error; see `Faults.add`."""
+
+    delay: timedelta | float | None
+    nth: int | None
+    times: int | None
+    topic: str | TopicPartition | None
+    partition: int | None
+    when: Callable[[Call], bool] | None
+    after: bool
 
 
 class FaultRule:

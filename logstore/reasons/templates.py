@@ -95,6 +95,11 @@ TEMPLATES: Mapping[str, str] = {
     "verdict.only_forced": (
         "the log has no dirty data, so no pass is due; a forced pass removes expired records"
     ),
+    # Peculiarities of a partition that prevent nothing.
+    "note.missing_offsets": (
+        "offsets {first_offset}..{last_offset} are missing between two segments; a segment may be"
+        " lost. A broker starts without an error, and consumers continue at offset {next_offset}"
+    ),
     # Commands and settings that help, for a verdict.
     "help.clean": "logstore clean {topic} --partition {partition_id}",
     "help.force": "logstore clean {topic} --partition {partition_id} --force",
@@ -404,6 +409,7 @@ TEMPLATES: Mapping[str, str] = {
     "check.epoch_missing": "batches have leader epochs that leader-epoch-checkpoint does not know",
     "check.partition_metadata": "partition.metadata is malformed",
     "check.topic_id": "a partition has another topic id than its topic, or than other partitions",
+    "check.shared_topic_id": "a partition has the topic id of another topic",
     "check.topics_file": "logstore-topics.json is malformed",
     "check.topics_partition": "logstore-topics.json and the folders differ",
     "check.moves_file": "logstore-moves.json is malformed",

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from numbers import Real
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict, Unpack
 from weakref import WeakSet
 
 from logstore.errors import InvalidConfigurationError
@@ -142,26 +142,37 @@ class FixedWallClock(SystemClock):
         return self._wall_ms
 
 
-def _step_ms(
-    delta: timedelta | None,
-    weeks: float,
-    days: float,
-    hours: float,
-    minutes: float,
-    seconds: float,
-    ms: float,
-) -> float:
+class Units(TypedDict, total=False):
+    """The units in which clocks advance."""
+
+    weeks: float
+    days: float
+    hours: float
+    minutes: float
+    seconds: float
+    ms: float
+
+
+_UNITS = ("weeks", "days", "hours", "minutes", "seconds", "ms")
+
+
+def _step_ms(delta: timedelta | None, units: Units) -> float:
     """Return a step in milliseconds, as an int if it has no fraction."""
     if delta is not None and not isinstance(delta, timedelta):
         raise TypeError(
             f"advance({delta!r}) has no unit: write advance(seconds=5) or"
             " advance(timedelta(seconds=5))"
         )
+    values: dict[str, Any] = {**units}
+    if unknown := values.keys() - set(_UNITS):
+        raise TypeError(f"advance() has no unit {min(unknown)!r}")
+    weeks, days, hours, minutes, seconds, ms = (values.get(name, 0) for name in _UNITS)
     try:
-        total_ms = ms + 1000 * (seconds + 60 * (minutes + 60 * (hours + 24 * (days + 7 * weeks))))
+        total_ms: float = ms + 1000 * (
+            seconds + 60 * (minutes + 60 * (hours + 24 * (days + 7 * weeks)))
+        )
     except TypeError as error:
-        units: dict[str, object] = {"weeks": weeks, "days": days, "hours": hours}
-        for name, value in {**units, "minutes": minutes, "seconds": seconds, "ms": ms}.items():
+        for name, value in values.items():
             if not isinstance(value, Real):
                 raise TypeError(f"advance: {name}={value!r} is not a number") from error
         raise
@@ -208,19 +219,9 @@ class ShiftedClock(SystemClock):
         """Return the shifted wall time in Unix milliseconds."""
         return super().now_ms() + self._shift_ms
 
-    def advance(
-        self,
-        delta: timedelta | None = None,
-        *,
-        weeks: float = 0,
-        days: float = 0,
-        hours: float = 0,
-        minutes: float = 0,
-        seconds: float = 0,
-        ms: float = 0,
-    ) -> int:
+    def advance(self, delta: timedelta | None = None, **units: Unpack[Units]) -> int:
         """Move wall time forward by the sum of the arguments, and return the new one in Unix ms."""
-        step_ms = _step_ms(delta, weeks, days, hours, minutes, seconds, ms)
+        step_ms = _step_ms(delta, units)
         with self._lock:
             _check_wall_ms(self.now_ms() + step_ms)
             self._shift_ms += round(step_ms)
@@ -303,23 +304,14 @@ class VirtualClock:
         """Advance by `seconds` without blocking."""
         self.advance(seconds=seconds)
 
-    def advance(
-        self,
-        delta: timedelta | None = None,
-        *,
-        weeks: float = 0,
-        days: float = 0,
-        hours: float = 0,
-        minutes: float = 0,
-        seconds: float = 0,
-        ms: float = 0,
-    ) -> int:
+    def advance(self, delta: timedelta | None = None, **units: Unpack[Units]) -> int:
         """Move time forward by the sum of the arguments, and run the work due on the way.
 
         Parameters
         ----------
         delta : timedelta, optional
             Added to the other arguments.
+        weeks, days, hours, minutes, seconds, ms : float
 
         Returns
         -------
@@ -337,7 +329,7 @@ class VirtualClock:
         after the requested time is left. After an error of a listener, the clock remains at the
         time of the error.
         """
-        total_ms = _step_ms(delta, weeks, days, hours, minutes, seconds, ms)
+        total_ms = _step_ms(delta, units)
         _check_wall_ms(self.now_ms() + total_ms)
         self._advance_ns(round(total_ms * 1_000_000))
         return self.now_ms()
@@ -490,27 +482,9 @@ class SkewedClock(VirtualClock):
         """Return the monotonic time of the base clock in milliseconds."""
         return self._base.monotonic_ms()
 
-    def advance(
-        self,
-        delta: timedelta | None = None,
-        *,
-        weeks: float = 0,
-        days: float = 0,
-        hours: float = 0,
-        minutes: float = 0,
-        seconds: float = 0,
-        ms: float = 0,
-    ) -> int:
+    def advance(self, delta: timedelta | None = None, **units: Unpack[Units]) -> int:
         """Move the time of all machines forward, and return the wall time of this one."""
-        self._base.advance(
-            delta,
-            weeks=weeks,
-            days=days,
-            hours=hours,
-            minutes=minutes,
-            seconds=seconds,
-            ms=ms,
-        )
+        self._base.advance(delta, **units)
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:

@@ -139,8 +139,8 @@ class _Simulation:
         self.samples = samples
         self.clock = VirtualClock(scenario.start_ms)
         self.recordings: Mapping[str, TopicRecording] = {}
-        if scenario.origin:
-            recording = recording or record(scenario.origin, scenario.continued_topics)
+        if scenario.origins:
+            recording = recording or record(scenario.origins, scenario.continued_topics)
             _refuse_damage(recording)
             self.recordings = {name: recording.topics[name] for name in scenario.continued_topics}
         self.environment = Environment(scenario, data_dir, self.clock)

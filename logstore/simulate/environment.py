@@ -60,7 +60,7 @@ class Environment:
         self._time = clock
         self.clock = SkewedClock(clock)
         self.fs: FileSystem
-        if scenario.origin:
+        if scenario.origins:
             self.fs, root = copy_start_state(scenario, clock, data_dir)
         elif data_dir is None:
             self.fs, root = MemoryFileSystem(clock), MEMORY_DIR

@@ -105,7 +105,7 @@ class Fit:
 
 
 def fit(
-    path: str,
+    paths: str | Sequence[str],
     topics: Sequence[str] = (),
     *,
     days: float = DAYS,
@@ -117,9 +117,9 @@ def fit(
 
     Parameters
     ----------
-    path : str
-        A data directory, a directory of data directories, or a partition directory. It is not
-        changed.
+    paths : str or sequence of str
+        One or several folders: data directories, directories of data directories, or partition
+        directories. They are not changed.
     topics : sequence of str
         Names of the topics, or empty for all.
     days : float
@@ -134,7 +134,7 @@ def fit(
     InvalidConfigurationError, UnknownTopicOrPartitionError
         See `recording.record`.
     """
-    recording = record(path, topics, progress=progress)
+    recording = record(paths, topics, progress=progress)
     return fit_recording(recording, days=days, now_ms=now_ms, seed=seed).scenario
 
 
@@ -169,10 +169,10 @@ def fit_recording(
         checks += _checks(topic, notes)
         notes += topic.assumed
     names = ", ".join(recording.topics)
-    tree = {
+    tree: dict[str, Any] = {
         "title": f"What if: {names}",
         "about": _about(recording, start_ms, checks),
-        "from": recording.path,
+        "from": recording.paths[0] if len(recording.paths) == 1 else list(recording.paths),
         "start": _iso(start_ms),
         "days": days,
         "seed": seed,
@@ -697,7 +697,8 @@ def _trial_bytes(
 
 def _about(recording: Recording, start_ms: int, checks: Sequence[Check]) -> str:
     sentences = [
-        f"Starts from {recording.path} at {_iso(start_ms)} and continues the recorded workload."
+        f"Starts from {' and '.join(recording.paths)} at {_iso(start_ms)} and continues the"
+        " recorded workload."
     ]
     if checks:
         errors = ", ".join(f"{check.what} {check.error:+.0%}" for check in checks[:8])

@@ -154,8 +154,8 @@ def run_seeds(
     Run, Spread
         The run with the first seed, and the results of all seeds.
     """
-    if scenario.origin and recording is None:
-        recording = record(scenario.origin, scenario.continued_topics)
+    if scenario.origins and recording is None:
+        recording = record(scenario.origins, scenario.continued_topics)
     seeds = seeds_of(scenario, count)
     outcome = run(
         scenario, data_dir=data_dir, samples=samples, progress=progress, recording=recording

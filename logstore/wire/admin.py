@@ -378,9 +378,8 @@ async def delete_records(request: DeleteRecordsRequest, session: Session) -> Del
     waiting = [delayed for _, delayed in begun]
     await service.purgatory.wait_in(service.loops, waiting, deadline)
     for result, delayed in begun:
-        if delayed.error is None:
-            result.low_watermark = delayed.low_watermark
-        else:
+        result.low_watermark = delayed.low_watermark
+        if delayed.error is not None:
             result.error_code = delayed.error.code
     return DeleteRecordsResponse(topics=topics)
 
@@ -623,6 +622,8 @@ def alter_partition_reassignments(
     if not session.allows("alter", "cluster"):
         response.error_code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
         return response
+    targets: dict[TopicPartition, list[int] | None] = {}
+    accepted: dict[TopicPartition, ReassignedPartition] = {}
     for topic in request.topics:
         found = []
         for partition in topic.partitions:
@@ -630,9 +631,10 @@ def alter_partition_reassignments(
                 partition_index=partition.partition_index, error_message=None
             )
             try:
-                _reassign(topic.name, partition, session, may_change_factor=may_change_factor)
-            except NoReassignmentInProgressError as error:
-                result.error_code = error.code
+                tp = _checked_move(
+                    topic.name, partition, session, may_change_factor=may_change_factor
+                )
+                targets[tp], accepted[tp] = partition.replicas, result
             except LogStoreError as error:
                 result.error_code, result.error_message = code_of(error), message_of(error)
             found.append(result)
@@ -641,16 +643,21 @@ def alter_partition_reassignments(
                 name=topic.name, partitions=found
             )
         )
+    for tp, refusal in session.service.nodes.reassign(targets).items():
+        accepted[tp].error_code = code_of(refusal)
+        if not isinstance(refusal, NoReassignmentInProgressError):
+            accepted[tp].error_message = message_of(refusal)
     return response
 
 
-def _reassign(
+def _checked_move(
     topic: str,
     asked: AlterPartitionReassignmentsRequest.ReassignablePartition,
     session: Session,
     *,
     may_change_factor: bool,
-) -> None:
+) -> TopicPartition:
+    """Return the partition of a move; raises `Refusal` if the move is invalid."""
     nodes, number = session.service.nodes, asked.partition_index
     try:
         known = nodes.topic(topic)
@@ -663,13 +670,14 @@ def _reassign(
     if asked.replicas is not None:
         check_replicas(asked.replicas, nodes.registered)
         view = nodes.partition(tp)
-        before, after = len(view.replicas) - len(view.adding), len(asked.replicas)
+        # During a move, the factor is the one after it.
+        before, after = len(set(view.replicas) - set(view.removing)), len(asked.replicas)
         if before != after and not may_change_factor:
             raise Refusal(
                 "INVALID_REPLICATION_FACTOR",
                 f"The replication factor is changed from {before} to {after}",
             )
-    nodes.reassign(tp, asked.replicas)
+    return tp
 
 
 @handles("ListPartitionReassignments")

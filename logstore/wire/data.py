@@ -53,6 +53,7 @@ from logstore.storage.log.reader import (
 )
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.frames import LENGTH
+from logstore.wire.leaders import NOT_LEADER, name_leaders
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
@@ -69,8 +70,14 @@ _ACKS = (_ALL, 0, 1)
 _ABORTABLE_FROM = 11
 """First Produce version that may answer TRANSACTION_ABORTABLE (KIP-890)."""
 
+_LEADERS_FROM = 10
+"""First version that names the leader to a client that does not know it (KIP-951)."""
+
 _ADDS_FROM = 12
 """First Produce version that adds partitions to the transaction (KIP-890)."""
+
+_TOPIC_IDS_FROM = 13
+"""First Produce version that identifies topics by their ids (KIP-516)."""
 
 _WITHOUT_LOG_START = (
     UnknownTopicOrPartitionError,
@@ -100,6 +107,9 @@ ProducedPartition = ProduceResponse.PartitionProduceResponse
 async def produce(request: ProduceRequest, session: Session) -> ProduceResponse | None:
     """Append a batch to each partition. With acks=all, wait for the in-sync replicas."""
     service = session.service
+    if session.version >= _TOPIC_IDS_FROM:
+        for topic in request.topic_data:
+            topic.name = service.topic_of_id(topic.topic_id) or ""
     load = _Load.of(request)
     session.is_large = session.is_large or load.takes_long
     appended = await session.run(partial(_append_all, request, session, load.is_transactional))
@@ -119,7 +129,23 @@ async def produce(request: ProduceRequest, session: Session) -> ProduceResponse 
             if delayed.error is not None:
                 refused = _refused(index, delayed.error.code)
                 _put(appended.responses, name, refused)
-    return ProduceResponse(responses=appended.responses)
+    response = ProduceResponse(responses=appended.responses)
+    if session.version >= _LEADERS_FROM:
+        _name_leaders(response, session)
+    return response
+
+
+def _name_leaders(response: ProduceResponse, session: Session) -> None:
+    refused = [
+        (TopicPartition(topic.name, each.index), partial(setattr, each, "current_leader"))
+        for topic in response.responses
+        for each in topic.partition_responses
+        if each.error_code == NOT_LEADER
+    ]
+    if refused:
+        response.node_endpoints = name_leaders(
+            refused, ProduceResponse.LeaderIdAndEpoch, ProduceResponse.NodeEndpoint, session
+        )
 
 
 _LOOP_BYTES = 2 << 20
@@ -203,6 +229,7 @@ def _append_all(request: ProduceRequest, session: Session, is_transactional: boo
     responses = [
         ProduceResponse.TopicProduceResponse(
             name=topic.name,
+            topic_id=topic.topic_id,
             partition_responses=[
                 _refused(partition.index, error)
                 if error
@@ -246,6 +273,8 @@ def _produced(
     delayed: dict[TopicPartition, DelayedAppend],
 ) -> ProducedPartition:
     index = partition.index
+    if not topic and session.version >= _TOPIC_IDS_FROM:
+        return _refused(index, KAFKA_CODES["UNKNOWN_TOPIC_ID"])
     if not session.allows("write", "topic", topic):
         return _refused(index, KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"])
     data = _one_batch(partition.records, session.version)
@@ -256,8 +285,7 @@ def _produced(
     log: Log | None = None
     try:
         log = service.nodes.log(tp)
-        if request.acks == _ALL:
-            service.nodes.check_append(tp)
+        role = service.nodes.check_append(tp) if request.acks == _ALL else None
         if service.restamp:
             data = _restamped(data, service.shift_ms)
         info = append_as_client(
@@ -268,8 +296,10 @@ def _produced(
             request.transactional_id,
             adds=session.version >= _ADDS_FROM,
         )
-        if request.acks == _ALL and (waiting := service.nodes.delayed_append(tp, info.last_offset)):
-            delayed[tp] = waiting
+        if request.acks == _ALL:
+            waiting = service.nodes.delayed_append(tp, info.last_offset, role)
+            if waiting is not None:
+                delayed[tp] = waiting
         return ProducedPartition(
             index=index,
             base_offset=info.first_offset,

@@ -18,6 +18,7 @@ from logstore.messages.types import FetchRequest, FetchResponse
 from logstore.storage.log.reader import Isolation
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.data import isolation_of
+from logstore.wire.leaders import FENCED, NOT_LEADER, name_leaders
 from logstore.wire.nodes import NO_LEADER
 from logstore.wire.registry import handles
 from logstore.wire.session import ELEMENTS_IN_LOOP
@@ -36,6 +37,9 @@ _ZSTD_FROM = 10
 
 _FOLLOWERS_FROM = 11
 """First version in which consumers may read from followers (KIP-392)."""
+
+_LEADERS_FROM = 16
+"""First version that names the leader to a client that does not know it (KIP-951)."""
 
 _INCONSISTENT = KAFKA_CODES["INCONSISTENT_TOPIC_ID"]
 
@@ -101,7 +105,10 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
     if finished is None:
         return FetchResponse(error_code=KAFKA_CODES["INVALID_FETCH_SESSION_EPOCH"])
     session_id, partitions = finished
-    return FetchResponse(session_id=session_id, responses=_by_topic(partitions))
+    response = FetchResponse(session_id=session_id, responses=_by_topic(partitions))
+    if session.version >= _LEADERS_FROM:
+        _name_leaders(response, session)
+    return response
 
 
 def _by_topic(
@@ -115,6 +122,22 @@ def _by_topic(
             )
         topics[-1].partitions.append(found)
     return topics
+
+
+def _name_leaders(response: FetchResponse, session: Session) -> None:
+    refused = [
+        (
+            TopicPartition(topic.topic, each.partition_index),
+            partial(setattr, each, "current_leader"),
+        )
+        for topic in response.responses
+        for each in topic.partitions
+        if each.error_code in (NOT_LEADER, FENCED)
+    ]
+    if refused:
+        response.node_endpoints = name_leaders(
+            refused, FetchResponse.LeaderIdAndEpoch, FetchResponse.NodeEndpoint, session
+        )
 
 
 class _LogStand(NamedTuple):
@@ -329,7 +352,8 @@ class _Reading:
             # As in Kafka: an empty list if the request is refused before any log is read, else
             # null.
             refused = _unread(partition, place.error)
-            refused.aborted_transactions = []
+            if place.error in _UNREAD:
+                refused.aborted_transactions = []
             if place.error == KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]:
                 refused.records = None
             return _FetchedOne(refused)
@@ -337,7 +361,7 @@ class _Reading:
             self._check(log, partition.current_leader_epoch)
             preferred = self._preferred_replica(log, partition.fetch_offset)
             if preferred >= 0:
-                return _FetchedOne(_redirected(log, partition, preferred, self.isolation))
+                return _FetchedOne(_redirected(log, partition, preferred))
             if partition.last_fetched_epoch >= 0:
                 diverging = _diverging(log, partition)
                 if diverging is not None:
@@ -358,7 +382,7 @@ class _Reading:
         # Clients could not use the beginning of a batch.
         data = b"" if read.first_entry_incomplete else read.data
         aborted = None
-        if self.isolation is Isolation.READ_COMMITTED:
+        if self.isolation is Isolation.READ_COMMITTED and not read.first_entry_incomplete:
             aborted = [
                 FetchResponse.AbortedTransaction(
                     producer_id=each.producer_id, first_offset=each.first_offset
@@ -373,14 +397,15 @@ class _Reading:
             aborted_transactions=aborted,
             records=data,
         )
-        upper = found.high_watermark if aborted is None else found.last_stable_offset
+        is_committed = self.isolation is Isolation.READ_COMMITTED
+        upper = found.last_stable_offset if is_committed else found.high_watermark
         # A read never crosses a segment end: waiting cannot return records of later segments.
         is_cut = partition.fetch_offset < log.log_end.base_offset < upper
         return _FetchedOne(found, len(data), waits=not is_cut)
 
 
 def _redirected(
-    log: Log, partition: FetchRequest.FetchPartition, preferred: int, isolation: Isolation
+    log: Log, partition: FetchRequest.FetchPartition, preferred: int
 ) -> FetchedPartition:
     """Return a response that names another replica and has no records (KIP-392)."""
     return FetchedPartition(
@@ -388,7 +413,7 @@ def _redirected(
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        aborted_transactions=[] if isolation is Isolation.READ_COMMITTED else None,
+        aborted_transactions=None,
         preferred_read_replica=preferred,
         records=b"",
     )
@@ -417,5 +442,6 @@ def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedParti
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         diverging_epoch=FetchResponse.EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset),
+        aborted_transactions=None,
         records=b"",
     )

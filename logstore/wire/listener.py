@@ -6,11 +6,11 @@ import asyncio
 import logging
 import socket
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack, cast
 
 from logstore.errors import InvalidConfigurationError
 from logstore.runtime.lifetime import lasting
@@ -26,14 +26,11 @@ from logstore.wire.session import Session
 from logstore.wire.settings import ListenerSettings
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from logstore.config.broker_config import BrokerConfig
     from logstore.faults.names import KafkaError, ServedApi
-    from logstore.faults.rules import Call, FaultRule, Faults
+    from logstore.faults.rules import FaultRule, Faults, RuleOptions
     from logstore.messages import Message
     from logstore.runtime import Unsubscribe
-    from logstore.types import TopicPartition
     from logstore.wire.frames import Head
 
 logger = logging.getLogger(__name__)
@@ -195,14 +192,8 @@ class Listener:
         api: ServedApi,
         *,
         error: KafkaError | int | type[Exception] | None = None,
-        delay: timedelta | float | None = None,
         drop: bool = False,
-        nth: int | None = None,
-        times: int | None = None,
-        topic: str | TopicPartition | None = None,
-        partition: int | None = None,
-        when: Callable[[Call], bool] | None = None,
-        after: bool = False,
+        **options: Unpack[RuleOptions],
     ) -> FaultRule:
         """Refuse requests, delay them, or close their connections.
 
@@ -236,17 +227,7 @@ class Listener:
         """
         if drop and error is not None:
             raise InvalidConfigurationError("fail wants an error or drop, not both")
-        return self._service.faults.add(
-            api,
-            error=CUT if drop else error,
-            delay=delay,
-            nth=nth,
-            times=times,
-            topic=topic,
-            partition=partition,
-            when=when,
-            after=after,
-        )
+        return self._service.faults.add(api, error=CUT if drop else error, **options)
 
     def close(self) -> None:
         """Close the socket and all connections immediately; may be called more than once."""

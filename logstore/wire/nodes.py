@@ -217,15 +217,18 @@ class Nodes:
         """Ids of all brokers, which may be stopped."""
         return self.running
 
-    def reassign(self, topic_partition: TopicPartition, replicas: Sequence[int] | None) -> None:
-        """Begin to move a partition to other replicas, or cancel a move.
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, LogStoreError]:
+        """Begin to move partitions to other replicas, or cancel moves (None); return the errors.
 
-        Raises
-        ------
-        NoReassignmentInProgressError, InvalidReplicaAssignmentError
+        They are `NoReassignmentInProgressError` and `InvalidReplicaAssignmentError`.
         """
-        if replicas is None:
-            raise NoReassignmentInProgressError(f"{topic_partition} is not being reassigned")
+        return {
+            tp: NoReassignmentInProgressError(f"{tp} is not being reassigned")
+            for tp, replicas in targets.items()
+            if replicas is None
+        }
 
     @property
     def default_replication_factor(self) -> int:
@@ -323,18 +326,25 @@ class Nodes:
         self.log(topic_partition)
         return False
 
-    def check_append(self, topic_partition: TopicPartition) -> None:
-        """Check `min.insync.replicas` before an append with acks=all.
+    def check_append(self, topic_partition: TopicPartition) -> object:
+        """Check `min.insync.replicas` before an append with acks=all; return the leader's role.
 
         Raises
         ------
         NotEnoughReplicasError
         """
+        return None
 
     def delayed_append(
-        self, topic_partition: TopicPartition, last_offset: int
+        self, topic_partition: TopicPartition, last_offset: int, role: object
     ) -> DelayedAppend | None:
-        """Return an operation that waits until all in-sync replicas have an offset, or None."""
+        """Return an operation that waits until all in-sync replicas have an offset, or None.
+
+        Parameters
+        ----------
+        role : object
+            Result of `check_append` before the append.
+        """
         return None
 
     def delete_records(

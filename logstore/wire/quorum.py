@@ -50,11 +50,13 @@ def describe_quorum(request: DescribeQuorumRequest, session: Session) -> Describ
     ]
     # As in Kafka, a request that has other partitions too is refused for all of them.
     is_known = asked == [(_METADATA_TOPIC, [0])]
+    nodes = session.service.nodes
+    controller = nodes.controller_id  # read once: it may stop meanwhile
     response.topics = [
         DescribeQuorumResponse.TopicData(
             topic_name=name,
             partitions=[
-                _described_quorum(session)
+                _described_quorum(session, controller)
                 if is_known
                 else QuorumPartition(
                     partition_index=number,
@@ -67,16 +69,14 @@ def describe_quorum(request: DescribeQuorumRequest, session: Session) -> Describ
         for name, numbers in asked
     ]
     if is_known and session.version >= _NODES_FROM:
-        nodes = session.service.nodes
-        host, port = nodes.addresses(session.address)[nodes.controller_id]
+        address = nodes.addresses(session.address).get(controller, session.address)
+        host, port = address
         listener = DescribeQuorumResponse.Listener(name="CONTROLLER", host=host, port=port)
-        response.nodes = [
-            DescribeQuorumResponse.Node(node_id=nodes.controller_id, listeners=[listener])
-        ]
+        response.nodes = [DescribeQuorumResponse.Node(node_id=controller, listeners=[listener])]
     return response
 
 
-def _described_quorum(session: Session) -> DescribeQuorumResponse.PartitionData:
+def _described_quorum(session: Session, leader: int) -> DescribeQuorumResponse.PartitionData:
     nodes = session.service.nodes
     end_offset, now_ms = nodes.changes, -1
     if session.version >= _TIMES_FROM:
@@ -90,7 +90,6 @@ def _described_quorum(session: Session) -> DescribeQuorumResponse.PartitionData:
             last_caught_up_timestamp=now_ms,
         )
 
-    leader = nodes.controller_id
     return QuorumPartition(
         error_message="",
         leader_id=leader,

@@ -22,6 +22,7 @@ from logstore.wire.fetch_sessions import FetchSessions
 from logstore.wire.nodes import Nodes
 from logstore.wire.purgatory import Purgatory
 from logstore.wire.registry import Handler, handlers
+from logstore.wire.versions import SERVED
 
 if TYPE_CHECKING:
     from logstore.coordinator.groups.coordinator import GroupCoordinator
@@ -105,7 +106,7 @@ class Service:
         self.works_in_memory = broker.works_in_memory
         self.limits = limits
         self.pool = pool
-        self.versions = settings.versions
+        self.versions = SERVED if settings.versions is None else settings.versions
         self.authorizer = settings.authorizer
         self.quotas = settings.quotas
         self.auto_create = settings.auto_create

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 from logstore.errors import InvalidConfigurationError
 from logstore.security.sasl import Credentials, checked_credentials
 from logstore.wire.client_quotas import ClientQuotas
-from logstore.wire.versions import SERVED, Versions
+from logstore.wire.versions import Versions
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -27,7 +27,7 @@ class ListenerOptions(TypedDict, total=False):
     auto_create: bool
     restamp: bool
     limits: Limits | None
-    versions: Mapping[str, Versions]
+    versions: Mapping[str, Versions] | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +51,8 @@ class ListenerSettings:
     limits : Limits, optional
         By default taken from the broker's settings (`Limits.of`). The connection limits then
         follow changes of the settings.
-    versions : mapping of str to Versions
-        Served versions by API name; fewer versions imitate an older broker.
+    versions : mapping of str to Versions, optional
+        Served versions by API name (default: all); fewer versions imitate an older broker.
     quotas : ClientQuotas
         The quotas that clients set; listeners with the same settings share them.
     own_credentials : Credentials
@@ -70,7 +70,7 @@ class ListenerSettings:
     auto_create: bool = True
     restamp: bool = False
     limits: Limits | None = None
-    versions: Mapping[str, Versions] = field(default_factory=lambda: SERVED)
+    versions: Mapping[str, Versions] | None = None
     quotas: ClientQuotas = field(default_factory=ClientQuotas, init=False)
     own_credentials: Credentials = field(default_factory=lambda: Credentials({}), init=False)
 

@@ -35,15 +35,13 @@ class Versions(NamedTuple):
 
 SERVED: Mapping[str, Versions] = {
     # librdkafka before 2.8 disables compression unless version 0 is advertised (KAFKA-18659).
-    # kafka-python takes a broker with version 13 for Kafka 4.1, and expects later versions of other
-    # APIs from it if its `api_version` is set.
-    "Produce": Versions(3, 12, advertised_from=0),
-    "Fetch": Versions(4, 17),
+    "Produce": Versions(3, 13, advertised_from=0),
+    "Fetch": Versions(4, 18),
     "ListOffsets": Versions(1, 11),
-    "Metadata": Versions(0, 12),
+    "Metadata": Versions(0, 13),
     "OffsetCommit": Versions(2, 10),
     "OffsetFetch": Versions(1, 10),
-    "FindCoordinator": Versions(0, 4),
+    "FindCoordinator": Versions(0, 6),
     "JoinGroup": Versions(0, 9),
     "Heartbeat": Versions(0, 4),
     "LeaveGroup": Versions(0, 5),
@@ -59,7 +57,7 @@ SERVED: Mapping[str, Versions] = {
     "OffsetForLeaderEpoch": Versions(2, 4),
     # Since version 4 only brokers and tools use it.
     "AddPartitionsToTxn": Versions(0, 5),
-    "AddOffsetsToTxn": Versions(0, 3),
+    "AddOffsetsToTxn": Versions(0, 4),
     "EndTxn": Versions(0, 5),
     "WriteTxnMarkers": Versions(1, 2),
     "TxnOffsetCommit": Versions(0, 5),
@@ -69,7 +67,7 @@ SERVED: Mapping[str, Versions] = {
     "DescribeConfigs": Versions(1, 4),
     "AlterConfigs": Versions(0, 2),
     "AlterReplicaLogDirs": Versions(1, 2),
-    "DescribeLogDirs": Versions(1, 4),
+    "DescribeLogDirs": Versions(1, 5),
     "SaslAuthenticate": Versions(0, 2),
     "CreatePartitions": Versions(0, 3),
     "DeleteGroups": Versions(0, 2),

@@ -3,11 +3,17 @@
 import json
 from collections import Counter
 
+import pytest
+
 from logstore import TopicPartition
 from logstore.testing import assert_committed, assert_tombstone_gone, records_by_key
 
 SMALL = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
 COMPACT = {"cleanup.policy": "compact"}
+
+on_both = pytest.mark.parametrize(
+    "storage", ("memory", pytest.param("disk", marks=pytest.mark.logstore(storage="disk")))
+)
 
 ACCOUNTS = ("a", "b", "c")
 TRANSFERS = 8

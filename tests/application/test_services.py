@@ -25,7 +25,7 @@ from tests.application.stories import (
     assert_all_booked,
     balances,
     events_topic,
-    orders_topics,
+    on_both,
     transfers_topic,
     users_to_erase,
     users_topic,
@@ -34,23 +34,7 @@ from tests.application.stories import (
 
 pytestmark = pytest.mark.logstore(broker_config=SMALL)
 
-on_both = pytest.mark.parametrize(
-    "storage",
-    (
-        "memory",
-        pytest.param("disk", marks=pytest.mark.logstore(storage="disk")),
-    ),
-)
-
-
 # --- orders and their failures -----------------------------------------------------------------
-
-
-@pytest.fixture
-def broker(logstore_broker):
-    """A broker with the application's topics, whose orders are durable when acknowledged."""
-    orders_topics(logstore_broker)
-    return logstore_broker
 
 
 @pytest.mark.parametrize("is_done", (False, True), ids=("refused", "answer lost"))

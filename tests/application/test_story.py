@@ -19,7 +19,7 @@ from tests.application.stories import (
     balances,
     events_topic,
     is_all_booked,
-    orders_topics,
+    on_both,
     transfers_topic,
     users_to_erase,
     users_topic,
@@ -27,14 +27,6 @@ from tests.application.stories import (
 )
 
 pytestmark = pytest.mark.logstore(broker_config=SMALL)
-
-on_both = pytest.mark.parametrize(
-    "storage",
-    (
-        "memory",
-        pytest.param("disk", marks=pytest.mark.logstore(storage="disk")),
-    ),
-)
 
 
 @pytest.fixture(params=(InProcess, Confluent, Aiokafka))
@@ -56,13 +48,6 @@ def adapted(request):
     if hasattr(app, "close"):
         request.addfinalizer(app.close)
     return app
-
-
-@pytest.fixture
-def broker(logstore_broker):
-    """A broker with the application's topics, whose orders are durable when acknowledged."""
-    orders_topics(logstore_broker)
-    return logstore_broker
 
 
 # --- orders and their failures -----------------------------------------------------------------

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 from click.testing import CliRunner
 
 from logstore import Broker, VirtualClock
+from logstore.analysis import summary
 from logstore.cli.main import main
+from logstore.errors import UnknownTopicOrPartitionError
 
 HOUR_MS = 3_600_000
 START_MS = 1_704_067_200_000
 TITLES = 4
 """Lines before the first partition: the summary, and the table's head."""
+
+FOOT = 2
+"""Lines after the last partition: batch headers only were read."""
 
 NOW = ("--now", str(START_MS + 10 * HOUR_MS))
 
@@ -50,7 +57,7 @@ def test_order(run, partitions, sort, order):
     if sort == "ratio":  # a partition that is not compacted has none
         found, order = found[:2], order[:2]
     assert found == order
-    lines = run("inspect", *options, *NOW).stdout.splitlines()[TITLES:]
+    lines = run("inspect", *options, *NOW).stdout.splitlines()[TITLES:-FOOT]
     if sort is None:  # the table begins with the partition that frees most
         items = run("inspect", "--sort", "frees", *NOW, "--format", "jsonl").jsonl
     assert [line.split("-")[0] for line in lines] == [item["topic"] for item in items]
@@ -62,7 +69,7 @@ def test_lag_matches_the_oldest_segment_that_is_not_clean(run, partitions):
     assert hours == {"a": 9, "b": 5, "c": 8, "d": None}
     assert items[0]["dirty_since_ms"] == START_MS + HOUR_MS
     assert [item["segments"] for item in items] == [1, 3, 2, 1]
-    lines = run("inspect", *NOW).stdout.splitlines()[TITLES:]
+    lines = run("inspect", *NOW).stdout.splitlines()[TITLES:-FOOT]
     lags = {
         line[0]: {" 9h ", " 5h ", " 8h "} & {f" {word} " for word in line.split()} for line in lines
     }
@@ -74,6 +81,21 @@ def test_a_line_even_of_one(run, partitions):
     assert lines[0].startswith("1 partition, ")
     assert lines[TITLES - 2].startswith("partition")
     assert lines[TITLES].startswith("a-0")
+
+
+@pytest.mark.parametrize("output", ("table", "json"))
+def test_a_topic_that_is_deleted_during_the_listing(run, partitions, data_dir, monkeypatch, output):
+    inspect_partition = summary.inspect_partition
+
+    def inspect_or_delete(broker, tp, **options):
+        if tp.topic == "b":
+            shutil.rmtree(f"{data_dir}/{tp}")
+            raise UnknownTopicOrPartitionError(f"{tp} was deleted or moved")
+        return inspect_partition(broker, tp, **options)
+
+    monkeypatch.setattr(summary, "inspect_partition", inspect_or_delete)
+    result = run("inspect", *NOW, "--format", output, code=2)
+    assert "error: b-0: b-0 was deleted or moved" in result.stderr
 
 
 @pytest.mark.parametrize("columns", (70, 80, 100, 120, 200))

@@ -11,8 +11,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,9 +31,10 @@ from tests.interop.comparing import (
     compare_stats,
 )
 from tests.interop.rehearsal import MISLED, Rehearsal
+from tests.interop.seeds import main
 from tests.interop.stories import START_MS, STOPS, Operation, Round, Sitting, Story, story
 from tests.support.interop import engine
-from tests.support.interop.judge import KAFKA_3, Judge, JudgeError, fast_scratch
+from tests.support.interop.judge import Judge, JudgeError
 from tests.support.interop.view import complaints, differences, view_of
 
 FULL_INDEX = re.compile(r"Attempt to append to a full (time )?index")
@@ -342,33 +341,10 @@ def _bases(folder: Path) -> list[int]:
 # -- by hand -------------------------------------------------------------------------------------
 
 
-def run_seeds(seeds: range, judge: Judge, scratch: Path) -> tuple[Tally, list[str]]:
-    """Run stories; return the sum and a report for each that failed."""
-    total, failed = Tally(), []
-    for seed in seeds:
-        folder = scratch / str(seed)
-        folder.mkdir(parents=True)
-        try:
-            total.add(run_story(story(seed), judge, folder))
-        except Exception as error:
-            failed.append(f"seed {seed}: {type(error).__name__}: {error}")
-        else:
-            shutil.rmtree(folder)
-    return total, failed
-
-
-def main(first: int, end: int) -> int:
-    """Run seeds [first, end) against Kafka 3."""
-    with Judge.start(KAFKA_3) as judge:
-        scratch = Path(tempfile.mkdtemp(dir=fast_scratch()))
-        total, failed = run_seeds(range(first, end), judge, scratch)
-    if failed:
-        failed.append(f"their directories are in {scratch}")
-    else:
-        scratch.rmdir()
-    sys.stdout.write("\n".join([*failed, f"{total}", ""]))
-    return 1 if failed else 0
+def run_seed(seed: int, judge: Judge, scratch: Path) -> Tally:
+    """Run the story of a seed."""
+    return run_story(story(seed), judge, scratch)
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    main(run_seed, Tally())

@@ -15,8 +15,6 @@ import os
 import random
 import re
 import shutil
-import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +28,8 @@ from tests.interop import damages, partings
 from tests.interop.differential import FULL_INDEX
 from tests.interop.histories import LONG_MS, Historian
 from tests.interop.partings import Parted, Step
-from tests.support.interop.judge import KAFKA_3, Judge, JudgeError, fast_scratch
+from tests.interop.seeds import main
+from tests.support.interop.judge import Judge, JudgeError
 from tests.support.interop.live import (
     TOPIC,
     KafkaLive,
@@ -461,35 +460,10 @@ def _short(report: Mapping[str, Any]) -> str:
 # -- by hand -------------------------------------------------------------------------------------
 
 
-def run_seeds(
-    seeds: range, judge: Judge, scratch: Path, life: Callable[[int, Judge, Path], History] = History
-) -> tuple[Tally, list[str]]:
-    """Live histories; return the sum and a report for each that failed."""
-    total, failed = Tally(), []
-    for seed in seeds:
-        folder = scratch / str(seed)
-        folder.mkdir(parents=True)
-        try:
-            total.add(life(seed, judge, folder).live())
-        except Exception as error:
-            failed.append(f"{type(error).__name__}: {error}")
-        else:
-            shutil.rmtree(folder)
-    return total, failed
-
-
-def main(first: int, end: int, life: Callable[[int, Judge, Path], History] = History) -> int:
-    """Live the seeds [first, end) with Kafka 3."""
-    with Judge.start(KAFKA_3) as judge:
-        scratch = Path(tempfile.mkdtemp(dir=fast_scratch()))
-        total, failed = run_seeds(range(first, end), judge, scratch, life)
-    if failed:
-        failed.append(f"their directories are in {scratch}")
-    else:
-        scratch.rmdir()
-    sys.stdout.write("\n\n".join([*failed, f"{total}", ""]))
-    return 1 if failed else 0
+def live(seed: int, judge: Judge, scratch: Path) -> Tally:
+    """Live one history."""
+    return History(seed, judge, scratch).live()
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])))
+    main(live, Tally())

@@ -10,7 +10,6 @@ their requests are in order, and the rest is deliberately wrong in one way each.
 from __future__ import annotations
 
 import random
-import sys
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,9 +23,9 @@ from logstore.record.records import Record
 from logstore.record.walk import walk_buffer
 from logstore.storage.producers.state import PRODUCER_ID_EXPIRATION_MS
 from logstore.types import INT32_MAX
-from tests.interop import living
 from tests.interop.histories import INT64_MAX, Historian, Kind, Operation, deletes
-from tests.interop.living import History
+from tests.interop.living import History, Tally, encoded
+from tests.interop.seeds import main
 from tests.support.interop.judge import Judge
 from tests.support.interop.live import Left, State
 
@@ -328,7 +327,7 @@ class ProducersHistorian(Historian):
 
     @staticmethod
     def _as_leader(batch: bytes, epoch: int) -> Operation:
-        return {"batches": living.encoded(batch), "epoch": epoch}
+        return {"batches": encoded(batch), "epoch": epoch}
 
     def _record(self, offset: int) -> Record:
         record = super()._record(offset)
@@ -449,5 +448,10 @@ def _unfolded(batch: RecordBatch) -> tuple[object, ...]:
     return batch.header._replace(batch_length=0, crc=0), batch.records()
 
 
+def live(seed: int, judge: Judge, scratch: Path) -> Tally:
+    """Live one history of producers."""
+    return ProducersHistory(seed, judge, scratch).live()
+
+
 if __name__ == "__main__":
-    sys.exit(living.main(int(sys.argv[1]), int(sys.argv[2]), ProducersHistory))
+    main(live, Tally())

@@ -11,8 +11,9 @@ import pytest
 
 from logstore.cleaner.stats import FATE_NAMES
 from tests.interop.comparing import Tally, compare_directories
-from tests.interop.differential import run_seeds, run_story
+from tests.interop.differential import run_seed, run_story
 from tests.interop.rehearsal import contents, differing, untimed
+from tests.interop.seeds import run_seeds
 from tests.interop.stories import STOPS, story
 from tests.support.interop import engine
 
@@ -149,6 +150,7 @@ def _dry_run(data_dir, topic, now_ms, cleaner):
 @pytest.mark.timeout(3600)
 def test_many_random_logs(kafka3, scratch, row, total):
     row("random logs cleaned by both, long profile", kafka3, len(LONG_SEEDS))
-    tally, failed = run_seeds(LONG_SEEDS, kafka3, scratch)
+    tally = Tally()
+    failed = run_seeds(LONG_SEEDS, kafka3, scratch, run_seed, tally)
     total.add(tally)
     assert not failed, "\n".join(failed)

@@ -24,10 +24,9 @@ FIXTURE_SETTINGS = {
 """Settings of the broker that kafka-python's fixtures start."""
 
 KNOWN_TO_FAIL = {
-    "test_describe_metadata_quorum": "there is no quorum of controllers",
-    "test_kafka_version_infer": "it expects 4.0, but the APIs are 3.9's",
+    "test_kafka_version_infer": "it expects 4.0, but the APIs are those of 4.2",
 }
-"""Tests of kafka-python's suite that one broker without a controller cannot pass, and why."""
+"""Tests of kafka-python's suite that cannot pass, and why."""
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: release.profile)

@@ -22,6 +22,17 @@ ROOT = Path(__file__).resolve().parents[2]
 SILENCE_SECONDS = 60
 """A worker that reports nothing for this long hangs."""
 
+SILENCES_MAX = 10
+
+
+def thread_states(pid: int) -> set[str]:
+    """Return the states of a process's threads: R runs or could run, D waits for a disk."""
+    states = set()
+    for path in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(FileNotFoundError):
+            states.add(path.read_text().rpartition(")")[2].split()[0])
+    return states
+
 
 class Nursery:
     """The process that forks workers; see `tests.processes.worker`."""
@@ -120,9 +131,21 @@ class Worker:
             self.listen(left)
 
     def listen_to_the_end(self) -> int:
-        """Let the worker run until it ends; return its exit code."""
+        """Let the worker run until it ends; return its exit code.
+
+        A worker that reports nothing prints the stacks of its threads. It fails if they all wait,
+        or after `SILENCES_MAX` such times: on a busy machine it may only lack a processor.
+        """
+        silences = 0
         while self.code is None:
-            assert self.listen(SILENCE_SECONDS), "it is stuck"
+            if self.listen(SILENCE_SECONDS):
+                silences = 0
+                continue
+            silences += 1
+            has_work = bool(thread_states(self.pid) & {"R", "D"})
+            os.kill(self.pid, signal.SIGUSR1)
+            assert has_work, "all of its threads wait"
+            assert silences < SILENCES_MAX, "it is stuck"
         return self.code
 
     def kill(self) -> None:

@@ -76,7 +76,14 @@ def fill_up(nursery: Nursery, disk: SmallDisk, rng: random.Random, rounds: int) 
     ledger = Ledger([str(folder)])
     for number in range(rounds):
         disk.leave_room(rng.choice(ROOM_KIB))
-        life = Life(number, rng.randrange(1 << 30), (str(folder),), threads=rng.choice((1, 8)))
+        threads, only_appends = rng.choice((1, 8)), rng.random() < 0.5
+        life = Life(
+            number,
+            rng.randrange(1 << 30),
+            (str(folder),),
+            threads=threads,
+            only_appends=only_appends,
+        )
         with working(nursery, ledger, life) as worker:
             assert worker.listen_to_the_end() == DISK_FULL
         ledger.tally["disks full"] += 1

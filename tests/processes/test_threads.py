@@ -13,11 +13,13 @@ from tests.processes.lives import working
 from tests.processes.worker import Life
 
 MINUTES = float(os.environ.get("LOGSTORE_THREAD_MINUTES", "10"))
+SEED = int(os.environ.get("LOGSTORE_THREAD_SEED", "0"))
 STEPS_A_LIFE = 400
 
 
 def live_once(nursery, ledger: Ledger, number: int, steps: int) -> None:
-    life = Life(number, number, tuple(ledger.directories), threads=8, steps=steps, background=True)
+    folders = tuple(ledger.directories)
+    life = Life(number, SEED + number, folders, threads=8, steps=steps, background=True)
     with working(nursery, ledger, life) as worker:
         assert worker.listen_to_the_end() == 0
     ledger.verify(background=True)
@@ -33,7 +35,10 @@ def test_eight_threads(nursery, tmp_path):
 @pytest.mark.long
 @pytest.mark.timeout(0)
 def test_eight_threads_for_minutes(nursery, tmp_path, capsys):
-    """`LOGSTORE_THREAD_MINUTES` of wall time; the broker is reopened now and then."""
+    """`LOGSTORE_THREAD_MINUTES` of wall time, from `LOGSTORE_THREAD_SEED` on.
+
+    The broker is reopened now and then.
+    """
     ledger = Ledger([str(tmp_path / "one"), str(tmp_path / "two")])
     end = time.monotonic() + 60 * MINUTES
     number = 0

@@ -9,11 +9,13 @@ exactly the acknowledged changes.
 
 from __future__ import annotations
 
+import faulthandler
 import itertools
 import json
 import os
 import random
 import resource
+import signal
 import sys
 import threading
 import time
@@ -92,6 +94,8 @@ class Life:
         Size limit of a file (`RLIMIT_FSIZE`); 0 is unlimited.
     failing : int
         The file operation that fails, counted from when the broker is open; 0 for none.
+    only_appends : bool
+        Whether all steps append, so that a full disk is met by an append.
     """
 
     number: int
@@ -103,6 +107,7 @@ class Life:
     pause_ms: int = 0
     file_bytes_max: int = 0
     failing: int = 0
+    only_appends: bool = False
 
 
 class Sent(NamedTuple):
@@ -150,6 +155,10 @@ class Worker:
             (10, self._append_batch),
             (15, self._produce),
             (12, self._transact),
+        ]
+        if life.only_appends:
+            return
+        self._steps += [
             (4, self._delete_records),
             (5, self._clean),
             (4, self._roll),
@@ -426,7 +435,8 @@ def run_threads(broker: Broker, life: Life) -> None:
 
 
 def nursery() -> None:
-    """Bring up one child after another."""
+    """Bring up one child after another. SIGUSR1 prints the stacks of a child's threads."""
+    faulthandler.register(signal.SIGUSR1, all_threads=True)
     warm_up()
     for line in sys.stdin:
         given = json.loads(line)

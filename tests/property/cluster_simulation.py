@@ -23,13 +23,24 @@ from typing import NamedTuple, Self
 
 from logstore import Cluster, LogStoreError, TopicPartition, VirtualClock
 from logstore.cluster.leadership import Leadership
+from logstore.cluster.replicas import Replicas
 from logstore.record.batch import RecordBatch, build_batch
 from logstore.record.control import end_txn_marker_of
 from logstore.record.records import Record
 from logstore.storage.log.log import Log
 from logstore.storage.log.reader import Isolation
+from tests.support.world.transcripts import Transcript, recording_calls
 
+FEW = 30
 TP = TopicPartition("events", 0)
+MESSAGES = (
+    "on_fetch",
+    "on_epoch",
+    "on_fetch_response",
+    "on_epoch_response",
+    "on_markers",
+    "on_markers_response",
+)
 BROKERS = 3
 STEPS_MAX = 60
 KEYS = 6
@@ -658,14 +669,46 @@ def _opened_before(log: Log, offset: int) -> bool:
     return first is not None and first < offset
 
 
-def run(
-    seed: int, steps: Sequence[Step] | None = None, world: type[World] = Simulation
-) -> Counter[str]:
+class Run(NamedTuple):
+    """How often each situation was reached, and everything that happened."""
+
+    tally: Counter[str]
+    transcript: Transcript
+
+
+def run(seed: int, steps: Sequence[Step] | None = None, world: type[World] = Simulation) -> Run:
     """Take the steps of a seed, or some of them."""
-    with world(seed) as simulation:
+    transcript = Transcript()
+    with recording_calls(Replicas, MESSAGES, transcript), world(seed) as simulation:
         for step in world.plan(seed) if steps is None else steps:
             simulation.take(step)
-        return simulation.finish()
+            _note_logs(simulation, transcript)
+        tally = simulation.finish()
+        _note_logs(simulation, transcript)
+        _note_records(simulation, transcript)
+    return Run(tally, transcript)
+
+
+def _note_logs(simulation: World, transcript: Transcript) -> None:
+    transcript.note(simulation.clock.now_ms(), sorted(simulation.tally.items()))
+    for tp in simulation.partitions():
+        transcript.note(tp, simulation.cluster.state(tp))
+        for number, broker in simulation.cluster.brokers.items():
+            log = broker.log(tp)
+            transcript.note(number, log, log.high_watermark, log.last_stable_offset)
+
+
+def _note_records(simulation: World, transcript: Transcript) -> None:
+    for tp in simulation.partitions():
+        for broker in simulation.cluster.brokers.values():
+            log = broker.log(tp)
+            for batch in log.reader.batches(log.log_start_offset, isolation=Isolation.LOG_END):
+                transcript.note(batch.data)
+
+
+def transcribe(seed: int, world: type[World] = Simulation) -> Transcript:
+    """Return the messages between brokers, the logs after each step, and all records."""
+    return run_and_shrink(seed, world).transcript
 
 
 def failure(
@@ -702,7 +745,7 @@ def command(seed: int, numbers: Sequence[int], world: type[World] = Simulation) 
     return f"python -m {world.module} {seed} --steps {steps}"
 
 
-def run_and_shrink(seed: int, world: type[World] = Simulation) -> Counter[str]:
+def run_and_shrink(seed: int, world: type[World] = Simulation) -> Run:
     """Run a seed; a failure names the few steps that reproduce it."""
     try:
         return run(seed, world=world)
@@ -739,7 +782,7 @@ def run_many(seeds: range, world: type[World] = Simulation) -> None:
     failed: list[int] = []
     for seed in seeds:
         try:
-            tally += run_and_shrink(seed, world)
+            tally += run_and_shrink(seed, world).tally
         except Exception as error:
             failed.append(seed)
             print(f"{error}\n{error.__notes__[0]}", flush=True)  # noqa: T201  # for whoever runs it

@@ -28,6 +28,8 @@ from logstore.coordinator.groups.consumer_protocol import (
 from logstore.coordinator.groups.consumer_rules import GroupSettings, MigrationPolicy
 from logstore.coordinator.groups.group import Group, GroupState
 from logstore.coordinator.groups.membership import ClassicMembership
+from logstore.coordinator.groups.migration import must_rejoin
+from logstore.coordinator.groups.offsets import ConsumerGroupMetadata
 from logstore.coordinator.groups.records import decode_group, encode_group_key
 from logstore.coordinator.groups.requests import (
     ConsumerHeartbeat,
@@ -38,19 +40,52 @@ from logstore.coordinator.groups.requests import (
 from logstore.coordinator.groups.server_assignors import SERVER_ASSIGNORS
 from logstore.runtime.patterns import compile_pattern
 from logstore.types import TopicPartition, encode_topic_id
+from tests.support.world.transcripts import Transcript
+
+FEW = 200
+DETAILED_SEEDS = 80
+"""Seeds whose transcripts have the state of the group after each step."""
 
 GROUP = "g"
 NAMES = ("a", "b", "c", "d")
 PATTERNS = ("a|b", "[b-d]", ".*", "x+")
 NS = 1_000_000
 REBALANCE_MS = 20_000
+DISK_ERROR = "COORDINATOR_NOT_AVAILABLE"
 FENCED = ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID", "GROUP_ID_NOT_FOUND")
+
+
+JOINING = {"member_epoch": 0, "rebalance_timeout_ms": 1, "topics": ("a",), "owned": {}}
+REFUSED = (
+    {},
+    {"member_id": ""},
+    {"member_id": " ", "requires_member_id": False},
+    {"member_id": "nobody"},
+    {"instance_id": ""},
+    {"instance_id": "x"},
+    {"instance_id": "nothing"},
+    {"instance_id": "x", "member_epoch": -2},
+    {"instance_id": "x", "member_epoch": -1, "member_id": "nobody"},
+    {"member_id": "nobody", "member_epoch": -1},
+    {"member_epoch": -2},
+    {"member_epoch": -3},
+    {"rack_id": " "},
+    {"assignor": "sticky"},
+    JOINING | {"rebalance_timeout_ms": -1},
+    JOINING | {"owned": None},
+    JOINING | {"owned": {"a": [1]}},
+    JOINING | {"topics": None},
+    JOINING | {"member_id": "nobody", "regex": "["},
+    JOINING | {"member_id": "nobody", "instance_id": "y"},
+)
+"""Fields of requests that are refused, almost always."""
 
 
 class Timers:
     """Timers on a clock that only the test moves; it is the wall clock too."""
 
-    def __init__(self):
+    def __init__(self, transcript):
+        self.transcript = transcript
         self.ns = 10**15
         self.queue = []
         self.numbers = itertools.count()
@@ -65,6 +100,7 @@ class Timers:
         self.at(self.ns + delay_ms * NS, name, action)
 
     def at(self, due_ns, name, action):
+        self.transcript.note(self.ns, "timer", name, due_ns)
         heapq.heappush(self.queue, (due_ns, next(self.numbers), action))
 
     def advance(self, ms, settle):
@@ -84,6 +120,7 @@ class Coordinator:
 
     def __init__(self, history, log):
         self.history = history
+        self.transcript = history.transcript
         self.timers = history.timers
         self.log = log
         self.replies = []
@@ -114,6 +151,7 @@ class Coordinator:
         self.group = group
 
     def reply(self, on_done, result):
+        self.transcript.note(self.timers.ns, "reply", result)
         self.replies.append((on_done, result))
 
     def settle(self):
@@ -122,17 +160,34 @@ class Coordinator:
             on_done, result = self.replies.pop(0)
             on_done(result)
 
+    def disk_error(self):
+        """Return the error of a write while the disk fails."""
+        history = self.history
+        is_failing = self.timers.ns < history.disk_fails_until and not history.is_calm
+        return self.noted("disk", DISK_ERROR) if is_failing else None
+
     def save_group(self, group, assignments):
-        self.log[encode_group_key(GROUP)] = consumer_records.encode(
+        if (error := self.disk_error()) is not None:
+            return error
+        key, value = consumer_records.encode(
             (consumer_records.GroupMetadataKey(group=GROUP), group.to_record(assignments))
-        )[1]
+        )
+        self.transcript.note("group", key, value)
+        assert key == encode_group_key(GROUP)
+        self.log[key] = value
+        return None
 
     def save_records(self, group_id, records):
+        assert group_id == GROUP
+        if (error := self.disk_error()) is not None:
+            return error
         for record in records:
             key, value = consumer_records.encode(record)
+            self.transcript.note("record", key, value)
             self.log.pop(key, None)
             if value is not None:
                 self.log[key] = value
+        return None
 
     def load(self):
         """Load the group from its newest records, as after a compaction."""
@@ -154,7 +209,8 @@ class Coordinator:
 
     def join(self, request, on_done):
         if isinstance(self.group, ConsumerGroup) and not self.group.members:
-            self.save_records(GROUP, self.group.deletion())
+            if (error := self.save_records(GROUP, self.group.deletion())) is not None:
+                return self.noted("join", error)
             self.group = None
         if isinstance(self.group, ConsumerGroup):
             error = self.consumers.join(self.group, request, on_done)
@@ -163,28 +219,34 @@ class Coordinator:
         else:
             self.group = self.group or Group(GROUP)
             error = self.classic.join(self.group, request, on_done)
-        return error
+        return self.noted("join", error)
+
+    def noted(self, name, errors):
+        self.transcript.note(name, errors)
+        return errors
 
     def sync(self, request, on_done):
         if self.group is None:
             return "UNKNOWN_MEMBER_ID"
         is_consumer = isinstance(self.group, ConsumerGroup)
         membership = self.consumers if is_consumer else self.classic
-        return membership.sync(self.group, request, on_done)
+        return self.noted("sync", membership.sync(self.group, request, on_done))
 
     def classic_heartbeat(self, generation, member_id, instance):
         if self.group is None:
             return "UNKNOWN_MEMBER_ID"
         if isinstance(self.group, ConsumerGroup):
-            return self.consumers.classic_heartbeat(self.group, generation, member_id, instance)
-        return self.classic.heartbeat(self.group, generation, member_id, instance)
+            beat = self.consumers.classic_heartbeat
+        else:
+            beat = self.classic.heartbeat
+        return self.noted("heartbeat", beat(self.group, generation, member_id, instance))
 
     def classic_leave(self, member_id, instance):
         leaving = LeavingMember(member_id, instance)
         if isinstance(self.group, ConsumerGroup):
-            self.consumers.leave(self.group, [leaving])
+            self.noted("leave", self.consumers.leave(self.group, [leaving]))
         elif self.group is not None:
-            self.classic.leave(self.group, leaving)
+            self.noted("leave", self.classic.leave(self.group, leaving))
 
 
 class Client:
@@ -280,6 +342,8 @@ class Consumer(Client):
                 self.reconcile(answer.assignment)
         elif answer.error in FENCED:
             self.start_anew()
+        elif answer.error == DISK_ERROR:
+            self.is_full = True
         else:
             assert answer.error in (
                 "UNRELEASED_INSTANCE_ID",
@@ -453,7 +517,7 @@ class Classic(Client):
         self.phase = "joining"
         if error == "UNKNOWN_MEMBER_ID":
             self.member_id = ""
-        if error not in ("REBALANCE_IN_PROGRESS", "NOT_COORDINATOR"):
+        if error not in ("REBALANCE_IN_PROGRESS", "NOT_COORDINATOR", DISK_ERROR):
             self.owned, self.epoch = {}, -1
             assert error in (
                 "UNKNOWN_MEMBER_ID",
@@ -476,8 +540,10 @@ class History:
     """One group, its members, topics and clock, as a seed has them."""
 
     def __init__(self, seed, *, classic=None):
+        self.seed = seed
         self.rng = random.Random(seed)
-        self.timers = Timers()
+        self.transcript = Transcript()
+        self.timers = Timers(self.transcript)
         self.topics = ClusterTopics()
         self.has_classic = self.rng.random() < 0.4 if classic is None else classic
         self.settings = GroupSettings(
@@ -486,8 +552,12 @@ class History:
             max_size=self.rng.choice((3, 100)),
             migration=self.rng.choice(tuple(MigrationPolicy)),
             assignment_interval_ms=self.rng.choice((0, 1000, 5000)),
+            classic_max_size=self.rng.choice((2, 100)),
+            assignors=self.rng.choice((("uniform", "range"), ("range", "uniform"))),
+            regex_refresh_interval_ms=self.rng.choice((15_000, 600_000)),
         )
         self.is_calm = False
+        self.disk_fails_until = 0
         self.numbers = itertools.count()
         self.clients: list[Client] = []
         self.log: dict[bytes, bytes] = {}
@@ -503,13 +573,15 @@ class History:
 
     def live(self, steps=40):
         """Live a random life, come to rest, and check that the group converges."""
-        for _ in range(steps):
+        for number in range(steps):
             self.rng.choice(ACTIONS)(self)
             for client in self.clients:
                 if not client.is_silent and self.rng.random() < 0.8:
                     client.step()
                     self.check()
+            self.note_group(number)
         self.come_to_rest()
+        self.note_group(steps)
         return self.log
 
     def come_to_rest(self):
@@ -561,6 +633,9 @@ class History:
     def wait(self):
         self.timers.advance(self.rng.choice((1, 500, 1500, 6000)), self.coordinator.settle)
         self.check()
+
+    def fail_disk(self):
+        self.disk_fails_until = self.timers.ns + self.rng.choice((1, 700, 3000)) * NS
 
     def create_topic(self, name=None):
         name = name or self.rng.choice(NAMES)
@@ -628,6 +703,39 @@ class History:
                     assert (topic_id, number) not in owners, "two owners"
                     owners[topic_id, number] = client.member_id
 
+    def note_group(self, number):
+        """Add everything that the group reports, and its answers to requests that it refuses."""
+        group, note = self.coordinator.group, self.transcript.note
+        if group is None or self.seed >= DETAILED_SEEDS:
+            return
+        note(group, group.state, group.type, group.is_consumer_group, group.protocol_type)
+        if not isinstance(group, ConsumerGroup):
+            note(group.describe(), group.subscribed_topics)
+            return
+        note(group.describe_consumer_group(self.topics, "uniform"), group.subscribed_topics)
+        note(group.classic_members, group.targets, group.regexes, group.static_members)
+        note(group.checked_version, group.resolved_version, group.assigned_ns, group.resolved_ns)
+        note(group.target_ms, group.metadata_hash, group.sessions, list(group.timeouts))
+        ids = {topic.topic_id: topic.partitions for topic in self.all()}
+        note([each for topic in ids for each in ids[topic] if group.is_free(topic, each)])
+        for member in group.members.values():
+            note(member, must_rejoin(group, member))
+            for epoch in (-1, *range(member.member_epoch - 2, member.member_epoch + 2)):
+                sender = ConsumerGroupMetadata(GROUP, epoch, member.member_id)
+                note(
+                    epoch,
+                    group.check_commit(sender, version=9),
+                    group.check_commit(sender, version=8),
+                    group.check_commit(sender, is_transactional=True),
+                    group.check_fetch(member.member_id, epoch),
+                    [group.check_partition(sender, topic, 0) for topic in ids],
+                )
+        name = self.rng.choice((*group.members, "nobody"))
+        epoch = 1 + max((each.member_epoch for each in group.members.values()), default=0)
+        fields = {"member_id": name, "member_epoch": epoch} | REFUSED[number % len(REFUSED)]
+        self.coordinator.heartbeat(ConsumerHeartbeat(GROUP, **fields), bool)
+        self.coordinator.settle()
+
     def is_current(self, client, member):
         """Return whether the group would accept the client's epoch.
 
@@ -664,9 +772,16 @@ class History:
         has = [(each, n) for client in members for each in client.owned for n in client.owned[each]]
         assert sorted(has) == sorted(wanted), "each partition has exactly one owner"
         same = {(client.names, client.regex) for client in members}
-        if len(same) == 1 and group.preferred_assignor("uniform") == "uniform":
+        if len(same) == 1 and group.preferred_assignor(self.settings.assignors[0]) == "uniform":
             sizes = [sum(map(len, client.owned.values())) for client in members]
             assert max(sizes) - min(sizes) <= 1, sizes
+
+
+def transcribe(seed):
+    """Return the transcript of a history."""
+    history = History(seed)
+    history.live()
+    return history.transcript
 
 
 ACTIONS = (
@@ -680,4 +795,5 @@ ACTIONS = (
     History.delete_topic,
     History.grow_topic,
     History.fail_over,
+    History.fail_disk,
 )

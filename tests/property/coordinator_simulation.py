@@ -54,6 +54,7 @@ from logstore.storage.log.drafts import AppendInfo, NewRecord
 from logstore.storage.log.log import Log
 from logstore.storage.log.reader import Isolation
 from tests.property.cluster_simulation import BROKERS, Step, World, claim, main
+from tests.property.cluster_simulation import transcribe as transcribe_world
 from tests.property.coordinator_model import (
     V0,
     V2,
@@ -69,9 +70,11 @@ from tests.property.coordinator_model import (
     Watch,
     Write,
 )
+from tests.support.world.transcripts import Transcript
 
 T = TypeVar("T")
 
+FEW = 27
 DATA = tuple(TopicPartition("t", number) for number in range(3))
 STATES = tuple(TopicPartition(TRANSACTION_STATE_TOPIC, number) for number in range(2))
 INTERNAL = (*(TopicPartition(GROUP_OFFSETS_TOPIC, number) for number in range(2)), *STATES)
@@ -1445,6 +1448,11 @@ class Simulation(World):
         claim(transaction is not None and len(transaction.sent) == 2, "a send fails", process.id)
         self._end(which, 1, 1)
         claim(process.ended is True, "a commit fails", process.id)
+
+
+def transcribe(seed: int) -> Transcript:
+    """Return the messages between brokers, the states after each step, and all records."""
+    return transcribe_world(seed, Simulation)
 
 
 if __name__ == "__main__":

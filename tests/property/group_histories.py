@@ -18,7 +18,9 @@ from logstore.coordinator.groups.consumer_protocol import (
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.types import TopicPartition
 from tests.support.world.groups import Client, GroupBench
+from tests.support.world.transcripts import Transcript
 
+FEW = 80
 PARTITIONS = tuple(TopicPartition("t", number) for number in range(5))
 REJOIN = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "FENCED_INSTANCE_ID")
 
@@ -53,6 +55,14 @@ class Worker(Client):
         )
         self.phase = "outside"
         self.positions: dict[TopicPartition, int] = {}
+
+    def _on_joined(self, result):
+        self.history.note("joined", result)
+        super()._on_joined(result)
+
+    def _on_synced(self, result):
+        self.history.note("synced", result)
+        super()._on_synced(result)
 
     def step(self):
         """Take the next step, if it does not have to wait."""
@@ -107,6 +117,7 @@ class Worker(Client):
             self.positions[tp] += self.history.rng.randrange(3)
         offsets = {tp: OffsetAndMetadata(offset) for tp, offset in self.positions.items()}
         errors = self.commit(offsets)
+        self.history.note("commit", errors)
         good = {tp: self.positions[tp] for tp, error in errors.items() if error is None}
         self.history.model.commit(good)
         bad = {error for error in errors.values() if error is not None}
@@ -114,6 +125,7 @@ class Worker(Client):
             self.start_anew(bad.pop())
 
     def start_anew(self, error):
+        self.history.note("error", error)
         self.phase = "outside"
         self.positions = {}
         if error in REJOIN:
@@ -133,6 +145,7 @@ class History:
         self.bench = GroupBench(seed=seed, **{"group.initial.rebalance.delay.ms": delay_ms})
         self.bench.broker.create_topic("t", len(PARTITIONS))
         self.model = Model()
+        self.transcript = Transcript()
         self.workers: list[Worker] = []
         self.asleep: list[Worker] = []
 
@@ -144,7 +157,11 @@ class History:
                 if self.rng.random() < 0.8:
                     worker.step()
             self.check_owners()
+            self.note(self.bench.groups.describe("g"), self.bench.groups.committed("g"))
         return self.come_to_rest()
+
+    def note(self, *values):
+        self.transcript.note(self.bench.clock.now_ms(), *values)
 
     def add(self):
         if len(self.workers) < 5:
@@ -256,7 +273,15 @@ class History:
         log = self.bench.broker.log("__consumer_offsets")
         data = b"".join(batch.data for batch in log.reader.batches(0))
         self.bench.kill()
+        self.note(data)
         return data
+
+
+def transcribe(seed):
+    """Return the transcript of a history."""
+    history = History(seed)
+    history.live()
+    return history.transcript
 
 
 ACTIONS = (

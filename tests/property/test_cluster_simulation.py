@@ -8,6 +8,7 @@ import pytest
 
 from logstore.cluster.following import Following
 from tests.property.cluster_simulation import (
+    FEW,
     command,
     failure,
     plan,
@@ -15,8 +16,8 @@ from tests.property.cluster_simulation import (
     run_and_shrink,
     shrunk,
 )
+from tests.support.world import transcripts
 
-FEW = 30
 SEEDS = int(os.environ.get("LOGSTORE_CLUSTERS", "10000"))
 FIRST = int(os.environ.get("LOGSTORE_CLUSTERS_FROM", "0"))
 
@@ -47,7 +48,10 @@ def no_warnings():
 def run_seeds(first: int, count: int) -> None:
     tally: Counter[str] = Counter()
     for seed in range(first, first + count):
-        tally += run_and_shrink(seed)
+        done = run_and_shrink(seed)
+        tally += done.tally
+        if seed < FEW:
+            transcripts.check("cluster_simulation", seed, done.transcript)
     assert [each for each in SITUATIONS if not tally[each]] == []
 
 
@@ -56,7 +60,7 @@ def test_a_few_clusters():
 
 
 def test_a_seed_repeats_the_same_run():
-    assert run(7) == run(7)
+    assert run(7).transcript.lines == run(7).transcript.lines
 
 
 def test_a_failure_is_shrunk_to_the_steps_that_it_takes():

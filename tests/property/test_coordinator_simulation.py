@@ -6,9 +6,9 @@ from collections import Counter
 import pytest
 
 from tests.property.cluster_simulation import run_and_shrink
-from tests.property.coordinator_simulation import CORE_SITUATIONS, SITUATIONS, Simulation
+from tests.property.coordinator_simulation import CORE_SITUATIONS, FEW, SITUATIONS, Simulation
+from tests.support.world import transcripts
 
-FEW = 27
 SEEDS = int(os.environ.get("LOGSTORE_CLUSTERS", "10000"))
 FIRST = int(os.environ.get("LOGSTORE_CLUSTERS_FROM", "0"))
 
@@ -16,7 +16,10 @@ FIRST = int(os.environ.get("LOGSTORE_CLUSTERS_FROM", "0"))
 def run_seeds(first: int, count: int, situations: tuple[str, ...]) -> None:
     tally: Counter[str] = Counter()
     for seed in range(first, first + count):
-        tally += run_and_shrink(seed, Simulation)
+        done = run_and_shrink(seed, Simulation)
+        tally += done.tally
+        if seed < FEW:
+            transcripts.check("coordinator_simulation", seed, done.transcript)
     print(dict(sorted(tally.items())))  # noqa: T201  # shown with -s
     assert [each for each in situations if not tally[each]] == []
 

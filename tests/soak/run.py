@@ -110,7 +110,11 @@ PARTS = {
     "threads": Part(
         "eight threads with housekeeping and cleaners",
         2,
-        *_long("test_threads.py::test_eight_threads_for_minutes", "LOGSTORE_THREAD_MINUTES"),
+        *_long(
+            "test_threads.py::test_eight_threads_for_minutes",
+            "LOGSTORE_THREAD_MINUTES",
+            "LOGSTORE_THREAD_SEED",
+        ),
         ("records", "compared"),
     ),
     "readers": Part(

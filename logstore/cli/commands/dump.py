@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -118,8 +118,6 @@ def dump(
     settings: Settings,
     paths: tuple[str, ...],
     listed: tuple[str, ...],
-    deep_iteration: bool,
-    print_data_log: bool,
     offsets_decoder: bool,
     transaction_log_decoder: bool,
     cluster_metadata_decoder: bool,
@@ -127,11 +125,7 @@ def dump(
     share_group_state_decoder: bool,
     key_decoder_class: DecoderClass | None,
     value_decoder_class: DecoderClass | None,
-    verify_index_only: bool,
-    index_sanity_check: bool,
-    max_message_size: int,
-    max_bytes: int,
-    skip_record_metadata: bool,
+    **flags: Any,
 ) -> int:
     """Print .log, .checkpoint, index and .snapshot files in the format of kafka-dump-log.
 
@@ -164,17 +158,11 @@ def dump(
     if not settings.as_table:
         note("dump prints only kafka-dump-log's format; use inspect --batches for JSON")
     options = DumpOptions(
-        deep_iteration=deep_iteration,
-        print_data_log=print_data_log,
         decoder=decoder,
         decoder_classes=_classes(key_decoder_class, value_decoder_class),
-        verify_index_only=verify_index_only,
-        index_sanity_check=index_sanity_check,
-        skip_record_metadata=skip_record_metadata,
-        max_message_size=max_message_size,
-        max_bytes=max_bytes,
         limits=ReadLimits.of(settings.broker_config()),
         working_dir=str(Path.cwd()),
+        **flags,
     )
     return _print(dump_files(ReadOnlyFileSystem(DiskFileSystem()), files, options))
 

@@ -562,7 +562,7 @@ def patterns_to_resolve(
         must_resolve = must_resolve or at.now_ns > resolved_ns + interval_ms * NS_PER_MS
         known_version = -1 if group.resolved_version is None else group.resolved_version
         must_resolve = must_resolve or known_version < at.topics.created_version
-    return patterns if must_resolve else ()
+    return sorted(patterns) if must_resolve else ()
 
 
 def resolve(

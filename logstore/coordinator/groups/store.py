@@ -10,7 +10,7 @@ group and partition counts, regardless of the order of the markers.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.coordinator.groups import consumer_records
@@ -108,7 +108,7 @@ class OffsetsPartition:
         self.next_offset = log.log_start_offset
         self._offsets: dict[str, dict[TopicPartition, _OffsetRecord]] = {}
         self._pending: dict[int, list[tuple[str, TopicPartition, _OffsetRecord]]] = {}
-        self._changed: set[str] = set()
+        self._changed: dict[str, None] = {}
 
     def is_of(self, log: Log, epoch: int) -> bool:
         """Return whether the contents are valid for a log, which may have been truncated."""
@@ -167,9 +167,9 @@ class OffsetsPartition:
         waiting = self._pending.values()
         return {tp for offsets in waiting for group, tp, _ in offsets if group == group_id}
 
-    def take_changed(self) -> set[str]:
-        """Return the groups whose offsets changed since the last call."""
-        changed, self._changed = self._changed, set()
+    def take_changed(self) -> Collection[str]:
+        """Return the groups whose offsets changed since the last call, in order."""
+        changed, self._changed = self._changed, {}
         return changed
 
     # -- applying records ------------------------------------------------------------------
@@ -192,7 +192,7 @@ class OffsetsPartition:
         group_and_partition = decode_key(key)
         if group_and_partition is not None:
             update = _OffsetRecord(offset, value)
-            self._changed.add(group_and_partition[0])
+            self._changed[group_and_partition[0]] = None
             if producer_id == NO_PRODUCER_ID:
                 self._supersede(*group_and_partition, update)
             else:

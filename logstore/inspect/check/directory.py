@@ -134,6 +134,7 @@ class Checker:
         self.counts = CheckCounts() if counts is None else counts
         self._limits = limits
         self._topic_ids: dict[str, tuple[bytes, str]] = {}
+        self._topics_by_id: dict[bytes, str] = {}
 
     def data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
         """Verify data directories of one broker. The first contains the topics file.
@@ -437,7 +438,9 @@ class Checker:
             return {}, [unreadable(path, error)]
         for topic in stored.values():
             if topic.id is not None:
-                self._topic_ids[topic.name] = (decode_topic_id(topic.id), path)
+                topic_id = decode_topic_id(topic.id)
+                self._topic_ids[topic.name] = (topic_id, path)
+                self._topics_by_id[topic_id] = topic.name
         faults = filter(None, map(_config_fault, stored.values()))
         return stored, [finding("topics_file", path, found=fault) for fault in faults]
 
@@ -465,10 +468,14 @@ class Checker:
         if topic_id is None:
             return
         known, where = self._topic_ids.setdefault(topic, (topic_id, directory))
+        owner = self._topics_by_id.setdefault(topic_id, topic)
+        path, found = f"{directory}/{PARTITION_METADATA}", encode_topic_id(topic_id)
         if known != topic_id:
-            path = f"{directory}/{PARTITION_METADATA}"
             expected = f"{encode_topic_id(known)}, as in {where}"
-            yield finding("topic_id", path, expected=expected, found=encode_topic_id(topic_id))
+            yield finding("topic_id", path, expected=expected, found=found)
+        elif owner != topic:
+            expected = f"another id, because topic {owner} has this one"
+            yield finding("shared_topic_id", path, expected=expected, found=found, severity=WARNING)
 
     # -- single files ------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
 from py4j.protocol import Py4JError
@@ -65,16 +64,11 @@ class SparkProgress:
             self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._is_over.set()
         if self._bar.visible:
             self._thread.join(JOIN_S)
-        self._bar.__exit__(kind, error, trace)
+        self._bar.__exit__(*error)
 
     def _watch(self) -> None:
         # The command reports the death of the JVM.

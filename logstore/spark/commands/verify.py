@@ -94,17 +94,9 @@ def verify(
     settings: Settings,
     before: tuple[str, ...],
     after: tuple[str, ...],
-    strategy: str | None,
-    header: str | None,
-    encoding: str | None,
-    topic: str | None,
-    partition: int | None,
-    since_ms: int | None,
-    forced: bool,
-    require_cleaned: bool,
-    examples: int,
     master: str | None,
     driver_memory: str,
+    **options: Any,
 ) -> int:
     """Verify a cleaned data directory against the one before cleaning.
 
@@ -119,9 +111,9 @@ def verify(
     checks as unproven. Both directories are opened read-only. The exit code is 1 if there are
     violations.
     """
-    if partition is not None and topic is None:
+    if options["partition"] is not None and options["topic"] is None:
         raise click.UsageError("--partition requires --topic")
-    if since_ms is not None and settings.now_ms is None:
+    if options["since_ms"] is not None and settings.now_ms is None:
         raise click.UsageError("--since requires --now, the time of the last cleaning pass")
     with SparkOptions(master, driver_memory).session("verify") as spark:
         from logstore.spark.oracle.directories import verify_directories
@@ -130,17 +122,9 @@ def verify(
             spark,
             before,
             after,
-            strategy=strategy,
-            header=header,
-            encoding=encoding,
-            topic=topic,
-            partition=partition,
-            since_ms=since_ms,
             now_ms=settings.now_ms,
-            forced=forced,
-            require_cleaned=require_cleaned,
             broker_config=settings.broker_config(),
-            examples=examples,
+            **options,
         )
     if settings.as_table:
         print_verdict(verdict)

@@ -475,7 +475,7 @@ class LocalLog:
 
     def _delete_due_files(self) -> None:
         with self.lock:  # the log might be deleted, and its files renamed, in between
-            if not (self.lifetime.is_over or self.is_offline):
+            if not self.lifetime.is_over:
                 self.delete_expired_files()
 
     def _remove_file(self, path: str) -> None:

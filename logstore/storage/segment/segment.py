@@ -522,10 +522,10 @@ class LogSegment(SegmentFiles):
         """Read a whole batch that `batches` named."""
         return read_batch(self.file, self.log_path, at.position, at.header.size_bytes)
 
-    def translate_offset(self, offset: int, start_position: int = 0) -> BatchPosition | None:
+    def translate_offset(self, offset: int) -> BatchPosition | None:
         """Find the first batch whose last offset is at or above `offset`, or None."""
         previous = self.base_offset - 1
-        for at in self.batches(max(self.indexed_position(offset), start_position)):
+        for at in self.batches(self.indexed_position(offset)):
             check_place(at.header, previous, self.log_path, at.position)
             previous = at.header.last_offset
             if previous >= offset:

@@ -240,7 +240,7 @@ function Opened({ record, topic, partition }) {
       <${Headers} headers=${record.headers} />
       <p class="record-facts">
         <span>Timestamp <${Time} ms=${record.timestamp} both />${record.timestamp_type === 1 ? " (of the append)" : ""}</span>
-        ${key !== null && record.cut?.key === undefined && html`
+        ${key?.key && record.cut?.key === undefined && html`
           <a href=${hashOf(["t", topic, partition, "records"], key)}>Records of this key</a>
           <a href=${hashOf(["t", topic, partition, "key"], key)}>Locations of this key</a>
         `}

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
-from tests.interop.sweep.reporting import Absent, address, long_values, report_async, until_async
+from tests.interop.sweep.reporting import Absent, address, long_values, report, until_async
 
 BOOKED = TopicPartition("booked", 0)
 OLD = TopicPartition("old", 0)
@@ -173,17 +173,4 @@ async def acls() -> object:
 
 
 if __name__ == "__main__":
-    asyncio.run(
-        report_async(
-            {
-                "produce": produce,
-                "idempotent": idempotent,
-                "transaction": transaction,
-                "group": group,
-                "rebalance": rebalance,
-                "delete_records": delete_records,
-                "configs": configs,
-                "acls": acls,
-            }
-        )
-    )
+    report(produce, idempotent, transaction, group, rebalance, delete_records, configs, acls)

@@ -191,15 +191,4 @@ def acls() -> object:
 
 
 if __name__ == "__main__":
-    report(
-        {
-            "produce": produce,
-            "idempotent": idempotent,
-            "transaction": transaction,
-            "group": group,
-            "rebalance": rebalance,
-            "delete_records": delete_records,
-            "configs": configs,
-            "acls": acls,
-        }
-    )
+    report(produce, idempotent, transaction, group, rebalance, delete_records, configs, acls)

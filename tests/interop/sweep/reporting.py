@@ -6,12 +6,13 @@ client has no such call. `tests/support/interop/sweep.py` defines the data.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import sys
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 WITHIN_S = 60
@@ -22,36 +23,21 @@ class Absent(Exception):
     """The client has no call for this."""
 
 
-Action = Callable[[], Any]
-
-
-def report(actions: Mapping[str, Action]) -> None:
-    """Execute one action after another and print the result of each."""
-    for name, action in actions.items():
-        try:
-            line: dict[str, Any] = {"seen": action()}
-        except Absent as error:
-            line = {"absent": str(error)}
-        except Exception:
-            line = {"failed": traceback.format_exc()[-1500:]}
-        _print(name, line)
-
-
-async def report_async(actions: Mapping[str, Callable[[], Awaitable[Any]]]) -> None:
-    """Do as `report` does, with coroutines."""
-    for name, action in actions.items():
-        try:
-            line: dict[str, Any] = {"seen": await action()}
-        except Absent as error:
-            line = {"absent": str(error)}
-        except Exception:
-            line = {"failed": traceback.format_exc()[-1500:]}
-        _print(name, line)
-
-
-def _print(name: str, line: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps({"action": name, **line}) + "\n")
-    sys.stdout.flush()
+def report(*actions: Callable[[], Any]) -> None:
+    """Execute functions or coroutines one after another and print the result of each."""
+    with asyncio.Runner() as runner:
+        for action in actions:
+            try:
+                seen = action()
+                line: dict[str, Any] = {
+                    "seen": runner.run(seen) if inspect.iscoroutine(seen) else seen
+                }
+            except Absent as error:
+                line = {"absent": str(error)}
+            except Exception:
+                line = {"failed": traceback.format_exc()[-1500:]}
+            sys.stdout.write(json.dumps({"action": action.__name__, **line}) + "\n")
+            sys.stdout.flush()
 
 
 def until(is_so: Callable[[], bool], step: Callable[[], Any]) -> None:

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logstore import Broker
 from logstore.inspect.check import ERROR, CheckCounts, Checker, CheckFinding
@@ -347,6 +347,18 @@ class Site(Directory):
         """The log's end."""
         return self.last_batches[-1].header.next_offset
 
+    def put_here(self, name: str, kind: str, at: int, value: object) -> None:
+        """Change a field of the target batch."""
+        self.put(name, kind, self.position + at, value)
+
+    def add_here(self, name: str, kind: str, at: int, amount: int) -> None:
+        """Add to a field of the target batch."""
+        self.add(name, kind, self.position + at, amount)
+
+    def reseal_here(self, name: str, kind: str, at: int, value: object) -> None:
+        """Change a field of the target batch, and make its CRC right again."""
+        self.reseal(name, self.position, kind, at, value)
+
     def at_target(self, check: str) -> list[Found]:
         """Return a finding at the target batch."""
         return [Found(check, self.log, self.position, self.offset)]
@@ -385,6 +397,38 @@ class DamageTable(dict[str, Damage]):
             return inflict
 
         return add
+
+    def add(
+        self,
+        file: str,
+        expected: Callable[..., list[Found] | Found],
+        rows: dict[str, tuple[tuple[str, tuple[object, ...], object], ...]],
+        *,
+        case: str = "segments",
+    ) -> None:
+        """Add damages of one change.
+
+        Parameters
+        ----------
+        file : str
+            The site's attribute with the name of the file.
+        expected : callable
+            Returns the findings of a site.
+        rows : dict
+            By the issue's words: name, change (a method and its arguments after the file's name),
+            and the argument of `expected`, or a tuple of several.
+        """
+        for issue, (name, *row) in [(key, each) for key in rows for each in rows[key]]:
+            assert name not in self
+
+            def inflict(place: Site, row: Any = row) -> list[Found]:
+                change, arguments = row
+                getattr(place, change[0])(getattr(place, file), *change[1:])
+                several = arguments if isinstance(arguments, tuple) else (arguments,)
+                found = expected(place, *several)
+                return found if isinstance(found, list) else [found]
+
+            self[name] = Damage(issue, case, inflict)
 
     def seed(self, name: str, origin: str) -> tuple[Site, list[Found]]:
         """Return a directory with one damage, and all expected findings."""

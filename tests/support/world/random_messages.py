@@ -38,6 +38,7 @@ def random_message(
     elements_max: int = 3,
     limits: Limits = all_numbers,
     absent: float = 0.15,
+    maker: type[Maker] | None = None,
 ) -> Message:
     """Return a message with values in the fields that a version has, and defaults in the others.
 
@@ -47,12 +48,16 @@ def random_message(
         The smallest and the largest number of a field.
     absent : float
         How often a field is left at its default, so that a tagged one is not written.
+    maker : type, optional
+        Draws the values.
     """
-    made = _Maker(rng, schema(name), version, elements_max, limits, absent)
+    made = (maker or Maker)(rng, schema(name), version, elements_max, limits, absent)
     return made.struct(name)
 
 
-class _Maker(NamedTuple):
+class Maker(NamedTuple):
+    """Draws the values of one message."""
+
     rng: Random
     schema: Schema
     version: int

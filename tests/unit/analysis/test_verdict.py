@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.analysis.verdict import Summary, Verdict, partition_verdict
+from logstore.analysis.verdict import (
+    Retention,
+    Summary,
+    Verdict,
+    partition_verdict,
+    quick_verdict,
+)
 from logstore.cleaner.stats import CleanReport
+from logstore.cli.show.verdict import short_amount, short_state, summary_lines, verdict_lines
+from logstore.errors import CorruptRecordError, KafkaStorageError, UnsupportedFormatError
+from logstore.reasons import Reason
 from logstore.types import DAY_MS
 
 TP = TopicPartition("t", 0)
@@ -297,3 +308,243 @@ def test_the_explanation_of_a_due_partition_is_exact() -> None:
         [quick] = broker.explain("t", quick=True).partitions
         assert quick.verdict == partition_verdict(broker, TP)
         assert broker.stats("t").verdict == found.verdict
+
+
+def test_a_policy_that_deletes_is_never_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = []
+    monkeypatch.setattr("logstore.analysis.verdict.measure", lambda *_, **__: measured.append(1))
+    with broker_with(cleanup_policy="delete") as broker:
+        due(broker)
+        assert partition_verdict(broker, TP, exact=True) == partition_verdict(broker, TP)
+    assert measured == []
+
+
+# --- whole verdicts, in JSON and as text --------------------------------------------------------
+
+
+def expired(broker: Broker[VirtualClock]) -> None:
+    due(broker)
+    broker.clock.advance(days=3)
+
+
+def unclean(broker: Broker[VirtualClock]) -> None:
+    due(broker)
+    broker.cleaner.uncleanable_partitions.add(TP, ValueError("a defect"))
+    broker.clock.advance(hours=2)
+
+
+def damaged_closed(broker: Broker[VirtualClock]) -> None:
+    due(broker)
+    damage(broker, is_closed=True)
+
+
+WHOLE = {
+    **{
+        each.__name__: (each, {})
+        for each in (nothing, in_active, roll_is_not_enough, due, not_dirty_enough, clean)
+    },
+    **{
+        each.__name__: (each, {})
+        for each in (in_transaction, with_expired_tombstones, unclean, damaged_closed)
+    },
+    "min_lag": (due, {"min_compaction_lag_ms": str(DAY_MS)}),
+    "deletes": (due, {"cleanup_policy": "delete", "retention_ms": str(DAY_MS)}),
+    "deletes_now": (expired, {"cleanup_policy": "delete", "retention_ms": str(DAY_MS)}),
+    "both": (expired, {"cleanup_policy": "compact,delete", "retention_ms": str(DAY_MS)}),
+}
+VERDICTS = Path(__file__).with_name("verdicts.json")
+
+
+def written(verdict: Verdict, now_ms: int) -> dict[str, object]:
+    """Return everything that a verdict says."""
+    return {
+        "json": verdict.to_json(),
+        "lines": list(verdict_lines("t-0", verdict, now_ms)),
+        "short": [short_state(verdict), short_amount(verdict)],
+        "numbers": [verdict.size_bytes, verdict.removable_bytes, verdict.is_due],
+    }
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_whole_verdict_is_this(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To accept a change, delete the file, run the test, and review its new contents."""
+    monkeypatch.setenv("COLUMNS", "100")
+    story, configs = WHOLE[name]
+    with broker_with(**configs) as broker:
+        story(broker)
+        now_ms = broker.clock.now_ms()
+        log = broker.log(*TP)
+        decision = broker.cleaner.chooser.explain(log)
+        found = {
+            "quick": written(quick_verdict(broker, log, decision), now_ms),
+            "bound": written(partition_verdict(broker, TP), now_ms),
+            "exact": written(partition_verdict(broker, TP, exact=True), now_ms),
+            "summary": summary_lines(
+                Summary.of([partition_verdict(broker, TP, exact=exact) for exact in (True, False)])
+            ),
+        }
+    stored = json.loads(VERDICTS.read_text(encoding="utf-8")) if VERDICTS.exists() else {}
+    found = json.loads(json.dumps(found))
+    if name not in stored:
+        text = json.dumps({**stored, name: found}, indent=0, ensure_ascii=False)
+        VERDICTS.write_text(f"{text}\n", encoding="utf-8")
+        pytest.fail(f"{name} was missing: review the new file")
+    assert found == stored[name]
+
+
+def of(state: str, **fields: object) -> Verdict:
+    """Return a verdict with a bound of 4 KiB in 8 KiB."""
+    empty = Verdict.unmeasured(8192)
+    given = {"state": state, "frees_bytes_at_most": 4096, "frees_bytes_if_rolled_at_most": 4096}
+    return replace(empty, **{**given, **fields})
+
+
+EXACT = {"exact": True, "frees_bytes": 4096, "frees_records": 1, "frees_bytes_if_rolled": 4096}
+REMOVED = Retention(2, 2048)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "removable", "short", "line"),
+    (
+        (of("due", is_due=True), 4096, "≤ 4.0 KiB", "due: frees at most 4.0 KiB of 8.0 KiB; R"),
+        (
+            of("due", is_due=True, **EXACT),
+            *(4096, "4.0 KiB", "due: frees 4.0 KiB of 8.0 KiB, 1 record; R"),
+        ),
+        (
+            of("waiting", frees_bytes_if_rolled_at_most=5120),
+            *(5120, "≤ 4.0 KiB", "waiting: a forced pass frees at most 4.0 KiB of 8.0 KiB; at most"
+              " 5.0 KiB if the active segment is rolled; R"),
+        ),
+        (
+            of("waiting", **EXACT | {"frees_bytes_if_rolled": 5120},
+               frees_bytes_if_rolled_at_most=5120),
+            *(5120, "4.0 KiB", "waiting: a forced pass frees 4.0 KiB of 8.0 KiB, 1 record; 5.0 KiB"
+              " if the active segment is rolled; R"),
+        ),
+        (
+            of("waiting", frees_bytes_at_most=0),
+            *(4096, "≤ 4.0 KiB", "waiting: no bytes of 8.0 KiB are freed now; at most 4.0 KiB if"
+              " the active segment is rolled; R"),
+        ),
+        (
+            of("waiting", retention=Retention(1, 6144)),
+            *(6144, "6.0 KiB", "waiting: a forced pass frees at most 4.0 KiB of 8.0 KiB; retention"
+              " removes 1 segment, 6.0 KiB of 8.0 KiB; R"),
+        ),
+        (of("nothing_to_do"), 0, "", "nothing to do: R"),
+        (of("nothing_to_do", retention=REMOVED), 2048, "≤ 4.0 KiB", "nothing to do: R"),
+        (of("unknown"), 0, "", "unknown: R"),
+        (of("unknown", retention=REMOVED), 2048, "", "unknown: R"),
+        (of("uncleanable"), 4096, "≤ 4.0 KiB", "uncleanable: R"),
+        (of("damaged"), 4096, "≤ 4.0 KiB", "damaged: R"),
+        (
+            of("damaged", is_due=True),
+            *(4096, "≤ 4.0 KiB", "damaged: frees at most 4.0 KiB of 8.0 KiB; R"),
+        ),
+        (
+            of("not_compacted", retention=REMOVED),
+            *(4096, "≤ 4.0 KiB", "not compacted: never compacted; retention removes 2 segments, 2.0"
+              " KiB of 8.0 KiB"),
+        ),
+        (
+            of("not_compacted", frees_bytes_at_most=0, frees_bytes_if_rolled_at_most=0),
+            *(0, "", "not compacted: never compacted; retention keeps all 8.0 KiB"),
+        ),
+    ),
+)  # fmt: skip
+def test_a_verdict_has_these_words(verdict: Verdict, removable: int, short: str, line: str) -> None:
+    assert verdict.removable_bytes == removable
+    assert short_amount(verdict) == short
+    assert short_state(verdict) == verdict.state.replace("_", " ")
+    reason = verdict.reason.text
+    text = " ".join(each.strip() for each in map(click.unstyle, verdict_lines("t-0", verdict, 0)))
+    assert text == f"t-0 {line.removesuffix('R')}" + reason * line.endswith("R")
+
+
+@pytest.mark.parametrize(
+    ("state", "since_ms", "text"),
+    (
+        ("due", 0, "dirty for 2h"),
+        ("uncleanable", 0, "failed 2h ago"),
+        ("due", 7_200_000, None),
+        ("due", 7_199_999, "dirty for 1ms"),
+        ("due", None, None),
+    ),
+)
+def test_a_verdict_has_an_age(state: str, since_ms: int | None, text: str | None) -> None:
+    parts = " ".join(verdict_lines("t-0", of(state, since_ms=since_ms), 7_200_000)).split("; ")
+    found = [click.unstyle(each) for each in parts if "dirty for" in each or "ago" in each]
+    assert found == ([] if text is None else [text])
+
+
+def test_what_helps_is_joined() -> None:
+    helps = (Reason.of("help.check"), Reason.of("help.salvage", topic="t", partition_id=0))
+    lines = list(verdict_lines("t-0", of("damaged", helps=helps), 0))
+    assert lines[-1].strip() == f"helps: {helps[0].text}; or {helps[1].text}"
+    assert list(verdict_lines("t-0", None, 0)) == []
+    assert (short_state(None), short_amount(None)) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected", "line"),
+    (
+        ((), (0, None, 0, 0, 0, 0), "0 partitions, 0 B: "),
+        (
+            (of("due", is_due=True, **EXACT), of("due", is_due=True, **EXACT)),
+            (2, {"due": 2}, 8192, 8192, 16384, 0),
+            "2 partitions: 2 due (free 8.0 KiB of 16.0 KiB)",
+        ),
+        (
+            (of("due", is_due=True, **EXACT), of("due", is_due=True),
+             of("due", is_due=True, **EXACT)),
+            (3, {"due": 3}, None, 12288, 24576, 0),
+            "3 partitions: 3 due (free at most 12.0 KiB of 24.0 KiB)",
+        ),
+        (
+            (of("waiting", **EXACT), of("not_compacted", retention=REMOVED),
+             of("unknown", retention=REMOVED)),
+            (3, {"waiting": 1, "not_compacted": 1, "unknown": 1}, 0, 0, 24576, 2048),
+            "3 partitions, 24.0 KiB: 1 waiting, 1 not compacted, 1 unknown; retention removes"
+            " 2.0 KiB",
+        ),
+        (
+            (of("damaged", is_due=True), of("nothing_to_do")),
+            (2, {"damaged": 1, "nothing_to_do": 1}, None, 4096, 16384, 0),
+            "2 partitions, 16.0 KiB: 1 damaged, 1 nothing to do, free at most 4.0 KiB of 16.0 KiB"
+            " by cleaning damaged ones",
+        ),
+    ),
+)  # fmt: skip
+def test_verdicts_add_up(verdicts: tuple[Verdict, ...], expected: tuple, line: str) -> None:
+    found = Summary.of(iter(verdicts))
+    count, states, *numbers = expected
+    states = {**dict.fromkeys(found.states, 0), **(states or {})}
+    names = ("frees_bytes", "frees_bytes_at_most", "bytes", "retention_bytes")
+    assert found.to_json() == {
+        "partitions": count,
+        **states,
+        **dict(zip(names, numbers, strict=True)),
+    }
+    lines = map(click.unstyle, summary_lines(found))
+    assert " ".join(each.strip() for each in lines) == line.strip()
+
+
+def test_an_error_is_damage_only_if_the_bytes_are_at_fault() -> None:
+    damaged = Verdict.of_error(CorruptRecordError("a bad batch"), 5000)
+    assert (damaged.state, damaged.size_bytes, damaged.frees_bytes_at_most) == (
+        "damaged",
+        5000,
+        5000,
+    )
+    assert (damaged.frees_bytes_if_rolled_at_most, damaged.exact) == (5000, False)
+    assert (damaged.reason, damaged.helps) == (
+        Reason.of("verdict.unreadable", message="a bad batch"),
+        (Reason.of("help.check"),),
+    )
+    old = Verdict.of_error(UnsupportedFormatError("magic 9"), 1)
+    assert (old.state, old.reason.code) == ("damaged", "verdict.unreadable")
+    offline = Verdict.of_error(KafkaStorageError("the disk is full"), 7)
+    assert (offline.state, offline.size_bytes, offline.helps) == ("unknown", 7, ())
+    assert offline.reason == Reason.of("verdict.not_opened", message="the disk is full")
+    assert Verdict.unmeasured(3).reason == Reason.of("verdict.unmeasured")

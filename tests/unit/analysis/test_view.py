@@ -89,3 +89,104 @@ def test_an_explanation_is_repeated_if_another_reader_reopens_the_log(broker):
     (alone,) = broker.explain("t").partitions
     (found,) = broker.explain("t", progress=interrupted(lambda *_: None, view)).partitions
     assert found == alone
+
+
+class Registry:
+    """A registry that reopens logs `successes` times; `calls` are its arguments."""
+
+    def __init__(self, successes):
+        self.successes = successes
+        self.calls = []
+
+    def reopen(self, *arguments):
+        self.calls.append(arguments)
+        return len(self.calls) <= self.successes
+
+
+@pytest.mark.parametrize(
+    ("is_same", "successes", "calls", "is_raised"),
+    ((False, 0, 0, False), (True, 1, 1, False), (True, 0, 1, True)),
+)
+def test_a_log_is_reopened_only_by_the_first_reader_that_fails(
+    broker, monkeypatch, is_same, successes, calls, is_raised
+):
+    """The others find another log, and read that one."""
+    view = PartitionView(broker, TP)
+    before = view.log
+    if not is_same:
+        view.survey()
+    registry = Registry(successes)
+    monkeypatch.setattr(broker.manager, "log", lambda tp, log=view.log: log)
+    monkeypatch.setattr(broker.manager, "registry", registry)
+    error = CorruptionError("damage")
+    if is_raised:
+        with pytest.raises(CorruptionError) as raised:
+            view.reopen(before, 3, error)
+        assert raised.value is error
+    else:
+        view.reopen(before, 3, error)
+    assert registry.calls == [(TP, 3, error)] * calls
+
+
+def test_an_error_is_forgotten_if_the_log_was_reopened_meanwhile(broker, monkeypatch):
+    view = PartitionView(broker, TP)
+    before = view.log
+    logs = iter((before, object()))
+    monkeypatch.setattr(broker.manager, "registry", Registry(0))
+    monkeypatch.setattr(broker.manager, "log", lambda tp: next(logs))
+    view.reopen(before, 1, CorruptionError("damage"))
+    assert next(logs, None) is None
+
+
+def test_every_failure_is_counted(broker, monkeypatch):
+    view = PartitionView(broker, TP)
+    registry = Registry(2)
+    monkeypatch.setattr(broker.manager, "log", lambda tp, log=view.log: log)
+    monkeypatch.setattr(broker.manager, "registry", registry)
+    errors = [CorruptionError("1"), CorruptionError("2"), CorruptionError("3")]
+
+    def question(log):
+        raise errors[len(registry.calls)]
+
+    with pytest.raises(CorruptionError, match="3"):
+        view.evaluate(question)
+    assert registry.calls == [(TP, number, errors[number - 1]) for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected"),
+    (
+        (None, None, [0, 3, 5]),
+        (0, 1, [0]),
+        (2, 3, [0]),
+        (3, 5, [3]),
+        (4, 6, [3, 5]),
+        (5, 5, []),
+        (5, None, [5]),
+        (6, None, []),
+    ),
+)
+def test_batches_are_those_that_overlap_a_range(tmp_path, start, end, expected):
+    with Broker(tmp_path, clock=VirtualClock(0)) as broker:
+        broker.create_topic("t")
+        for count in (3, 2, 1):
+            broker.append_many("t", [(b"k", b"v")] * count)
+        view = PartitionView(broker, TP)
+        found = [stored.batch.header.base_offset for stored in view.batches(start, end)]
+        assert found == expected
+
+
+def test_a_record_is_found_below_the_log_start_too(tmp_path):
+    with Broker(tmp_path, clock=VirtualClock(0)) as broker:
+        broker.create_topic("t")
+        for number in range(4):
+            broker.append("t", value=b"%d" % number)
+        broker.delete_records({TP: 2})
+        view = PartitionView(broker, TP)
+        reads = []
+        records = view.records
+        view.records = lambda *bounds: reads.append(bounds) or records(*bounds)
+        found = [view.at(offset) for offset in range(5)]
+        assert [each and each[1].value for each in found] == [b"0", b"1", b"2", b"3", None]
+        assert [each and each[0].header.base_offset for each in found] == [0, 1, 2, 3, None]
+        assert reads == [(0, 1), (1, 2)]

@@ -1,6 +1,8 @@
 """The whole harness at sizes that take seconds: every line of the set is measured."""
 
+import json
 import re
+from pathlib import Path
 
 import pytest
 
@@ -9,10 +11,20 @@ from logstore.bench.micro.setting import Setting
 from logstore.bench.report.goals import GOALS
 from logstore.bench.report.terminal import table_lines
 from logstore.jit import policy
+from tests.support.bench.clock import StepClock
 
 TINY = 1 << 17
-APART = {"start/first-cleaning", "threads/2", "threads/cold-2", "memory/256MiB"}
-"""Excluded: lines that compile every kernel again, or start processes."""
+APART = {
+    *("start/first-cleaning", "threads/2", "threads/cold-2", "memory/256MiB"),
+    *("defaults/pytest-first", "defaults/pytest-again", "defaults/first-cleaning"),
+}
+"""Excluded: lines that compile kernels again, or start processes; see `micro/test_lines.py`."""
+
+EXPECTED = Path(__file__).with_name("lines.json")
+"""Every other quick line as one JSON object a line, by the clock of `StepClock`."""
+
+UNSTABLE = {"mapping_ms", "rewriting_ms", "cpu_ms", "log_bytes", "written_bytes"}
+"""Facts that depend on the machine, or on the version of a codec."""
 
 
 def tiny(tmp_path, **options):
@@ -25,7 +37,8 @@ def all_names():
 
 @pytest.mark.slow
 @pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="a million puts, in Python")
-def test_every_quick_line_is_measured_and_shown(tmp_path):
+def test_every_quick_line_is_measured_and_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr("logstore.bench.measuring.time", StepClock())
     jobs = [job for job in suite.select_jobs((), full=False) if APART.isdisjoint(job.names)]
     said = []
     result = suite.run(jobs, tiny(tmp_path, report=said.append), kind="quick")
@@ -37,6 +50,21 @@ def test_every_quick_line_is_measured_and_shown(tmp_path):
         assert any(text.startswith(f"{line.name}: ") for text in said)
     assert "no peer: peers were excluded" in shown
     assert list(tmp_path.iterdir()) == []
+    expected = [json.loads(text) for text in EXPECTED.read_text(encoding="utf-8").splitlines()]
+    assert [reduced(line) for line in result.lines] == expected
+
+
+def reduced(line):
+    """Return the JSON object of a line without what depends on the machine."""
+    item = line.as_json()
+    facts = {name: value for name, value in item["facts"].items() if name not in UNSTABLE}
+    peer = None if item["peer"] is None else item["peer"]["judged"]
+    here = [item["here"]["judged"], item["here"]["wall"]]
+    if line.name.startswith(("start/", "codec/")):
+        here = peer = None
+    names = ("name", "title", "unit", "higher_is_better")
+    peer_name = re.sub(r" [0-9.]+$", "", item["peer_name"] or "")
+    return [*(item[name] for name in names), here, peer, peer_name, facts]
 
 
 def test_names_of_lines_are_unique_and_every_goal_belongs_to_one():

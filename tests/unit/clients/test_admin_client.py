@@ -26,7 +26,13 @@ from logstore import (
     VirtualClock,
 )
 from logstore.config.inert_keys import STORED_TOPIC_KEYS
-from logstore.coordinator.groups.consumer_protocol import decode_assignment, decode_subscription
+from logstore.coordinator.groups.consumer_protocol import (
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_subscription,
+)
+from logstore.coordinator.groups.requests import JoinRequest
 from tests.support.world.messages import exactly
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
@@ -663,6 +669,38 @@ def test_a_description_of_a_group_is_whole(seventh):
             }
         ],
         "error": None,
+    }
+
+
+def test_a_member_has_no_subscription_before_its_group_is_stable(broker, admin):
+    joined = []
+    request = JoinRequest(
+        "g",
+        "consumer",
+        (("range", encode_subscription(Subscription(("t",)))),),
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        client_id="me",
+        client_host="/host",
+        requires_member_id=False,
+    )
+    broker.groups.join(request, joined.append)
+    (described,) = admin.describe_groups(["g"]).values()
+    (member,) = described.pop("members")
+    assert described == {
+        "group_id": "g",
+        "group_state": "CompletingRebalance",
+        "protocol_type": "consumer",
+        "protocol_data": "",
+        "error": None,
+    }
+    assert member.pop("member_id").startswith("me-")
+    assert member == {
+        "group_instance_id": None,
+        "client_id": "me",
+        "client_host": "/host",
+        "member_metadata": b"",
+        "member_assignment": b"",
     }
 
 

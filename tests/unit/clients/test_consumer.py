@@ -27,7 +27,8 @@ from logstore import (
     VirtualClock,
     WakeupError,
 )
-from logstore.clients.consumer_config import DEFAULTS, WITHOUT_MEANING
+from logstore.clients.consumer_config import DEFAULTS
+from logstore.clients.settings import ConsumerSettings
 from logstore.coordinator.groups.consumer_protocol import decode_subscription
 from logstore.errors import InvalidRegularExpressionError, KafkaTimeoutError
 from logstore.runtime import Deadlock
@@ -782,12 +783,11 @@ def test_a_broker_closes_while_another_thread_polls():
 
 
 def test_configs_of_kafka_python_are_accepted_and_others_refused(broker):
-    broker.consumer(**dict.fromkeys(WITHOUT_MEANING))
+    names = ConsumerSettings.__optional_keys__
+    broker.consumer(**dict.fromkeys(names - DEFAULTS.keys()))
     with pytest.raises(InvalidConfigurationError, match="'groupid'; the nearest is 'group_id'"):
         broker.consumer(groupid="g")
-    assert len(DEFAULTS.keys() | WITHOUT_MEANING) == 68 + len(
-        {"group_protocol", "group_remote_assignor"}
-    )
+    assert len(names) == 68 + len({"group_protocol", "group_remote_assignor"})
 
 
 @pytest.mark.parametrize(

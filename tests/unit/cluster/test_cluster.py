@@ -185,7 +185,7 @@ def test_an_error_at_the_leader_that_stopped_is_reported_as_another_leader():
 
 def test_an_append_waits_for_its_offset_on_all_replicas(cluster):
     offset = cluster.append(USERS, value=b"1", acks=1).offset
-    delayed = DelayedProduce(cluster.replicas(0), USERS, offset)
+    delayed = DelayedProduce(cluster.replicas(0), USERS, offset, cluster.replicas(0).role(USERS))
     assert str(delayed.error) == "users-0: not all in-sync replicas have offset 0 yet"
 
 

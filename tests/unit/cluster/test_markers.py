@@ -6,6 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from logstore import Cluster, TopicPartition, VirtualClock
+from logstore.cluster.markers import MarkerChannel
+from logstore.cluster.network import Network
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
 from logstore.coordinator.transactions.state import TransactionVersion
 from logstore.errors import ConcurrentTransactionsError, CoordinatorNotAvailableError
@@ -380,3 +382,88 @@ def test_offsets_of_a_transaction_are_replicated_without_the_lock_of_its_coordin
         cluster.heal()
         thread.join()
         session.commit_transaction()
+
+
+# -- requests and their responses ------------------------------------------------------------------
+
+
+class FakeStation:
+    """A broker whose messages are delivered when the test does so."""
+
+    broker_id = COORDINATOR
+    is_over = False
+
+    def __init__(self):
+        self.network = Network(VirtualClock(), None)
+        self.sent = []
+
+    def send(self, target, name, call):
+        peer = FakePeer()
+        self.sent.append((target, name, lambda: call(peer), peer))
+        return peer
+
+
+class FakePeer:
+    is_over = False
+
+    def __init__(self):
+        self.received = []
+
+    def on_markers(self, *arguments):
+        self.received.append(arguments)
+
+
+def test_each_request_gets_its_own_response_once():
+    station = FakeStation()
+    channel = MarkerChannel(station)
+    first, second = channel.send(LEADER, "one"), channel.send(REPLICA, "two")
+    woken = []
+    unsubscribe = first.subscribe(lambda: woken.append(first.errors))
+    for _, _, deliver, _ in station.sent:
+        deliver()
+    assert [(target, name, peer.received) for target, name, _, peer in station.sent] == [
+        (LEADER, "WriteTxnMarkers", [(COORDINATOR, 1, "one")]),
+        (REPLICA, "WriteTxnMarkers", [(COORDINATOR, 2, "two")]),
+    ]
+    assert (first.is_done(), second.is_done()) == (False, False)
+    channel.on_response(1, {7: {TP: None}})
+    channel.on_response(1, {7: {TP: "LATE"}})
+    channel.on_response(9, {})
+    assert (first.errors, woken) == ({7: {TP: None}}, [{7: {TP: None}}])
+    assert (first.is_done(), second.is_done(), second.errors) == (True, False, None)
+    channel.give_up()
+    assert (first.is_given_up, second.is_given_up, second.is_done()) == (False, True, True)
+    unsubscribe()
+    first.answer({})
+    assert woken == [{7: {TP: None}}]
+
+
+def test_a_request_that_was_given_up_is_not_delivered():
+    station = FakeStation()
+    channel = MarkerChannel(station)
+    sent = [channel.send(LEADER, each) for each in ("one", "two", "three")]
+    channel.give_up(sent[0].number, sent[2].number)
+    channel.give_up(sent[0].number)
+    channel.on_response(sent[2].number, {})
+    for _, _, deliver, _ in station.sent:
+        deliver()
+    assert [len(peer.received) for *_, peer in station.sent] == [0, 1, 0]
+    assert [each.errors for each in sent] == [None, None, None]
+
+
+@pytest.mark.parametrize("ends", ("station", "peer", "link", "nobody"))
+def test_a_response_is_not_awaited_from_a_broker_that_cannot_send_it(ends):
+    station = FakeStation()
+    if ends == "nobody":
+        station.send = lambda *_: None
+    sent = MarkerChannel(station).send(LEADER, "one")
+    assert sent.is_done() == (ends == "nobody")
+    if ends == "station":
+        station.is_over = True
+    elif ends == "peer":
+        sent.receiver.is_over = True
+    elif ends == "link":
+        station.network.disconnect([COORDINATOR], [REPLICA])
+        assert not sent.is_done()
+        station.network.disconnect([COORDINATOR], [LEADER])
+    assert sent.is_done()

@@ -6,7 +6,17 @@ import pytest
 from logstore.simulate import parse, run
 from logstore.simulate.outcome import bytes_of
 from logstore.simulate.report import page
-from logstore.simulate.spread import ALL_BYTES, percentiles, run_seeds, seeds_of
+from logstore.simulate.spread import (
+    ALL_BYTES,
+    POINTS,
+    Curve,
+    SeedRun,
+    Spread,
+    percentiles,
+    run_seeds,
+    seeds_of,
+    spread_of,
+)
 from logstore.simulate.sweep import sweep
 
 SCENARIO = """
@@ -82,3 +92,40 @@ def test_the_report_has_a_band_for_each_curve(spread):
     assert "over 20 seeds at most" in text
     assert "live, p50 of the seeds" in text
     assert text.count('"fill":"tonexty"') > 10
+
+
+def test_times_of_a_curve_are_the_middles_of_equal_parts(spread):
+    times = run(parse(SCENARIO), samples=10).over_time()["time_ms"]
+    start, length = int(times[0]), int(times[-1] - times[0])
+    assert len(spread.time_ms) == POINTS
+    expected = [start + (2 * part + 1) * length / (2 * POINTS) for part in range(POINTS)]
+    assert list(spread.time_ms) == [int(each) for each in expected]
+
+
+def test_percentiles_are_taken_across_seeds():
+    """Of 21 values from 0 to 20, one in twenty is below 1 and above 19."""
+    assert percentiles([float(each) for each in range(20, -1, -1)]) == (1.0, 10.0, 19.0)
+    columns = [np.array([each, 10.0 * each]) for each in range(21)]
+    assert [list(each) for each in percentiles(columns)] == [[1, 10], [10, 100], [19, 190]]
+    costs = [{"a": float(each), "b": -each} for each in range(21)]
+    assert spread_of(costs) == {
+        "a": {"p5": 1.0, "p50": 10.0, "p95": 19.0, "min": 0.0, "max": 20.0},
+        "b": {"p5": -19.0, "p50": -10.0, "p95": -1.0, "min": -20, "max": 0},
+    }
+
+
+def test_last_and_most_are_those_of_each_seed():
+    curves = [
+        {("t", "n"): Curve(np.array([1.0]), last=float(number), most=10.0 * number)}
+        for number in range(21)
+    ]
+    spread = Spread(np.array([0]), [SeedRun(n, {}, each) for n, each in enumerate(curves)])
+    assert spread.last("n", "t") == (1.0, 10.0, 19.0)
+    assert spread.most("n", "t") == (10.0, 100.0, 190.0)
+    assert spread.seeds == list(range(21))
+
+
+def test_finished_runs_are_reported_with_the_number_of_all():
+    told = []
+    run_seeds(parse(SCENARIO), 3, samples=5, finished=lambda *each: told.append(each))
+    assert told == [(1, 3), (2, 3), (3, 3)]

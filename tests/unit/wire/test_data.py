@@ -227,6 +227,39 @@ def test_one_partition_s_error_keeps_from_no_other(broker, client):
     assert found == [0, error("UNKNOWN_TOPIC_OR_PARTITION"), 0]
 
 
+def test_producers_name_topics_by_id_since_version_13(broker, client):
+    known, unknown = broker.topic("t").id, "B" * 21 + "A"
+
+    def topic_of(topic_id, *partitions):
+        data = [ProduceRequest.PartitionProduceData(index=n, records=batch(0)) for n in partitions]
+        return ProduceRequest.TopicProduceData(topic_id=topic_id, partition_data=data)
+
+    topics = [topic_of(unknown, 0, 1), topic_of(known, 1, 7)]
+    answer = client.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 13)
+    assert [
+        (topic.topic_id, each.index, each.error_code, each.base_offset)
+        for topic in answer.responses
+        for each in topic.partition_responses
+    ] == [
+        (unknown, 0, error("UNKNOWN_TOPIC_ID"), -1),
+        (unknown, 1, error("UNKNOWN_TOPIC_ID"), -1),
+        (known, 1, 0, 0),
+        (known, 7, error("UNKNOWN_TOPIC_OR_PARTITION"), -1),
+    ]
+    assert [broker.log("t", n).log_end_offset for n in (0, 1)] == [0, 1]
+
+
+def test_the_id_of_a_deleted_topic_is_unknown_to_a_topic_of_its_name(broker, client):
+    old = broker.topic("t").id
+    broker.delete_topic("t")
+    broker.create_topic("t")
+    data = ProduceRequest.PartitionProduceData(index=0, records=batch(0))
+    topics = [ProduceRequest.TopicProduceData(topic_id=old, partition_data=[data])]
+    answer = client.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=topics), 13)
+    assert answer.responses[0].partition_responses[0].error_code == error("UNKNOWN_TOPIC_ID")
+    assert broker.log("t").log_end_offset == 0
+
+
 def test_a_batch_sent_again_is_answered_with_its_first_offset(broker, client):
     data = batch(0, 1, producer_id=7, producer_epoch=0, base_sequence=0)
     answers = [produced(client, data) for _ in range(2)]

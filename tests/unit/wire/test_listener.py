@@ -32,8 +32,8 @@ def test_api_versions_match_the_handlers(broker):
         answer = client.ask(ApiVersionsRequest(), 0)
         served = {each.api_key: (each.min_version, each.max_version) for each in answer.api_keys}
         assert answer.error_code == 0
-        assert served[0] == (0, 12)
-        assert served[1] == (4, 17)
+        assert served[0] == (0, 13)
+        assert served[1] == (4, 18)
         assert served[18] == (0, 4)
         assert len(served) == len(listener.service.handlers)
 

@@ -221,3 +221,24 @@ def test_a_request_of_64_kib_may_wait_in_a_full_pool(size, stays):
     for _ in range(2):
         pool.close_stalled(before=1.0)
         assert (waits in pool._readers, newer in pool._readers) == (stays, True)
+
+
+@pytest.mark.parametrize(("given_back", "reads"), ((0, False), (1, True)))
+def test_reading_resumes_below_the_limit(given_back, reads):
+    pool, (first, second) = pool_of(1000, 1000, 2)
+    first.receive(1000, size=1000)
+    first.held_since = second.held_since = 5.0
+    pool.take(100)
+    pool.give_back(100 + given_back)
+    assert (pool.is_full, first.reads, second.reads) == (not reads, reads, reads)
+
+
+def test_the_oldest_stalled_request_is_closed_first_whatever_its_size():
+    pool, (first, second, third) = pool_of(300_000, 200_000, 3)
+    for reader, size, began in ((first, 70_000, 2.0), (second, 90_000, 1.0), (third, 140_000, 3.0)):
+        reader.receive(size, size=size)
+        reader.held_since = began
+    pool.close_stalled(before=1.0)
+    assert pool._readers == [first, second, third], "not before that time"
+    pool.close_stalled(before=9.0)
+    assert (pool._readers, pool.is_full) == ([first, third], False)

@@ -22,41 +22,11 @@ def snapshot_at(place, check, position):
     return [Found(check, place.snapshot, position, place.base)]
 
 
-@row("bad snapshot CRC", "transactions")
-def snapshot_flipped(place):
-    place.flip(place.snapshot, 30)
-    return snapshot_at(place, "snapshot_crc", 2)
-
-
-@row("bad snapshot CRC", "transactions")
-def snapshot_crc_flipped(place):
-    place.flip(place.snapshot, 2)
-    return snapshot_at(place, "snapshot_crc", 2)
-
-
-@row("bad snapshot version", "transactions")
-def snapshot_of_another_version(place):
-    place.put(place.snapshot, ">h", 0, 2)
-    return snapshot_at(place, "snapshot_version", 0)
-
-
-@row("bad snapshot size", "transactions")
-def snapshot_cut_in_its_header(place):
-    place.cut(place.snapshot, 4)
-    return snapshot_at(place, "snapshot_size", 0)
-
-
 @row("bad snapshot size", "transactions")
 def snapshot_cut_in_an_entry(place):
     """The CRC covers all of the file: it goes first."""
     place.cut(place.snapshot, -1)
     return snapshot_at(place, "snapshot_crc", 2)
-
-
-@row("bad snapshot size", "transactions")
-def snapshot_of_another_count(place):
-    place.reseal_snapshot(place.snapshot, ">i", 6, 9)
-    return snapshot_at(place, "snapshot_size", 6)
 
 
 @row("bad snapshot CRC", "transactions")
@@ -76,30 +46,6 @@ def snapshot_without_producers(place):
     place.reseal_snapshot(place.snapshot, ">q", 10, -7)
     place.reseal_snapshot(place.snapshot, ">q", 56, -7)
     return [*snapshot_at(place, "snapshot_entry", 10), *snapshot_at(place, "snapshot_entry", 56)]
-
-
-@row("bad snapshot CRC", "transactions")
-def snapshot_with_another_sequence(place):
-    place.reseal_snapshot(place.snapshot, ">i", 20, 99)
-    return snapshot_at(place, "snapshot_state", 10)
-
-
-@row("bad snapshot CRC", "transactions")
-def snapshot_with_another_epoch(place):
-    place.reseal_snapshot(place.snapshot, ">h", 18, 9)
-    return snapshot_at(place, "snapshot_state", 10)
-
-
-@row("bad snapshot CRC", "transactions")
-def snapshot_with_another_transaction(place):
-    place.reseal_snapshot(place.snapshot, ">q", 48, 20)
-    return snapshot_at(place, "snapshot_state", 10)
-
-
-@row("bad snapshot CRC", "transactions")
-def snapshot_that_is_older(place):
-    place.reseal_snapshot(place.snapshot, ">q", 24, 9)
-    return snapshot_at(place, "snapshot_state", 10)
 
 
 @row("bad snapshot size", "transactions")
@@ -271,6 +217,44 @@ def partition_twice_in(place, name):
     """checkpoint of wrong count"""
     place.write(name, b"0\n2\ngolden 0 100\ngolden 0 99\n")
     return [Found("checkpoint_duplicate", name, 17, None, WARNING)]
+
+
+# -- one field -------------------------------------------------------------------------------------
+
+TABLE.add(
+    "snapshot",
+    snapshot_at,
+    {
+        "bad snapshot CRC": (
+            ("snapshot_flipped", ("flip", 30), ("snapshot_crc", 2)),
+            ("snapshot_crc_flipped", ("flip", 2), ("snapshot_crc", 2)),
+            (
+                "snapshot_with_another_sequence",
+                ("reseal_snapshot", ">i", 20, 99),
+                ("snapshot_state", 10),
+            ),
+            (
+                "snapshot_with_another_epoch",
+                ("reseal_snapshot", ">h", 18, 9),
+                ("snapshot_state", 10),
+            ),
+            (
+                "snapshot_with_another_transaction",
+                ("reseal_snapshot", ">q", 48, 20),
+                ("snapshot_state", 10),
+            ),
+            ("snapshot_that_is_older", ("reseal_snapshot", ">q", 24, 9), ("snapshot_state", 10)),
+        ),
+        "bad snapshot version": (
+            ("snapshot_of_another_version", ("put", ">h", 0, 2), ("snapshot_version", 0)),
+        ),
+        "bad snapshot size": (
+            ("snapshot_cut_in_its_header", ("cut", 4), ("snapshot_size", 0)),
+            ("snapshot_of_another_count", ("reseal_snapshot", ">i", 6, 9), ("snapshot_size", 6)),
+        ),
+    },
+    case="transactions",
+)
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -23,18 +23,6 @@ def entry(place, check, slot, offset=None, severity=ERROR):
 
 
 @row("index unsorted")
-def index_entries_swapped(place):
-    place.swap(place.index, 8)
-    return entry(place, "index_order", 1)
-
-
-@row("index unsorted")
-def index_entry_to_an_earlier_batch(place):
-    place.put(place.index, ">i", 12, 0)
-    return entry(place, "index_order", 1)
-
-
-@row("index unsorted")
 def index_entry_to_a_much_later_batch(place):
     place.put(place.index, ">i", 12, place.entry(4)[1])
     return entry(place, "index_order", 1)
@@ -51,18 +39,6 @@ def index_entries_beyond_counting(place):
     return [*told, Found("suppressed", place.index, None, None, INFO)]
 
 
-@row("out of range")
-def index_offset_in_a_later_segment(place):
-    place.put(place.index, ">i", 8, 10**6)
-    return entry(place, "index_range", 1)
-
-
-@row("out of range")
-def index_offset_below_the_base(place):
-    place.put(place.index, ">i", 8, -3)
-    return entry(place, "index_range", 1)
-
-
 @row("odd size")
 def index_of_odd_size(place):
     end = len(place.read(place.index))
@@ -75,12 +51,6 @@ def index_cut_inside_an_entry(place):
     end = len(place.read(place.index))
     place.cut(place.index, -3)
     return [Found("index_size", place.index, end - 8)]
-
-
-@row("wrong position")
-def index_position_inside_a_batch(place):
-    place.add(place.index, ">i", 12, 1)
-    return entry(place, "index_position", 1)
 
 
 @row("wrong position")
@@ -109,18 +79,6 @@ def index_offset_inside_a_batch_that_follows(place):
     batch = next(each for each in map(place.after, (1, 2, 3)) if each.header.last_offset_delta)
     place.put(place.index, ">i", 8, batch.header.base_offset - place.base)
     return entry(place, "index_chunked", 1, severity=WARNING)
-
-
-@row("beyond the file")
-def index_position_beyond_the_file(place):
-    place.put(place.index, ">i", 12, 10**6)
-    return entry(place, "index_position", 1)
-
-
-@row("beyond the file")
-def index_position_negative(place):
-    place.put(place.index, ">i", 12, -1)
-    return entry(place, "index_position", 1)
 
 
 @row("beyond the file")
@@ -156,48 +114,6 @@ def index_of_no_segment(place):
 def time_entry(place, check, slot, severity=ERROR):
     """Return a finding at an entry of the time index, of the offset it has now."""
     return [Found(check, place.time_index, 12 * slot, place.time_entry(slot)[1], severity)]
-
-
-@row("time index unsorted")
-def time_index_entries_swapped(place):
-    place.swap(place.time_index, 12)
-    return time_entry(place, "time_index_order", 1)
-
-
-@row("time index unsorted")
-def time_index_timestamp_in_the_past(place):
-    place.put(place.time_index, ">q", 12, 5)
-    return time_entry(place, "time_index_order", 1)
-
-
-@row("time index unsorted")
-def time_index_timestamp_in_the_future(place):
-    place.put(place.time_index, ">q", 12, 1 << 60)
-    return time_entry(place, "time_index_order", 1)
-
-
-@row("wrong timestamp")
-def time_index_timestamp_too_late(place):
-    place.add(place.time_index, ">q", 12, 1)
-    return time_entry(place, "time_index_entry", 1)
-
-
-@row("wrong timestamp")
-def time_index_timestamp_too_early(place):
-    place.add(place.time_index, ">q", 12, -1)
-    return time_entry(place, "time_index_entry", 1)
-
-
-@row("wrong timestamp")
-def time_index_offset_of_the_next_batch(place):
-    place.add(place.time_index, ">i", 20, 1)
-    return time_entry(place, "time_index_entry", 1)
-
-
-@row("wrong timestamp")
-def time_index_offset_in_no_segment(place):
-    place.put(place.time_index, ">i", 20, 9999)
-    return time_entry(place, "time_index_range", 1)
 
 
 @row("wrong timestamp")
@@ -241,47 +157,11 @@ def txn_lost(place, slot=0):
     return txn_entry(place, "txn_index_missing", slot)._replace(position=None)
 
 
-@row("index unsorted", "transactions")
-def txn_index_entries_swapped(place):
-    place.swap(place.txn_index, 34)
-    return [txn_entry(place, "txn_index_order", 1)]
-
-
 @row("odd size", "transactions")
 def txn_index_of_odd_size(place):
     end = len(place.read(place.txn_index))
     place.append(place.txn_index, b"123")
     return [Found("txn_index_size", place.txn_index, end)]
-
-
-@row("checkpoint of wrong version", "transactions")
-def txn_index_of_another_version(place):
-    place.flip(place.txn_index, 1)
-    return [txn_entry(place, "txn_index_version")]
-
-
-@row("wrong position", "transactions")
-def txn_index_of_another_producer(place):
-    place.add(place.txn_index, ">q", 2, 5)
-    return [txn_entry(place, "txn_index_entry")]
-
-
-@row("wrong position", "transactions")
-def txn_index_of_another_first_offset(place):
-    place.add(place.txn_index, ">q", 10, 1)
-    return [txn_entry(place, "txn_index_entry")]
-
-
-@row("wrong position", "transactions")
-def txn_index_of_a_negative_first_offset(place):
-    place.flip(place.txn_index, 10, 7)
-    return [txn_entry(place, "txn_index_entry")]
-
-
-@row("wrong position", "transactions")
-def txn_index_of_another_stable_offset(place):
-    place.add(place.txn_index, ">q", 26, -1)
-    return [txn_entry(place, "txn_index_entry")]
 
 
 @row("out of range", "transactions")
@@ -333,6 +213,69 @@ def marker_of_a_negative_version(place):
     position, offset = marker_position(place)
     place.reseal(place.log, position, ">B", 66, 0x80)
     return [Found("control_batch", place.log, position, offset)]
+
+
+# -- one field -------------------------------------------------------------------------------------
+
+TABLE.add(
+    "index",
+    entry,
+    {
+        "index unsorted": (
+            ("index_entries_swapped", ("swap", 8), ("index_order", 1)),
+            ("index_entry_to_an_earlier_batch", ("put", ">i", 12, 0), ("index_order", 1)),
+        ),
+        "out of range": (
+            ("index_offset_in_a_later_segment", ("put", ">i", 8, 10**6), ("index_range", 1)),
+            ("index_offset_below_the_base", ("put", ">i", 8, -3), ("index_range", 1)),
+        ),
+        "wrong position": (
+            ("index_position_inside_a_batch", ("add", ">i", 12, 1), ("index_position", 1)),
+        ),
+        "beyond the file": (
+            ("index_position_beyond_the_file", ("put", ">i", 12, 10**6), ("index_position", 1)),
+            ("index_position_negative", ("put", ">i", 12, -1), ("index_position", 1)),
+        ),
+    },
+)
+TABLE.add(
+    "time_index",
+    time_entry,
+    {
+        "time index unsorted": (
+            ("time_index_entries_swapped", ("swap", 12), ("time_index_order", 1)),
+            ("time_index_timestamp_in_the_past", ("put", ">q", 12, 5), ("time_index_order", 1)),
+            (
+                "time_index_timestamp_in_the_future",
+                ("put", ">q", 12, 1 << 60),
+                ("time_index_order", 1),
+            ),
+        ),
+        "wrong timestamp": (
+            ("time_index_timestamp_too_late", ("add", ">q", 12, 1), ("time_index_entry", 1)),
+            ("time_index_timestamp_too_early", ("add", ">q", 12, -1), ("time_index_entry", 1)),
+            ("time_index_offset_of_the_next_batch", ("add", ">i", 20, 1), ("time_index_entry", 1)),
+            ("time_index_offset_in_no_segment", ("put", ">i", 20, 9999), ("time_index_range", 1)),
+        ),
+    },
+)
+TABLE.add(
+    "txn_index",
+    txn_entry,
+    {
+        "index unsorted": (("txn_index_entries_swapped", ("swap", 34), ("txn_index_order", 1)),),
+        "checkpoint of wrong version": (
+            ("txn_index_of_another_version", ("flip", 1), "txn_index_version"),
+        ),
+        "wrong position": (
+            ("txn_index_of_another_producer", ("add", ">q", 2, 5), "txn_index_entry"),
+            ("txn_index_of_another_first_offset", ("add", ">q", 10, 1), "txn_index_entry"),
+            ("txn_index_of_a_negative_first_offset", ("flip", 10, 7), "txn_index_entry"),
+            ("txn_index_of_another_stable_offset", ("add", ">q", 26, -1), "txn_index_entry"),
+        ),
+    },
+    case="transactions",
+)
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -15,6 +15,7 @@ from tests.support.world.damage import (
     ORIGINS,
     DamageTable,
     Found,
+    Site,
     healthy,
     kafka,
     partition,
@@ -168,45 +169,9 @@ def test_a_leader_epoch_is_invisible_where_the_checkpoint_allows_for_two():
 
 
 @row("bad length")
-def length_too_long(place):
-    place.add(place.log, ">i", place.position + 8, 1)
-    return place.at_target("batch_length")
-
-
-@row("bad length")
 def length_up_to_a_later_batch(place):
     place.add(place.log, ">i", place.position + 8, len(place.after(1).data))
     return place.at_target("batch_length")
-
-
-@row("bad length")
-def length_below_a_header(place):
-    place.put(place.log, ">i", place.position + 8, 30)
-    return place.at_target("batch_length")
-
-
-@row("bad length")
-def length_beyond_the_file(place):
-    place.put(place.log, ">i", place.position + 8, 10**9)
-    return place.at_target("batch_length")
-
-
-@row("bad length")
-def length_negative(place):
-    place.put(place.log, ">i", place.position + 8, -1)
-    return place.at_target("batch_length")
-
-
-@row("magic")
-def magic_of_the_future(place):
-    place.put(place.log, ">b", place.position + 16, 3)
-    return place.at_target("magic")
-
-
-@row("magic")
-def magic_of_the_past(place):
-    place.put(place.log, ">b", place.position + 16, 1)
-    return place.at_target("magic")
 
 
 @row("magic")
@@ -216,78 +181,12 @@ def message_of_an_old_format(place):
     return [Found("unsupported_format", place.last_log, end, offset, INFO)]
 
 
-@row("record count")
-def record_count_too_high(place):
-    place.reseal(place.log, place.position, ">i", 57, 9)
-    return place.at_target("record_count")
-
-
-@row("record count")
-def record_count_too_low(place):
-    place.reseal(place.log, place.position, ">i", 57, 0)
-    return place.at_target("record_count")
-
-
-@row("record count")
-def record_count_negative(place):
-    place.reseal(place.log, place.position, ">i", 57, -1)
-    return place.at_target("record_count")
-
-
-@row("in a record")
-def record_of_a_negative_size(place):
-    place.reseal(place.log, place.position, ">B", 61, 1)
-    return place.at_target("record_structure")
-
-
-@row("in a record")
-def record_with_a_key_beyond_it(place):
-    place.reseal(place.log, place.position, ">B", 65, 0x7E)
-    return place.at_target("record_structure")
-
-
-@row("offsets out of order")
-def offset_of_a_record_too_high(place):
-    place.reseal(place.log, place.position, ">B", 64, 10)
-    return place.at_target("offset_delta")
-
-
-@row("offsets out of order")
-def last_offset_below_the_base(place):
-    place.reseal(place.log, place.position, ">i", 23, -1)
-    return place.at_target("offset_delta")
-
-
-@row("in each header field")
-def codec_unknown(place):
-    place.reseal(place.log, place.position, ">h", 21, 6)
-    return place.at_target("codec")
-
-
-@row("in a codec section")
-def codec_of_no_such_section(place):
-    place.reseal(place.log, place.position, ">h", 21, 1)
-    return place.at_target("codec")
-
-
 @row("in each header field")
 def max_timestamp_not_the_largest(place):
     place.reseal(place.log, place.position, ">q", 35, 5)
     slot = [place.time_entry(n)[1] for n in range(4)].index(place.after(0).header.last_offset)
     entry = Found("time_index_entry", place.time_index, 12 * slot, place.time_entry(slot)[1])
     return [*place.at_target("max_timestamp"), entry]
-
-
-@row("in each header field")
-def transaction_without_a_producer(place):
-    place.reseal(place.log, place.position, ">h", 21, 0x10)
-    return place.at_target("producer_fields")
-
-
-@row("in each header field")
-def producer_without_an_epoch(place):
-    place.reseal(place.log, place.position, ">q", 43, 7)
-    return place.at_target("producer_fields")
 
 
 @row("in each header field")
@@ -475,6 +374,47 @@ def segment_of_no_offset(place):
     name = f"golden-0/{'9' * 20}.log"
     place.write(name)
     return [Found("file_name", name)]
+
+
+# -- one field -------------------------------------------------------------------------------------
+
+TABLE.add(
+    "log",
+    Site.at_target,
+    {
+        "bad length": (
+            ("length_too_long", ("add_here", ">i", 8, 1), "batch_length"),
+            ("length_below_a_header", ("put_here", ">i", 8, 30), "batch_length"),
+            ("length_beyond_the_file", ("put_here", ">i", 8, 10**9), "batch_length"),
+            ("length_negative", ("put_here", ">i", 8, -1), "batch_length"),
+        ),
+        "magic": (
+            ("magic_of_the_future", ("put_here", ">b", 16, 3), "magic"),
+            ("magic_of_the_past", ("put_here", ">b", 16, 1), "magic"),
+        ),
+        "record count": (
+            ("record_count_too_high", ("reseal_here", ">i", 57, 9), "record_count"),
+            ("record_count_too_low", ("reseal_here", ">i", 57, 0), "record_count"),
+            ("record_count_negative", ("reseal_here", ">i", 57, -1), "record_count"),
+        ),
+        "in a record": (
+            ("record_of_a_negative_size", ("reseal_here", ">B", 61, 1), "record_structure"),
+            ("record_with_a_key_beyond_it", ("reseal_here", ">B", 65, 0x7E), "record_structure"),
+        ),
+        "offsets out of order": (
+            ("offset_of_a_record_too_high", ("reseal_here", ">B", 64, 10), "offset_delta"),
+            ("last_offset_below_the_base", ("reseal_here", ">i", 23, -1), "offset_delta"),
+        ),
+        "in each header field": (
+            ("codec_unknown", ("reseal_here", ">h", 21, 6), "codec"),
+            ("transaction_without_a_producer", ("reseal_here", ">h", 21, 0x10), "producer_fields"),
+            ("producer_without_an_epoch", ("reseal_here", ">q", 43, 7), "producer_fields"),
+        ),
+        "in a codec section": (
+            ("codec_of_no_such_section", ("reseal_here", ">h", 21, 1), "codec"),
+        ),
+    },
+)
 
 
 @pytest.mark.parametrize("name", TABLE)

@@ -257,6 +257,18 @@ def other_topic_id(place):
     return [Found("topic_id", "golden-1/partition.metadata")]
 
 
+@row("", "transactions")
+def topic_id_of_another_topic(place):
+    """The folder of a partition was copied under the name of another topic."""
+    id_ = "version: 0\ntopic_id: " + "A" * 21 + "Q"
+    place.write("golden-0/partition.metadata", id_.encode())
+    place.make_dirs("copied-0")
+    for name in place.fs.list_dir("/data/golden-0"):
+        place.write(f"copied-0/{name}", place.read(f"golden-0/{name}"))
+    place.write(TOPICS, topics_file([0]))
+    return [Found("shared_topic_id", "golden-0/partition.metadata", None, None, WARNING)]
+
+
 @pytest.mark.parametrize("name", TABLE)
 @pytest.mark.parametrize("origin", ORIGINS)
 def test_damage_is_found_and_nothing_else(name, origin):

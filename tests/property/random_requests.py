@@ -1,0 +1,181 @@
+"""Random requests of every API in every version, whose answers are stored (`transcripts`).
+
+Names, numbers and ids are mostly those of things that exist, so that many requests succeed.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+from typing import Any
+
+from logstore import Acl, Authorizer, Broker, VirtualClock
+from logstore.messages import to_json
+from logstore.messages.schema import Field
+from logstore.record.batch import build_batch
+from logstore.record.records import Record
+from logstore.wire.versions import SERVED
+from tests.support.world.random_messages import Maker, random_message
+from tests.support.world.transcripts import Transcript, text_of
+from tests.support.world.wire import Client
+
+FEW = 24
+REQUESTS = 120
+NOBODY = "User:ANONYMOUS"
+NOT_SENT = {"JoinGroup", "SyncGroup", "SaslHandshake", "SaslAuthenticate"}
+"""Requests whose answers wait for other requests, or that close the connection."""
+
+TEXTS: dict[str, tuple[str, ...]] = {
+    "name|topic|topic_name|topic_names|subscribed_topic_names": ("t", "u", "v", "no", "", "a/b"),
+    "group_id|group_ids|groups|groups_names|coordinator_keys|key": ("g", "h", "x", ""),
+    "resource_name|resource_name_filter": ("t", "u", "g", "0", "1", "", "kafka-cluster", "no"),
+    "transactional_id|transactional_ids|v3_and_below_transactional_id": ("x", "y", ""),
+    "transactional_id_pattern": ("x", ".*", "[", ""),
+    "member_id|instance_id|group_instance_id": ("m", "n", ""),
+    "principal|principal_filter": ("User:a", "User:*", "b", ""),
+    "host|host_filter": ("*", "127.0.0.1", ""),
+    "entity_type": ("user", "client-id", "ip", "group", ""),
+    "entity_name|match": ("a", "b", "127.0.0.1", ""),
+    "feature": ("transaction.version", "metadata.version", "group.version", "no"),
+    "state_filters|states_filter": ("Empty", "Stable", "Ongoing", "CompleteCommit", "no"),
+    "types_filter": ("classic", "consumer", "no"),
+    "configuration_keys": ("retention.ms", "cleanup.policy", "log.cleaner.threads", "no"),
+    "server_assignor": ("uniform", "range", "no"),
+    "subscribed_topic_regex": ("t|u", "[", ""),
+    "path": ("/data", "/other", ""),
+    "mechanism": ("SCRAM-SHA-256",),
+    "protocol_type": ("consumer", ""),
+}
+SETTINGS = (
+    ("retention.ms", "1000"),
+    ("retention.ms", "-5"),
+    ("cleanup.policy", "compact"),
+    ("cleanup.policy", "delete"),
+    ("cleanup.policy", "x"),
+    ("segment.bytes", "1000000"),
+    ("min.insync.replicas", "2"),
+    ("message.timestamp.type", "LogAppendTime"),
+    ("log.retention.ms", "5000"),
+    ("log.cleaner.threads", "2"),
+    ("consumer.session.timeout.ms", "50000"),
+    ("producer_byte_rate", "1"),
+    ("connection_creation_rate", "2"),
+    ("leader.replication.throttled.replicas", "0:1"),
+    ("leader.replication.throttled.rate", "1000"),
+    ("no", ""),
+)
+NUMBERS: dict[str, tuple[int, ...]] = {
+    "partition|partition_index|partition_indexes|partitions|index": (0, 0, 1, 2, 7, -1),
+    "broker_id|broker_ids|node_id|replicas|replica_id": (0, 0, 1, -1),
+    "num_partitions|count": (1, 2, 3, 0, -1),
+    "replication_factor": (1, 1, 2, 0, -1),
+    "acks": (1, -1, 2),
+    ".*epoch": (0, 1, -1, 2),
+    "max_wait_ms|min_bytes": (0,),
+    ".*_ms": (1000, 60_000, 0, -1),
+    "max_bytes|partition_max_bytes": (1 << 20, 100, 0),
+    "response_partition_limit": (1, 2, 2000, 0),
+    "session_id": (0,),
+    "iterations": (4096, 1, 20_000),
+    "key_type": (0, 1, 2),
+    "resource_type|resource_type_filter|resource_types": (2, 2, 3, 4, 4, 5, 8, 16, 32, 1, 0),
+    "resource_pattern_type": (3, 3, 4, 1),
+    "pattern_type_filter": (3, 4, 1, 2, 0),
+    "operation": (2, 3, 4, 1, 0, 8),
+    "permission_type": (3, 2, 1, 0),
+    "config_operation": (0, 0, 1, 2, 3, 4),
+    "mechanism": (1, 2, 0),
+    "timestamp": (-1, -2, -3, 0, 1_600_000_000_000),
+    ".*offset|high_watermark": (0, 1, 2, 3, 9, -1),
+    "producer_id|.*_producer_id|producer_id_filters": (0, 1, 2, -1),
+    "max_version_level": (0, 1, 2, 3, 25, -1),
+}
+GENERATED = re.compile(r"(?<=sessionId: )\d{2,}|(?<=port: )\d+")
+
+
+def _of(pools: dict[str, Any], name: str) -> Any:
+    return next((pool for pattern, pool in pools.items() if re.fullmatch(pattern, name)), None)
+
+
+class Plausible(Maker):
+    """Values that mostly name things that exist."""
+
+    topic_ids: tuple[str, ...] = ()
+
+    def struct(self, struct: str) -> Any:
+        made = super().struct(struct)
+        setting = next((name for name in ("name", "key") if hasattr(made, name)), None)
+        if setting is not None and hasattr(made, "value"):
+            key, value = self.rng.choice(SETTINGS)
+            setattr(made, setting, key)
+            if isinstance(getattr(made, "value", None), float):
+                made.value = float(self.rng.choice((1, 2.5, 0, 1e19)))
+            elif getattr(made, "value", None) is not None:
+                made.value = value
+        return made
+
+    def _element(self, each: Field) -> Any:
+        rng = self.rng
+        if each.element == "string":
+            return rng.choice(_of(TEXTS, each.attribute) or ("", "a"))
+        if each.element == "uuid":
+            return rng.choice(self.topic_ids)
+        if each.element == "records":
+            return bytes(build_batch([Record(0, 1_600_000_000_000, b"k", b"v")]))
+        if each.element.startswith("int"):
+            return rng.choice(_of(NUMBERS, each.attribute) or (0, 1, 2, -1))
+        return super()._element(each)
+
+
+def _ensure_topics(broker: Broker[VirtualClock]) -> tuple[str, ...]:
+    """Create the topics that an earlier request deleted; return the ids."""
+    for name, partitions in (("t", 2), ("u", 1)):
+        if name not in {topic.name for topic in broker.topics()}:
+            broker.create_topic(name, partitions)
+            broker.append(name, value=b"v")
+    return broker.topic("t").id, broker.topic("u").id, "A" * 22
+
+
+def _authorizer(seed: int) -> Authorizer | None:
+    """Return an authorizer that allows everything or some of it, or None, in turn."""
+    rng = Random(seed)
+    if seed % 4 < 2:
+        return None
+    kinds = (("topic", "t"), ("topic", "v"), ("group", "g"), ("transactional_id", "x"))
+    acls = [
+        Acl(NOBODY, rng.choice(("read", "write", "describe", "all", "alter", "delete")), *kind)
+        for kind in kinds * 2
+        if rng.random() < 0.6
+    ]
+    cluster = ("describe", "alter", "alter_configs", "describe_configs", "idempotent_write")
+    acls += [Acl(NOBODY, each, "cluster", "kafka-cluster") for each in rng.sample(cluster, 2)]
+    return Authorizer(acls, super_users=[NOBODY] if seed % 4 == 2 else ())
+
+
+def transcribe(seed: int) -> Transcript:
+    """Return random requests to a broker, and their answers."""
+    rng, transcript = Random(seed), Transcript()
+    with (
+        Broker(
+            clock=VirtualClock(), seed=seed, broker_config={"group.initial.rebalance.delay.ms": 0}
+        ) as broker,
+        broker.listen(authorizer=_authorizer(seed)) as listener,
+        Client(listener) as client,
+    ):
+        for _ in range(REQUESTS):
+            topic_ids = _ensure_topics(broker)
+            api = rng.choice(sorted(SERVED.keys() - NOT_SENT))
+            version = rng.randint(SERVED[api].first, SERVED[api].last)
+            kind = type("Of", (Plausible,), {"topic_ids": topic_ids})
+            request = random_message(rng, f"{api}Request", version, elements_max=2, maker=kind)
+            if api == "Produce":
+                request.acks = request.acks or 1  # 0 has no answer
+            transcript.note(api, version, to_json(request, version))
+            try:
+                answer = client.ask(request, version)
+            except EOFError:
+                transcript.note("closed")
+                client.__init__(listener)
+                continue
+            transcript.note(GENERATED.sub("...", text_of(to_json(answer, version))))
+    return transcript

@@ -1,0 +1,116 @@
+"""Transcripts of runs that a seed repeats. Their digests are stored: any other outcome fails.
+
+A transcript has all that the code under test answers, writes and schedules. To print the one of a
+seed, so that it can be compared with that of another commit; to store all digests again::
+
+    python -m tests.support.world.transcripts consumer_group_histories 17
+    python -m tests.support.world.transcripts consumer_group_histories
+    python -m tests.support.world.transcripts                             # of all modules
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PROSE = ("documentation", "doc")
+"""Fields that are not part of a transcript."""
+
+FOLDER = Path(__file__).parents[2] / "property" / "transcripts"
+
+
+class Transcript:
+    """Lines of a run, and their digest."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, *values: object) -> None:
+        """Add a line."""
+        self.lines.append(" ".join(map(text_of, values)))
+
+    def digest(self) -> str:
+        """Return the first digits of a hash of all lines."""
+        return hashlib.sha256("\n".join(self.lines).encode()).hexdigest()[:12]
+
+
+def text_of(value: Any) -> str:
+    """Return a text of a value that does not depend on the order of sets."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value).hex()
+    if isinstance(value, Mapping):
+        shown = ((k, v) for k, v in value.items() if k not in PROSE)
+        return f"{{{', '.join(f'{text_of(k)}: {text_of(v)}' for k, v in shown)}}}"
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(text_of, value)))}}}"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(map(text_of, value))})"
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = {each.name: getattr(value, each.name) for each in fields(value) if each.repr}
+        return f"{type(value).__name__} {text_of(shown)}"
+    return repr(value)
+
+
+@contextmanager
+def recording_calls(owner: type, names: Iterable[str], transcript: Transcript) -> Iterator[None]:
+    """Note all calls of some methods of a class."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in names:
+            patch.setattr(owner, name, _recorded(owner, name, transcript))
+        yield
+
+
+def _recorded(owner: type, name: str, transcript: Transcript) -> Callable[..., object]:
+    method = getattr(owner, name)
+
+    def call(self: object, *arguments: object) -> object:
+        transcript.note(name, *arguments)
+        return method(self, *arguments)
+
+    return call
+
+
+def stored(name: str) -> dict[int, str]:
+    """Return the stored digests by seed."""
+    lines = (FOLDER / f"{name}.txt").read_text(encoding="ascii").splitlines()
+    return {int(seed): digest for seed, digest in map(str.split, lines)}
+
+
+def check(name: str, seed: int, transcript: Transcript) -> None:
+    """Assert that a run is the stored one."""
+    assert transcript.digest() == stored(name)[seed], (
+        f"seed {seed} has another outcome. Compare the output of `python -m"
+        f" tests.support.world.transcripts {name} {seed}` with that of the parent commit."
+    )
+
+
+def main(name: str | None = None, seed: str | None = None) -> None:
+    """Print the transcript of a seed, or store the digests of a module or of all."""
+    logging.disable(logging.CRITICAL)
+    names = [each.stem for each in sorted(FOLDER.glob("*.txt"))] if name is None else [name]
+    for each in names:
+        module = importlib.import_module(f"tests.property.{each}")
+        transcribe: Callable[[int], Transcript] = module.transcribe
+        if seed is not None:
+            print("\n".join(transcribe(int(seed)).lines))
+            return
+        lines = [f"{number} {transcribe(number).digest()}\n" for number in range(module.FEW)]
+        (FOLDER / f"{each}.txt").write_text("".join(lines), encoding="ascii")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
