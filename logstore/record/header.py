@@ -70,7 +70,9 @@ class BatchHeader(NamedTuple):
     @property
     def timestamp_type(self) -> TimestampType:
         """Origin of the timestamps: a producer, or the append."""
-        return TimestampType(bool(self.attributes & layout.TIMESTAMP_TYPE_BIT))
+        # A look-up by value takes a µs, and exports ask for each record.
+        is_append = self.attributes & layout.TIMESTAMP_TYPE_BIT
+        return TimestampType.LOG_APPEND_TIME if is_append else TimestampType.CREATE_TIME
 
     @property
     def is_transactional(self) -> bool:
