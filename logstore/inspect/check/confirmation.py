@@ -1,9 +1,9 @@
 """Verification while another process writes: only repeated findings count.
 
 Files change during a pass: a swap is half done, a batch half written, a checkpoint older than its
-log. None of that lasts until the next pass, so a finding is reported if two passes in a row have
-it. Passes are repeated until one has no new finding, or up to a limit, because a busy process
-always leaves something new.
+log. That rarely lasts until the next pass, but the process may wait for a processor. So a finding
+is reported if three passes in a row have it, the last two a second apart. Passes are repeated until
+one has no new finding, or up to a limit, because a busy process always leaves something new.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from logstore.inspect.check.segment import CheckCounts
 from logstore.runtime import Clock
 
 MAX_PASSES = 5
-"""Largest number of passes. Two are enough unless files change during each."""
+"""Largest number of passes. Two are enough without damage unless files change during each."""
 
 PAUSE_SECONDS = 0.05
-"""Pause between two passes; longer than the time between the steps of a swap."""
+"""Pause after the first pass; longer than the time between the steps of a swap."""
+
+LONG_PAUSE_SECONDS = 1.0
+"""Pause after later passes, for a process that waits between two steps."""
 
 IN_PROGRESS = frozenset({"leftover_cleaned", "leftover_swap", "leftover_deleted", "leftover_tmp"})
 """Checks for files that a running process leaves temporarily: reported, but not as warnings."""
@@ -30,7 +33,7 @@ def confirm_findings(
     is_written: Callable[[], bool],
     clock: Clock,
 ) -> Iterator[CheckFinding]:
-    """Yield the findings of `run_pass`; while another process writes, only repeated ones.
+    """Yield the findings of `run_pass`; while another process writes, only lasting ones.
 
     Parameters
     ----------
@@ -44,17 +47,18 @@ def confirm_findings(
     if not is_written():
         yield from run_pass()
         return
-    before: set[CheckFinding] = set()
+    before: set[CheckFinding] = set()  # in the previous pass
+    lasting: set[CheckFinding] = set()  # in the two previous passes
     for number in range(1, MAX_PASSES + 1):
         counts.restart()
         findings = [_downgrade(row, counts) for row in run_pass()]
         odd = {row for row in findings if row.severity != INFO}
-        if number == MAX_PASSES or not odd or (number > 1 and odd <= before):
+        if number == MAX_PASSES or not odd or odd <= lasting:
             break
-        before = odd
-        clock.sleep(PAUSE_SECONDS)
+        lasting, before = odd & before, odd
+        clock.sleep(PAUSE_SECONDS if number == 1 else LONG_PAUSE_SECONDS)
     for each in findings:
-        if each.severity == INFO or each in before:
+        if each.severity == INFO or each in lasting:
             yield each
         else:
             _count(each, counts, -1)
