@@ -1,6 +1,6 @@
 """Log compaction: select logs, decide which records are retained, replace segments.
 
-Uses the public names of `logstore`'s core. The core does not import this package.
+This package uses the public names of the core of `logstore`. The core does not import it.
 """
 
 if __name__ == "cleaner":  # a second copy would have exceptions that no handler catches

@@ -133,7 +133,7 @@ class LogChooser:
             return
         try:
             log.check_open()  # the log may be deleted, or replaced by a new one
-            # Measure again: the log may have been truncated since.
+            # Measure again, because the log may have been truncated since then.
             again = self.state_of(log)
             if again.checkpoint_repaired:
                 self._checkpoints.write(log, again.first_dirty_offset)
@@ -188,7 +188,10 @@ class LogChooser:
         ]
 
     def _examine(self, log: Log) -> CleaningDecision | None:
-        """Decide about a log as a selection leaves it: rolled if idle. None if that fails."""
+        """Return the decision about a log, which is rolled first if it is idle.
+
+        None if that fails.
+        """
         try:
             if self.is_idle(log):
                 log.writer.roll()
@@ -231,5 +234,5 @@ class LogChooser:
 
     @property
     def ms_since_last_selection(self) -> int:
-        """Time since the last selection started; since 1970 if there was none, as in Kafka."""
+        """Time since the last selection started, or since 1970 without one, as in Kafka."""
         return self._runtime.clock.now_ms() - self._last_selection_ms

@@ -1,6 +1,6 @@
-"""A request to clean: logs that are due, all cleanable logs, or a dry run.
+"""A request to clean logs that are due, to clean all cleanable logs, or for a dry run.
 
-`LogCleanerManager` runs the passes and has the rules.
+`LogCleanerManager` runs the passes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ProgressListener = Callable[["TopicPartition", "PassProgress"], None]
 
 
 class CleanCommand:
-    """One request over some logs; skips logs that are deleted while it runs.
+    """A request to clean some logs. Logs that are deleted in the meantime are skipped.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ class CleanCommand:
         )
 
     def _consider(self, log: Log) -> None:
-        """Decide whether a log is due, or due again; correct a checkpoint outside the log."""
+        """Decide whether a log is due (again). Correct a checkpoint that is outside of the log."""
         decision = self._manager.chooser.decision_of(log, force=self._force)
         self._manager.chooser.repair_checkpoint(log, decision.state)
         passes = self._passes.get(log, 0)
@@ -209,7 +209,7 @@ class CleanCommand:
             progress(tp, step)
 
     def _count_passes(self, log: Log, state: CleanableState, stats: CleanerStats) -> None:
-        """Count the passes after the first: how often the map fills up again."""
+        """Count the passes after the first one, which is how often the map fills up again."""
         from logstore.cleaner.passes.build import passes_after
 
         more = passes_after(

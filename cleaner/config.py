@@ -1,4 +1,4 @@
-"""Memory of a cleaner thread: its share of the broker's buffers, and how many keys fit."""
+"""The memory of a cleaner thread: its share of the broker's buffers, and the number of keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
 
 IO_BUFFER_BYTES_MIN = 1 << 20
-"""Least bytes that a pass reads at a time; with fewer, the steps between cost more."""
+"""Minimum number of bytes that a pass reads at a time.
+
+With smaller reads, the overhead is larger.
+"""
 
 
 def keys_of(

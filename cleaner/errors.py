@@ -1,7 +1,7 @@
 """Errors of the cleaner.
 
 CleaningError (LogStoreError)
-├─ CleaningAbortedError            normal: another caller wants the partition; nothing changed
+├─ CleaningAbortedError normal: another caller wants the partition; nothing changed
 ├─ OverflowedSegmentError          normal: a source must be split first
 ├─ OffsetMapFullError              normal: the range ends here, another pass continues
 └─ IllegalCleaningStateError       (+IllegalStateError) a partition cannot be paused, resumed or

@@ -1,6 +1,7 @@
-"""Explanations of a decision: what closes the active segment, what tombstones wait for, what helps.
+"""Explains a decision: when the active segment rolls, when tombstones expire, and what helps.
 
-Pure, like `selection`, whose decision is explained; records that must be read are passed in.
+These are pure functions, like those in `selection`, whose decisions are explained. Records are read
+by the callers.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class ActiveSegment:
 
     @classmethod
     def of(cls, log: Log, *, kafka_exact: bool = False) -> ActiveSegment:
-        """Describe a log's active segment; reads its first batch's header."""
+        """Describe the active segment of a log. This reads the header of its first batch."""
         segment = log.active_segment
         first = segment.first_batch_timestamp()
         return cls(
@@ -106,7 +107,7 @@ class Tombstone(NamedTuple):
 class Tombstones:
     """The surviving tombstones of a log, counted by the event that they wait for.
 
-    Superseded tombstones are not among them: they are removed like any superseded record.
+    Superseded tombstones are not included, because they are removed like any superseded record.
 
     Attributes
     ----------
@@ -193,14 +194,14 @@ class Tombstones:
 
 
 def pass_due(decision: CleaningDecision) -> Reason:
-    """Return when the next pass is due, of a decision under which one is, now or by itself."""
+    """Return when the next pass is due, given a decision according to which there is one."""
     if decision.will_clean or decision.opens_at_ms is None:
         return Reason.of("pass.due")
     return Reason.of("pass.due_later", at_ms=decision.opens_at_ms)
 
 
 def _pass_end(decision: CleaningDecision) -> int | None:
-    """Return where the pass ends that is due now, or by itself later, or None if there is none."""
+    """Return the end of the pass that is due now or later without an append, or None."""
     if decision.will_clean:
         return decision.state.upper_bound_offset
     return decision.opens_below_offset
@@ -210,7 +211,7 @@ def _pass_end(decision: CleaningDecision) -> int | None:
 
 
 class Remedy(NamedTuple):
-    """Why a gate is closed, and what opens it: one of `cures` is enough."""
+    """The reason why a gate is closed, and the ways to open it. One of the `cures` is enough."""
 
     gate: str
     causes: tuple[Reason, ...]
@@ -238,9 +239,10 @@ class Remedy(NamedTuple):
 
 
 def remedies(log: Log, decision: CleaningDecision, active: ActiveSegment) -> tuple[Remedy, ...]:
-    """Return causes and cures of each gate that is closed and in the way.
+    """Return causes and cures of each closed gate that prevents cleaning.
 
-    The dirty ratio or the maximum lag is enough: neither is in the way if the other is open.
+    Either the dirty ratio or the maximum lag is enough, so neither prevents it if the other is
+    open.
     """
     closed = [gate for gate in decision.gates if not gate.open]
     either = {"dirty_ratio", "max_compaction_lag"}

@@ -1,6 +1,6 @@
-"""The cleaner of a broker: runs passes and retention, and releases partitions to other callers.
+"""The cleaner of a broker, which runs passes and retention, and releases partitions to others.
 
-`pool` drives passes in the background, `command` on request.
+Passes are run by `pool` in the background, and by `command` on request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ _active: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_active", defau
 
 
 UNCLEANABLE = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
-"""Errors that every further pass would meet again: the log remains in use, but is not cleaned."""
+"""Errors that would occur again in each pass.
+
+The log can still be used, but is not cleaned anymore.
+"""
 
 _KEEPS_CHECKPOINT = (
     CleaningAbortedError,
@@ -64,8 +67,8 @@ _KEEPS_CHECKPOINT = (
 class LogCleanerManager:
     """Cleans the partitions of a `LogManager`.
 
-    A `LogService` and a `PartitionHolder`: truncations, deletions of topics and changes of policy
-    stop a cleaning pass first.
+    It is a `LogService` and a `PartitionHolder`, so that a cleaning pass is stopped before a log is
+    truncated, its topic is deleted, or its policy is changed.
 
     Parameters
     ----------
@@ -144,7 +147,7 @@ class LogCleanerManager:
         return twin
 
     def config_for(self, threads: int | None) -> CleanerConfig:
-        """Return the memory of one of so many threads; of a pool thread if None.
+        """Return the memory of one of several threads, or of a thread of the pool if None.
 
         Raises
         ------
@@ -157,7 +160,7 @@ class LogCleanerManager:
         return CleanerConfig.from_broker(broker_config)
 
     def passes_bound(self, log: Log, state: CleanableState) -> int:
-        """Return the most passes that a range needs: as if every dirty offset had another key."""
+        """Return the maximum number of passes for a range, which assumes distinct keys."""
         dirty = max(0, state.upper_bound_offset - state.first_dirty_offset)
         strategy = Strategy.of(log.config)
         # With versions the record before the dirty ones also takes an entry.
@@ -325,7 +328,7 @@ class LogCleanerManager:
             self.checkpoints.write(log, first_dirty_offset)
 
     def _obstacle(self, log: Log, error: Exception, *, dry_run: bool) -> Gate | None:
-        """Return the gate that an error in a pass closes; raise the error if it closes none."""
+        """Return the gate that is closed by an error in a pass, or raise the error."""
         match error:
             case CleaningAbortedError():
                 return Gate.closed_by("paused", str(error))
@@ -431,10 +434,10 @@ class LogCleanerManager:
         self.uncleanable_partitions.forget(topic_partition)
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Stop a partition's cleaning, wait for its end, and keep it from being cleaned.
+        """Stop cleaning a partition, wait until it has stopped, and prevent further cleaning.
 
-        Two callers that pause the same partition at once both get it, one after the other; Kafka
-        separates them with its partition lock.
+        If two callers pause the same partition at the same time, both succeed, one after
+        the other. In Kafka, the partition lock serializes them.
 
         Raises
         ------
@@ -455,7 +458,7 @@ class LogCleanerManager:
         self.changed.emit()
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Keep a partition from being cleaned; return False if it is in use."""
+        """Prevent a partition from being cleaned. Return False if it is in use."""
         return bool(self.states.pause_idle([topic_partition]))
 
     def _reconfigure(self, config: BrokerConfig) -> None:

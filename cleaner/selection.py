@@ -1,7 +1,7 @@
-"""The decision whether a log is due for cleaning, gate by gate (cleaner §2).
+"""Decides whether a log is due for cleaning by checking a series of gates (cleaner §2).
 
-Decisions are pure functions of the log's state and the time. The cleaner executes them; `explain`
-prints them.
+Decisions are pure functions of the log's state and the time. The cleaner executes them, and
+`explain` prints them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DIRTY = "dirty"
 UNCLEANABLE = "uncleanable"
 ACTIVE = "active"
 SECTIONS = (CLEAN, DIRTY, UNCLEANABLE, ACTIVE)
-"""The sections of a log; `section_of` returns the section of a segment."""
+"""The sections of a log. `section_of` returns the section of a segment."""
 
 _STANDING_GATES = ("policy", "cleaner_disabled", "uncleanable", "paused")
 """Gates that neither time nor appends can open."""
@@ -36,8 +36,9 @@ _EITHER = ("dirty_ratio", "max_compaction_lag")
 class Gate(NamedTuple):
     """One condition for the cleaning pass of a partition.
 
-    `value` and `threshold` are the compared values, in the unit that `reason` names; `opens_at_ms`
-    is the first time at which the gate is open, None if only an append or a command can open it.
+    `value` and `threshold` are the values that are compared, in the unit given by `reason`.
+    `opens_at_ms` is the first time at which the gate is open, or None if only an append or a
+    command can open it.
     """
 
     gate: str
@@ -72,7 +73,8 @@ class Gate(NamedTuple):
 class LogView(NamedTuple):
     """The segments of a log, possibly as they would be after a roll.
 
-    After such a roll `active` is None: an empty segment would start at `active_base_offset`.
+    After such a roll, `active` is None, because an empty segment would start at
+    `active_base_offset`.
     """
 
     closed: Sequence[LogSegment]

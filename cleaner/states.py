@@ -1,4 +1,4 @@
-"""Cleaning state per partition: in progress, aborted, or paused.
+"""The cleaning state of each partition: in progress, aborted or paused.
 
     none ──begin──► in progress ──done──► none
                          │ abort_and_pause
@@ -6,8 +6,8 @@
                       aborted ──done──► paused(1)
     none ──abort_and_pause──► paused(1) ──abort_and_pause / resume──► paused(n ± 1), none
 
-Truncation, the deletion of a topic and a policy that loses `compact` stop a cleaning pass and wait
-for its end before they change the log. Source: docs/spec/cleaner.md §3.
+Before a log is truncated, its topic is deleted, or `compact` is removed from its policy, a cleaning
+pass is stopped, and the caller waits for its end. Source: docs/spec/cleaner.md §3.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STOP_WAIT_MS = 30_000
 
 
 class CleaningState(NamedTuple):
-    """The state of a partition in use; `pauses` counts the callers that keep it paused."""
+    """The state of a partition in use. `pauses` is the number of callers that have paused it."""
 
     name: str
     pauses: int = 0
@@ -73,9 +73,10 @@ class CleaningStates:
         return self._states.get(topic_partition) in (IN_PROGRESS, ABORTED)
 
     def begin(self, topic_partition: TopicPartition) -> bool:
-        """Claim a partition for a cleaning pass or for retention; False if it is claimed or paused.
+        """Claim a partition for a cleaning pass or for retention.
 
-        Always False after `stop`.
+        Return False if it is not available, because it is already claimed or paused, or
+        `stop` was called.
         """
         with self._lock:
             if self._stopped or topic_partition in self._states:
@@ -154,7 +155,7 @@ class CleaningStates:
             raise
 
     def _give_up(self, topic_partition: TopicPartition) -> None:
-        """Undo a pause whose wait was interrupted: its caller will not resume the partition."""
+        """Undo a pause if waiting for it was interrupted, because the caller will not resume it."""
         with self._lock:
             if self._states.get(topic_partition) == ABORTED:
                 self._states[topic_partition] = IN_PROGRESS
@@ -193,10 +194,10 @@ class CleaningStates:
         self.resume(topic_partition)
 
     def stop(self) -> None:
-        """Stop every cleaning pass, wait for their ends, and let none start.
+        """Stop all cleaning passes, wait until they have ended, and prevent new ones.
 
-        A cleaning pass that its driver has suspended, or that contains this call, cannot end: it
-        remains aborted.
+        If a pass is suspended by its caller, or if this is called by a pass, it cannot end
+        and remains aborted.
         """
         with self._lock:
             self._stopped = True
@@ -220,8 +221,8 @@ class CleaningStates:
     def forget(self, topic_partition: TopicPartition) -> None:
         """Drop the state of a removed partition, and the pause of the caller that removed it.
 
-        The pauses of other callers remain: they resume the partition later, even if a new one has
-        its name.
+        The pauses of other callers remain. They resume the partition later, even if a new
+        partition has the same name.
         """
         with self._lock:
             state = self._states.pop(topic_partition, None)

@@ -1,4 +1,4 @@
-"""Results of cleaning: of one pass, and of one request."""
+"""The results of a cleaning pass, and of a request to clean."""
 
 from __future__ import annotations
 

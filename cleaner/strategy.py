@@ -1,7 +1,8 @@
-"""Strategies: which record of a key survives, by offset, timestamp or version header (KIP-280).
+"""Strategies, which select the surviving record of a key (KIP-280).
 
-Pure functions from a topic's configuration to a strategy, and from a record to its order. The
-kernels implement the same rules for chunks. Source: docs/spec/cleaner.md §13.
+The record is selected by its offset, timestamp or version header. These are pure functions from a
+topic's configuration to a strategy, and from a record to its order. The kernels implement the same
+rules for chunks. Source: docs/spec/cleaner.md §13.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ LONG = "long"
 VARLONG = "varlong"
 
 OFFSET_ENTRY_BYTES = 24
-"""Bytes of an entry of Kafka's map, a 16-byte hash and an offset; the unit of its capacity."""
+"""Size of an entry in Kafka's map, which consists of a 16-byte hash and an offset.
+
+It determines the capacity.
+"""
 
 VERSION_ENTRY_BYTES = 32
 """Bytes of an entry with a version."""
 
 
 class Order(NamedTuple):
-    """Rank of a record among the records of its key: the highest survives."""
+    """The rank of a record among the records of its key. The one with the highest rank survives."""
 
     present: bool
     version: int
@@ -61,7 +65,10 @@ class Strategy:
 
     @classmethod
     def of(cls, config: LogConfig) -> Strategy:
-        """Return a topic's strategy; `header` without the header's name is `offset`."""
+        """Return the strategy of a topic.
+
+        `header` without a header name is the same as `offset`.
+        """
         name = config.compaction_strategy or OFFSET
         header = config.compaction_strategy_header.strip()
         if name == HEADER and header:

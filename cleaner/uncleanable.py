@@ -1,4 +1,4 @@
-"""Uncleanable partitions: not cleaned any more because an attempt failed."""
+"""Uncleanable partitions, which are not cleaned anymore because an attempt has failed."""
 
 from __future__ import annotations
 
@@ -88,9 +88,10 @@ class UncleanablePartitions:
         return tuple(each for _, each in sorted(self._partitions.items()))
 
     def leave_alone(self, log: Log, error: Exception) -> None:
-        """Stop cleaning a log after a failure, even if this engine has the defect.
+        """Stop cleaning a log after a failure, even if the cause is a bug in this engine.
 
-        Does nothing if the log was closed or deleted, or is offline: that explains the failure.
+        This has no effect if the log was closed or deleted or is offline, which explains
+        the failure.
         """
         try:
             log.check_open()
@@ -116,7 +117,7 @@ class UncleanablePartitions:
             self._partitions[topic_partition] = partition._replace(log_dir=log_dir)
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """Let a partition be cleaned again; return False if it was not uncleanable."""
+        """Allow a partition to be cleaned again. Return False if it was not uncleanable."""
         return self._partitions.pop(topic_partition, None) is not None
 
     def totals(

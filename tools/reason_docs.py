@@ -20,6 +20,7 @@ HEADINGS = {
     "refusal": "Partitions that were not cleaned, by gate",
     "gate": "Gates",
     "verdict": "Verdicts",
+    "note": "Notes of a verdict",
     "cause": "Causes of a closed gate",
     "cure": "What opens a gate",
     "closing": "What closes the active segment",

@@ -19,6 +19,7 @@ from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.micro.starting import as_installed, process, worker
 from logstore.bench.report.result import Line
 from logstore.broker import Broker
+from logstore.cluster import Cluster
 
 TOPIC = "bench"
 SINGLE_RECORDS = 20_000
@@ -106,6 +107,51 @@ def _create_topic(setting: Setting) -> Iterator[Line]:
     shutil.rmtree(data_dir, ignore_errors=True)
 
 
+def _create_cluster_topic(setting: Setting) -> Iterator[Line]:
+    data_dir = setting.scratch / "default-cluster"
+    count = setting.share_of(PARTITIONS) // 5
+
+    def run() -> Sample:
+        shutil.rmtree(data_dir, ignore_errors=True)
+        with Cluster(3, data_dir=data_dir) as cluster, Stopwatch() as watch:
+            cluster.create_topic(TOPIC, count, replication_factor=3)
+        return watch.sample
+
+    samples = setting.samples(run)
+    yield Line(
+        name="defaults/create-cluster-topic",
+        title=f"Cluster.create_topic with {count:,} partitions of 3 replicas on disk, wall time",
+        unit="ms",
+        higher_is_better=False,
+        here=wall_only(costs(1, samples, MS)),
+        facts={"cpu_ms": [round(each.cpu_s * MS) for each in samples]},
+    )
+    shutil.rmtree(data_dir, ignore_errors=True)
+
+
+def _stats(setting: Setting) -> Iterator[Line]:
+    count = setting.share_of(SINGLE_RECORDS)
+    with Broker() as broker:
+        broker.create_topic(TOPIC)
+        for key, value in _new_records(count):
+            broker.append(TOPIC, key=key, value=value)
+
+        def run() -> Sample:
+            with Stopwatch() as watch:
+                broker.stats(TOPIC)
+            return watch.sample
+
+        samples = setting.samples(run)
+    yield Line(
+        name="defaults/stats",
+        title="Broker.stats, one-record batches, the verdict included",
+        unit="µs/record",
+        higher_is_better=False,
+        here=costs(count, samples, US),
+        facts={"records": count},
+    )
+
+
 def _pytest(setting: Setting, *, is_cold: bool) -> Iterator[Line]:
     if find_spec("pytest") is None:
         return
@@ -171,6 +217,8 @@ def jobs() -> Iterator[Job]:
         "defaults/send": _send,
         "defaults/append_many": _append_many,
         "defaults/create-topic": _create_topic,
+        "defaults/create-cluster-topic": _create_cluster_topic,
+        "defaults/stats": _stats,
         "defaults/pytest-first": partial(_pytest, is_cold=True),
         "defaults/pytest-again": partial(_pytest, is_cold=False),
         "defaults/first-cleaning": _first_million,

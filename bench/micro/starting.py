@@ -6,6 +6,7 @@ import json
 import os
 import resource
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from logstore.bench.micro.logs import KIB, MIB, TOPIC, LogShape, make_log
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
 from logstore.bench.rivals.kafka import Unavailable, class_path
+from logstore.bench.wire.measuring import cpu_s, wait_for_apis
 
 PROGRAM = (sys.executable, "-m", "logstore")
 WORKER = (sys.executable, "-m", "logstore.bench.micro.worker")
@@ -44,8 +46,8 @@ def process(command: Sequence[str], environment: Mapping[str, str] | None = None
         )
         wall_s = time.perf_counter() - began
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return Sample(cpu_s, wall_s)
+        spent_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return Sample(spent_s, wall_s)
 
     return run
 
@@ -120,6 +122,33 @@ def _first_records(setting: Setting) -> Iterator[Line]:
     )
 
 
+def _serve(setting: Setting) -> Iterator[Line]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    samples = []
+    with as_installed(setting) as environment:
+        for _ in range(setting.short_repeats + 1):  # the first one fills the byte code cache
+            began = time.perf_counter()
+            with subprocess.Popen(
+                (*PROGRAM, "serve", "--memory", "--listen", address),
+                env={**os.environ, **environment},
+                stdout=subprocess.DEVNULL,
+            ) as served:
+                wait_for_apis(address)
+                wall_s = time.perf_counter() - began
+                samples.append(Sample(cpu_s(served.pid), wall_s))
+                served.terminate()
+    del samples[0]
+    yield Line(
+        name="start/serve",
+        title="logstore serve, process start to the first answer, wall time",
+        unit="ms",
+        higher_is_better=False,
+        here=wall_only(costs(1, samples, MS)),
+        facts={"cpu_ms": [round(each.cpu_s * MS) for each in samples]},
+    )
+
+
 def _first_cleaning(setting: Setting) -> Iterator[Line]:
     samples = []
     for _ in range(max(1, setting.repeats - 1)):
@@ -171,6 +200,7 @@ def jobs() -> Iterator[Job]:
     """Yield the commands, the first broker, the first cleaning pass, and a dump."""
     for name in ("help", "topic", "inspect"):
         yield Job((f"start/{name}",), True, partial(_command, name=name))
+    yield Job(("start/serve",), True, _serve)
     yield Job(("start/broker",), True, _first_records)
     yield Job(("start/first-cleaning",), True, _first_cleaning)
     yield Job(("start/dump",), True, _dump)

@@ -1,6 +1,6 @@
-"""Classify a chunk: the fate of each record, and from it the form of each batch.
+"""Classify a chunk: the fate of each record, and the resulting form of each batch.
 
-All rules of removal are here. Source: docs/spec/cleaner.md §8, §13.6.
+This module contains all rules for the removal of records. Source: docs/spec/cleaner.md §8, §13.6.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ _GROWTH_MAX = MAX_VARLONG_BYTES - 1 + MAX_VARINT_BYTES - 1
 
 
 class PassRules(NamedTuple):
-    """Rules of a pass; `keep_offset` and `safe_ms` apply under versions only."""
+    """The rules of a pass. `keep_offset` and `safe_ms` are only used with versions."""
 
     strategy: KernelStrategy
     keep_offset: int  # the record that is always kept; -1 for none
@@ -147,7 +147,7 @@ def record_fate(
     high: np.uint64,
     rules: PassRules,
 ) -> int:
-    """Decide a record's fate; `expired` if its batch's delete horizon has passed.
+    """Decide the fate of a record. `expired` is whether its batch's delete horizon has passed.
 
     (low, high) is the hash of its key, if it has one.
     """
@@ -179,8 +179,8 @@ def winners_decide(
 ) -> bool:
     """Return whether the winner bits of a batch agree with `record_fate` for each record.
 
-    They do, unless the batch is discarded, if all of its records were put into the map, offsets are
-    unique, and only the look-up decides:
+    They agree for a batch that is not discarded if all of its records were put into the map,
+    offsets are unique, and the fates only depend on the look-up:
 
     - the batch is within the mapped range, from the first bit to the map's latest offset;
     - it was mapped: it is not a control batch, and no transaction could discard it;
@@ -206,8 +206,8 @@ def winners_decide(
 def is_decided_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> bool:
     """Return whether `winners_decide` holds for a row's batch, which is not discarded.
 
-    A batch of a transaction qualifies if it was not discarded during the map build: then its
-    records were put.
+    A batch of a transaction qualifies if it was not discarded while the map was built, because its
+    records were then put into the map.
     """
     attributes = row[COL_ATTRIBUTES]
     if row[COL_DISCARD] == DISCARD_NONE_MAPPED:
@@ -241,11 +241,11 @@ def hash_group(
     rules: PassRules,
     keys: Keys,
 ) -> int:
-    """Hash the keys of the looked-up batches from a row on, and prefetch their slots.
+    """Hash the keys of the batches to look up from a row on, and prefetch their slots.
 
-    Each record takes a place among the keys, with or without a key. In a damaged batch the records
-    after the damage are left out. Returns the row after the last batch: one at least, and more
-    while there is room.
+    Each record has an entry among the keys, even if it has no key. In a damaged batch, the
+    records after the damage are left out. Returns the row after the last batch. At least one
+    batch is hashed, and more while there is room.
     """
     count = 0
     end_row = len(table)
@@ -395,10 +395,10 @@ def choose_form(row: Int64s, kept: Kept, new_horizon_ms: int) -> None:
 def classify_batches(
     data: Bytes, table: Int64s, key_map: MapArrays, rules: PassRules, judging: Judging
 ) -> tuple[int, int]:
-    """Decide the fate of every record and the form of every batch in a chunk.
+    """Decide the fate of each record and the form of each batch in a chunk.
 
-    `VERDICT` and `DISCARD` of each row are input: kernels do not know producers and transactions.
-    Source: docs/spec/cleaner.md §8.
+    `VERDICT` and `DISCARD` of each row must be set before, because kernels do not know
+    producers and transactions. Source: docs/spec/cleaner.md §8.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The fate of each record in a pass, as rows for a listing; not used by cleaning."""
+"""The fate of each record in a pass, as rows for a listing. Cleaning does not use it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Hash many keys: the rounds of SipHash for several keys at once.
+"""Hash many keys, by computing the rounds of SipHash for several keys at once.
 
-The rounds of one key depend on one another; rounds of different keys do not, and the compiler puts
-them into one wide register. A shorter key waits for the longer ones. If these are much longer, all
-keys are sorted first.
+The rounds of one key depend on each other, but rounds of different keys do not, so the compiler can
+use wide registers. A short key has to wait for longer ones. If they are much longer, all keys are
+sorted first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONGEST = 128
 WORD_BYTES = 8
 
 WORDS_SPARED = 2
-"""Mean of words per key saved by sorting: from here on it is faster."""
+"""Sorting is faster if it saves at least this number of words per key on average."""
 
 
 class Keys(NamedTuple):
@@ -84,7 +84,7 @@ def _load_words(
     for lane in range(count):
         _ = data[starts[lane] + at + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
         words[lane] = load_u64(data, starts[lane] + at)
-    for lane in range(count):  # separate loop: the compiler vectorizes it
+    for lane in range(count):  # a separate loop that the compiler vectorizes
         known = np.uint64(min(max(sizes[lane] - at, np.int64(0)), np.int64(WORD_BYTES)))
         shift = np.uint64(4) * (np.uint64(WORD_BYTES) - known)
         mark = np.uint64(sizes[lane] & 0xFF) << np.uint64(56)
@@ -118,7 +118,7 @@ def _absorb(
 def _finish(
     v0: UInt64s, v1: UInt64s, v2: UInt64s, v3: UInt64s, mark: np.uint64, out: UInt64s, count: int
 ) -> None:
-    """Mix each lane three times and return a word of its hash; `mark` is XORed into v2 first."""
+    """XOR `mark` into v2, mix each lane three times, and return a word of its hash."""
     for lane in range(count):
         w0, w1, w2, w3 = v0[lane], v1[lane], v2[lane] ^ mark, v3[lane]
         for _ in range(3):

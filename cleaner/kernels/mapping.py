@@ -58,7 +58,7 @@ from logstore.record.kernels import OK
 from logstore.record.layout import CONTROL_BIT
 
 BLOCK_KEYS = LANES
-"""Keys of a block: their cache lines remain in the L1 cache until they are put."""
+"""Number of keys in a block. Their cache lines remain in the L1 cache until they are put."""
 
 
 class Build(NamedTuple):
@@ -168,7 +168,7 @@ def put_block(
         state[STATE_LATEST_OFFSET] = block.offsets[fitting - 1]
     if fitting == count:
         return OK
-    # The last offset that the map covers: of the preceding record or batch.
+    # The last offset that the map covers is the one of the preceding record or batch.
     row = block.rows[fitting]
     if insert and row > 0 and table[row - 1, COL_LAST_OFFSET] >= build.start_offset:
         latest = max(state[STATE_LATEST_OFFSET], table[row - 1, COL_LAST_OFFSET])

@@ -1,4 +1,4 @@
-"""The map from key to latest offset: two words per slot."""
+"""The map from a key to its latest offset, with two words per slot."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def get_offset(key_map: MapArrays, low: np.uint64, high: np.uint64) -> np.int64:
 def put_offset(
     key_map: MapArrays, low: np.uint64, high: np.uint64, offset: np.int64
 ) -> tuple[bool, np.int64]:
-    """Map a key's hash to `offset`, replacing its entry; latest offset and winners remain.
+    """Map the hash of a key to `offset`. The latest offset and the winners are not changed.
 
     An insertion shifts the entries up to the next free slot.
 
@@ -78,7 +78,7 @@ def map_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> np.int64:
 
 @kernel
 def map_put(key_map: MapArrays, data: Bytes, start: int, size: int, offset: int) -> bool:
-    """Map a key to `offset`; latest offset follows. See `put_offset`."""
+    """Map a key to `offset` and update the latest offset. See `put_offset`."""
     key_map = borrowed_map(key_map)
     low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
     fits, displaced = put_offset(key_map, low, high, np.int64(offset))

@@ -1,7 +1,7 @@
 """Select the parts of a mapped segment that its rewrite must read or parse.
 
-The winner bits decide: if no record of a batch wins, all of them are superseded, and its bytes are
-not needed.
+This depends on the winner bits. If a batch has no winner, all of its records are superseded, and
+its bytes are not needed.
 """
 
 from __future__ import annotations
@@ -164,10 +164,11 @@ def scan_survivors(
     key_map: MapArrays,
     rules: PassRules,
 ) -> Any:
-    """Walk whole batches as `scan_batches` does, without CRCs and rows for batches without winner.
+    """Scan complete batches like `scan_batches`, without CRCs and rows for batches without winner.
 
-    Exceptions with a row: the first batch, batches of producers, and batches after a compressed or
-    a control batch, because a chunk may have to end before one of those.
+    There are exceptions that have a row: the first batch, batches of producers, and batches
+    after a compressed batch or a control batch, because a chunk may have to end before one of
+    them.
 
     Parameters
     ----------
@@ -192,7 +193,7 @@ def scan_survivors(
         status, header = read_header(data, position, end)
         if status != OK:
             break
-        # Compares last offsets: the largest offset has no next one.
+        # Compare last offsets, because the largest offset has no next one.
         if header.base_offset <= last_offset or header.last_offset > greatest_offset:
             status = MISPLACED
             break

@@ -1,4 +1,4 @@
-"""The slots of a map from key to record: keyed hash, search, insertion.
+"""The slots of a map from keys to records: keyed hash, search and insertion.
 
 `slots` is (home slots + SLACK_SLOTS, words) uint64. Word 0 of a slot: 64 bits of the key's hash.
 The last word, from the low bits: the offset relative to the map's base plus 1 in 40 bits, where 0
@@ -36,7 +36,7 @@ SLACK_SLOTS = 4096
 
 
 class MapArrays(NamedTuple):
-    """The arrays of a map for kernels; `MapState` names the words of its state."""
+    """The arrays of a map for kernels. `MapState` names the words of its state."""
 
     slots: UInt64s
     state: Int64s  # (STATE_WORDS,) int64
@@ -146,7 +146,7 @@ def home_slot(slots: UInt64s, low: np.uint64) -> np.int64:
 def find_slot(
     slots: UInt64s, low: np.uint64, tag: np.uint64, last: int, tag_mask: int
 ) -> tuple[np.uint64, bool]:
-    """Return (slot, found): where a hash is, or where it would be inserted.
+    """Return (slot, found): the slot of a hash, or the slot at which it would be inserted.
 
     `last` is the column of the word with the offset and, under `tag_mask`, the tag.
     """
@@ -165,7 +165,7 @@ def find_slot(
 
 @kernel
 def open_slot(slots: UInt64s, slot: np.uint64, last: int) -> bool:
-    """Shift the entries from a slot on up to the next free one; return False if none is free."""
+    """Shift the entries from a slot to the next free one. Return False if none is free."""
     offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
     one, end = np.uint64(1), np.uint64(len(slots))
     free = slot

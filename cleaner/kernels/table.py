@@ -1,8 +1,8 @@
-"""The batch table: one row for each batch of a chunk, and the scan that fills it.
+"""The batch table, with one row for each batch of a chunk, and the scan that fills it.
 
 `data` contains a chunk of a segment, followed by decompressed sections, so that every records
 section is an extent of the same array. The `COL_*` constants name the table's columns. Positions
-are bytes from the start of `data`, ends exclusive.
+are in bytes from the start of `data`. Ends are exclusive.
 """
 
 from __future__ import annotations
@@ -127,9 +127,9 @@ class Sums(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """Result of a scan of batches, besides their rows.
+    """The result of a scan of batches, in addition to their rows.
 
-    Kernels return its fields: compiled code returns a plain tuple ten times as fast.
+    Kernels return its fields, because compiled code returns a plain tuple ten times as fast.
     """
 
     status: int  # `OK`, `DAMAGED` or `MISPLACED`
@@ -230,7 +230,7 @@ def with_row(sums: Sums, number: int, header: Header) -> Sums:
 @inline_kernel
 def scanned(status: Int, rows: Int, position: Int, sums: Sums, passed_over: Int) -> Any:
     """Return the fields of a `Scan` that ended with a status."""
-    # An incomplete batch is not damage: the rest may follow.
+    # An incomplete batch is not damaged, because the rest may follow.
     return (
         OK if status == TORN else status,
         rows,
@@ -286,7 +286,7 @@ def scan_batches(
             if crc32c(data, position + ATTRIBUTES_POSITION, position + header.size) != stored:
                 status = DAMAGED
                 break
-        # Compares last offsets: the largest offset has no next one.
+        # Compare last offsets, because the largest offset has no next one.
         if header.base_offset <= last_offset or header.last_offset > greatest_offset:
             status = MISPLACED
             break
@@ -367,7 +367,8 @@ def list_transactional(
 ) -> int:
     """List the runs of transactional batches in a chunk, and its control batches, in order.
 
-    A run is data batches of one producer in adjacent rows. A control batch is listed alone.
+    A run consists of data batches of one producer in adjacent rows. A control batch is listed on
+    its own.
 
     Parameters
     ----------

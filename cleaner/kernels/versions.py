@@ -1,4 +1,6 @@
-"""The map with versions (KIP-280), three words per slot: the record of the highest order per key.
+"""The map with versions (KIP-280), which contains the record of the highest order per key.
+
+It has three words per slot.
 
 Word 1 of a slot is the version; word 2 has the offset, PRESENT, LATER_LOSER and 22 bits of the
 hash. The order of a record is (has a version, version, offset). Source: docs/spec/cleaner.md §13.
@@ -173,7 +175,7 @@ def _write_entry(
     order: Order,
     later_loser: bool | np.bool[bool],
 ) -> None:
-    """Put a record into the slot of its key's hash; `relative` is its offset less the base."""
+    """Put a record into the slot of its key's hash. `relative` is its offset minus the base."""
     word = tag | np.uint64(relative + 1)
     if order.present:
         word |= np.uint64(PRESENT)
@@ -187,11 +189,12 @@ def _write_entry(
 def put_order(
     key_map: MapArrays, low: np.uint64, high: np.uint64, order: Order, insert: bool
 ) -> bool:
-    """Enter a record for its key's hash; inserted records come first, in offset order.
+    """Enter a record for the hash of its key. Inserted records must come first, in offset order.
 
     The record of lower order is superseded. If its offset is the higher one, the entry is marked
-    LATER_LOSER. The mark is cleared when an inserted record supersedes all of them: records of the
-    clean section have lower offsets than the superseded one (docs/spec/cleaner.md §13.3, §13.5).
+    LATER_LOSER. The mark is cleared when an inserted record supersedes all of them, because records
+    of the clean section have lower offsets than the superseded one (docs/spec/cleaner.md §13.3,
+    §13.5).
 
     Parameters
     ----------
@@ -234,7 +237,7 @@ def put_order(
 
 @inline_kernel
 def get_order(key_map: MapArrays, low: np.uint64, high: np.uint64) -> tuple[Order, bool]:
-    """Return the order and the LATER_LOSER mark of a hash's entry; offset -1 without one."""
+    """Return the order and the LATER_LOSER mark of a hash. The offset is -1 without an entry."""
     tag = (high >> np.uint64(_TAG_SHIFT)) << np.uint64(_TAG_SHIFT)
     slot, found = find_slot(key_map.slots, low, tag, _LAST, _TAG_MASK)
     if not found:

@@ -1,8 +1,8 @@
-"""One bit for each mapped offset: whether its record survives among the mapped ones of its key.
+"""One bit for each mapped offset, which is set if the record is the survivor of its key.
 
-Mapping sets the bit of the record in a key's entry and clears the bit of the one it replaces. So
-the rewrite neither hashes mapped records nor looks them up. Bits count from `STATE_WINNERS_BASE`
-on; offsets before it or after the last bit have none.
+Mapping sets the bit of the record in a key's entry and clears the bit of the one it replaces. The
+rewrite therefore does not have to hash or look up mapped records. Bits count from
+`STATE_WINNERS_BASE` on; offsets before it or after the last bit have none.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def note_loser(key_map: MapArrays, offset: np.int64) -> None:
 def note_winners(key_map: MapArrays, winners: Int64s, losers: Int64s, count: int) -> None:
     """Set the bits of successive winners, and clear the bits of displaced records.
 
-    A winner that is displaced at once has no bit set: the offsets of winners rise.
+    If a winner is displaced immediately, its bit is not set, because the offsets of winners are
+    increasing.
     """
     words = key_map.winners
     bits = np.uint64(WORD_BITS * len(words))
@@ -63,8 +64,8 @@ def note_winners(key_map: MapArrays, winners: Int64s, losers: Int64s, count: int
     words[place] |= mask
     for number in range(count):
         bit = np.uint64(losers[number] - base)
-        # Without a branch, which would be unpredictable: an offset without a bit leaves the word as
-        # it was.
+        # There is no branch, because it would be unpredictable. If an offset has no bit, the word
+        # does not change.
         has_one = np.uint64(bit < bits)
         words[(bit >> np.uint64(6)) * has_one] &= ~(has_one << (bit & np.uint64(63)))
 

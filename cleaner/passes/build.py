@@ -1,4 +1,4 @@
-"""Build the map: find the surviving record of each key, in the dirty section and before it.
+"""Build the map of the surviving record of each key, in the dirty section and before it.
 
 Source: docs/spec/cleaner.md §5, §13.
 """
@@ -64,7 +64,7 @@ def _mapping(key_map: KeyMap, build: Build) -> jit.Bound[tuple[int, int]]:
 
 
 def _map_chunk(chunk: Chunk, mapping: jit.Bound[tuple[int, int]]) -> bool:
-    """Map the records of a chunk; return False if the map was full before the chunk ended.
+    """Map the records of a chunk. Return False if the map was full before the end.
 
     Raises
     ------
@@ -140,10 +140,11 @@ class MapBuild:
         return self._map.state.malformed
 
     def steps(self) -> Iterator[int]:
-        """Run the build, and yield the bytes of each chunk before it is mapped.
+        """Build the map.
 
-        Afterwards the map's `latest_offset` is the last offset that it covers: the end of the
-        range, or the last record put before the map was full.
+        Yield the number of bytes of each chunk before it is mapped. Afterwards,
+        `latest_offset` of the map is the last offset that it covers. This is the end of the
+        range, or the last record before the map was full.
 
         Raises
         ------
@@ -185,8 +186,8 @@ class MapBuild:
         """Put the record before the first dirty offset, if it exists.
 
         It may be a superseded record that was retained as the log's last. The record that
-        supersedes it must not be removed alone, even if it is an expired tombstone. Does not count
-        (docs/spec/cleaner.md §13.5.1).
+        supersedes it must not be removed without it, even if it is an expired tombstone. It is not
+        counted (docs/spec/cleaner.md §13.5.1).
         """
         offset = self._start - 1
         if not self._log.log_start_offset <= offset < self._end:
@@ -209,8 +210,8 @@ class MapBuild:
 class SeedPass:
     """Compares the clean section with the mapped keys, for strategies with versions.
 
-    Reads the clean section once at most: nothing if the map has no keys, and under strategy
-    `timestamp` no segment that is too old to supersede a mapped record.
+    The clean section is read at most once. It is not read if the map has no keys. With strategy
+    `timestamp`, a segment is skipped if it is too old to supersede a mapped record.
 
     Parameters
     ----------
@@ -279,7 +280,8 @@ class SeedPass:
         mapping = _mapping(self._map, Build(self._strategy, self._start, self._end, insert=False))
         for segment in self._segments:
             end = end_of(segment, self._log)
-            # One state per segment: a skipped segment has markers that this walk does not meet.
+            # There is one state per segment, because this scan does not see the markers in segments
+            # that are skipped.
             transactions = TransactionState()
             base_offset = segment.base_offset
             transactions.add_aborted(self._aborted.between(base_offset, end))
@@ -333,7 +335,7 @@ def passes_after(
         for _ in SeedPass(log, start_offset, key_map, reader, strategy).steps():
             pass
         if key_map.latest_offset < start_offset:
-            return passes + 1  # no record is left, because the log was changed meanwhile
+            return passes + 1  # the log was changed, so no record is left
         start_offset = key_map.latest_offset + 1
         takes_one_before = start_offset < end_offset and not _is_beaten(
             log, key_map, start_offset - 1

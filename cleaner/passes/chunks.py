@@ -251,7 +251,7 @@ class ChunkReader:
         skipping: Skipping,
         survivors: Survivors | None,
     ) -> Chunk | None:
-        """Read the selected parts; return None if one is not as expected, or does not fit."""
+        """Read the selected parts. Return None if one is not as expected, or does not fit."""
         ranges = skipping.next_ranges(self._io_buffer_bytes)
         if ranges is None:
             return None
@@ -396,10 +396,11 @@ class ChunkReader:
         table: NDArray[np.int64],
         compressed: NDArray[np.intp],
     ) -> tuple[NDArray[np.uint8], int]:
-        """Append the decompressed sections behind the chunk's bytes.
+        """Append the decompressed sections to the bytes of the chunk.
 
-        Returns the bytes and the number of rows that they serve: fewer than all if the sections
-        exceed a chunk's limit, or a later one is damaged.
+        Returns the bytes, and the number of rows whose sections they contain. This is less
+        than all rows if the sections exceed the limit of a chunk, or if a later one is
+        damaged.
         """
         rows = len(table)
         limit = self._unfolded_max or segment.config.logstore_decompression_max_bytes
@@ -430,7 +431,7 @@ class ChunkReader:
 
 
 def end_of(segment: LogSegment, log: Log) -> int:
-    """Return the end of a segment's offsets, exclusive: the next segment's base or the log end."""
+    """Return the exclusive end of a segment's offsets: the next segment's base, or the log end."""
     following = log.segments.higher(segment.base_offset)
     return log.log_end_offset if following is None else following.base_offset
 

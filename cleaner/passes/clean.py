@@ -1,7 +1,8 @@
 """One pass over one partition: map the dirty section, rewrite segments, swap them in.
 
-A pass is a generator. It yields before each chunk that it maps or filters, so that its driver can
-report progress, throttle, or throw `CleaningAbortedError`. It holds no lock while suspended.
+A pass is a generator that yields before each chunk that it maps or filters. The caller can then
+report progress, throttle, or throw `CleaningAbortedError`. No lock is held while the pass is
+suspended.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def clean_pass(
     dry_run: bool = False,
     observer: Observer | None = None,
 ) -> Pass:
-    """Clean offsets below `upper_bound_offset`: keep the surviving record of each key.
+    """Clean the offsets below `upper_bound_offset`, retaining the surviving record of each key.
 
-    The topic's strategy at the start of the pass decides which record survives.
+    The strategy of the topic at the start of the pass determines which record survives.
 
     Parameters
     ----------
@@ -103,7 +104,7 @@ def clean_pass(
     generation = log.generation
     clock = log.runtime.clock
     now_ms = clock.now_ms()
-    log_end_offset = log.log_end_offset  # read after the clock: every older record is below it
+    log_end_offset = log.log_end_offset  # read after the clock, so older records are below it
     started_ns = clock.monotonic_ns()
     strategy = Strategy.of(log.config)
     key_map = new_map(
@@ -240,9 +241,10 @@ def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> 
 
 
 def _finish(replacements: list[Replacement]) -> None:
-    """Complete cleaned segments: last time entry, trim, flush, modification time of the sources.
+    """Complete the cleaned segments: write the last time entries, trim, flush, set the file times.
 
-    Each step for all segments: a sync right after another one has little left to do.
+    Each step is done for all segments before the next one, because a sync directly after
+    another one is fast.
     """
     for destination, _ in replacements:
         destination.on_become_inactive()

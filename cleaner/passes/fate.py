@@ -1,8 +1,8 @@
 """The fate of each record in a log in the next pass, as decided by the pass itself.
 
 A dry run of `clean_pass` with an observer reports the cleaner's decisions, so that each rule
-exists once. Records that the pass leaves alone are listed afterwards. The section of their segment
-is the reason.
+exists once. Records that the pass does not read are listed afterwards, with the section of their
+segment as the reason.
 """
 
 from __future__ import annotations

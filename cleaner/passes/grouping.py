@@ -12,16 +12,19 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 BATCH_GROUPS = 16
-"""Most groups that are swapped together: appends wait for their renames and syncs."""
+"""Maximum number of groups that are swapped together. Appends wait for their renames and syncs."""
 
 BATCH_BYTES = 1024 * 1024
-"""Most bytes of sources that are swapped together: copies of all of them exist at once."""
+"""Maximum size of the sources that are swapped together.
+
+All of their copies exist at the same time.
+"""
 
 
 def group_segments(
     segments: Sequence[LogSegment], config: LogConfig, upper_bound_offset: int
 ) -> list[list[LogSegment]]:
-    """Group neighbours greedily; each group becomes one segment.
+    """Group adjacent segments greedily. Each group becomes one segment.
 
     Parameters
     ----------

@@ -20,7 +20,10 @@ LOCATIONS_MAX = 32 * 1024
 """Most batches with a location in a pass: 3 MiB, whatever the size of the log."""
 
 LEAST_BATCH_BYTES = 4 * 1024
-"""Least mean size of batches with a location; gaps between smaller ones are not worth a read."""
+"""Locations are only stored for batches with at least this mean size.
+
+Skipping smaller batches would not be faster.
+"""
 
 
 class _Span(NamedTuple):
@@ -59,7 +62,7 @@ class BatchLocations:
         self._spans[base_offset] = _Span(first_row, self._filled, size_bytes + chunk.size_bytes)
 
     def of(self, segment: LogSegment) -> NDArray[np.int64] | None:
-        """Return the locations of a segment's batches; None unless all of them are known."""
+        """Return the locations of a segment's batches, or None if some are not known."""
         span = self._spans.get(segment.base_offset)
         if span is None or span.size_bytes != segment.size_bytes:
             return None

@@ -1,8 +1,8 @@
 """The map from key to latest offset, in a fixed buffer.
 
 A buffer of B bytes contains as many keys as Kafka's map (24 bytes each), so that both stop at the
-same record. The slots themselves take 16 bytes; the rest lowers the load. Keys are identified by 88
-bits of a keyed hash. Source: docs/spec/cleaner.md §4.
+same record. The slots themselves have 16 bytes. The remaining memory lowers the load factor. Keys
+are identified by 88 bits of a keyed hash. Source: docs/spec/cleaner.md §4.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Word:
 
 
 class MapState:
-    """State of a map besides its slots: limits and counters of the kernels.
+    """The state of a map in addition to its slots: limits and counters of the kernels.
 
     Attributes
     ----------
@@ -206,7 +206,7 @@ class OffsetMap(KeyMap):
     """
 
     def put(self, key: bytes, offset: int) -> None:
-        """Map `key` to `offset`, replacing its entry; `latest_offset` follows.
+        """Map `key` to `offset`, replacing its entry, and update `latest_offset`.
 
         Raises
         ------

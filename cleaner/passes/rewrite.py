@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 Observer = Callable[["KeyMap", Chunk, NDArray[np.uint8]], None]
-"""Called with each classified chunk: the map, the chunk, and the codes of its parsed records.
+"""Called for each classified chunk with the map, the chunk, and the codes of its parsed records.
 
-Chunk and codes are valid during the call only.
+Chunk and codes are only valid during the call.
 """
 
 
@@ -315,7 +315,7 @@ class Rewriter:
         return self._filled - start
 
     def _flush(self, destination: LogSegment | None) -> None:
-        """Append the output buffer to the destination; discard it without one."""
+        """Append the output buffer to the destination, or discard it if there is none."""
         if destination is not None and self._filled:
             jit.follow(find_index_entries, assemble_batches)
             waiting = memoryview(self._out)[: self._filled]  # type: ignore[arg-type]  # a buffer

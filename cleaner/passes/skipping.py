@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 LEAST_GAP_BYTES = 16 * 1024
-"""Least bytes worth skipping: reading fewer from the page cache costs less than another read."""
+"""Minimum number of bytes to skip.
+
+Reading fewer bytes from the page cache is faster than another read.
+"""
 
 SPAN_BYTES = 8 * 1024 * 1024
-"""Most bytes of a file that one chunk covers, read or not: a pass may end after each chunk."""
+"""Maximum range of a file that one chunk covers, whether it is read or not.
+
+A pass may end after each chunk.
+"""
 
 
 class Ranges(NamedTuple):

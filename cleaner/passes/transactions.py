@@ -1,7 +1,7 @@
-"""Which batches belong to aborted transactions, and which markers are still needed.
+"""Determines which batches belong to aborted transactions, and which markers are still needed.
 
-Kernels do not know producers: this module fills the `DISCARD` and `VERDICT` columns of a chunk's
-table, for batches of producers only. Source: docs/spec/cleaner.md §8.
+Kernels do not know producers. This module therefore sets the `DISCARD` and `VERDICT` columns in the
+table of a chunk, but only for batches of producers. Source: docs/spec/cleaner.md §8.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ DISCARDED_MAX = 32 * 1024
 
 
 class TransactionState:
-    """The transactions that a walk over a log has met; one for a map build, one for a rewrite.
+    """The transactions found while scanning a log, either to build the map or to rewrite it.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ class TransactionState:
             self._meet_data(table, row, row + 1, producer_id)
 
     def _meet_data(self, table: NDArray[np.int64], start: int, end: int, producer_id: int) -> None:
-        """Record a run of transactional batches, rows of a table; mark them if aborted."""
+        """Record a run of transactional batches in a table. Mark them if they are aborted."""
         if producer_id not in self._aborted:
             self._committed.add(producer_id)
             return
@@ -157,8 +157,8 @@ class TransactionState:
 class AbortedTransactions:
     """The aborted transactions of a log at this time, from the segments' indexes.
 
-    The segments with such an index are found once: most have none, and searching all segments above
-    each one would take quadratic time. Later aborts are above the range of the pass.
+    The segments that have such an index are determined once. Most have none, and searching all
+    segments above each one would take quadratic time. Later aborts are above the range of the pass.
     """
 
     def __init__(self, log: Log) -> None:
@@ -174,8 +174,8 @@ class AbortedTransactions:
     def between(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
         """Return the transactions that overlap [start, end), in the order of their markers.
 
-        The markers may be beyond the end. Transactions that ended below the log start are left out,
-        as in Kafka: their batches then count as committed, and their markers as not needed.
+        The markers may be beyond the end. As in Kafka, transactions that ended below the log start
+        are left out. Their batches are treated as committed, and their markers as not needed.
         """
         found: list[AbortedTxn] = []
         if start_offset >= end_offset:

@@ -45,16 +45,17 @@ def kernel_order(order: Order) -> versions.Order:
 
 
 class VersionEntry(NamedTuple):
-    """State of a key: its surviving record, and whether that supersedes a later offset."""
+    """The state of a key: its surviving record, and whether it supersedes a later offset."""
 
     order: Order
     later_loser: bool
 
 
 class VersionMap(KeyMap):
-    """Key → order of its surviving record so far; see `KeyMap`.
+    """Maps each key to the order of its surviving record so far; see `KeyMap`.
 
-    Needs room for two keys at least: the one before the first dirty offset, and one for progress.
+    There must be room for at least two keys: the one before the first dirty offset, and one to
+    make progress.
 
     Notes
     -----
@@ -67,7 +68,7 @@ class VersionMap(KeyMap):
     LEAST_KEYS = 2
 
     def put(self, key: bytes, order: Order) -> None:
-        """Enter a record for its key; `latest_offset` follows even if the record is superseded.
+        """Enter a record and update `latest_offset`, even if the record is superseded.
 
         Raises
         ------

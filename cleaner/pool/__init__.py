@@ -1,1 +1,1 @@
-"""The cleaner threads: started and stopped with the log manager, resized, throttled, measured."""
+"""The cleaner threads: how they are started, stopped, resized, throttled and measured."""

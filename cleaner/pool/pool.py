@@ -1,8 +1,9 @@
-"""The pool of cleaner threads: started and stopped with the log manager, resized while it runs.
+"""The pool of cleaner threads.
 
-Workers are generators (`worker`). The runtime's scheduler drives them: in threads, each until it
-has to sleep; in virtual time one step after another, in an order determined by the seed.
-Source: docs/spec/cleaner.md §11 and §12, KAFKA-631.
+It is started and stopped with the log manager. Workers are generators (`worker`) that are run by
+the scheduler of the runtime. In threads, each worker runs until it has to sleep. In virtual time,
+the workers take one step after another, in an order that depends on the seed. Source:
+docs/spec/cleaner.md §11 and §12, KAFKA-631.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ class _Thread:
         self.error: BaseException | None = None
         self.is_stopped = False
         self.rounds_missed: _Rounds | None = None
-        self.sleeps = False  # until time alone may make a log due
+        self.sleeps = False  # until a log may become due without an append
         self.wakes_ms = 0  # monotonic ms
 
 
 class _Rounds(NamedTuple):
-    """Rounds without work: from a monotonic ms on, one after each back-off."""
+    """Rounds without work, one after each back-off, starting at a monotonic time in ms."""
 
     since_ms: int
     backoff_ms: int
@@ -135,9 +136,11 @@ class CleanerPool:
             thread.rounds.close()
 
     def reconfigure(self, config: BrokerConfig) -> None:
-        """Apply other settings: new limits at once, then restart all workers.
+        """Apply new settings.
 
-        Replaces dead workers. A pass under way is aborted and begins again.
+        The limits are changed immediately, and then all workers are restarted. This
+        replaces workers that have died. A pass that is in progress is aborted and starts
+        again.
         """
         self._throttles.configure(config)
         self.stop()
@@ -196,10 +199,11 @@ class CleanerPool:
                 return
 
     def _sleep_through(self, thread: _Thread, backoff_ms: int) -> int:
-        """Return the ms until the first round with possible work.
+        """Return the time in ms until the first round that may have work.
 
-        Without it, months of virtual time would be a million empty rounds. Periodic tasks of the
-        scheduler have `idle_ms` for this; a worker schedules each of its steps itself.
+        Without this, there would be a million empty rounds in several months of virtual
+        time. Periodic tasks of the scheduler use `idle_ms` for this, but a worker schedules
+        each of its steps itself.
         """
         now_ms = self._clock.monotonic_ms()
         thread.rounds_missed = _Rounds(now_ms, backoff_ms)

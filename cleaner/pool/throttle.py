@@ -65,7 +65,7 @@ class Throttle:
 
 
 class Throttles:
-    """The limits of a pool: for the sum, for reads, for writes."""
+    """The limits of a pool for reads, for writes, and for their sum."""
 
     def __init__(self, runtime: Runtime, config: BrokerConfig, *, eager: bool = False) -> None:
         self.both = Throttle(runtime, eager=eager)

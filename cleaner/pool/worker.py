@@ -1,7 +1,7 @@
 """One cleaner thread, as a generator of pauses (docs/spec/cleaner.md §11).
 
-Select a log, clean it in one pass, run retention over the compacted logs; sleep if no log was due.
-The driver decides in which thread and at what time it takes the next step.
+In each round, it selects a log, cleans it in one pass, and runs retention for the compacted logs.
+If no log was due, it sleeps. The caller determines when and in which thread the next step is done.
 """
 
 from __future__ import annotations
@@ -80,11 +80,12 @@ class CleanerWorker:
         return f"kafka-log-cleaner-thread-{self.number}"
 
     def rounds(self) -> Generator[int, None, None]:
-        """Run rounds forever, and yield the ms to sleep before the next step, 0 to let others run.
+        """Run rounds forever.
 
-        Holds no lock while suspended; closing it aborts a pass under way. A failure with a log
-        makes that log uncleanable (`UncleanablePartitions.leave_alone`). Other failures are logged,
-        and the round is repeated after the back-off.
+        Yield the ms to sleep before the next step, or 0 to let others run. No lock is held
+        while this is suspended. Closing it aborts a pass that is in progress. If cleaning a
+        log fails, the log becomes uncleanable (`UncleanablePartitions.leave_alone`). Other
+        failures are logged, and the round is repeated after the back-off.
         """
         while True:
             self.is_quiet = False

@@ -1,15 +1,17 @@
 """Assumptions about facts that a directory does not contain.
 
-Each is a sentence that names the missing fact, the assumption, and how to override it: an option
-of the command line, or a file to copy along.
+Each is a sentence that contains the missing fact, the assumption, and how to override it with a
+command line option or by copying another file.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
 from logstore.names import configs_by_name
+from logstore.reasons.formats import format_duration
 from logstore.storage.checkpoint.offsets import (
     CLEANER_OFFSETS,
     LOG_START_OFFSETS,
@@ -47,6 +49,7 @@ def policy_assumption(manager: LogManager, topic: str) -> str | None:
     if not manager.catalog.topic(topic).adopted or "cleanup.policy" in laid:
         return None
     policy = ",".join(manager.catalog.config(topic).cleanup_policy) or "empty"
+    policy += f" ({_origin(manager, 'cleanup.policy')})"
     given = " in addition to --config" if laid else ""
     known = configs_by_name(topic)
     rest = "the current defaults are assumed"
@@ -57,6 +60,42 @@ def policy_assumption(manager: LogManager, topic: str) -> str | None:
         f"no configuration of topic {topic} is stored here: cleanup.policy {policy} and"
         f" {rest}{given}; override with --config KEY=VALUE"
     )
+
+
+def limits_assumption(manager: LogManager, topic: str) -> str | None:
+    """Return the assumption about the retention limits of a topic whose policy was given.
+
+    None if the topic's configuration is stored, or the limits were given too or do not apply.
+    """
+    laid = manager.catalog.temporary_overrides(topic)
+    if not manager.catalog.topic(topic).adopted or "cleanup.policy" not in laid:
+        return None
+    config = manager.catalog.config(topic)
+    lacking = [key for key in ("retention.ms", "retention.bytes") if key not in laid]
+    if not config.delete or not lacking:
+        return None
+    values = {
+        "retention.ms": format_duration(config.retention_ms),
+        "retention.bytes": str(config.retention_bytes),
+    }
+    limits = " and ".join(f"{key} {values[key]}" for key in lacking)
+    origins = list(dict.fromkeys(_origin(manager, key) for key in lacking))
+    if origins == ["Kafka's default"] and len(lacking) > 1:
+        origins = ["Kafka's defaults"]
+    verb = "is" if len(lacking) == 1 else "are"
+    return (
+        f"no configuration of topic {topic} is stored here: {limits} ({', '.join(origins)}) {verb}"
+        " assumed in addition to --config; override with --config KEY=VALUE"
+    )
+
+
+def _origin(manager: LogManager, key: str) -> str:
+    """Return the broker setting that gives a topic's setting, or "Kafka's default"."""
+    given = manager.catalog.broker_config.given
+    for synonym in TOPIC_KEYS[key].synonyms:
+        if synonym.key in given:
+            return synonym.key
+    return "Kafka's default"
 
 
 def is_policy_known(manager: LogManager, topic: str) -> bool:

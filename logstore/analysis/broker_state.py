@@ -118,7 +118,7 @@ def cleaner_view(broker: Cleaned, topic_partition: TopicPartition) -> CleanerVie
 
 
 def cleaner_offset(broker: Cleaned, topic_partition: TopicPartition) -> int | None:
-    """Return the first dirty offset that the last cleaning pass stored; None if there is none."""
+    """Return the first dirty offset that the last cleaning pass has stored, or None."""
     return broker.cleaner.checkpoints.of(topic_partition)
 
 

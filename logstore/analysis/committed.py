@@ -1,9 +1,9 @@
 """Committed data of a log, as a consumer with `READ_COMMITTED` reads it.
 
 All commands that report live, surviving or lost records use this definition, which is Kafka's: a
-data batch is committed if it is below the last stable offset and not of an aborted transaction.
-Data at or above the last stable offset is not committed, even outside transactions: consumers get
-it after the earlier transaction has ended.
+data batch is committed if it is below the last stable offset and does not belong to an aborted
+transaction. Data at or above the last stable offset is not committed, even if it is not
+transactional. Consumers get it after the earlier transaction has ended.
 """
 
 from __future__ import annotations

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from logstore.errors import CorruptCheckpointError, InvalidConfigurationError, KafkaStorageError
 from logstore.manager.directories.copying import copy_file, files_of
 from logstore.manager.topics.store import TopicStore
-from logstore.names import LOG_SUFFIX, parse_segment_file
+from logstore.names import LOG_SUFFIX, parse_partition_dir, parse_segment_file
 from logstore.runtime import clear_folder, make_dirs_durably, remove_tree
 from logstore.runtime.guard import StorageGuard
 from logstore.storage.checkpoint.offsets import CHECKPOINTS, OffsetCheckpoint
-from logstore.storage.checkpoint.shutdown import mark_clean_shutdown
+from logstore.storage.checkpoint.shutdown import (
+    is_clean_shutdown,
+    mark_clean_shutdown,
+    take_clean_shutdown,
+)
 from logstore.storage.segment.files import check_segment_size
 
 if TYPE_CHECKING:
@@ -94,10 +98,15 @@ def copy_into(
     fs: FileSystem,
     target: str,
     *,
+    link: Link | None = None,
     progress: CopyListener | None = None,
 ) -> None:
-    """Copy as `copy_partitions` does, into a directory that is `unfinished` and otherwise empty."""
-    _Copy(source, fs, target, None, progress).run(partitions)
+    """Copy as `copy_partitions` does, into an `unfinished` directory.
+
+    The directory is empty, or contains earlier copies of other partitions. It counts as shut down
+    cleanly if all sources do.
+    """
+    _Copy(source, fs, target, link, progress).run(partitions)
 
 
 @contextmanager
@@ -181,8 +190,10 @@ class _Copy:
         # A partition in a checkpoint without a folder is empty.
         homes = {tp: home for tp in partitions if (home := self._home(tp)) is not None}
         clean = all(home.clean for home in homes.values())
+        is_first = not any(map(parse_partition_dir, self._fs.list_dir(self._target)))
         source = self._source.runtime.fs
-        # Read before the data: a checkpoint may be behind the data, but not ahead.
+        # Read this before the data, because a checkpoint may be behind the data but not ahead of
+        # it.
         checkpoints = _checkpoints(homes)
         folders = {tp: files_of(source, home.partition_path(tp)) for tp, home in homes.items()}
         for tp, files in folders.items():
@@ -193,11 +204,15 @@ class _Copy:
         for tp, home in homes.items():
             self._copy_partition(tp, home.partition_path(tp), folders[tp])
         for name, offsets in checkpoints.items():
-            OffsetCheckpoint(self._fs, f"{self._target}/{name}").write(offsets)
+            checkpoint = OffsetCheckpoint(self._fs, f"{self._target}/{name}")
+            earlier = checkpoint.read() if self._fs.exists(checkpoint.path) else {}
+            checkpoint.write(earlier | offsets)
         self._store_topics(partitions)
         self._fs.sync_dir(self._target)
-        if clean and homes:
+        if clean and homes and (is_first or is_clean_shutdown(self._fs, self._target)):
             mark_clean_shutdown(self._fs, self._target)
+        elif homes and not clean:
+            take_clean_shutdown(self._fs, self._target)
 
     def _home(self, topic_partition: TopicPartition) -> LogDirectory | None:
         for directory in self._source.directories:
@@ -241,13 +256,17 @@ class _Copy:
         self._bytes_done += stat.size
 
     def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:
-        """Store the topics with their own configurations; adopted topics remain adopted."""
+        """Store the topics with their configurations. Adopted topics remain adopted."""
         store = TopicStore(self._fs, self._target)
         for name in dict.fromkeys(tp.topic for tp in partitions):
             topic = self._source.catalog.topic(name)
             if not topic.adopted:
                 numbers = [tp.partition for tp in partitions if tp.topic == name]
-                store.create(name, numbers, topic.configs, topic.id)
+                known = store.get(name)
+                if known is None:
+                    store.create(name, numbers, topic.configs, topic.id)
+                else:
+                    store.set_partitions(name, [*known.partitions, *numbers])
 
 
 def _checkpoints(

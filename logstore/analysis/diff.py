@@ -1,7 +1,7 @@
 """Differences between two copies of a partition: the fate of each record.
 
-Derived from the copies and the rules alone, without the cleaner's code, to verify the cleaner
-independently. Memory: the hash and order of each key, about 200 bytes.
+They are derived from the copies and the rules without using the cleaner's code, so that the cleaner
+is verified independently. This needs about 200 bytes of memory per key, for its hash and order.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class BatchRecord(NamedTuple):
 class _CommitStates:
     """Commit states of the first copy's data at the time of the second copy.
 
-    A transaction that is open in the first copy may have ended before the second. Its marker in
-    the second copy decides: an aborted transaction is not in the transaction indexes any more once
-    cleaning has removed all its data.
+    A transaction that is open in the first copy may have ended before the second. The marker in the
+    second copy determines this, because an aborted transaction is removed from the transaction
+    indexes when cleaning has removed all of its data.
     """
 
     def __init__(self, before: PartitionView, after: PartitionView) -> None:

@@ -1,8 +1,8 @@
 """Erasure: all locations of a key's bytes, and when each can be removed.
 
 The files are read as they are, including files that no longer belong to a log. Removal times are
-not computed from the rules; the engine itself rehearses them (`rehearsal`): the earliest if other
-appends make passes due, the latest without further appends.
+not computed from the rules but by running the engine on a copy (`rehearsal`). The earliest time
+assumes appends that make passes due, the latest time assumes no further appends.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class ErasurePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """The result of `erasure` at `now_ms`; `gone` if no location is left."""
+    """The result of `erasure` at `now_ms`. `gone` is true if no location is left."""
 
     topic: str
     key: bytes
@@ -223,7 +223,7 @@ def scan_file(
     while position < size:
         batch = _valid_batch(file, path, position, size)
         if batch is None and size > INT32_MAX:
-            # Segments cannot be this large; searching a sparse file would take hours.
+            # Segments are never this large, and searching a sparse file would take hours.
             yield Occurrence(path, position, None, None, UNREADABLE)
             return
         if batch is None:
@@ -399,9 +399,10 @@ class _Transactions:
         self._known: list[TransactionMetadata] | None = None
 
     def ends(self, tp: TopicPartition) -> tuple[TransactionEnd, ...]:
-        """Return how and when the open transactions of a partition end by themselves.
+        """Return how and when the open transactions of a partition end without a request.
 
-        Transactions unknown to the coordinator are left out: they remain open.
+        Transactions that are not known to the coordinator are left out, because they remain
+        open.
         """
         producers = self._broker.manager.log(tp).producer_state
         if producers.first_undecided_offset() is None:
@@ -419,7 +420,7 @@ class _Transactions:
 
 
 def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
-    """Return the end of a transaction: the decided one, or its abort after the timeout."""
+    """Return the end of a transaction: the decided outcome, or an abort after the timeout."""
     producer_id, epoch = metadata.producer
     if metadata.state.is_prepared:
         return TransactionEnd(producer_id, epoch, metadata.state.is_commit, 0)

@@ -96,8 +96,8 @@ def known_facts(
 def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | None) -> bool:
     """Return whether damage in a file stops the next cleaning pass.
 
-    It does if the cleaning pass reads the file; or if recovery would cut the log there, which a
-    command that writes refuses.
+    This is the case if the cleaning pass reads the file, or if recovery would truncate the log
+    there, which a command that writes refuses.
     """
     directory = broker.manager.registry.directory_of(log.topic_partition)
     if broker.read_only and not directory.is_at_rest(log.topic_partition):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 COUNTED_BYTES_MAX = 256 << 20
-"""Largest size of which batch headers are read to count records; above it, offsets count."""
+"""Up to this size, batch headers are read to count records. Above it, offsets are counted."""
 
 
 class LostRecords(NamedTuple):
@@ -72,7 +72,7 @@ class LostRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Records that an operation would remove; false if there are none."""
+    """The records that an operation would remove. It is false if there are none."""
 
     parts: tuple[LostRecords, ...] = ()
     unnamed: frozenset[str] = frozenset()
@@ -99,7 +99,7 @@ class Loss:
 
     @property
     def records(self) -> int:
-        """Number of records; an upper bound unless `is_counted`."""
+        """The number of records, or an upper bound if `is_counted` is not set."""
         return sum(part.records for part in self.parts)
 
     @property

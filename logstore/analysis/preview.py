@@ -1,7 +1,7 @@
-"""Previews: the effect of settings on partitions before they are set.
+"""Previews, which show the effect of settings on partitions before they are set.
 
-The engine decides and runs dry cleaning passes over the logs under the new settings
-(`Trial.of_log`). Nothing is changed, opened or copied.
+The engine makes decisions and runs cleaning passes as dry runs over the logs with the new settings
+(`Trial.of_log`). No log is changed, opened or copied.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rehearsals: the engine runs the future of a partition over a copy in memory.
+"""Rehearsals, in which the engine runs the future of a partition on a copy in memory.
 
-The copy's files are an overlay and its clock is virtual. So retention and cleaning are not
-predicted: they are run, and their result is read.
+The files of the copy are an overlay and its clock is virtual. Retention and cleaning are therefore
+not predicted but run, and their result is reported.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Cause(StrEnum):
 
 
 class Removal(NamedTuple):
-    """A removal: its time, its cause, and the time from which it was due."""
+    """A removal, with its time, its cause, and the time since which it was due."""
 
     at_ms: int
     cause: Cause
@@ -242,12 +242,13 @@ class Rehearsal:
     def run_with_appends(
         self, key: bytes, wanted: Callable[[], Mapping[int, Held]]
     ) -> Iterator[Removal]:
-        """Advance the clock while others append as helpfully as possible; yield after each removal.
+        """Advance the clock, assuming appends that make passes due as early as possible.
 
-        The active segment is rolled at once, and a pass runs as soon as the configuration allows
-        one to be due: `min.compaction.lag.ms`, open transactions and delete horizons apply. A low
-        dirty ratio does not, because appends change it. Transactions end at once, as their
-        producers may end them.
+        Yield after each removal. The active segment is rolled immediately, and a pass runs
+        as soon as the configuration allows it: `min.compaction.lag.ms`, open transactions
+        and delete horizons apply. A low dirty ratio does not prevent a pass, because
+        appends change it. Transactions end immediately, because their producers may end
+        them.
 
         Parameters
         ----------

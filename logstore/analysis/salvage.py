@@ -1,4 +1,4 @@
-"""Salvage: a new data directory with every valid batch of partitions that may be damaged.
+"""Salvage, which copies all valid batches of damaged partitions to a new data directory.
 
 Batches are copied byte for byte into segments with the same base offsets. Only fields that no CRC
 covers (length, magic, base offset, leader epoch) are repaired, from the neighbouring batches. All
@@ -64,7 +64,7 @@ _CONTRADICTION = "transaction_state"
 
 
 class Lost(NamedTuple):
-    """A file, or a range of it, that could not be saved; `reason` names the failed check."""
+    """A file, or a range of it, that could not be saved. `reason` is the check that failed."""
 
     path: str
     position: int

@@ -1,6 +1,6 @@
 """The segment map of a partition: location, content and holes of each segment.
 
-Segments are cached while they exist: in a growing log only the newest is read again.
+Segments are cached while they exist. In a growing log, only the newest segment is read again.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class SegmentMaps:
         return len(segments), items
 
     def sums(self, log: Log, segment: LogSegment) -> BatchTotals:
-        """Return the totals of a segment's batch headers; reads only new batches.
+        """Return the totals of a segment's batch headers. Only new batches are read.
 
         Raises
         ------

@@ -35,6 +35,7 @@ from logstore.cleaner.strategy import Order, Strategy
 from logstore.inspect.records import decoded_key_member
 from logstore.record import kernels
 from logstore.record.codecs import Codec
+from logstore.record.columns import RecordColumns, join_columns
 from logstore.record.json_text import bytes_item
 from logstore.types import DAY_MS
 
@@ -45,9 +46,7 @@ if TYPE_CHECKING:
 
     from logstore.analysis.facts import Cleaned
     from logstore.analysis.verdict import Verdict
-    from logstore.analysis.view import StoredBatch
     from logstore.cleaner.command import ProgressListener
-    from logstore.record.columns import RecordColumns
     from logstore.types import TopicPartition
 
 KEYS_MAX = 1 << 20
@@ -68,6 +67,12 @@ DEAD = (
 `tombstone`: the surviving record of its key, without a value. `superseded`: another committed
 record of its key survives. `open_transaction`, `unstable`: not committed yet; see `COMMIT_STATES`.
 """
+
+GROUP_RECORDS = 1 << 10
+"""Largest number of records in batches that are counted together."""
+
+GROUP_BYTES = 1 << 20
+"""Largest size of these records."""
 
 _HASHES = 1 << 32
 
@@ -315,8 +320,13 @@ class _Keys:
         self.end_hash = _HASHES
         self.known: dict[bytes, _Key] = {}
 
+    @property
+    def room(self) -> int:
+        """Number of records that can be added before the range shrinks."""
+        return self._keys_max - len(self.known)
+
     def add(self, columns: RecordColumns, *, is_committed: bool) -> None:
-        """Count the records of a batch. Only committed ones can survive."""
+        """Count the records of a group. Only committed ones can survive."""
         strategy, known = self._strategy, self.known
         first, end = self.first_hash, self.end_hash
         is_whole = first == 0 and end == _HASHES
@@ -380,6 +390,25 @@ def _record_sizes(columns: RecordColumns) -> NDArray[np.int64]:
     return columns.extents[:, kernels.EXTENT_END] - columns.extents[:, kernels.EXTENT_START]
 
 
+class _Kind(NamedTuple):
+    """Batches that are counted together have these values in common."""
+
+    segment: int
+    codec_id: int
+    producer_id: int
+    is_control: bool
+    commit_state: str
+
+
+class _Group(NamedTuple):
+    """Batches of one kind and their records."""
+
+    kind: _Kind
+    batches: int
+    size_bytes: int
+    columns: RecordColumns
+
+
 # -- counting ----------------------------------------------------------------------------------
 
 
@@ -413,35 +442,29 @@ class _Contents:
         live[0] += records
         live[1] += size
 
-    def add(
-        self,
-        stored: StoredBatch,
-        columns: RecordColumns,
-        log_start_offset: int,
-        commit_state: str,
-    ) -> None:
-        """Count a batch and its records; live records with a key are counted later."""
-        header = stored.batch.header
+    def add(self, group: _Group, log_start_offset: int) -> None:
+        """Count batches and their records; live records with a key are counted later."""
+        kind, columns = group.kind, group.columns
         count = len(columns)
         record_bytes = int(_record_sizes(columns).sum())
-        codec = Codec(header.codec_id).name.lower()
-        producer: int | str = header.producer_id
+        codec = Codec(kind.codec_id).name.lower()
+        producer: int | str = kind.producer_id
         if producer not in self.producers and len(self.producers) >= NAMES_MAX:
             producer = OTHERS
         for tally in (
             self.total,
-            self.segments[self.slot(header.base_offset)],
+            self.segments[kind.segment],
             self.codecs.setdefault(codec, Tally()),
             self.producers.setdefault(producer, Tally()),
         ):
-            tally.add(1, count, stored.size_bytes, record_bytes)
+            tally.add(group.batches, count, group.size_bytes, record_bytes)
         sizes = _record_sizes(columns)[columns.offsets >= log_start_offset]
         visible = columns.between(log_start_offset)
         self.dead["below_log_start"] += count - len(visible)
-        if header.is_control:
+        if kind.is_control:
             self.dead["control"] += len(visible)
         elif len(visible):
-            self._add_data(visible, sizes, commit_state)
+            self._add_data(visible, sizes, kind.commit_state)
 
     def _add_data(
         self, columns: RecordColumns, sizes: NDArray[np.int64], commit_state: str
@@ -541,14 +564,12 @@ def partition_stats(
     committed, end_offset = CommittedData(view.log), view.log.log_end_offset
     while first_hash < _HASHES:
         keys = _Keys(strategy, first_hash, keys_max)
-        for stored, columns in _batches(view, end_offset, progress):
-            header = stored.batch.header
-            commit_state = committed.state_of(header)
+        for group in _groups(view, end_offset, committed, contents, keys, progress):
             if passes == 0:
-                contents.add(stored, columns, view.log.log_start_offset, commit_state)
-            if not header.is_control:
-                visible = columns.between(view.log.log_start_offset)
-                keys.add(visible, is_committed=commit_state == COMMITTED)
+                contents.add(group, view.log.log_start_offset)
+            if not group.kind.is_control:
+                visible = group.columns.between(view.log.log_start_offset)
+                keys.add(visible, is_committed=group.kind.commit_state == COMMITTED)
         distinct += len(keys.known)
         live_keys += contents.add_survivors(keys.known.values())
         known = keys.known.values()
@@ -580,18 +601,51 @@ class _Rank(NamedTuple):
     key: _Key
 
 
-def _batches(
-    view: PartitionView, end_offset: int, progress: StatsProgress | None
-) -> Iterator[tuple[StoredBatch, RecordColumns]]:
-    """Yield the batches below an offset with their records."""
+def _groups(
+    view: PartitionView,
+    end_offset: int,
+    committed: CommittedData,
+    contents: _Contents,
+    keys: _Keys,
+    progress: StatsProgress | None,
+) -> Iterator[_Group]:
+    """Yield the batches below an offset with their records, small ones together.
+
+    A group of several batches never makes the range of `keys` shrink.
+    """
     log = view.log
     limit = log.config.logstore_decompression_max_bytes
     done, total = 0, log.size_bytes
+    kind: _Kind | None = None
+    parts: list[RecordColumns] = []
+    records = record_bytes = size_bytes = 0
     for stored in view.batches(log.segments.first.base_offset, end_offset):
         if progress is not None:
             progress(done, total)
             done += stored.size_bytes
-        yield stored, stored.batch.columns(limit)
+        header = stored.batch.header
+        columns = stored.batch.columns(limit)
+        own = _Kind(
+            contents.slot(header.base_offset),
+            header.codec_id,
+            header.producer_id,
+            header.is_control,
+            committed.state_of(header),
+        )
+        if kind is not None and (
+            own != kind
+            or records + len(columns) > min(GROUP_RECORDS, keys.room)
+            or record_bytes + columns.data.nbytes > GROUP_BYTES
+        ):
+            yield _Group(kind, len(parts), size_bytes, join_columns(parts))
+            parts, records, record_bytes, size_bytes = [], 0, 0, 0
+        kind = own
+        parts.append(columns)
+        records += len(columns)
+        record_bytes += columns.data.nbytes
+        size_bytes += stored.size_bytes
+    if kind is not None:
+        yield _Group(kind, len(parts), size_bytes, join_columns(parts))
 
 
 def _key_stats(view: PartitionView, ranks: Iterable[_Rank]) -> tuple[KeyStats, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from logstore.analysis.assumptions import assumptions
+from logstore.analysis.assumptions import assumptions, policy_assumption
 from logstore.analysis.committed import CommittedData
 from logstore.analysis.verdict import Verdict, partition_verdict
 from logstore.analysis.view import Damaged, HasLogs, PartitionView
@@ -85,6 +85,8 @@ class PartitionSummary(NamedTuple):
         The skipped damages.
     assumed : tuple of str
         Assumptions about settings that the directory does not contain.
+    is_policy_assumed : bool
+        Whether `cleanup_policy` is one of them.
     verdict : Verdict or None
         The state of the partition and the bytes that the cleaner frees.
     """
@@ -109,6 +111,7 @@ class PartitionSummary(NamedTuple):
     now_ms: int
     damages: tuple[Damage, ...] = ()
     assumed: tuple[str, ...] = ()
+    is_policy_assumed: bool = False
     verdict: Verdict | None = None
 
     @property
@@ -157,6 +160,7 @@ class PartitionSummary(NamedTuple):
             "dirty_since_ms": self.dirty_since_ms,
             "damages": [damage._asdict() for damage in self.damages],
             "assumed": list(self.assumed),
+            "is_policy_assumed": self.is_policy_assumed,
             "verdict": None if self.verdict is None else self.verdict.to_json(),
         }
 
@@ -291,6 +295,7 @@ def _summarize(
         now_ms=now_ms,
         damages=log.damages,
         assumed=assumptions(broker.manager, topic_partition, cleaning=True),
+        is_policy_assumed=policy_assumption(broker.manager, topic_partition.topic) is not None,
     )
 
 

@@ -46,7 +46,7 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
             if key is None or offset < start:
                 continue
             if value is not None and not tombstones and not strategy.has_versions:
-                continue  # it can neither be a tombstone nor supersede one
+                continue  # it is not a tombstone and cannot supersede one
             hashed = xxhash.xxh3_128_digest(key)
             if not contest.enter(hashed, offset, timestamp, headers):
                 continue

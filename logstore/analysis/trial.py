@@ -1,6 +1,6 @@
 """A partition's log and cleaner under other settings or at a later time.
 
-Previews, dry runs and rehearsals ask the engine itself: no rule is implemented a second time.
+Previews, dry runs and rehearsals use the engine itself, so that each rule is implemented only once.
 """
 
 from __future__ import annotations

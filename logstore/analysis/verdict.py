@@ -1,7 +1,7 @@
-"""The verdict on a partition: its state, the bytes that the cleaner frees, and what helps.
+"""The verdict on a partition: its state, the bytes that the cleaner would free, and what helps.
 
-The decisions of the cleaner and of retention, and dry runs of the cleaner, are the only sources.
-Bytes are sizes in `.log` files.
+It only uses decisions of the cleaner and of retention, and dry runs of the cleaner. Bytes are sizes
+in `.log` files.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from logstore.analysis.facts import (
     rehearse,
     stopped,
 )
+from logstore.analysis.missing import missing_offsets
 from logstore.analysis.trial import Trial
 from logstore.analysis.view import Damaged, PartitionView
+from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.explaining import ActiveSegment, remedies
 from logstore.cleaner.explaining import verdict as gate_verdict
 from logstore.cleaner.selection import dirty_since_ms
@@ -46,6 +48,9 @@ NOT_COMPACTED = "not_compacted"
 UNKNOWN = "unknown"
 STATES = (DAMAGED, UNCLEANABLE, DUE, WAITING, NOTHING_TO_DO, NOT_COMPACTED, UNKNOWN)
 """The states of a verdict, the most pressing first."""
+
+EMPTY_LISTED = 3
+"""Largest number of empty partitions that a table lists; more are counted."""
 
 
 _FAILURES = ("uncleanable", "offset_map", "paused")
@@ -126,6 +131,8 @@ class Verdict:
         Size of the partition.
     is_due : bool
         Whether the cleaner would clean it now, possibly with damage elsewhere.
+    notes : tuple of Reason
+        Peculiarities that prevent nothing, such as missing offsets.
     """
 
     state: str
@@ -141,6 +148,20 @@ class Verdict:
     retention: Retention
     size_bytes: int
     is_due: bool = False
+    notes: tuple[Reason, ...] = ()
+
+    @property
+    def is_of_an_empty_log(self) -> bool:
+        """Whether the log was opened, is empty and has nothing to report."""
+        is_opened = self.state in (NOTHING_TO_DO, NOT_COMPACTED) or (
+            self.reason.code == "verdict.unknown_policy"
+        )
+        return is_opened and not self.size_bytes and not self.notes
+
+    @property
+    def is_final(self) -> bool:
+        """Whether reading the records would not change it."""
+        return self.exact or self.state == DAMAGED or not self.size_bytes
 
     @property
     def removable_bytes(self) -> int:
@@ -166,6 +187,7 @@ class Verdict:
             "helps": [help_.text for help_ in self.helps],
             "help_reasons": reasons_json(self.helps),
             "retention": self.retention._asdict(),
+            "notes": reasons_json(self.notes),
         }
 
     @classmethod
@@ -219,6 +241,9 @@ class Summary:
         Size of all partitions.
     retention_bytes : int
         Removed by a retention run now.
+    retention_bytes_of_due : int
+        The part of `retention_bytes` in partitions that are due, whose bytes `frees_bytes` and
+        `frees_bytes_at_most` may count too.
     """
 
     partitions: int
@@ -227,24 +252,26 @@ class Summary:
     frees_bytes_at_most: int
     bytes: int
     retention_bytes: int
+    retention_bytes_of_due: int
 
     @classmethod
     def of(cls, verdicts: Iterable[Verdict]) -> Summary:
         """Add up verdicts."""
         states = dict.fromkeys(STATES, 0)
         frees: int | None = 0
-        at_most = size = retention = 0
+        at_most = size = retention = of_due = 0
         for each in verdicts:
             states[each.state] += 1
             size += each.size_bytes
             if each.state != UNKNOWN:
                 retention += each.retention.bytes
             if each.is_due:
+                of_due += each.retention.bytes
                 at_most += each.frees_bytes_at_most
                 frees = (
                     None if frees is None or each.frees_bytes is None else frees + each.frees_bytes
                 )
-        return cls(sum(states.values()), states, frees, at_most, size, retention)
+        return cls(sum(states.values()), states, frees, at_most, size, retention, of_due)
 
     def to_json(self) -> dict[str, Any]:
         """Return `summary` in the JSON of `inspect`, `explain`, `stats` and the page."""
@@ -255,6 +282,7 @@ class Summary:
             "frees_bytes_at_most": self.frees_bytes_at_most,
             "bytes": self.bytes,
             "retention_bytes": self.retention_bytes,
+            "retention_bytes_of_due": self.retention_bytes_of_due,
         }
 
 
@@ -380,7 +408,7 @@ def measure(
 
 
 class _Outcome(NamedTuple):
-    """The gate that stopped a dry run, or its removal; all None for several passes."""
+    """The gate that stopped a dry run, or what it removed. All are None for several passes."""
 
     failure: str | None
     bytes: int | None
@@ -414,7 +442,8 @@ def verdict_of(
     facts : RecordFacts
         The known damage.
     counts : bool
-        Whether to count the records that retention removes, by batch headers.
+        Whether to read batch headers: to count the records that retention removes, and to find
+        missing offsets.
     """
     judgement = _Judgement(broker, log, measured.decision, facts)
     return judgement.verdict(measured.removal, counts=counts)
@@ -445,7 +474,7 @@ class _Judgement:
         else:
             at_most, rolled_at_most = self._bounds()
         if state == NOTHING_TO_DO and removal is not None and removal.bytes:
-            state = WAITING  # for a forced pass: only dirty data makes one due
+            state = WAITING  # waiting for dirty data, even in a forced pass
         if removal is not None:
             at_most = removal.bytes
             if removal.bytes_if_rolled is not None:
@@ -464,6 +493,7 @@ class _Judgement:
             retention=self.retention,
             size_bytes=log.size_bytes,
             is_due=decision.will_clean,
+            notes=self._notes() if counts else (),
         )
 
     def _state(self) -> str:
@@ -536,6 +566,20 @@ class _Judgement:
                 return Reason.of("verdict.only_forced")
             case _:
                 return gate_verdict(self.decision, self.active)
+
+    def _notes(self) -> tuple[Reason, ...]:
+        checkpoint = CleanerCheckpoints(self.broker.manager.registry.directory_of)
+        return tuple(
+            Reason(
+                "note.missing_offsets",
+                {
+                    "first_offset": each.start,
+                    "last_offset": each.stop - 1,
+                    "next_offset": each.stop,
+                },
+            )
+            for each in missing_offsets(self.log, checkpoint.of(self.log.topic_partition))
+        )
 
     def _since_ms(self, state: str) -> int | None:
         if state not in (DUE, WAITING, UNCLEANABLE):

@@ -1,8 +1,8 @@
 """A partition as it is on disk: every valid batch with its location, and the damage.
 
-All commands that read go through this layer. Opening a partition changes no byte. Damaged batches
-are skipped and reported. If the broker was opened `as_recovered`, the log is the result of a
-broker's recovery.
+All commands that read go through this layer. Opening a partition does not change any file. Damaged
+batches are skipped and reported. If the broker was opened `as_recovered`, the log is the result of
+a broker's recovery.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ class PartitionView:
         return self.broker.manager.registry.survey(self.topic_partition)
 
     def evaluate(self, question: Callable[[Log], Answer]) -> Answer:
-        """Evaluate a function of the log; repeat it if damage was met and can be skipped.
+        """Evaluate a function of the log.
 
-        It is also repeated if it failed and another reader has reopened the log, which closed the
-        files.
+        It is called again if damage was found that can be skipped, or if it failed because
+        another reader has reopened the log, which closed the files.
 
         Raises
         ------

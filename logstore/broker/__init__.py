@@ -1,4 +1,4 @@
-"""A broker in one process: topics, producers, consumers, cleaning, and the wire protocol."""
+"""A broker in this process: topics, producers, consumers, compaction, and the wire protocol."""
 
 from typing import TYPE_CHECKING
 

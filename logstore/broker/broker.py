@@ -1,6 +1,7 @@
-"""The broker: topics, produce, consume and clean over the logs of data directories.
+"""The broker: create topics, and append, read and compact records, in one or more data directories.
 
-A facade over the log manager, the coordinators and the cleaner. It adds no rules of its own.
+This is a facade over the log manager, the coordinators and the cleaner. It adds no rules of its
+own.
 """
 
 from __future__ import annotations
@@ -104,10 +105,11 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # Covariant: a function that takes a Broker accepts one on any clock.
+    # Covariant, so that a function that takes a Broker accepts a broker with any clock.
     ClockT = TypeVar("ClockT", bound=Clock, default=Clock, covariant=True)
 else:
-    from typing import TypeVar  # it has no `default` before Python 3.13
+    # TypeVar of the standard library has no `default` before Python 3.13
+    from typing import TypeVar
 
     ClockT = TypeVar("ClockT", bound=Clock, covariant=True)
 
@@ -120,52 +122,57 @@ class Broker(Generic[ClockT]):
     Parameters
     ----------
     data_dir : path or sequence of paths, optional
-        Kafka log directories, created if missing. None keeps all files in memory. Relative paths
-        are resolved at once, unless `fs` is given.
+        Kafka log directories. They are created if they do not exist. If None, all files are in
+        memory. Relative paths are resolved immediately, unless `fs` is given.
     clock : Clock, optional
-        Wall and monotonic time. The default is the system clock; use `VirtualClock()` in tests.
+        Clock for wall time and monotonic time. The default is the system clock. Use
+        `VirtualClock()` in tests.
     broker_config : mapping or BrokerConfig, optional
-        Kafka's broker properties, which also set the topics' defaults. Kafka's keys that have no
-        effect here are accepted, unknown keys are refused.
+        Broker properties of Kafka. They also set the defaults of topics. Keys of Kafka that have no
+        effect here are accepted. Unknown keys are an error.
     read_only : bool
-        Open without changing a byte. Recovery is computed in memory and reported.
+        Do not change any file. If recovery is necessary, it is done in memory and reported.
     seed : int, optional
-        Makes random choices repeatable (roll jitter, the cleaner's hash key).
+        Seed for random choices, such as the roll jitter and the hash key of the cleaner.
     fs : FileSystem, optional
-        Replaces the disk, or the new files in memory.
+        A file system to use instead of the disk or the memory.
     background : bool
-        Run Kafka's housekeeping (retention, flushes, checkpoints, removal of deleted files) on its
-        intervals, and the cleaner threads. They run in threads, or with a `VirtualClock` inside
-        `clock.advance(...)`. Without it, only requested work is done.
+        Run the cleaner threads, and Kafka's periodic tasks: retention, flushes, checkpoints, and
+        the removal of deleted files. They run in threads or, with a `VirtualClock`, inside of
+        `clock.advance(...)`. Otherwise, the broker has no background tasks.
     on_load : callable, optional
-        Called for each partition whose directory was not closed cleanly, when it is opened.
+        Called when a partition is opened whose directory was not shut down cleanly.
     on_damage : str
-        How to handle damage that is followed by valid batches. `recover` truncates the log there as
-        Kafka does, and logs a warning about the loss. `refuse` fails for a partition that would
-        be truncated below its recovery point, or has none, and changes nothing. `pass_over`, with
-        `read_only`, skips the damage, lists it in `Log.damages`, and serves the rest.
+        What to do about damage that is followed by valid batches. `recover` truncates the log
+        before the damage, as Kafka does, and logs a warning about the loss. `refuse` raises an
+        error if a partition would be truncated below its recovery point, or has no recovery point.
+        Nothing is changed. `pass_over` requires `read_only`. It skips the damage, lists it in
+        `Log.damages`, and reads the rest.
     shown : ShownFolder, optional
-        With `read_only`, the only folder of `data_dir` to open, whatever its name.
+        The only folder of `data_dir` to open, even if its name is not valid. Requires `read_only`.
     metadata_log : bool
-        With `read_only`, open the log of a KRaft node, `__cluster_metadata-0`, as a partition.
+        Open the metadata log of a KRaft node, `__cluster_metadata-0`, as a partition. Requires
+        `read_only`.
     disk_faults : bool, optional
-        Let the disk fail (`fail`) and lose unsynced data (`crash`), which makes each file operation
-        a little slower. The default is true in memory and on a virtual clock, unless `fs` is given.
+        Whether the disk can fail (`fail`) and lose unsynced data (`crash`). This makes each file
+        operation a little slower. The default is True in memory and with a virtual clock, unless
+        `fs` is given.
     host : CoordinatorHost, optional
-        The broker's place in a `Cluster`. Its logs are replicas, which refuse appends until the
-        cluster assigns their leaders.
+        The role of the broker in a `Cluster`. Its logs are replicas. They reject appends until the
+        cluster has assigned their leaders.
 
     Attributes
     ----------
     faults : Faults
-        The active rules, in the order in which `fail` made them; `clear()` removes them.
+        The active rules in the order in which `fail` created them. Use `clear()` to remove them
+        all.
 
     Raises
     ------
     InvalidConfigurationError
-        A property is wrong or unknown, or with `read_only` a directory is missing.
+        A property is invalid or unknown, or a directory does not exist and `read_only` is set.
     KafkaStorageError
-        A data directory is in use by another process, or the first one cannot be read.
+        A data directory is used by another process, or the first one cannot be read.
     """
 
     def __init__(
@@ -215,7 +222,7 @@ class Broker(Generic[ClockT]):
         )
         self._host = host
         self._creating = self.runtime.lock()
-        # The manager's configuration adds the changes of earlier runs.
+        # The configuration of the manager includes changes made in earlier runs.
         self._first_config, self._on_load = broker_config, on_load
         resize = partial(resize_threads, self.runtime)
         resize(self.manager.broker_config)
@@ -245,7 +252,7 @@ class Broker(Generic[ClockT]):
         self.manager.services.add_holder(cleaner)
         self._pool = CleanerPool(self.runtime, cleaner, self.broker_config)
         coordinators: list[LogService] = []
-        if self._host is None:  # else they start on first use
+        if self._host is None:  # otherwise, they are started when they are first used
             self._groups = GroupCoordinator(self.runtime, self.manager)
             coordinators = [self._groups, self.coordinator]
         self.manager.start([Housekeeping(self.manager), *coordinators, cleaner, self._pool])
@@ -265,8 +272,8 @@ class Broker(Generic[ClockT]):
         return f"Broker({', '.join(parts)})"
 
     def __del__(self) -> None:
-        """Warn about a broker that was dropped while its threads run."""
-        # None if `__init__` failed.
+        """Warn if the broker is garbage-collected while its threads are running."""
+        # The attribute is None if `__init__` failed.
         manager = getattr(self, "manager", None)
         if manager is None or manager.lifetime.is_over:
             return
@@ -275,7 +282,7 @@ class Broker(Generic[ClockT]):
             schedulers.append(self._groups.own_scheduler)
         if any(each.is_concurrent and each.is_started for each in schedulers):
             warnings.warn(
-                f"{self!r} was never closed, and its threads go on: use it in a with",
+                f"{self!r} was not closed and its threads are still running: use a with block",
                 ResourceWarning,
                 stacklevel=2,
                 source=self,
@@ -283,23 +290,23 @@ class Broker(Generic[ClockT]):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Broker cannot be pickled or copied: it has files open and a directory locked; give"
-            " the other process the path of a data directory that this one has closed"
+            "a Broker cannot be pickled or copied because it has open files and a locked directory;"
+            " close it and pass the path of its data directory to the other process"
         )
 
     def close(self) -> None:
-        """Flush and close everything. Closing twice is allowed.
+        """Flush and close everything. It can be called more than once.
 
-        Afterwards every other use of the broker, and of objects obtained from it, raises
-        `IllegalStateError`. The same holds in a forked child, where `close` does nothing because
-        the files belong to the parent.
+        Afterwards, any use of the broker, or of an object obtained from it, raises
+        `IllegalStateError`. This also applies to a forked child process, where `close` has no
+        effect because the files belong to the parent.
 
         Raises
         ------
         KafkaStorageError
             See `LogManager.close`.
         IllegalStateError
-            The caller is a `progress` listener of this broker's `clean`, or a signal handler that
+            This was called by a `progress` listener of `clean`, or by a signal handler that
             interrupted a change of a log in this thread. Nothing was closed.
         """
         self._check_can_end()
@@ -322,38 +329,38 @@ class Broker(Generic[ClockT]):
         condition: Callable[[], bool] | datetime | int,
         timeout: timedelta | float | None = None,
     ) -> bool:
-        """Let time pass, and run everything that falls due, until a condition holds.
+        """Advance time or wait, running everything that becomes due, until a condition is true.
 
         Parameters
         ----------
         condition : callable, datetime or int
-            A function that is called after each event, or a wall time: a datetime with a time zone,
-            or Unix ms.
+            A function that is called after each event. Or a wall time to wait for, given as a
+            datetime with a time zone or in Unix ms.
         timeout : timedelta or ms, optional
             The longest time to wait. Unlimited by default.
 
         Returns
         -------
         bool
-            False if the timeout expired first.
+            False if the timeout expired before the condition was true.
 
         Raises
         ------
         Deadlock
-            In virtual time, if no event is due that could make the condition true. While the broker
-            listens, the call blocks instead, because a client may do so.
+            In virtual time, if no scheduled event can make the condition true. If the broker has a
+            listener, the call blocks instead, because a client may do so.
         """
         from logstore.broker.waiting import run_until
 
         return run_until(self.runtime, condition, timeout)
 
     def snapshot(self) -> Snapshot[Broker[VirtualClock]]:
-        """Return the state of a broker in memory, from which any number of brokers can start.
+        """Return the state of a broker in memory. Any number of brokers can be started from it.
 
         Raises
         ------
         InvalidConfigurationError
-            The broker is not in memory, or not on a virtual clock.
+            The broker is not in memory, or it does not use a virtual clock.
         """
         from logstore.broker.snapshots import Snapshot
 
@@ -367,7 +374,7 @@ class Broker(Generic[ClockT]):
         )
 
     def fork(self) -> Broker[VirtualClock]:
-        """Return another broker that starts from the state of this one, on its own clock.
+        """Return a new broker that starts in the current state of this one. It has its own clock.
 
         See `Snapshot`.
         """
@@ -382,42 +389,43 @@ class Broker(Generic[ClockT]):
         error: FaultError | None = None,
         **options: Unpack[RuleOptions],
     ) -> FaultRule:
-        """Make requests fail, slow down or lose their response, or make the disk fail.
+        """Make requests fail, delay them, lose their responses, or make the disk fail.
 
-        All rules are in `broker.faults`. A rule ends with `remove()`, at the end of its `with`,
-        with `broker.faults.clear()`, or when the broker closes.
+        `broker.faults` contains all rules. A rule is active until `remove()` is called, its `with`
+        block ends, `broker.faults.clear()` is called, or the broker is closed.
 
         Parameters
         ----------
         kind : str
-            A request: `append` (a batch for a partition, from any client), `fetch` (of a
-            partition), `commit` (of a group's offsets) or `join` (of a group; a new member sends it
-            twice). Or a disk operation: `write`, `read`, `fsync` (of a file or a directory),
-            `rename`, or `swap`, the rename that replaces segments by a cleaned one.
+            The kind of request: `append` (a batch for a partition, from any client), `fetch` (from
+            a partition), `commit` (of a group's offsets) or `join` (of a group; a new member
+            sends it twice). Or a disk operation: `write`, `read`, `fsync` (of a file or a
+            directory), `rename`, or `swap`, which is the rename that replaces segments by a cleaned
+            one.
         error : str, int or exception class, optional
-            For a request: an error of Kafka by name, or its class. Clients retry retriable errors
-            on the broker's clock; `append` and `read` raise every error. For the disk: the name or
-            number of an `errno`, by default `EIO`. The data directory goes offline, and every use
-            of it raises `KafkaStorageError` until the broker is opened again. `append` and `fetch`
-            with an `errno` are the writes and reads of `.log` files.
+            For a request, the name of an error of Kafka, or its exception class. Clients retry
+            retriable errors using the broker's clock. `append` and `read` raise all errors. For the
+            disk, the name or number of an `errno`, by default `EIO`. The data directory is then
+            offline, and using it raises `KafkaStorageError` until the broker is opened again. With
+            an `errno`, `append` and `fetch` are the writes and reads of `.log` files.
         delay : timedelta or ms, optional
-            Time that passes before the call: virtual time is advanced, otherwise the call sleeps.
+            Time that passes before the call. Virtual time is advanced, otherwise the call sleeps.
         nth, times, topic, partition, when
-            The calls that the rule applies to; see `Faults.add`.
+            The calls to which the rule applies; see `Faults.add`.
         after : bool
-            Perform the append, commit or join, and lose the response. By default the request has no
-            effect.
+            Perform the append, commit or join, but lose its response. By default, it is not
+            performed.
 
         Returns
         -------
         FaultRule
-            Counts its `hits`.
+            Its `hits` are the number of calls that it has affected.
 
         Raises
         ------
         InvalidConfigurationError
-            The kind or the error is unknown (the message has the closest name), the rule has no
-            effect, or the disk was opened without `disk_faults`.
+            The kind or the error is unknown (the message contains the most similar name), the rule
+            has no effect, or the disk was opened without `disk_faults`.
         """
         rule = self.faults.add(kind, error=error, **options)
         if rule.is_disk and self._disk is None:
@@ -426,32 +434,33 @@ class Broker(Generic[ClockT]):
         return rule
 
     def crash(self, mode: CrashMode | None = None) -> Self:
-        """Lose power: discard everything that was not synced. Return a broker opened on the rest.
+        """Simulate a power failure: lose all data that was not synced, and return a new broker.
 
-        This broker and every object obtained from it refuse further use. The new broker has the
-        same clock, the directories and settings of the start, and recovers as Kafka does. Fault
-        rules and temporary overrides are discarded. Without replicas, `acks` does not make a record
-        durable: set `flush.messages` or close the broker to keep records. To simulate the end
-        of a process, which keeps everything that was written, use `fork`.
+        This broker, and every object obtained from it, cannot be used anymore. The new broker has
+        the same clock, directories and settings. It recovers the remaining files as Kafka does.
+        Fault rules and temporary overrides are dropped. Without replicas, `acks` does not make a
+        record durable. To keep records, set `flush.messages` or close the broker. To simulate the
+        end of a process, in which everything that was written remains, use `fork`.
 
         Parameters
         ----------
         mode : CrashMode, optional
-            How unsynced data is lost, if `fs` is a `FaultyFileSystem`.
+            Determines which unsynced data is lost, if `fs` is a `FaultyFileSystem`.
 
         Raises
         ------
         InvalidConfigurationError
             The broker was opened without `disk_faults`, or read-only, or does not support the mode.
         KafkaStorageError
-            Unsynced data cannot be undone on this disk.
+            This disk cannot discard unsynced data.
         IllegalStateError
-            The caller is a `progress` listener of this broker's `clean`.
+            This was called by a `progress` listener of `clean`.
         """
         from logstore.broker.power import lose_power
 
         disk = self._check_can_lose_power()
-        # Read before the end, after which only the directories' paths are available.
+        # Read the attributes first, because only the paths of the directories are available after
+        # the crash.
         rng, background = self.runtime.rng, self._pool is not None
         seed = rng.getrandbits(64) if is_repeatable(rng) else None
         paths = [directory.path for directory in self.manager.directories]
@@ -467,17 +476,19 @@ class Broker(Generic[ClockT]):
             disk_faults=True,
             host=self._host,
         )
-        return cast("Self", recovered)  # same kind of clock
+        return cast("Self", recovered)  # the new broker has the same kind of clock
 
     def _kill(self) -> None:
-        """End like a killed process: flush nothing, notify nobody, and leave the files as written.
+        """Simulate the end of a killed process.
 
-        A broker that is opened on the files recovers.
+        Nothing is flushed, and the files remain as written.
+
+        A broker that is opened on the files recovers them.
 
         Raises
         ------
         IllegalStateError
-            The caller is a `progress` listener of this broker's `clean`.
+            This was called by a `progress` listener of `clean`.
         """
         from logstore.broker.power import end_process
 
@@ -485,9 +496,11 @@ class Broker(Generic[ClockT]):
         end_process(self.manager, self._listeners, self._clients())
 
     def _lose_power(self) -> None:
-        """End like `crash` without opening another broker. The files are left as last synced.
+        """Lose power like `crash`, but without opening another broker.
 
-        Raises as `crash` does.
+        Raises the errors of `crash`.
+
+        The files contain the data that was last synced.
         """
         from logstore.broker.power import lose_power
 
@@ -495,14 +508,14 @@ class Broker(Generic[ClockT]):
         lose_power(disk, None, self.manager, self._listeners, self._clients())
 
     def _check_can_end(self) -> None:
-        """Raise `IllegalStateError` for a `progress` listener of this broker's `clean`."""
+        """Raise `IllegalStateError` if this is called by a `progress` listener of `clean`."""
         if self._cleaner is not None and not self.manager.lifetime.is_over:
             self._cleaner.check_not_driving()
 
     def _check_can_lose_power(self) -> FaultyDisk:
-        """Raise the errors of `crash`, and return the disk."""
+        """Raise the errors of `crash`, or return the disk."""
         if self._disk is None:
-            self._refuse_without_disk_faults("a loss of power has no meaning")
+            self._refuse_without_disk_faults("cannot simulate a power failure")
         self._check_can_end()
         return self._disk
 
@@ -523,21 +536,23 @@ class Broker(Generic[ClockT]):
         *,
         replication_factor: int = 1,
     ) -> Topic:
-        """Create a topic. A folder of that name copied from a broker is adopted unchanged.
+        """Create a topic.
+
+        If a folder of that name was copied from a broker, it is adopted unchanged.
 
         Parameters
         ----------
         configs : mapping, optional
-            Kafka's keys. Durations may be a `timedelta` or text such as `7d`, `12h`, `1d12h`; sizes
-            may be `512KiB` or `1GiB`.
+            Topic configs of Kafka. A duration may be a `timedelta`, or text such as `7d`, `12h` or
+            `1d12h`. A size may be text such as `512KiB` or `1GiB`.
         replication_factor : int
-            1, or -1 for the default, which is 1.
+            Must be 1, or -1 for the default, which is 1.
 
         Raises
         ------
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
         InvalidReplicationFactorError
-            There is only one broker.
+            More than one replica is requested, but there is only one broker.
         """
         self._refuse_if_read_only("create a topic")
         if replication_factor not in (1, -1):
@@ -547,7 +562,7 @@ class Broker(Generic[ClockT]):
         return self.manager.topics.create(name, partitions, configs or {})
 
     def create_partitions(self, topic: str, total: int) -> Topic:
-        """Create the partitions up to `total` that a topic lacks. No data moves.
+        """Increase the number of partitions of a topic to `total`. Existing records are not moved.
 
         Raises
         ------
@@ -557,7 +572,7 @@ class Broker(Generic[ClockT]):
         return self.manager.topics.create_partitions(topic, total)
 
     def topics(self) -> list[Topic]:
-        """Return all topics by name, including adopted ones."""
+        """Return all topics by name. This includes adopted topics."""
         return self.manager.catalog.topics()
 
     def topic(self, name: str | TopicPartition) -> Topic:
@@ -570,30 +585,30 @@ class Broker(Generic[ClockT]):
         return self.manager.catalog.topic(topic_and_partition(name, None)[0])
 
     def describe_configs(self, topic: str | TopicPartition) -> dict[str, ConfigValue]:
-        """Return each effective config of a topic with its origin and documentation."""
+        """Return the effective configs of a topic, with their origin and documentation."""
         name, _ = topic_and_partition(topic, None)
         return describe(self.manager.catalog.overrides(name), self.broker_config)
 
     def override_configs(self, topic: str, configs: Mapping[str, object]) -> None:
-        """Override configs of a topic until this broker closes, without storing them."""
+        """Override configs of a topic until this broker is closed. They are not stored."""
         self.manager.topics.override(topic, configs)
 
     def alter_configs(
         self, topic: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> tuple[str, ...]:
-        """Change a topic's configuration, stored and effective immediately.
+        """Change the configs of a topic. The change is stored and takes effect immediately.
 
         Parameters
         ----------
         configs : mapping
-            Keys to set, with values as in `create_topic`.
+            The configs to set, with values as in `create_topic`.
         unset : iterable of str
-            Keys to reset to the broker's defaults.
+            The configs to reset to the broker's default.
 
         Returns
         -------
         tuple of str
-            Notes about old names that were translated.
+            Messages about old names that were translated.
 
         Raises
         ------
@@ -615,32 +630,33 @@ class Broker(Generic[ClockT]):
         partitions_max: int | None = None,
         cluster_wide: bool = False,
     ) -> Preview:
-        """Return what `alter_configs` or `alter_broker_configs` would do, and change nothing.
+        """Return the effects of `alter_configs` or `alter_broker_configs`. Nothing is changed.
 
-        For each partition: the cleaning pass decision before and after, and the removals by the
-        next cleaning pass and by retention, with their times.
+        For each partition, the result contains whether it would be cleaned, before and after the
+        change. It also contains the records that the next cleaning pass and retention would remove,
+        with the times.
 
         Parameters
         ----------
         topic, partition : str, int, optional
-            Without a topic, `set` and `unset` are broker keys, and the partitions are those whose
-            effective settings would change.
+            Without a topic, `set` and `unset` are broker keys. The result then contains the
+            partitions whose effective settings would change.
         set, unset
-            As in `alter_configs`. Without both, the present state is returned.
+            As in `alter_configs`. If both are empty, the current state is returned.
         quick : bool
-            Read batch headers only, and run no cleaning pass.
+            Only read batch headers, and do not simulate a cleaning pass.
         read_bytes_max : int, optional
-            Bytes to read for dry runs. A partition that needs more has no dry run
+            Maximum number of bytes to read for dry runs. A partition that needs more has no dry run
             (`PartitionPreview.unread`). Unlimited by default.
         partitions_max : int, optional
-            How many partitions to examine. The others are counted.
+            Maximum number of partitions to examine. The others are only counted.
         cluster_wide : bool
             See `alter_broker_configs`.
 
         Raises
         ------
         UnknownTopicOrPartitionError, InvalidConfigurationError
-            As the change itself would.
+            The change itself would raise this error.
         """
         from logstore.analysis import preview
 
@@ -662,7 +678,9 @@ class Broker(Generic[ClockT]):
         )
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic. Its files are removed after `file.delete.delay.ms`, or at the close.
+        """Delete a topic.
+
+        Its files are removed after `file.delete.delay.ms`, or when the broker closes.
 
         Raises
         ------
@@ -674,7 +692,7 @@ class Broker(Generic[ClockT]):
     def partitions(
         self, topic: str | TopicPartition | None = None, partition: int | None = None
     ) -> list[TopicPartition]:
-        """Return the partitions of one or all topics.
+        """Return the partitions of one topic, or of all topics.
 
         Raises
         ------
@@ -684,7 +702,7 @@ class Broker(Generic[ClockT]):
         return self.manager.catalog.partitions(name, number)
 
     def log(self, topic: str | TopicPartition, partition: int = 0) -> Log:
-        """Return a partition's log."""
+        """Return the log of a partition."""
         return self.manager.log(TopicPartition(*topic_and_partition(topic, partition)))
 
     # -- produce -------------------------------------------------------------------------
@@ -700,25 +718,25 @@ class Broker(Generic[ClockT]):
         headers: Headers = (),
         compression: str = "none",
     ) -> RecordMetadata:
-        """Append one record as a batch of its own.
+        """Append one record as a batch.
 
         Parameters
         ----------
         value : bytes or None
-            None is a tombstone.
+            None for a tombstone.
         partition : int, optional
-            Chosen by Kafka's default partitioner if not given.
+            If it is not set, Kafka's default partitioner selects the partition.
         timestamp : int, optional
-            Unix ms. The default is the clock's time.
+            Timestamp in Unix ms. Defaults to the current time of the clock.
         headers : iterable of pairs, or mapping
-            Names and values in order. A value may be None.
+            Names and values, in order. A value may be None.
 
         Raises
         ------
         RequestError
-            The log is unchanged.
+            The record was rejected. The log was not changed.
         IllegalStateError
-            A signal handler or a listener called this while its thread was changing the log.
+            This was called by a signal handler or a listener while its thread was changing the log.
             Nothing was appended.
         """
         if self.read_only:
@@ -757,10 +775,10 @@ class Broker(Generic[ClockT]):
         Parameters
         ----------
         records : iterable
-            `(key, value[, timestamp[, headers]])` tuples, mappings with those names, `NewRecord`s
-            or `ConsumerRecord`s. Read once. Each partition has one open batch.
+            Tuples `(key, value[, timestamp[, headers]])`, mappings with these names, `NewRecord`s
+            or `ConsumerRecord`s. It is iterated once. Each partition has one open batch.
         batch_records : int, optional
-            Records per batch. By default a batch closes at about 16 KiB, as a producer's does.
+            Number of records per batch. By default, batches have about 16 KiB, as with a producer.
 
         Returns
         -------
@@ -770,7 +788,7 @@ class Broker(Generic[ClockT]):
         Raises
         ------
         RequestError
-            A batch was refused. The batches before it are retained.
+            A batch was rejected. The batches before it have been appended.
         """
         name, number = topic_and_partition(topic, partition)
         self._refuse_if_read_only("append")
@@ -786,24 +804,26 @@ class Broker(Generic[ClockT]):
         partition: int = 0,
         transactional_id: str | None = None,
     ) -> AppendInfo:
-        """Append an encoded batch, with the checks that a broker applies to a client's batch.
+        """Append an encoded batch. It is validated like a batch that a client sends to a broker.
 
-        A transactional batch is accepted only if the coordinator knows the transaction and the
-        partition belongs to it. `broker.log(…).writer.append_batches(…)` skips that check.
+        A transactional batch is only accepted if the coordinator knows the transaction and the
+        partition has been added to it. Use `broker.log(…).writer.append_batches(…)` to skip this
+        check.
 
         Parameters
         ----------
         data : bytes
-            One batch of magic 2, with base offset 0.
+            One batch with magic 2 and base offset 0.
         transactional_id : str, optional
-            The producer's. By default the one that the batch's producer id belongs to.
+            The transactional id of the producer. Defaults to the id that the batch's producer id
+            belongs to.
 
         Raises
         ------
         InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError
             The batch is not part of an open transaction of its producer.
         RequestError, CorruptRecordError, UnsupportedFormatError
-            The log is unchanged in any case.
+            The batch was rejected. The log was not changed.
         """
         from logstore.coordinator.transactions.produce import append_as_client
 
@@ -814,9 +834,9 @@ class Broker(Generic[ClockT]):
     def batch_writer(
         self, topic: str, *, compression: str = "none", batch_records: int | None = None
     ) -> BatchWriter:
-        """Return the writer that `append_many` uses, for callers that append step by step.
+        """Return the writer used by `append_many`, for callers that append records one at a time.
 
-        Finish its batches with `BatchWriter.finish` before the broker closes.
+        Call `BatchWriter.finish` before the broker closes.
         """
         from logstore.clients.writer import BatchWriter
         from logstore.record.codecs import Codec
@@ -835,13 +855,16 @@ class Broker(Generic[ClockT]):
         return writer
 
     def producer(self, **configs: Unpack[ProducerSettings]) -> Producer:
-        """Return a producer with kafka-python's API; see `Producer`. It closes with the broker."""
+        """Return a producer with the API of kafka-python; see `Producer`.
+
+        It is closed together with the broker.
+        """
         from logstore.clients.producer import Producer
 
         self._refuse_if_read_only("produce")
         transactional_id = configs.get("transactional_id")
         if self._host is not None and transactional_id is not None:
-            self.coordinator.partition_for(transactional_id)  # creates the topic
+            self.coordinator.partition_for(transactional_id)  # this creates the topic
         closed = self._producers.remove
         named = self._with_client_id("producer", configs)
         producer = Producer(self.runtime, self.manager, self.coordinator, named, closed)
@@ -849,10 +872,10 @@ class Broker(Generic[ClockT]):
         return producer
 
     def consumer(self, *topics: str, **configs: Unpack[ConsumerSettings]) -> Consumer:
-        """Return a consumer with kafka-python's API; see `Consumer`. It closes with the broker.
+        """Return a consumer with the API of kafka-python; see `Consumer`.
 
-        The consumer of a read-only broker starts at its group's committed offsets and commits
-        nothing.
+        It is closed together with the broker. If the broker is read-only, the consumer starts at
+        the committed offsets of its group and does not commit any.
         """
         from logstore.clients.consumer import Consumer
 
@@ -865,15 +888,16 @@ class Broker(Generic[ClockT]):
         return consumer
 
     def _with_client_id(self, kind: str, configs: Mapping[str, Any]) -> Mapping[str, Any]:
-        # Per broker, not per process: ids are stored, and a seed must reproduce the same bytes.
+        # The ids are numbered per broker and not per process, because they are stored and a seed
+        # must always result in the same bytes.
         if configs.get("client_id"):
             return configs
         return {**configs, "client_id": f"logstore-{kind}-{next(self._client_numbers)}"}
 
     def admin(self, **configs: Unpack[AdminSettings]) -> AdminClient:
-        """Return an admin client with kafka-python's API; see `AdminClient`.
+        """Return an admin client with the API of kafka-python; see `AdminClient`.
 
-        The client of a read-only broker can only list and describe.
+        If the broker is read-only, the client can only list and describe.
         """
         from logstore.clients.admin_client import AdminClient
 
@@ -885,14 +909,14 @@ class Broker(Generic[ClockT]):
         port: int = 0,
         **settings: Unpack[ListenerOptions],
     ) -> Listener:
-        """Serve Kafka's wire protocol at an address, in a thread; see `Listener`.
+        """Serve Kafka's wire protocol at an address, in a separate thread; see `Listener`.
 
-        The listener closes with the broker, or at the end of its `with`.
+        The listener is closed together with the broker, or at the end of its `with` block.
 
         Parameters
         ----------
         port : int
-            0 chooses a free port, which `Listener.bootstrap` contains.
+            Port to bind to. 0 picks a free port. `Listener.bootstrap` contains the actual port.
         **settings
             See `logstore.wire.settings.ListenerSettings`.
 
@@ -913,14 +937,14 @@ class Broker(Generic[ClockT]):
         *,
         nodes: Nodes | None = None,
     ) -> Listener:
-        """Serve at an address as one node of a cluster; see `listen`.
+        """Listen at an address as one node of a cluster; see `listen`.
 
         Parameters
         ----------
         nodes : Nodes, optional
-            The cluster (default: it consists of this broker).
+            The cluster. By default, it only consists of this broker.
         """
-        from logstore.record.preload import load_in_background
+        from logstore.runtime.background import run_in_background
         from logstore.wire.listener import Listener
         from logstore.wire.service import ServedBroker
 
@@ -930,29 +954,29 @@ class Broker(Generic[ClockT]):
             self.manager,
             self.groups,
             self.coordinator,
-            # A coordinator in a cluster waits for replicas.
+            # In a cluster, a coordinator has to wait for replicas.
             works_in_memory=self._works_in_memory and nodes is None,
             nodes=nodes,
         )
         self.groups.use_system_clock()
         listener = Listener(parts, host, port, settings)
         self._listeners.append(listener)
-        load_in_background()
+        run_in_background("preload", _load_kernels)
         return listener
 
     def ui(self, host: str = "127.0.0.1", port: int = 0, **options: Unpack[PageSettings]) -> Page:
-        """Serve a page that shows and controls this broker in a browser; see `logstore.ui`.
+        """Serve a web page that shows and controls this broker; see `logstore.ui`.
 
-        It closes with the broker, or at the end of its `with`. The address contains a token that
-        permits every action, unless an authorizer is given. The page of a read-only broker, or of a
-        broker in a cluster, only shows.
+        It is closed together with the broker, or at the end of its `with` block. Its address
+        contains a token that allows every action, unless there is an authorizer. If the broker is
+        read-only or belongs to a cluster, the page cannot change anything.
 
         Parameters
         ----------
         port : int
-            0 chooses a free port, which `url` contains.
+            Port to bind to. 0 picks a free port. `url` contains the actual port.
         **options
-            `token`, `authorizer`, `principal` and `schemas`, as in `logstore.ui.server.Ui`.
+            `token`, `authorizer`, `principal` and `schemas`; see `logstore.ui.server.Ui`.
 
         Raises
         ------
@@ -967,7 +991,7 @@ class Broker(Generic[ClockT]):
 
     @property
     def coordinator(self) -> TransactionCoordinator:
-        """The transaction coordinator over this broker's logs."""
+        """The transaction coordinator of this broker."""
         if self._coordinator is None:
             from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 
@@ -982,7 +1006,7 @@ class Broker(Generic[ClockT]):
 
     @property
     def groups(self) -> GroupCoordinator:
-        """The group coordinator over this broker's logs."""
+        """The group coordinator of this broker."""
         if self._groups is None:
             from logstore.coordinator.groups.coordinator import GroupCoordinator
 
@@ -995,7 +1019,7 @@ class Broker(Generic[ClockT]):
         return self._groups
 
     def _start_in_cluster(self, coordinator: LogService) -> None:
-        """Start the periodic tasks of a cluster's coordinator, with or without `background`."""
+        """Start the periodic tasks of the coordinator in a cluster, even without `background`."""
         if self._host is not None:
             self.runtime.scheduler.start()
             self.manager.services.add(coordinator)
@@ -1022,26 +1046,27 @@ class Broker(Generic[ClockT]):
         isolation: str = "read_uncommitted",
         key: bytes | None = None,
     ) -> Iterator[ConsumerRecord]:
-        """Yield records in offset order; offset gaps are skipped.
+        """Yield the records of a partition in offset order.
 
         Parameters
         ----------
         offset : int or str, optional
-            First offset, inclusive, or `earliest` (the log start, the default) or `latest`.
+            The first offset, inclusive. It may also be `earliest` (the log start, which is the
+            default) or `latest`.
         until : int or str, optional
-            Last offset, exclusive. The default, like `latest`, is the end for the `isolation`.
+            The last offset, exclusive. Defaults to the end of the log for this `isolation`, which
+            can also be given as `latest`.
         isolation : str
-            `read_uncommitted`, or `read_committed`, which leaves out uncommitted and aborted
-            records.
+            `read_uncommitted`, or `read_committed` to exclude uncommitted and aborted records.
         key : bytes, optional
-            Yield only records with this key.
+            Only yield the records with this key.
 
         Raises
         ------
         OffsetOutOfRangeError
-            `offset` is outside the log; raised at the first step.
+            `offset` is outside of the log. This is raised by the first iteration.
         CorruptRecordError
-            A batch is damaged; names the file and the position.
+            A batch is damaged. The message contains the file and the position.
         """
         log = self.log(topic, partition)
         reopen = partial(self.manager.registry.reopen, log.topic_partition)
@@ -1055,7 +1080,7 @@ class Broker(Generic[ClockT]):
     def table(
         self, topic: str | TopicPartition, *, isolation: str = "read_committed"
     ) -> dict[bytes, bytes]:
-        """Return the latest value of each key that is not deleted, under the topic's strategy."""
+        """Return the latest value of each key under the topic's strategy, without deleted keys."""
         from logstore.clients.table import values_per_key
         from logstore.storage.log.reader import Isolation
 
@@ -1066,7 +1091,10 @@ class Broker(Generic[ClockT]):
     def offsets_for_times(
         self, times: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Find the first record at or after a time in each partition, or None."""
+        """Look up the first record at or after a timestamp in each partition.
+
+        The result is None if such a record does not exist.
+        """
         from logstore.clients import partition_requests
 
         return partition_requests.offsets_for_times(self.manager, times)
@@ -1076,9 +1104,9 @@ class Broker(Generic[ClockT]):
     def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartition, str | PathLike[str]]
     ) -> dict[TopicPartition, AlterReplicaLogDirsResult]:
-        """Move partitions to other data directories; appends to a partition wait while it moves.
+        """Move partitions to other data directories. Appends to a partition wait while it is moved.
 
-        Returns one result per partition, in the order given; an error affects only its own
+        Returns one result per partition, in the given order. An error only affects its own
         partition.
         """
         from logstore.clients import partition_requests
@@ -1091,9 +1119,9 @@ class Broker(Generic[ClockT]):
     ) -> dict[TopicPartition, DeleteRecordsResult]:
         """Delete the records below an offset in each partition (KIP-107).
 
-        `before` maps partitions to exclusive end offsets; `latest` or -1 is the high watermark.
-        Returns one result per partition, in the order given; an error affects only its own
-        partition.
+        `before` maps a partition to an exclusive end offset. `latest` or -1 means the high
+        watermark. Returns one result per partition, in the given order. An error only affects its
+        own partition.
         """
         from logstore.clients import partition_requests
 
@@ -1108,23 +1136,23 @@ class Broker(Generic[ClockT]):
         *,
         dry_run: bool = False,
     ) -> RetainReport:
-        """Run retention once over the partitions of one or all topics.
+        """Run retention once for one topic or for all topics.
 
         Parameters
         ----------
         dry_run : bool
-            Only decide.
+            Only decide, and do not delete anything.
 
         Returns
         -------
         RetainReport
-            For each segment the rule that removes it, or the reason why it is retained.
+            For each segment, the rule by which it is deleted, or the reason why it is retained.
 
         Raises
         ------
         InvalidConfigurationError
-            The cleanup.policy of a topic is assumed, because its directory was copied from a
-            broker. Nothing was deleted; see `override_configs` and `alter_configs`.
+            A topic was copied from a broker, so its cleanup.policy is only assumed. Nothing was
+            deleted; see `override_configs` and `alter_configs`.
         """
         from logstore.broker.retaining import retain
 
@@ -1142,7 +1170,7 @@ class Broker(Generic[ClockT]):
 
     @property
     def cleaner(self) -> LogCleanerManager:
-        """The cleaner over this broker's logs."""
+        """The log cleaner of this broker."""
         if self._cleaner is None:
             from logstore.cleaner.manager import LogCleanerManager
 
@@ -1162,29 +1190,34 @@ class Broker(Generic[ClockT]):
         threads: int | None = None,
         progress: ProgressListener | None = None,
     ) -> CleanReport:
-        """Compact the partitions that are due until none is. With `force`, all that can be cleaned.
+        """Compact the partitions that are due.
+
+        With `force`, compact everything that can be cleaned.
+
+        Cleaning is repeated until no partition is due.
 
         Parameters
         ----------
         topic, partition : str, int, optional
-            All partitions by default.
+            Defaults to all partitions.
         force : bool
-            Ignore the dirty ratio and the compaction lags, and clean up to the first uncleanable
-            offset in as many passes as the map needs. An empty dirty range still rewrites the clean
-            section once. Never crosses the active segment or the last stable offset.
+            Ignore the dirty ratio and the compaction lags. Clean up to the first uncleanable
+            offset, in as many passes as the offset map requires. If the log has no dirty records,
+            rewrite its clean section once. The active segment is never cleaned, nor is anything
+            beyond the last stable offset.
         roll : bool
-            Roll non-empty active segments first.
+            First roll active segments that are not empty.
         dry_run : bool
-            Change nothing: decide the first pass over each partition record by record, and count
-            the further passes.
+            Do not change anything. The first pass of each partition is decided record by record,
+            and further passes are only counted.
         threads : int, optional
-            Number of cleaners that run concurrently and share the memory. In virtual time they take
-            turns.
+            Number of cleaners that run concurrently and share the memory. In virtual time, they
+            take turns.
 
         Returns
         -------
         CleanReport
-            The numbers of every pass, and why the other partitions were not cleaned.
+            The statistics of each pass, and the reason why the other partitions were not cleaned.
         """
         from logstore.cleaner.command import CleanCommand
 
@@ -1192,7 +1225,8 @@ class Broker(Generic[ClockT]):
             self._refuse_if_read_only("clean")
         logs = []
         for tp in self.partitions(topic, partition):
-            with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+            # the topic has been deleted in the meantime
+            with suppress(UnknownTopicOrPartitionError):
                 logs.append(self.manager.log(tp))
         options: dict[str, Any] = {"force": force, "roll": roll, "threads": threads}
         command = CleanCommand(self.cleaner, **options, progress=progress)
@@ -1208,18 +1242,18 @@ class Broker(Generic[ClockT]):
         key: bytes | None = None,
         progress: ProgressListener | None = None,
     ) -> ExplainReport:
-        """Return the gates that each partition's next cleaning pass waits for, and until when.
+        """Return the conditions for cleaning each partition, and when they will be met.
 
         Parameters
         ----------
         key : bytes, optional
-            Also report the records of this key, and the steps until they are removed.
+            Also return the records with this key, and the steps until they are removed.
         quick : bool
-            Read batch headers only. Otherwise the records of compacted partitions are read:
-            tombstones are counted, and partitions that are due are cleaned in a dry run, which
-            finds damage that would stop the cleaning pass.
+            Only read batch headers. Otherwise, the records of compacted partitions are read.
+            Tombstones are counted, and partitions that are due are cleaned in a dry run. This finds
+            damage that would stop a cleaning pass.
         exact : bool
-            Also run dry runs over partitions that are not due, so that each verdict is exact.
+            Also run a dry run of partitions that are not due, so that each verdict is exact.
         progress : callable, optional
             Called before each chunk of a dry run.
         """
@@ -1231,12 +1265,12 @@ class Broker(Generic[ClockT]):
     def stats(
         self, topic: str | TopicPartition, partition: int = 0, *, top: int = 10
     ) -> PartitionStats:
-        """Count a partition's records, and how many of them are live.
+        """Count the records of a partition, and how many of them are live.
 
         Parameters
         ----------
         top : int
-            How many keys with the most records, and with the most bytes, to list.
+            How many keys to list: those with the most records, and those with the most bytes.
         """
         from logstore.analysis.stats import partition_stats
 
@@ -1246,10 +1280,10 @@ class Broker(Generic[ClockT]):
     def erasure(
         self, topic: str | TopicPartition, key: bytes, partition: int | None = None
     ) -> ErasureReport:
-        """Find every location of a key's bytes, and when each can be removed.
+        """Find all locations of a key's bytes, and when each of them can be removed.
 
-        All files are read, including those that wait for removal. Needs as much memory as a
-        cleaning of the partitions with the key, because their future is simulated.
+        All files are read, even those that will be deleted. The partitions that contain the key are
+        cleaned in a simulation, which needs as much memory as cleaning them.
         """
         from logstore.analysis.erasure import erasure
 
@@ -1264,18 +1298,24 @@ class Broker(Generic[ClockT]):
         force: bool = False,
         roll: bool = False,
     ) -> PartitionFates:
-        """Return each record's fate in the next cleaning pass; `force` and `roll` as in `clean`."""
+        """Return the fate of each record in the next cleaning pass.
+
+        `force` and `roll` are as in `clean`.
+        """
         from logstore.analysis.fates import PartitionFates
 
         return PartitionFates(self.cleaner, self.log(topic, partition), force=force, roll=roll)
 
     @property
     def pool(self) -> CleanerPool | None:
-        """The cleaner threads, or None without `background=True`."""
+        """The cleaner threads, or None if `background` is not set."""
         return self._pool
 
     def metrics(self) -> CleanerMetrics:
-        """Return the gauges of Kafka's cleaner. Without cleaner threads, their gauges are 0."""
+        """Return the metrics of Kafka's log cleaner.
+
+        Without cleaner threads, their metrics are 0.
+        """
         from logstore.cleaner.pool.metrics import metrics_of
 
         return self._pool.metrics() if self._pool is not None else metrics_of(self.cleaner)
@@ -1283,34 +1323,34 @@ class Broker(Generic[ClockT]):
     @property
     @lasting
     def broker_config(self) -> BrokerConfig:
-        """The effective settings: the broker's file, and changes at run time."""
+        """The effective settings, from the properties file and from changes made at run time."""
         return self.manager.broker_config
 
     def describe_broker_configs(self) -> dict[str, ConfigValue]:
-        """Return the effective broker settings, with their sources, documentation and overrides.
+        """Return the effective broker settings, with their origin, documentation and overrides.
 
-        Keys without a value, such as the finer units of a duration, are left out.
+        Keys that have no value are left out, such as the finer units of a duration.
         """
         return describe_broker_values(self.broker_config)
 
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, cluster_wide: bool = False
     ) -> tuple[str, ...]:
-        """Change broker settings at run time and permanently: the cleaner's, and topics' defaults.
+        """Change broker settings at run time: the cleaner's, and the defaults of topics.
 
-        They take precedence over the broker's file, now and after a restart.
+        The changes are stored. Also after a restart, they take precedence over the properties file.
 
         Parameters
         ----------
         configs : mapping
-            Broker keys and values; None removes a value that was set this way.
+            Broker keys and their values. None removes a value that was set with this method.
         cluster_wide : bool
-            Set the cluster-wide default, which a broker's value overrides.
+            Set the default for all brokers. A value for a single broker takes precedence.
 
         Returns
         -------
         tuple of str
-            Notes about old names that were translated.
+            Messages about old names that were translated.
 
         Raises
         ------
@@ -1324,3 +1364,9 @@ class Broker(Generic[ClockT]):
     def _refuse_if_read_only(self, what: str) -> None:
         if self.read_only:
             raise InvalidConfigurationError(f"cannot {what}: the broker was opened read-only")
+
+
+def _load_kernels() -> None:
+    from logstore.record.preload import load_in_background  # imports NumPy
+
+    load_in_background()

@@ -1,13 +1,17 @@
-"""Servers for a broker that live in higher layers, found by entry point instead of imported."""
+"""Servers for a broker that are in higher layers.
+
+They are found by entry point instead of imported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
 
 from logstore.errors import InvalidConfigurationError
 
 if TYPE_CHECKING:
+    from logstore.inspect.schemas.files import SchemaFiles
     from logstore.security.authorizer import Authorizer
 
 ENTRY_POINTS = "logstore.servers"
@@ -26,25 +30,25 @@ class PageSettings(TypedDict, total=False):
     token: str | None
     authorizer: Authorizer | None
     principal: str
-    schemas: Mapping[int, Sequence[str]] | None
+    schemas: SchemaFiles | None
 
 
 class Page(Protocol):
-    """The page of a broker, as `Broker.ui` returns it.
+    """The web page of a broker, as returned by `Broker.ui`.
 
     Attributes
     ----------
     url : str
-        The address to open, including the token.
+        The address to open. It includes the token.
     token : str
-        The secret part of the address, which authorizes its holder.
+        The secret part of the address. It authorizes its holder.
     address : tuple of str and int
         Host and port of the server.
     """
 
     @property
     def url(self) -> str:
-        """The address to open, including the token."""
+        """The address to open. It includes the token."""
 
     @property
     def token(self) -> str:
@@ -74,7 +78,7 @@ def find_plugin(name: str) -> Callable[..., Any]:
     Raises
     ------
     InvalidConfigurationError
-        No installed package has the entry point.
+        No installed package has this entry point.
     """
     from importlib.metadata import entry_points
 

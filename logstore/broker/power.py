@@ -1,4 +1,4 @@
-"""The sudden end of a broker: a killed process, or a loss of power that keeps synced data only."""
+"""The abrupt end of a broker: a killed process, or a power failure that loses unsynced data."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def end_process(
     clients: Iterable[Consumer | Producer],
     why: str = "was killed",
 ) -> None:
-    """End a broker like a killed process. Its files are left as written."""
+    """End a broker like a process that is killed. Its files remain as written."""
     for listener in listeners:
         listener.close()
     for client in clients:
@@ -41,17 +41,17 @@ def lose_power(
     listeners: Iterable[Closable],
     clients: Iterable[Consumer | Producer],
 ) -> FileSystem:
-    """End a broker and return the remaining files; see `Broker.crash`."""
+    """End a broker by a power failure and return the remaining files; see `Broker.crash`."""
     base = disk.base
     image: FileSystem | None = None
     if isinstance(base, FaultyFileSystem):
         image = base.crash(mode)
     elif mode is not None:
         raise InvalidConfigurationError(
-            "a mode of crash is for fs=FaultyFileSystem(…); other files are left as last synced"
+            "a crash mode requires fs=FaultyFileSystem(…); other files keep all synced data"
         )
     disk.cut_power()
-    end_process(manager, listeners, clients, "has lost its power")
+    end_process(manager, listeners, clients, "has lost power")
     if image is None:
         try:
             disk.lose_power()

@@ -1,6 +1,7 @@
-"""The cleaner's gauges and the logs' sizes for Prometheus, by its own client library.
+"""Metrics of the cleaner and the sizes of logs for Prometheus, using its client library.
 
-Needs the extra `metrics`. Names are Kafka's MBeans as the JMX exporter spells them in lower case::
+This needs the extra `metrics`. The names are those of Kafka's MBeans, as the JMX exporter writes
+them in lower case::
 
     from prometheus_client import REGISTRY, start_http_server
 
@@ -82,13 +83,13 @@ _LOGS: tuple[tuple[str, str, Callable[[Log], int]], ...] = (
 
 
 class BrokerCollector(Collector):
-    """A collector for a `prometheus_client` registry, asked at each scrape. Any thread may."""
+    """A collector for a registry of `prometheus_client`. It is thread-safe."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield every gauge as it is now; none once the broker is closed."""
+        """Yield the current value of each gauge, or nothing if the broker is closed."""
         try:
             gauges = list(self._gauges())
         except IllegalStateError:
@@ -109,7 +110,8 @@ class BrokerCollector(Collector):
         ]
         for log in self._broker.manager.registry.open_logs():
             topic, partition = log.topic_partition
-            with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile: none of its numbers
+            # the topic has been deleted in the meantime, so it has no metrics
+            with suppress(UnknownTopicOrPartitionError):
                 values = [value_of(log) for _, _, value_of in _LOGS]
                 log.lifetime.check()
                 if not log.is_offline:

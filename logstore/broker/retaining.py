@@ -1,4 +1,4 @@
-"""Retention of many partitions, on request."""
+"""Run retention for several partitions on request."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def retain(
     *,
     dry_run: bool,
 ) -> RetainReport:
-    """Run or only decide retention of partitions; see `Broker.retain`."""
+    """Run retention for partitions, possibly as a dry run; see `Broker.retain`."""
     if not dry_run:
         for tp in partitions:
             refuse_assumed_policy(manager, tp)
     decisions = []
     for tp in partitions:
-        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+        with suppress(UnknownTopicOrPartitionError):  # the topic has been deleted in the meantime
             log = manager.log(tp)
             cleaned = cleaner.checkpoints.of(tp) if log.config.compact else None
             if dry_run:

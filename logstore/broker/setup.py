@@ -1,4 +1,4 @@
-"""Set-up of a broker: directories, files, clock and background work."""
+"""Set up a broker: its directories, files, clock and background tasks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ MEMORY_DIR = "/memory"
 def build_runtime(
     clock: Clock, fs: FileSystem, seed: int | None, *, read_only: bool, threads: int
 ) -> Runtime:
-    """Return the runtime of a broker.
+    """Create the runtime of a broker.
 
     Parameters
     ----------
     read_only : bool
-        Keep changes in memory, over the unchanged files.
+        Leave the files unchanged. Changes are only made in memory.
     threads : int
-        Number of background threads, on a clock that is not virtual.
+        Number of background threads, if the clock is not virtual.
     """
     if read_only:
         fs = OverlayFileSystem(ReadOnlyFileSystem(fs), clock)
@@ -51,37 +51,37 @@ def build_runtime(
 
 
 def parse_on_damage(name: str, *, read_only: bool) -> OnDamage:
-    """Return the rule with a name.
+    """Return the rule for damaged logs that has this name.
 
     Raises
     ------
     InvalidConfigurationError
-        The name is unknown, or the rule needs a read-only broker.
+        The name is unknown, or the rule requires a read-only broker.
     """
     try:
         rule = OnDamage(name)
     except ValueError:
         names = ", ".join(each.value for each in OnDamage)
-        raise InvalidConfigurationError(f"on_damage {name!r} is none of {names}") from None
+        raise InvalidConfigurationError(f"on_damage must be one of {names}, not {name!r}") from None
     if rule is OnDamage.PASS_OVER and not read_only:
-        raise InvalidConfigurationError("on_damage 'pass_over' needs read_only=True")
+        raise InvalidConfigurationError("on_damage 'pass_over' requires read_only=True")
     return rule
 
 
 def wrap_disk(fs: FileSystem, faults: Faults) -> FaultyDisk:
-    """Return a file system that fails by rule and can lose unsynced data."""
+    """Return a file system that can fail according to rules and can lose unsynced data."""
     from logstore.faults.disk import FaultyDisk
 
     return FaultyDisk(fs, faults, forgets=not isinstance(fs, FaultyDisk))
 
 
 def background_threads(config: BrokerConfig) -> int:
-    """Return the number of threads for background work: Kafka's, and one per cleaner."""
+    """Return the number of background threads: as many as in Kafka, and one per cleaner thread."""
     return BACKGROUND_THREADS + config.log_cleaner_threads
 
 
 def resize_threads(runtime: Runtime, config: BrokerConfig) -> None:
-    """Adjust the number of background threads to the settings."""
+    """Adjust the number of background threads to the current settings."""
     if isinstance(runtime.scheduler, ThreadScheduler):
         runtime.scheduler.threads = background_threads(config)
 
@@ -94,8 +94,7 @@ def resolve_data_dirs(
     Parameters
     ----------
     absolute : bool
-        Resolve relative paths against the working directory, so a later `os.chdir` does not
-        change them.
+        Resolve relative paths, so that a later `os.chdir` does not change them.
 
     Raises
     ------
@@ -107,6 +106,6 @@ def resolve_data_dirs(
     if isinstance(data_dir, str | PathLike):
         data_dir = [data_dir]
     if not data_dir:
-        raise InvalidConfigurationError("at least one data directory is needed")
+        raise InvalidConfigurationError("at least one data directory is required")
     paths = [fspath(path).rstrip("/") or "/" for path in data_dir]
     return [os.path.abspath(path) for path in paths] if absolute else paths  # noqa: PTH100  # a link keeps its name

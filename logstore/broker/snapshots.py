@@ -1,9 +1,10 @@
-"""Snapshots of a broker in memory: its files, settings and time, from which new brokers can start.
+"""Snapshots of a broker in memory: its files, settings and time.
 
-A snapshot contains all files as written, synced or not, and the time of the clock. A broker made
-from it opens the files as after the end of a process: open transactions are open, group members
-have their session timeout to rejoin, and producers, consumers and logs of the first broker do not
-belong to it. Files share their sealed blocks, so a snapshot is cheap.
+A snapshot contains all files as they were written, synced or not, and the time of the clock. A
+broker that is started from it opens the files as after the end of a process. Open transactions are
+still open, group members can rejoin within their session timeout, and the producers, consumers and
+logs of the first broker do not belong to it. The files share blocks that cannot change anymore, so
+a snapshot is cheap.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ B = TypeVar("B")
 
 
 class Snapshot(Generic[B]):
-    """A broker's files, settings and time at one point in time; made by `Broker.snapshot()`.
+    """The files, settings and time of a broker at one point in time, from `Broker.snapshot()`.
 
     Parameters
     ----------
     make : callable
-        Makes a broker: the class.
+        The class of the broker.
     runtime : Runtime
-        In memory, on a virtual clock.
+        A runtime in memory with a virtual clock.
     data_dirs : sequence of str
     broker_config : BrokerConfig
     background : bool
-        Whether the new brokers do background work.
+        Whether the new brokers run background tasks.
     disk_faults : bool
-        Whether the new brokers' disks can fail.
+        Whether the disks of the new brokers can fail.
 
     Raises
     ------
     InvalidConfigurationError
-        The files are not in memory, or time is not virtual.
+        The files are not in memory, or the clock is not virtual.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class Snapshot(Generic[B]):
             fs = fs.base
         if not isinstance(fs, MemoryFileSystem) or not isinstance(clock, VirtualClock):
             raise InvalidConfigurationError(
-                "a snapshot is of a broker in memory, on a virtual clock"
+                "a snapshot requires a broker in memory with a virtual clock"
             )
         self._fs = fs.fork(clock.copy())
         self._clock = clock.copy()
@@ -71,7 +72,7 @@ class Snapshot(Generic[B]):
         self._broker_config = broker_config
         self._background = background
         self._disk_faults = disk_faults
-        # If the broker is repeatable, all brokers made from it are, with the same seed.
+        # If the broker has a seed, all brokers created from it have the same seed.
         rng = runtime.rng
         self._next_seed = copy(rng).getrandbits(64) if is_repeatable(rng) else None
 
@@ -79,7 +80,7 @@ class Snapshot(Generic[B]):
         return f"Snapshot({', '.join(self._data_dirs)} at {self._clock!r})"
 
     def broker(self) -> B:
-        """Return a new broker in the state of the snapshot, on its own clock."""
+        """Return a new broker in the state of the snapshot. It has its own clock."""
         clock = self._clock.copy()
         return self._make(
             self._data_dirs,

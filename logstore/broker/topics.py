@@ -1,4 +1,4 @@
-"""The topics of data directories, read without opening a broker or logs."""
+"""Read the topics of data directories without opening a broker or a log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def read_topics(
     broker_config: BrokerConfig,
     on_damage: Literal["recover", "refuse", "pass_over"],
 ) -> list[Topic]:
-    """Return the topics by name, as a read-only `Broker` with these parameters would.
+    """Return the topics by name, like a read-only `Broker` with the same parameters.
 
     Raises the errors of its constructor.
     """

@@ -1,4 +1,4 @@
-"""Waiting on a broker's clock until a condition holds."""
+"""Wait on the clock of a broker until a condition is true."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run_until(
     condition: Callable[[], bool] | datetime | int,
     timeout: timedelta | float | None,
 ) -> bool:
-    """Let time pass until a condition holds, or until a wall time; see `Broker.run_until`."""
+    """Let time pass until a condition is true or a wall time comes; see `Broker.run_until`."""
     clock = runtime.clock
     timeout_ms = None if timeout is None else _to_ms(timeout)
     if callable(condition):
@@ -32,5 +32,5 @@ def run_until(
 def _to_ms(timeout: timedelta | float) -> int:
     ms = timeout / timedelta(milliseconds=1) if isinstance(timeout, timedelta) else timeout
     if ms < 0:
-        raise ValueError(f"a timeout is not negative: {timeout!r}")
+        raise ValueError(f"a timeout must not be negative: {timeout!r}")
     return -int(-ms // 1)

@@ -1,4 +1,4 @@
-"""Warm-up: compile or load every kernel before it is needed."""
+"""Warm up: compile or load all kernels before they are needed."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _RECORDS = 400
 
 
 def warm_up() -> None:
-    """Append, read, explain and clean in memory, so that every kernel is compiled.
+    """Compile all kernels by appending, reading, explaining and cleaning in memory.
 
-    From then on, this process runs all kernels compiled. The compiled code is cached for all
-    processes of the machine; processes that warm up at the same time share the work.
+    Afterwards, this process always runs compiled kernels. The compiled code is cached for all
+    processes of the machine. Processes that warm up at the same time share the work.
 
     Notes
     -----
-    Takes about 16 s once per machine, then about a second.
+    The first time on a machine takes about 16 s. After that, it takes about one second.
     """
     if policy.MODE == policy.PYTHON:
-        return  # kernels are never compiled
+        return  # kernels are not compiled in this mode
     compile_always()
     with Broker(clock=VirtualClock(), seed=0) as broker:
         _exercise(broker)
@@ -43,7 +43,8 @@ def _exercise(broker: Broker[VirtualClock]) -> None:
     for _ in broker.fates("warmup", roll=True):
         pass
     broker.clean("warmup", force=True, roll=True)
-    # The map of offsets first, then the one with versions, which takes the clean section, too.
+    # First use the offset map without versions, and then the one with versions, which also includes
+    # the clean section.
     for configs in ({}, {"compaction.strategy": "timestamp"}):
         broker.alter_configs("warmup", configs)
         broker.append_many("warmup", [(b"%d" % number, b"again") for number in range(_RECORDS)])

@@ -1,1 +1,1 @@
-"""The command line: one file a command, a coat over `logstore.broker`."""
+"""The command line. Each command has a file and uses `logstore.broker`."""

@@ -1,4 +1,4 @@
-"""The program's entry point; installs Ctrl-C handling before importing anything else.
+"""The entry point of the program. It handles Ctrl-C before importing anything else.
 
 While the program loads, Ctrl-C terminates it by the signal (exit code 130 in a shell), without a
 traceback. After that, Ctrl-C raises an exception, so that commands clean up. If the parent process

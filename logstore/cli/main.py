@@ -1,4 +1,4 @@
-"""The program `logstore`: runs a command and turns errors into messages and exit codes."""
+"""The program `logstore`, which runs a command and converts errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class Root(Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Parse the arguments; exit with 0 if the reader of the help closed the pipe."""
+        """Parse the arguments. Exit with 0 if the reader of the help has closed the pipe."""
         try:
             return super().make_context(info_name, args, parent, **extra)
         except BrokenPipeError:
@@ -119,7 +119,7 @@ class Root(Group):
             raise click.exceptions.Exit(0) from None
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; exit with 0 if the reader of the output closed the pipe."""
+        """Run the command. Exit with 0 if the reader of the output has closed the pipe."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()

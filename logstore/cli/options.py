@@ -446,6 +446,10 @@ def _take_shared(ctx: click.Context, params: Iterable[click.Parameter]) -> Setti
     return _settings(ctx, {name: ctx.params.pop(name) for name in names if name in ctx.params})
 
 
+_PARTS_OF_LISTEN = ("port", "host", "bind", "address")
+"""Options of other servers whose value is part of --listen."""
+
+
 class Command(click.Command):
     """A command with the shared options, and examples in its help.
 
@@ -460,6 +464,27 @@ class Command(click.Command):
         self.examples = tuple(examples)
         complete_names(self.params)
         self.params.extend(_shared_options())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; suggest the option that an unknown one probably means."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            near = self._nearest(error.option_name)
+            hint = "" if near is None else f" Did you mean '{near}'?"
+            raise click.UsageError(f"{error.message}{hint}", ctx) from error
+
+    def _nearest(self, option: str) -> str | None:
+        """Return the option that an unknown one probably means."""
+        from logstore.config.suggest import nearest
+
+        # Without the dashes, which every option has in common.
+        names = {name.lstrip("-"): name for param in self.params for name in param.opts}
+        wanted = option.lstrip("-")
+        if wanted in _PARTS_OF_LISTEN and "listen" in names:
+            return "--listen HOST:PORT"
+        near = nearest(wanted, [name for name in names if len(name) > 1])
+        return None if near is None else names[near]
 
     def invoke(self, ctx: click.Context) -> object:
         """Call the command's function with `Settings` as the context's object."""
@@ -538,6 +563,16 @@ def as_recovered_option(function: _F) -> _F:
         "--as-recovered",
         is_flag=True,
         help="Show only data that a broker's recovery would keep, not every valid batch.",
+    )(function)
+
+
+def all_option(function: _F) -> _F:
+    """Add `--all` to a command that lists partitions, as `lists_all`."""
+    return click.option(
+        "--all",
+        "lists_all",
+        is_flag=True,
+        help="Also list empty partitions, which tables count if there are more than three.",
     )(function)
 
 

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-SCHEMA_ID_MAX = 2**31 - 1
+if TYPE_CHECKING:
+    from logstore.inspect.schemas.files import SchemaFiles
+    from logstore.inspect.schemas.kinds import Schema
 
-SchemaFiles = Mapping[int, Sequence[str]]
-"""The files of schemas by their ids: the last one contains it and may reference the others."""
+SCHEMA_ID_MAX = 2**31 - 1
 
 
 def to_schema(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -> SchemaFiles:
     """Parse each `--schema ID=FILE[,FILE]`."""
+    if not values:
+        return {}
     from logstore.inspect.schemas.files import SUFFIXES
+    from logstore.inspect.schemas.registry import read_registry, registry_folder
 
     found: dict[int, tuple[str, ...]] = {}
+    registered: dict[int, Schema] = {}
     for text in values:
         if Path(text).is_dir():
+            if (log := registry_folder(text)) is not None:
+                registered |= read_registry(log)
             for file in sorted(Path(text).iterdir()):
                 if file.suffix in SUFFIXES and file.stem.isascii() and file.stem.isdigit():
                     found[int(file.stem)] = (str(file),)
@@ -42,7 +50,7 @@ def to_schema(ctx: click.Context, param: click.Parameter, values: Sequence[str])
         if not paths[-1].endswith(SUFFIXES):
             raise click.BadParameter(f"{paths[-1]!r} must end in {', '.join(SUFFIXES)}", ctx, param)
         found[schema_id] = paths
-    return found
+    return {**registered, **found}
 
 
 def schema_option(command: Callable[..., object]) -> Callable[..., object]:
@@ -55,5 +63,5 @@ def schema_option(command: Callable[..., object]) -> Callable[..., object]:
         metavar="ID=FILE|DIR",
         help="File with the schema of an id: .avsc, .proto, .desc (from protoc) or .json. Can be "
         "repeated. Files that it references precede it: ID=FILE,FILE. DIR: a folder with files "
-        "named by their ids, such as 7.avsc.",
+        "named by their ids, such as 7.avsc, or with the log of a Schema Registry (_schemas-0).",
     )(command)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, Self
 
 
 class _Stopped(BaseException):
-    """Raised on SIGTERM; not an `Exception`, so no handler treats it as a failure."""
+    """Raised on SIGTERM. It is not an `Exception`, so that no handler treats it as a failure."""
 
 
 class Stopping:

@@ -12,7 +12,7 @@ NAMES = ("input", "output", "error")
 
 
 class _Closed(io.RawIOBase):
-    """A replacement for a closed stream; using it raises an error that names the stream."""
+    """A replacement for a closed stream. Using it raises an error that names the stream."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -41,7 +41,7 @@ def replace_closed_streams() -> None:
 
     Their descriptors are reserved first. Otherwise the next file opened would get one of them, and
     messages on standard error could be written to a segment. Reading and writing fail with an error
-    that names the stream; output to a closed standard error is discarded.
+    that names the stream. Output to a closed standard error is discarded.
     """
     streams = (sys.stdin, sys.stdout, sys.stderr)
     for descriptor, stream in enumerate(streams):

@@ -1,7 +1,8 @@
-"""Batching of a producer's records, and appending of the batches to the logs.
+"""Batch a producer's records and append the batches to the logs.
 
-This combines Kafka's RecordAccumulator and Sender, without requests. A batch is appended in the
-thread that fills it or flushes it. The scheduler only sends batches whose linger time is over.
+This module combines Kafka's RecordAccumulator and Sender, but it sends no requests. A batch is
+appended by the thread that fills or flushes it. The scheduler only sends the batches whose linger
+time has elapsed.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 SENDER_TASK = "kafka-producer-network-thread"
-"""Task that sends lingering batches: Kafka's name of the sender thread."""
+"""Name of the task that sends lingering batches. It is the name of Kafka's sender thread."""
 
 
 class RecordAccumulator:
@@ -70,7 +71,7 @@ class RecordAccumulator:
 
     Notes
     -----
-    The lock is the producer's. Methods expect it to be held unless they say otherwise. `locked`
+    All methods must be called with the producer's lock held, unless documented otherwise. `locked`
     acquires it and runs callbacks after release. Callers that acquire `lock` directly, as
     `Producer.send` does for speed, must run the callbacks of `take_settled` themselves.
 
@@ -101,7 +102,8 @@ class RecordAccumulator:
         self._own_scheduler: Scheduler | None = None
         self._is_armed = False
         self._is_adding = False
-        # In virtual time, tasks run while a batch waits for its retry, in the thread with the lock.
+        # In virtual time, tasks run while a batch waits for its retry. They run in the thread that
+        # holds the lock.
         self._is_sending = False
         self._has_postponed = False
         self._sends_alone = (
@@ -135,7 +137,7 @@ class RecordAccumulator:
         return topic_partition in self._open
 
     def has_room(self, topic_partition: TopicPartition, size_bytes: int) -> bool:
-        """Return whether the partition has an open batch with room for a record of this size."""
+        """Return whether the partition's open batch has enough room for a record of this size."""
         batch = self._open.get(topic_partition)
         return batch is not None and batch.has_room(size_bytes)
 
@@ -148,19 +150,19 @@ class RecordAccumulator:
         headers: tuple[Header, ...],
         size_bytes: int,
     ) -> FutureRecordMetadata:
-        """Add a record to the partition's batch, and append the batches that this completes.
+        """Add a record to its partition's batch, and append the batches that are complete.
 
-        `size_bytes` is the record's `estimated_size`.
+        `size_bytes` is the `estimated_size` of the record.
 
         Returns
         -------
         FutureRecordMetadata
-            The record's outcome. Errors of the append are not raised.
+            The future of the record. An append error is set on the future, not raised.
 
         Raises
         ------
         IllegalStateError
-            A signal handler interrupted this thread in the same method.
+            This thread was interrupted by a signal handler while it was in this method.
         """
         if self._is_adding:
             self._refuse_reentry(topic_partition)
@@ -171,11 +173,11 @@ class RecordAccumulator:
                 self.send_all()
             if stored is not None:
                 return stored
-        try:  # see `LocalLog.change`
+        try:  # The reason for the `try` is explained in `LocalLog.change`.
             self._is_adding = True
             batch = self._open.get(topic_partition)
             while batch is None or not batch.has_room(size_bytes):
-                self._is_adding = False  # while a batch is sent, other tasks may add records
+                self._is_adding = False  # other tasks may add records while a batch is sent
                 if batch is None:
                     self._open_batch(topic_partition)
                 else:
@@ -188,7 +190,7 @@ class RecordAccumulator:
                 batch.sizes.append(size_bytes)
                 is_full = batch.add(key, value, timestamp, headers, size_bytes)
             except BaseException:
-                batch.cut(row)  # an interrupt could otherwise pair a key with the wrong value
+                batch.cut(row)  # otherwise an interrupt could pair a key with the wrong value
                 raise
         finally:
             self._is_adding = False
@@ -205,9 +207,9 @@ class RecordAccumulator:
         headers: tuple[Header, ...],
         size_bytes: int,
     ) -> FutureRecordMetadata | None:
-        """Append a record as `_send` appends a batch of one, without a batch; see `append_next`.
+        """Append a single record without building a batch, with the same result as `_send`.
 
-        Returns None, and nothing has changed, if a batch is needed.
+        Return None, without any effect, if the record needs a batch; see `append_next`.
         """
         session = self._session
         stamp = None if session is None else session.next_stamp(tp)
@@ -216,7 +218,7 @@ class RecordAccumulator:
         try:
             writer = self._manager.registry.log(tp).writer
         except LogStoreError:
-            return None  # a batch raises it again
+            return None  # the same error is raised again when the batch is appended
         record: NewRecord = tuple.__new__(NewRecord, (key, value, timestamp, headers))
         try:
             self._is_sending = True
@@ -254,7 +256,7 @@ class RecordAccumulator:
     def _failed(
         self, tp: TopicPartition, record: NewRecord, size_bytes: int, error: LogStoreError
     ) -> ProducerBatch:
-        """Return the settled batch of a record that was not stored alone."""
+        """Return a settled batch for a record that was rejected without a batch."""
         batch = self._new_batch(tp)
         batch.sizes.append(size_bytes)
         batch.add(*record, size_bytes)
@@ -273,15 +275,15 @@ class RecordAccumulator:
         self._send(list(self._open.values()))
 
     def refuse_all(self, error: LogStoreError) -> None:
-        """Drop all lingering records. Their futures fail with `error`."""
+        """Drop all lingering records and fail their futures with `error`."""
         batches = list(self._open.values())
         self._take(batches)
         self._refuse(batches, error)
 
     def close(self) -> None:
-        """Stop the linger task. No batch may be open, and the lock must not be held."""
+        """Stop the linger task. There must be no open batches, and the lock must not be held."""
         assert not self._open, "open batches must be sent or refused first"
-        # Without the lock: a running task may be waiting for it.
+        # Do not hold the lock here, because a running task may be waiting for it.
         if self._own_scheduler is not None:
             self._own_scheduler.shutdown()
 
@@ -305,7 +307,7 @@ class RecordAccumulator:
         return limit_of(config, self._config.batch_size)
 
     def _send_if_open(self, batch: ProducerBatch) -> None:
-        """Append a batch if it is still open. Called without the lock."""
+        """Append a batch unless it has been sent already. The lock must not be held."""
         with self.locked():
             if self._open.get(batch.topic_partition) is batch:
                 self._send([batch])
@@ -313,11 +315,11 @@ class RecordAccumulator:
     # -- lingering -------------------------------------------------------------------------
 
     def _arm(self, now_ns: int) -> None:
-        """Schedule the task that sends the batch that is due first."""
+        """Schedule the task that sends the next batch whose linger time elapses."""
         if self._is_armed or not self._open:
             return
         if not self._scheduler.is_started:
-            # The broker runs no background tasks, but lingering needs one.
+            # The broker runs no background tasks, but lingering depends on one.
             self._own_scheduler = self._scheduler = background_scheduler(self._clock)
         due_ns = min(batch.due_ns for batch in self._open.values())
         delay_ms = -(-max(due_ns - now_ns, 0) // 1_000_000)
@@ -344,7 +346,7 @@ class RecordAccumulator:
             self._metrics.record_wait((now_ns - batch.opened_ns) / 1e6)
 
     def _send_or_postpone(self, batches: Sequence[ProducerBatch]) -> None:
-        """Append open batches, or leave them open until the batch that is being sent is settled."""
+        """Append open batches, or leave them open while another batch is being sent."""
         if self._is_sending:
             self._has_postponed = True
         else:
@@ -356,8 +358,8 @@ class RecordAccumulator:
         Raises
         ------
         IllegalStateError
-            The caller is a task in virtual time that runs while another batch waits for its retry.
-            This one would overtake it, and use its sequences.
+            In virtual time, a task called this while another batch was waiting for its retry. The
+            new batch would overtake it and use its sequences.
         """
         if not batches:
             return
@@ -397,7 +399,7 @@ class RecordAccumulator:
             raise
 
     def _append(self, batch: ProducerBatch, start: int, stop: int) -> None:
-        """Append records [start, stop) of a batch and settle them."""
+        """Append the records in [start, stop) of a batch and settle them."""
         tp, count = batch.topic_partition, stop - start
         try:
             if self._session is not None:
@@ -407,7 +409,8 @@ class RecordAccumulator:
             if count == 1:
                 self._fail(batch, stop, error)
                 return
-            # The topic's limit was lowered, or recompression with its codec made the batch larger.
+            # The topic's limit was lowered, or the batch grew when it was recompressed with the
+            # topic's codec.
             self._metrics.retries += count
             middle = start + count // 2
             self._append(batch, start, middle)
@@ -422,10 +425,10 @@ class RecordAccumulator:
                 batch.settle(stop, info.first_offset, info.log_append_time)
 
     def _write(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
-        """Append a batch, and retry after retriable errors.
+        """Append a batch and retry after retriable errors.
 
-        An idempotent producer retries with the same sequences, so that records are not stored
-        twice if a response was lost. Without idempotence they are.
+        An idempotent producer retries with the same sequences, so a record is not stored twice if
+        the response was lost. Without idempotence, such a record is duplicated.
         """
         config = self._config
         started_ns = self._clock.monotonic_ns()
@@ -448,7 +451,7 @@ class RecordAccumulator:
             self._clock.sleep(config.retry_backoff_ms / 1000)
 
     def _may_pass(self, error: LogStoreError) -> bool:
-        """Return whether an append may be repeated after an error."""
+        """Return whether the append may be retried after an error."""
         return is_passing(error) or (self._session is not None and self._session.is_moving(error))
 
     def _write_once(self, tp: TopicPartition, records: RecordLists) -> AppendInfo:
@@ -474,7 +477,7 @@ class RecordAccumulator:
                 return info
 
     def _fail(self, batch: ProducerBatch, stop: int, error: LogStoreError) -> None:
-        """Settle the records up to `stop` with an error, and update the session's state."""
+        """Fail the records up to `stop` with an error, and update the state of the session."""
         count = stop - batch.settled_rows
         tp = batch.topic_partition
         logger.info("%s: a batch of %d records was rejected: %s", tp, count, error)
@@ -491,7 +494,7 @@ class RecordAccumulator:
         batch.settle(stop, NO_OFFSET, errors=errors)
 
     def _refuse(self, batches: Iterable[ProducerBatch], error: LogStoreError) -> None:
-        """Settle the records of batches that are not sent with an error."""
+        """Fail the records of batches that have not been sent."""
         for batch in batches:
             self.settled.append(batch)
             self._metrics.errors += len(batch)
@@ -501,7 +504,7 @@ class RecordAccumulator:
 def _appending(
     records: RecordLists, codec: Codec, stamp: Stamp
 ) -> Callable[[LogWriter], AppendInfo]:
-    """Return a function that appends the records as one batch of a producer."""
+    """Return a function that appends the records as one batch of this producer."""
     if codec is Codec.NONE:
         return lambda writer: writer.append_records(records, stamp=stamp)
     data = build_producer_batch(records, codec, stamp)
@@ -513,9 +516,12 @@ def _interrupted() -> KafkaTimeoutError:
 
 
 def _record_error(error: LogStoreError, faults: Mapping[int, str], row: int) -> LogStoreError:
-    """Return the error of one record in a rejected batch: its own, or that others are invalid."""
+    """Return the error of one record in a rejected batch.
+
+    The record may be invalid, or it may have been rejected because other records are invalid.
+    """
     if not faults:
         return error
     if row not in faults:
-        return RequestError("the record was not stored: others of its batch are invalid")
+        return RequestError("the record was not stored: other records in its batch are invalid")
     return (type(error) if len(faults) == 1 else InvalidRecordError)(faults[row])

@@ -1,8 +1,9 @@
 """An admin client with kafka-python's API, in the broker's process.
 
-Methods, arguments and response fields are the same as in `KafkaAdminClient` of kafka-python 3.
-Errors in results are Kafka's error names, or None, where kafka-python returns an error class, a
-class name or `'OK'`. Arguments may be instances of kafka-python's classes or of the classes below.
+The methods, their arguments and the fields of responses are the same as in kafka-python 3's
+`KafkaAdminClient`. In results, an error is Kafka's error name or None, where kafka-python returns
+an error class, a class name or `'OK'`. Arguments may be instances of kafka-python's classes or of
+the classes below.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ _GROUP_ERRORS: dict[str, type[LogStoreError]] = {
 
 
 class OffsetSpec(enum.IntEnum):
-    """Special offsets of a partition. Non-negative numbers are timestamps in Unix ms instead."""
+    """Special offsets of a partition. A non-negative number is a timestamp in Unix ms instead."""
 
     LATEST = LATEST_TIMESTAMP
     EARLIEST = EARLIEST_TIMESTAMP
@@ -90,7 +91,7 @@ class OffsetSpec(enum.IntEnum):
 
 
 class NewTopic(NamedTuple):
-    """A topic to create. -1 selects the broker's default."""
+    """A topic to create. Use -1 for the default of the broker."""
 
     name: str
     num_partitions: int = -1
@@ -100,14 +101,14 @@ class NewTopic(NamedTuple):
 
 
 class ConfigResource(NamedTuple):
-    """A resource with configs: a topic by name, a broker by id, or all brokers as ''.
+    """A resource that has configs: a topic, a broker (by its id), or all brokers ('').
 
     Attributes
     ----------
     resource_type : str
         `topic` or `broker`.
     configs : mapping or list of str, optional
-        Keys to describe, or a mapping of keys to values to set.
+        The config keys to describe, or a mapping of config keys to new values.
     """
 
     resource_type: str
@@ -116,7 +117,7 @@ class ConfigResource(NamedTuple):
 
 
 class MemberToRemove(NamedTuple):
-    """A member to remove from its group: by member id, or by instance id if it is static."""
+    """A member to remove from its group. A static member is identified by its instance id."""
 
     member_id: str | None = None
     group_instance_id: str | None = None
@@ -124,19 +125,21 @@ class MemberToRemove(NamedTuple):
 
 
 class AdminClient:
-    """Administers topics, configs, consumer groups and records. Created by `Broker.admin()`.
+    """A client that manages topics, configs, consumer groups and records.
+
+    Use `Broker.admin()` to create one.
 
     Parameters
     ----------
     manager : LogManager
     coordinator : GroupCoordinator
     configs : mapping
-        kafka-python's configs. They have no effect in one process.
+        Configs of kafka-python. They have no effect without connections.
 
     Raises
     ------
     InvalidConfigurationError
-        A config is unknown to kafka-python.
+        A config is not known to kafka-python.
     """
 
     def __init__(
@@ -168,7 +171,7 @@ class AdminClient:
         return [topic.name for topic in self._topics()]
 
     def describe_topics(self, topics: Iterable[str] | None = None) -> list[dict[str, Any]]:
-        """Describe topics, by default all. Unknown topics have `error_code` 3."""
+        """Describe the given topics, or all topics. The `error_code` of an unknown topic is 3."""
         if topics is None:
             return [self._describe_topic(topic) for topic in self._topics()]
         known = {topic.name: topic for topic in self._topics()}
@@ -193,7 +196,7 @@ class AdminClient:
         ------
         TopicAlreadyExistsError, InvalidTopicError, InvalidPartitionsError,
         InvalidReplicationFactorError, InvalidConfigurationError
-            Unless `raise_errors` is False. The other topics are created in either case.
+            A topic could not be created and `raise_errors` is True. The other topics are created.
         """
         self._check_writable("create topics")
         wanted = _new_topics(new_topics)
@@ -241,12 +244,14 @@ class AdminClient:
         validate_only: bool = False,
         raise_errors: bool = True,
     ) -> dict[str, Any]:
-        """Increase the number of partitions of topics, given as a mapping of names to totals.
+        """Increase the number of partitions of topics.
+
+        The mapping contains the new total of each topic.
 
         Raises
         ------
         UnknownTopicOrPartitionError, InvalidPartitionsError
-            Unless `raise_errors` is False.
+            The number could not be increased and `raise_errors` is True.
         """
         self._check_writable("create partitions")
 
@@ -276,13 +281,13 @@ class AdminClient:
         include_synonyms: bool = False,
         config_filter: str = "modified",
     ) -> dict[str, dict[str, dict[str, dict[str, Any]]]]:
-        """Describe configs by resource type (`topic`, `broker`), resource name and key.
+        """Return configs by resource type (`topic` or `broker`), resource name and key.
 
         Parameters
         ----------
         config_filter : str
-            Which configs to return: `modified`, `all`, `default`, `static`, or `dynamic` (those
-            that can be altered).
+            Which configs to return: `modified`, `all`, `default`, `static`, or `dynamic`. The
+            dynamic configs can be altered.
 
         Raises
         ------
@@ -308,10 +313,10 @@ class AdminClient:
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> dict[str, dict[str, str | None]]:
-        """Alter configs: `value`, or `(operation, value)` with SET, DELETE, APPEND or SUBTRACT.
+        """Alter configs. A value is either `value` or `(operation, value)`.
 
-        Returns the error name of each resource, or None. `Broker.alter_configs` raises the error
-        with its message.
+        The operation is SET, DELETE, APPEND or SUBTRACT. Returns the error name of each resource,
+        or None. `Broker.alter_configs` raises the error with its message instead.
         """
         self._check_writable("alter configs")
         errors: dict[str, dict[str, str | None]] = {}
@@ -332,7 +337,10 @@ class AdminClient:
         raise_on_unknown: bool = True,
         incremental: bool | None = None,
     ) -> dict[str, dict[str, str | None]]:
-        """Reset the given configs of each resource to the defaults, or all if it names none."""
+        """Reset configs to their defaults.
+
+        If a resource names no config, all its configs are reset.
+        """
         self._check_writable("reset configs")
         resources = []
         for resource in config_resources:
@@ -350,7 +358,7 @@ class AdminClient:
         states_filter: Iterable[str] | None = None,
         types_filter: Iterable[str] | None = None,
     ) -> list[dict[str, Any]]:
-        """List groups: `group_id`, `protocol_type`, `group_state` and `group_type` of each."""
+        """List groups with their `group_id`, `protocol_type`, `group_state` and `group_type`."""
         self._check_open()
         states, types = (_filter(each) for each in (states_filter, types_filter))
         return [
@@ -373,9 +381,10 @@ class AdminClient:
         group_coordinator_id: int | None = None,
         include_authorized_operations: bool = False,
     ) -> dict[str, dict[str, Any]]:
-        """Describe groups, with each member's subscription and assignment.
+        """Describe groups, with the subscription and the assignment of each member.
 
-        Consumer groups and their members have their epochs too (KIP-848).
+        For groups of the consumer protocol (KIP-848), the result also contains the epochs of the
+        group and its members.
         """
         self._check_open()
         return {group_id: self._describe_group(group_id) for group_id in _names(group_ids)}
@@ -390,7 +399,7 @@ class AdminClient:
     def delete_groups(
         self, group_ids: Iterable[str], group_coordinator_id: int | None = None
     ) -> dict[str, str | None]:
-        """Delete groups without members. Returns the error name of each group, or None."""
+        """Delete groups that have no members. Returns the error name of each group, or None."""
         self._check_writable("delete groups")
         errors: dict[str, str | None] = {}
         for each in _names(group_ids):
@@ -400,7 +409,10 @@ class AdminClient:
     def remove_group_members(
         self, group_id: str, members: Iterable[Any], group_coordinator_id: int | None = None
     ) -> dict[str, str | None]:
-        """Remove members from a group. Returns errors by member id, or else by instance id."""
+        """Remove members from a group.
+
+        Returns the error of each member by member id, or by instance id if no member id was given.
+        """
         self._check_writable("remove group members")
         leaving = [LeavingMember(each.member_id or "", each.group_instance_id) for each in members]
         result = self._coordinator.of(group_id).leave(group_id, leaving, waits=True)
@@ -413,10 +425,10 @@ class AdminClient:
     def list_group_offsets(
         self, group_specs: object
     ) -> dict[str, dict[TopicPartition, OffsetAndMetadata]]:
-        """Return the committed offsets of one or several groups.
+        """Return the committed offsets of one or more groups.
 
-        A mapping of groups to partitions selects these partitions. Without a committed offset they
-        have offset -1.
+        If a mapping of groups to partitions is given, only these partitions are returned. The
+        offset of a partition without a committed offset is -1.
         """
         self._check_open()
         specs: Mapping[str, Any]
@@ -440,7 +452,10 @@ class AdminClient:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Commit offsets for a group without members. Returns each partition's error, or None."""
+        """Commit offsets for a group that has no members.
+
+        Returns the error of each partition, or None.
+        """
         self._check_writable("alter group offsets")
         return self._coordinator.of(group_id, creates=True).commit(group_id, to_offsets(offsets))
 
@@ -450,10 +465,10 @@ class AdminClient:
         offset_specs: Mapping[TopicPartition, int],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """Commit the offset of an `OffsetSpec`, or a given offset, for each partition.
+        """Reset the committed offset of each partition to an `OffsetSpec` or to a given offset.
 
-        Offsets outside the log are moved to its start or end. Returns the `error` name, or None,
-        and the committed `offset` of each partition.
+        An offset that is out of range is replaced by the start or the end of the log. Returns the
+        `error` name, or None, and the committed `offset` of each partition.
         """
         self._check_writable("reset group offsets")
         stored = self._coordinator.of(group_id).committed(group_id)
@@ -478,9 +493,9 @@ class AdminClient:
         partitions: Iterable[TopicPartition],
         group_coordinator_id: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Delete committed offsets of topics to which no member is subscribed.
+        """Delete committed offsets. Offsets of topics that a member subscribes to are not deleted.
 
-        Returns each partition's error, or None.
+        Returns the error of each partition, or None.
 
         Raises
         ------
@@ -503,12 +518,14 @@ class AdminClient:
         timeout_ms: float | None = None,
         partition_leader_id: int | None = None,
     ) -> dict[TopicPartition, dict[str, Any]]:
-        """Delete the records before an offset in each partition, or all with -1 (KIP-107).
+        """Delete records before the given offset in each partition (KIP-107).
+
+        An offset of -1 deletes all records.
 
         Raises
         ------
         OffsetOutOfRangeError, PolicyViolationError, UnknownTopicOrPartitionError
-            The first error. Records of the other partitions are deleted nevertheless.
+            The first error. The records of the other partitions are deleted.
         """
         self._check_writable("delete records")
         wanted = {TopicPartition(*tp): offset for tp, offset in records_to_delete.items()}
@@ -526,7 +543,10 @@ class AdminClient:
         isolation_level: object = "read_uncommitted",
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """Return each partition's offset for an `OffsetSpec` or timestamp in Unix ms, else -1."""
+        """Look up the offset for an `OffsetSpec` or a timestamp (Unix ms) in each partition.
+
+        The offset is -1 if such a record does not exist.
+        """
         self._check_open()
         level = str(getattr(isolation_level, "name", isolation_level)).lower()
         isolation = Isolation(level)
@@ -545,7 +565,7 @@ class AdminClient:
         return offsets
 
     def describe_cluster(self) -> dict[str, Any]:
-        """Describe the cluster: one broker, without a listener, which is its own controller."""
+        """Describe the cluster. It consists of this broker, which is also the controller."""
         self._check_open()
         node_id, cluster_id = self._manager.identity
         broker = {
@@ -560,12 +580,12 @@ class AdminClient:
     def describe_log_dirs(
         self, topic_partitions: object = None, brokers: Iterable[int] | None = None
     ) -> list[dict[str, Any]]:
-        """Describe the log directories and the size of their partitions in bytes.
+        """Describe the log directories and the sizes of their partitions in bytes.
 
         Parameters
         ----------
         topic_partitions : mapping or list, optional
-            Partition numbers by topic, or a list of topics. By default, all partitions.
+            Partition numbers by topic, or a list of topics. The default is all partitions.
         """
         self._check_open()
         wanted = self._wanted(topic_partitions)
@@ -599,7 +619,10 @@ class AdminClient:
     def alter_replica_log_dirs(
         self, replica_assignments: Mapping[Any, str | PathLike[str]]
     ) -> dict[Any, str | None]:
-        """Move replicas, given as (topic, partition, broker id), to other log directories."""
+        """Move replicas to other log directories.
+
+        A replica is given as (topic, partition, broker id).
+        """
         self._check_writable("alter replica log dirs")
         by_partition = {TopicPartition(*each[:2]): each for each in replica_assignments}
         results = admin.alter_replica_log_dirs(
@@ -650,7 +673,7 @@ class AdminClient:
         node_id = self._manager.identity.node_id
         if any(list(replicas) != [node_id] for replicas in assignments.values()):
             raise InvalidReplicationFactorError(
-                f"topic '{new.name}': replicas must be assigned to broker {node_id} alone"
+                f"topic '{new.name}': replicas can only be assigned to broker {node_id}"
             )
         if new.replication_factor not in (-1, 1):
             raise InvalidReplicationFactorError(
@@ -737,7 +760,7 @@ class AdminClient:
 def _each(
     items: Collection[Any], do: Callable[[Any], dict[str, Any]], *, raise_errors: bool
 ) -> list[tuple[Any, dict[str, Any]]]:
-    """Apply a function to all items, even if some fail, and collect results or errors."""
+    """Apply a function to each item and collect the results and errors."""
     results = []
     first: LogStoreError | None = None
     for item in items:
@@ -803,7 +826,7 @@ def _resource(given: Any) -> tuple[str, str]:  # noqa: ANN401  # kafka-python's 
 
 
 def _broker_layer(name: str, node_id: int) -> Layer:
-    """Return the config layer of a broker's id, or of all brokers with an empty name."""
+    """Return the config layer of a broker. An empty name means all brokers."""
     if name not in ("", str(node_id)):
         raise InvalidConfigurationError(f"unknown broker {name!r}; use '' for all brokers")
     return Layer.BROKER if name else Layer.CLUSTER
@@ -850,7 +873,7 @@ def _is_wanted(row: Mapping[str, Any], config_filter: str) -> bool:
 
 
 def _operations(configs: Mapping[str, Any]) -> Iterator[tuple[str, Operation, Any]]:
-    """Yield key, operation and value for configs given as `value` or `(operation, value)`."""
+    """Yield the key, the operation and the value of each config, given in either form."""
     for key, given in configs.items():
         name, value = given if isinstance(given, tuple) else (Operation.SET, given)
         try:

@@ -15,7 +15,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 
 def to_topic_partition(partition: object) -> TopicPartition:
-    """Convert a TopicPartition, also kafka-python's, to the engine's type.
+    """Convert a TopicPartition, which may be an instance of kafka-python's class.
 
     Raises
     ------
@@ -30,30 +30,31 @@ def to_topic_partition(partition: object) -> TopicPartition:
 def topic_and_partition(
     topic: str | TopicPartition | None, partition: int | None
 ) -> tuple[Any, Any]:
-    """Return topic and partition number; `topic` may be a TopicPartition.
+    """Return the topic and the partition number. `topic` may be a TopicPartition.
 
     Raises
     ------
     TypeError
         `topic` is neither a string nor a TopicPartition.
     InvalidConfigurationError
-        `partition` contradicts the TopicPartition. 0, the default of many methods, is ignored.
+        `partition` contradicts the TopicPartition. A `partition` of 0 is ignored, because it is the
+        default of many methods.
     """
     if topic is None or isinstance(topic, str):
         return topic, partition
     tp = to_topic_partition(topic)
     if partition not in (None, 0, tp.partition):
-        raise InvalidConfigurationError(f"{tp} conflicts with the partition given: {partition}")
+        raise InvalidConfigurationError(f"{tp} conflicts with partition {partition}")
     return tp
 
 
 def offset_of(value: int | str | None, log: Log, isolation: Isolation) -> int | None:
-    """Return an offset given as a number, `earliest` or `latest`.
+    """Convert an offset, which may be `earliest` or `latest`, to a number.
 
     Raises
     ------
     InvalidConfigurationError
-        The value is another string.
+        The value is any other string.
     """
     if not isinstance(value, str):
         return value
@@ -67,12 +68,12 @@ def offset_of(value: int | str | None, log: Log, isolation: Isolation) -> int | 
 
 
 def before_offset(value: int | str) -> int:
-    """Return the offset before which records are deleted: -1, the high watermark, for `latest`.
+    """Return the offset before which records are deleted. `latest` is the high watermark (-1).
 
     Raises
     ------
     InvalidConfigurationError
-        The value is another string.
+        The value is any other string.
     """
     if value == LATEST:
         return NO_OFFSET

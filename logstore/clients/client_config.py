@@ -10,11 +10,11 @@ from logstore.config.suggest import and_nearest
 from logstore.errors import InvalidConfigurationError
 
 DataFunction = Callable[[str, list[tuple[str, bytes]], Any], Any]
-"""A serializer or deserializer: a function of topic, headers and data that returns data."""
+"""A serializer or deserializer. It is called with the topic, the headers and the data."""
 
 
 def check_names(client: str, configs: Mapping[str, Any], known: Collection[str]) -> None:
-    """Raise an error for a config unknown to kafka-python, and suggest the closest name.
+    """Raise an error if kafka-python has no config with this name, and suggest a similar one.
 
     Configs of kafka-python that are not in `known` have no effect in one process and are ignored.
 
@@ -45,7 +45,7 @@ def idle_names(client: str) -> Collection[str]:
 def number(
     name: str, values: Mapping[str, Any], lowest: int, highest: float = float("inf")
 ) -> float:
-    """Return the number of a config after checking its range.
+    """Return a config as a number after checking its range.
 
     Raises
     ------
@@ -60,10 +60,10 @@ def number(
 
 
 def data_function(name: str, given: Any, method_name: str) -> DataFunction | None:  # noqa: ANN401  # one of three kinds, see below
-    """Adapt a serializer or deserializer to `DataFunction`.
+    """Adapt a serializer or deserializer to the signature of `DataFunction`.
 
-    kafka-python accepts a callable of the data, or an object with a method of (topic, data) or
-    (topic, headers, data).
+    As in kafka-python, it may be a callable that takes the data, or an object with a method that
+    takes (topic, data) or (topic, headers, data).
 
     Raises
     ------

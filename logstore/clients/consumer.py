@@ -1,9 +1,10 @@
 """A consumer with kafka-python's API, in the broker's process.
 
-`Membership` talks to the group coordinator, `Position` reads a partition. Only `poll` waits. On a
-virtual clock it advances the time by at most its timeout and runs the tasks that become due, so
-that several members in one thread can rebalance poll by poll. On other clocks, and once the broker
-has listened, it blocks until there are records or other work.
+The consumer uses `Membership` to talk to the group coordinator, and `Position` to read a partition.
+`poll` is the only method that waits. On a virtual clock, `poll` advances the time by at most its
+timeout and runs the tasks that become due. Several consumers in one thread can therefore complete a
+rebalance by polling in turn. On other clocks, or if the broker has ever had a listener, `poll`
+blocks until there are records or other work.
 """
 
 from __future__ import annotations
@@ -79,11 +80,11 @@ T = TypeVar("T")
 
 
 class _Retriable(LogStoreError):
-    """An error of a commit after which it is repeated."""
+    """A commit failed with an error after which it is retried."""
 
 
 class CommitFuture:
-    """The outcome of a `commit_async`, with the API of kafka-python's futures.
+    """The result of a `commit_async`, with the API of kafka-python's futures.
 
     Attributes
     ----------
@@ -119,9 +120,10 @@ class CommitFuture:
 
 @for_one_thread("wakeup", "crash", "metrics")
 class Consumer:
-    """Reads records from topics. Created by `Broker.consumer(*topics, **configs)`.
+    """A client that consumes records from topics.
 
-    Config names and defaults are kafka-python's; see `logstore.clients.consumer_config`.
+    Use `Broker.consumer(*topics, **configs)` to create one. The configs have the names and defaults
+    of kafka-python; see `logstore.clients.consumer_config`.
 
     Parameters
     ----------
@@ -132,7 +134,7 @@ class Consumer:
         Topics to subscribe to.
     configs : mapping
     on_close : callable, optional
-        Called with the consumer after it is closed.
+        Called with the consumer when it has been closed.
 
     Raises
     ------
@@ -141,9 +143,9 @@ class Consumer:
 
     Notes
     -----
-    A consumer is not thread-safe, like Java's: a call while another thread is in one raises
-    `IllegalStateError`. Only `wakeup`, `metrics` and `crash` may be called from any thread.
-    Rebalance listeners run inside `poll`.
+    Like the Java consumer, this consumer is not thread-safe. A call raises `IllegalStateError`
+    while another thread is using the consumer. Only `wakeup`, `metrics` and `crash` may be called
+    from any thread. Rebalance listeners run inside `poll`.
 
     If the broker was opened read-only, the consumer does not join its group. It reads all
     partitions of its topics, starting at the group's committed offsets, and cannot commit.
@@ -158,9 +160,7 @@ class Consumer:
         configs: Mapping[str, Any],
         on_close: Callable[[Consumer], object] | None = None,
     ) -> None:
-        self._guard = ThreadGuard(
-            "give each thread a consumer of its own, or end the poll with wakeup()"
-        )
+        self._guard = ThreadGuard("use one consumer per thread, or call wakeup() to end the poll")
         self._is_woken = False
         self.config = config = ConsumerConfig.of(configs)
         self._clock = runtime.clock
@@ -194,7 +194,8 @@ class Consumer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # After an error, the last records may not have been processed: do not commit them.
+        # If the block raised an error, the last records may not have been processed. Do not commit
+        # them.
         self.close(autocommit=kind is None)
 
     def __repr__(self) -> str:
@@ -208,15 +209,15 @@ class Consumer:
         pattern: str | None = None,
         listener: object = None,
     ) -> None:
-        """Subscribe to topics by name or pattern. The group's members share the partitions.
+        """Subscribe to a list of topics or to a topic pattern.
 
         Parameters
         ----------
         topics : collection of str
             Topic names.
         pattern : str, optional
-            Regular expression in RE2 syntax instead of `topics`, matched from the start of a topic
-            name.
+            Regular expression in RE2 syntax, to be used instead of `topics`. It is matched from the
+            start of the topic name.
         listener : object, optional
             Rebalance listener with kafka-python's methods `on_partitions_revoked(partitions)`,
             `on_partitions_assigned(partitions)` and, optionally, `on_partitions_lost(partitions)`.
@@ -224,7 +225,8 @@ class Consumer:
         Raises
         ------
         IllegalStateError
-            Partitions were assigned manually, or the subscription in force is of the other kind.
+            Partitions were assigned manually, or the current subscription uses the other of the two
+            parameters.
         ValueError, TypeError
             Neither or both of `topics` and `pattern` are given, or `topics` is a single string.
         InvalidRegularExpressionError
@@ -254,7 +256,7 @@ class Consumer:
         self._watch_topics()
 
     def unsubscribe(self) -> None:
-        """End the subscription or assignment, and leave the group."""
+        """Cancel the subscription or the manual assignment, and leave the group."""
         self._check_open()
         self._commit_automatically()
         if self._membership is not None:
@@ -265,9 +267,9 @@ class Consumer:
         self._take_partitions(())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign partitions manually, without group membership, in place of earlier ones.
+        """Assign partitions to this consumer manually. This replaces any previous assignment.
 
-        An empty list is equivalent to `unsubscribe`.
+        Manual assignment does not use group membership. An empty list is the same as `unsubscribe`.
 
         Raises
         ------
@@ -289,15 +291,15 @@ class Consumer:
         self._take_partitions(wanted)
 
     def subscription(self) -> set[str] | None:
-        """Return the subscribed topics, or None without a subscription."""
+        """Return the subscribed topics, or None if the consumer has no subscription."""
         return None if self._topics is None else set(self._topics)
 
     def assignment(self) -> set[TopicPartition]:
-        """Return the assigned partitions."""
+        """Return the partitions that are currently assigned to this consumer."""
         return set(self._positions)
 
     def topics(self) -> set[str]:
-        """Return the names of all topics, by default without internal topics."""
+        """Return the names of all topics. Internal topics are excluded by default."""
         return {
             topic.name
             for topic in self._manager.catalog.topics()
@@ -305,7 +307,7 @@ class Consumer:
         }
 
     def partitions_for_topic(self, topic: str) -> set[int]:
-        """Return the partition numbers of a topic. An empty set if the topic does not exist."""
+        """Return the partition numbers of a topic, or an empty set if the topic does not exist."""
         with suppress(UnknownTopicOrPartitionError):
             return set(self._manager.catalog.topic(topic).partitions)
         return set()
@@ -315,27 +317,28 @@ class Consumer:
     def poll(
         self, timeout_ms: float = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumedRecord]]:
-        """Return records by partition as soon as there are any, or an empty dict at the timeout.
+        """Fetch records from the assigned partitions.
 
         Parameters
         ----------
         timeout_ms : float
-            Time to wait for records. On a virtual clock, the call advances the time by at most
-            this much, without sleeping. Once the broker has listened, the call blocks instead, and
-            the virtual clock follows the system clock.
+            Time to wait if no records are available. On a virtual clock, the call does not sleep
+            but advances the time by at most this much. If the broker has ever had a listener, the
+            call blocks instead, and the virtual clock follows the system clock.
         max_records : int, optional
             Maximum number of records. [default: `max_poll_records`]
 
         Raises
         ------
         OffsetOutOfRangeError, NoOffsetForPartitionError
-            A partition has no valid offset to start at, and `auto_offset_reset` is 'none'.
+            The offset of a partition is missing or out of range, and `auto_offset_reset` is 'none'.
         CorruptRecordError
-            A batch is corrupt. The message names file and position.
+            A batch is corrupt. The message contains the file and the position.
         FencedInstanceIdError, InconsistentGroupProtocolError, GroupMaxSizeReachedError …
             The group rejected this consumer.
         IllegalStateError
-            The consumer is closed, in use by another thread, or neither subscribed nor assigned.
+            The consumer is closed, is being used by another thread, or has neither a subscription
+            nor an assignment.
         WakeupError
             `wakeup` was called.
         """
@@ -360,9 +363,10 @@ class Consumer:
             self._wait(left_ns, is_endless=timeout_ms == float("inf"))
 
     def wakeup(self) -> None:
-        """Interrupt a poll in another thread, or else the next poll, with a `WakeupError`.
+        """Interrupt a `poll` in another thread. It raises a `WakeupError`.
 
-        Any thread may call this. The consumer remains usable.
+        If no thread is polling, the next `poll` is interrupted. This method may be called from any
+        thread. The consumer can still be used afterwards.
         """
         self._is_woken = True
         self._coordinator.scheduler.notify()
@@ -376,10 +380,10 @@ class Consumer:
         return self
 
     def __next__(self) -> ConsumedRecord:
-        """Return the next record; stop after `consumer_timeout_ms` without a record.
+        """Return the next record. Stop after `consumer_timeout_ms` without a record.
 
-        Without a timeout on a virtual clock, raise `Deadlock` once no scheduled task can bring
-        another record. Once the broker has listened, the call blocks instead.
+        Without a timeout, a consumer on a virtual clock raises `Deadlock` if no scheduled task can
+        produce another record. If the broker has ever had a listener, the call blocks instead.
         """
         if self._closed:
             raise StopIteration
@@ -389,23 +393,23 @@ class Consumer:
         raise StopIteration
 
     def position(self, partition: TopicPartition, timeout_ms: float | None = None) -> int:
-        """Return the offset of the next record to read.
+        """Return the offset of the next record that will be fetched.
 
-        The position advances over offset gaps, control batches and aborted records up to the end
-        of the last batch, which may be below the end offset, as in other clients.
+        The position moves past offset gaps, control batches and aborted records, but not past the
+        end of the last batch. It can therefore remain below the end offset, as in other clients.
 
         Raises
         ------
         IllegalStateError
             The partition is not assigned.
         NoOffsetForPartitionError
-            No offset was committed, and `auto_offset_reset` is 'none'.
+            The group has no committed offset, and `auto_offset_reset` is 'none'.
         """
         position = self._position_of(partition)
         return self._within(timeout_ms, "not fetched", lambda: self._resolve_position(position))
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Set the offset of the next record to read.
+        """Set the offset from which the partition is read next.
 
         Raises
         ------
@@ -418,27 +422,33 @@ class Consumer:
         position.seek(offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Move to the beginning of partitions, by default all, as of the next read."""
+        """Seek to the first available offset of partitions, or of all assigned partitions.
+
+        The offset is looked up by the next `poll` or `position`.
+        """
         for position in self._require_assigned_or_all(partitions):
             position.seek_to(EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Move to the end of partitions, by default all, as of the next read."""
+        """Seek to the end of partitions, or of all assigned partitions.
+
+        The offset is looked up by the next `poll` or `position`.
+        """
         for position in self._require_assigned_or_all(partitions):
             position.seek_to(LATEST)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Suspend reading of partitions until `resume`."""
+        """Suspend fetching from partitions. `poll` returns no records of them until `resume`."""
         for tp in partitions:
             self._position_of(tp).is_paused = True
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Resume reading of paused partitions."""
+        """Resume fetching from paused partitions."""
         for tp in partitions:
             self._position_of(tp).is_paused = False
 
     def paused(self) -> set[TopicPartition]:
-        """Return the paused partitions."""
+        """Return the partitions that were paused with `pause`."""
         return {tp for tp, position in self._positions.items() if position.is_paused}
 
     # -- offsets -------------------------------------------------------------------------------
@@ -452,13 +462,16 @@ class Consumer:
     def end_offsets(
         self, partitions: Iterable[TopicPartition], timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """Return end offsets: the high watermark, with `read_committed` the last stable offset."""
+        """Return the end offset of each partition.
+
+        This is the high watermark, or with `read_committed` the last stable offset.
+        """
         return {tp: self._end_of(self._log(tp)) for tp in map(to_topic_partition, partitions)}
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first offset at or after a timestamp for each partition, or None."""
+        """Look up the first offset at or after a timestamp in each partition, or None."""
         from logstore.clients import partition_requests as admin
 
         return admin.offsets_for_times(
@@ -474,18 +487,19 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit offsets for the group, by default the positions of all assigned partitions.
+        """Commit offsets for the group. Defaults to the positions of all assigned partitions.
 
         Raises
         ------
         CommitFailedError
-            The group removed this consumer, or rebalanced without it. Nothing was committed.
+            The group has removed this consumer, or rebalanced without it. Nothing was committed.
         RebalanceInProgressError
-            The group is rebalancing: poll, then commit the remaining partitions.
+            The group is rebalancing. Call `poll`, and then commit the partitions that are still
+            assigned.
         IllegalStateError
             The consumer has no `group_id`.
         UnknownTopicOrPartitionError, OffsetMetadataTooLargeError, RequestError
-            The offset of a partition was rejected. The others were committed.
+            The offset of a partition was rejected. The other offsets were committed.
         KafkaTimeoutError
             The coordinator was unavailable for `timeout_ms`. [default: `request_timeout_ms`]
         """
@@ -495,7 +509,7 @@ class Consumer:
     def _commit_within(
         self, wanted: Mapping[TopicPartition, OffsetAndMetadata], timeout_ms: float | None
     ) -> None:
-        """Commit, and repeat it after retriable errors."""
+        """Commit offsets, and retry after retriable errors until the timeout."""
 
         def commit() -> None:
             if (error := self._commit_once(wanted)) is not None:
@@ -504,12 +518,12 @@ class Consumer:
         self._within(timeout_ms, "not committed", commit)
 
     def _within(self, timeout_ms: float | None, failure: str, request: Callable[[], T]) -> T:
-        """Repeat a request to the coordinator while it is unavailable.
+        """Send a request to the coordinator, and retry while it is unavailable.
 
         Raises
         ------
         KafkaTimeoutError
-            It was unavailable for `timeout_ms`. [default: `request_timeout_ms`]
+            The coordinator was unavailable for `timeout_ms`. [default: `request_timeout_ms`]
         """
         timeout_ms = self.config.request_timeout_ms if timeout_ms is None else timeout_ms
         until_ns = self._clock.monotonic_ns() + int(min(timeout_ms, 2**53) * 1_000_000)
@@ -533,14 +547,17 @@ class Consumer:
         return self._consumed_offsets() if offsets is None else to_offsets(offsets)
 
     def _commit_once(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> str | None:
-        """Commit, and return a retriable error, if any. Raises other errors as `commit`."""
+        """Commit offsets once.
+
+        Return a retriable error, or None, and raise other errors like `commit`.
+        """
         membership = self._require_membership()
         if not wanted:
             return None
         generation_id, member_id, instance_id = NO_GENERATION, NO_MEMBER, None
         if self._topics is not None:
             if membership.generation_id == NO_GENERATION or membership.is_lost:
-                message = f"{self!r} is not a member of its group now: poll, then commit again"
+                message = f"{self!r} is not a member of its group: poll, then commit again"
                 raise (CommitFailedError if membership.is_lost else RebalanceInProgressError)(
                     message
                 )
@@ -567,7 +584,7 @@ class Consumer:
         )
 
     def _commit_now(self, wanted: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit without retries, and raise any error."""
+        """Commit offsets without retries, and raise any error."""
         if (error := self._commit_once(wanted)) is not None:
             raise kafka_exception(error, f"{self!r} could not commit: {error}")
 
@@ -576,9 +593,9 @@ class Consumer:
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
         callback: Callable[..., object] | None = None,
     ) -> CommitFuture:
-        """Commit offsets like `commit`, but call `callback(offsets, error or None)` for the result.
+        """Commit offsets like `commit`, but pass the result to `callback(offsets, error or None)`.
 
-        The commit is done on return. Retriable errors are not retried.
+        The commit is complete when the call returns. It is not retried after a retriable error.
         """
         wanted = self._offsets_to_commit(offsets)
         failure: LogStoreError | None = None
@@ -594,7 +611,10 @@ class Consumer:
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: float | None = None
     ) -> Any:  # noqa: ANN401  # kafka-python's: the type depends on `metadata`
-        """Return the group's committed offset, as OffsetAndMetadata with `metadata`, or None."""
+        """Return the committed offset of a partition, or None.
+
+        With `metadata`, the result is an OffsetAndMetadata.
+        """
         tp = to_topic_partition(partition)
         self._check_open()
         if self.config.group_id is None:
@@ -604,7 +624,7 @@ class Consumer:
         return committed if metadata or committed is None else committed.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Return the consumer's identity in its group, for `send_offsets_to_transaction`.
+        """Return the group metadata of this consumer, to pass to `send_offsets_to_transaction`.
 
         Raises
         ------
@@ -614,12 +634,13 @@ class Consumer:
         return self._require_membership().metadata
 
     def metrics(self, raw: bool = False) -> dict[str, Any] | None:
-        """Return metrics by group and name, or None with `metrics_enabled=False`.
+        """Return the metrics by group and name, or None if `metrics_enabled` is False.
 
         Parameters
         ----------
         raw : bool
-            Return metrics by name, without the group level and the lag of each partition.
+            Return the metrics by name only, without the groups and without the lag of each
+            partition.
         """
         self._check_open()
         if not self.config.metrics_enabled:
@@ -636,22 +657,24 @@ class Consumer:
     # -- closing -------------------------------------------------------------------------------
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Commit the positions, if automatic commits are enabled, and leave the group.
+        """Close the consumer. Commit its positions if auto-commit is enabled, and leave the group.
 
         Raises
         ------
         IllegalStateError
-            Another thread is using the consumer: call `wakeup`, and let that thread close it.
+            Another thread is using the consumer. Call `wakeup`, and close it in that thread.
         """
         self._close(autocommit=autocommit, waits=True, timeout_ms=timeout_ms)
 
     def _close(
         self, *, autocommit: bool = True, waits: bool = False, timeout_ms: float | None = None
     ) -> None:
-        """Close even if another thread is using the consumer; also called by the broker's close.
+        """Close the consumer, even if another thread is using it.
 
-        With `waits`, the commit is repeated while the coordinator is unavailable, and the member
-        leaves when its replicas have the change.
+        The broker calls this when it closes.
+
+        If `waits` is True, the commit is retried while the coordinator is unavailable, and the call
+        returns after the in-sync replicas have the record of the member's leaving.
         """
         if self._closed:
             return
@@ -668,9 +691,9 @@ class Consumer:
                 close()
 
     def crash(self) -> None:
-        """Simulate a crash: end without a commit, and without leaving the group.
+        """Simulate a crash: stop without committing offsets and without leaving the group.
 
-        The other members take over the partitions after the session timeout.
+        The partitions are reassigned to other members after the session timeout.
         """
         self._check_open()
         if self._membership is not None:
@@ -687,7 +710,7 @@ class Consumer:
     # -- inside: the group -----------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Advance a rebalance, if one is in progress, and commit if an automatic commit is due."""
+        """Continue a rebalance that is in progress, and commit offsets if an auto-commit is due."""
         if self._topics is not None:
             self._watch_topics()
             if self._membership is not None:
@@ -697,7 +720,7 @@ class Consumer:
             self._commit_automatically()
 
     def _watch_topics(self) -> None:
-        """Refresh the matching topics; without a group, assign all their partitions."""
+        """Update the matching topics. Without a group, assign all of their partitions."""
         assert self._topics is not None
         if self._matches_pattern is not None:
             self._topics = self._matches(self._matches_pattern)
@@ -718,8 +741,9 @@ class Consumer:
     def _follow_group(self, membership: GroupMembership) -> None:
         membership.keep_polling()
         if membership.phase is Phase.MEMBER and not membership.is_lost:
-            # Clients learn of a rebalance from their next heartbeat. A heartbeat is cheap here, so
-            # send one per poll: members in one thread rebalance in a few polls, without waiting.
+            # Clients learn about a rebalance from their next heartbeat. A heartbeat is cheap here,
+            # so one is sent for each poll. Members in one thread can then rebalance within a few
+            # polls, without waiting.
             membership.send_heartbeat()
         while membership.has_news or membership.must_join:
             if membership.must_join:
@@ -766,7 +790,7 @@ class Consumer:
             getattr(self._listener, name)(partition_set)
 
     def _has_to_commit(self) -> bool:
-        """Return whether positions changed since the last automatic commit."""
+        """Return whether a position has changed since the last auto-commit."""
         is_automatic = self.config.enable_auto_commit and self._membership is not None
         return is_automatic and self._consumed_offsets() != self._auto_committed
 
@@ -784,7 +808,7 @@ class Consumer:
                 self._commit_now(wanted)
             self._auto_committed = wanted
         except LogStoreError as error:
-            # As in other clients: records since the last commit are read again.
+            # As in other clients, the records since the last commit will be read again.
             logger.warning("%r could not commit: %s", self, error)
 
     def _consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -801,13 +825,13 @@ class Consumer:
         if self.config.group_id is None:
             raise IllegalStateError("the consumer has no group_id")
         raise InvalidConfigurationError(
-            f"cannot commit or join group '{self.config.group_id}': the broker was opened read-only"
+            f"cannot commit or join group '{self.config.group_id}' because the broker is read-only"
         )
 
     # -- inside: partitions ----------------------------------------------------------------
 
     def _take_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Set the assignment. Partitions that remain assigned keep their positions."""
+        """Set the assigned partitions. A partition that was assigned before keeps its position."""
         before = self._positions
         self._positions = {tp: before.get(tp) or Position(tp) for tp in partitions}
         for tp in before.keys() - self._positions.keys():
@@ -828,7 +852,8 @@ class Consumer:
                 fetched[tp] = records
                 self._metrics.record_fetch(len(records), sum(map(_size_of, records)))
                 left -= len(records)
-        # Move the partitions just read to the end, so no partition starves.
+        # Move the partitions that were just read to the end of the list, so that no partition
+        # starves.
         for tp in fetched:
             self._positions[tp] = self._positions.pop(tp)
         return fetched
@@ -839,7 +864,7 @@ class Consumer:
         except UnknownTopicOrPartitionError:
             if self._is_assigned:
                 raise
-            return []  # the topic was deleted. The next rebalance removes the partition
+            return []  # the topic was deleted, and the next rebalance removes the partition
         if position.offset is None and not self._may_resolve(position):
             return []
         if self._faults and not self._may_fetch(position):
@@ -854,7 +879,7 @@ class Consumer:
             return position.take(log, self.config, limit)
 
     def _may_resolve(self, position: Position) -> bool:
-        """Determine a position; return False if the coordinator is not available at present."""
+        """Look up a position. Return False if the coordinator is currently unavailable."""
         if self._clock.monotonic_ns() < position.retry_ns:
             return False
         try:
@@ -873,7 +898,7 @@ class Consumer:
         scheduler.schedule(RETRY_TASK, scheduler.notify, delay_ms=backoff_ms)
 
     def _may_fetch(self, position: Position) -> bool:
-        """Apply the fault rules; return False if a rule fails the fetch with a retriable error."""
+        """Apply the fault rules. Return False if a rule fails this fetch with a retriable error."""
         now_ns = self._clock.monotonic_ns()
         if now_ns < position.retry_ns:
             return False
@@ -887,7 +912,7 @@ class Consumer:
             position.seek_to(config.auto_offset_reset)
             self._resolve_position(position)
         except LogStoreError as error:
-            # As in other clients: raise for a corrupt record, retry after retriable errors.
+            # As in other clients, a corrupt record is raised, and retriable errors are retried.
             if not is_passing(error) or isinstance(error, CorruptRecordError):
                 raise
             self._retry_later(position)
@@ -895,7 +920,7 @@ class Consumer:
         return True
 
     def _resolve_position(self, position: Position) -> int:
-        """Return the position in a partition; determine it first if it is not known."""
+        """Return the position in a partition, looking it up if it is not known."""
         if position.offset is None:
             tp = position.topic_partition
             reset = position.reset
@@ -928,7 +953,7 @@ class Consumer:
     # -- inside: waiting -------------------------------------------------------------------
 
     def _wait(self, left_ns: int, *, is_endless: bool) -> None:
-        """Wait until there is something to do, or until the poll's timeout."""
+        """Wait until there is something to do, or until the timeout of the poll."""
         scheduler = self._coordinator.scheduler
         for tp in self._positions.keys() - self._subscriptions.keys():
             with suppress(UnknownTopicOrPartitionError):
@@ -996,7 +1021,7 @@ class Consumer:
 
 
 def _size_of(record: ConsumedRecord) -> int:
-    """Return the size of key, value and headers in bytes."""
+    """Return the total size of the key, the value and the headers in bytes."""
     sizes = (
         record.serialized_key_size,
         record.serialized_value_size,

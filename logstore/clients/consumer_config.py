@@ -1,7 +1,7 @@
 """Consumer configuration: kafka-python's names, defaults and conflict rules.
 
-Other configs of `KafkaConsumer`, of kafka-python 3, only concern a network. They are accepted and
-ignored. Unknown names are rejected.
+The other configs of kafka-python 3's `KafkaConsumer` only apply to network connections. They are
+accepted and ignored. An unknown name is an error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _OTHER_PROTOCOL_CONFIGS = {
         "heartbeat_interval_ms",
     ),
 }
-"""Configs that Java's consumer refuses too, by group protocol."""
+"""The configs that are not allowed with each group protocol, as in the Java consumer."""
 RESETS = {"smallest": EARLIEST, "largest": LATEST, EARLIEST: EARLIEST, LATEST: LATEST, NONE: NONE}
 
 DEFAULTS: dict[str, Any] = {
@@ -61,7 +61,7 @@ DEFAULTS: dict[str, Any] = {
     "group_protocol": "classic",
     "group_remote_assignor": None,
 }
-"""Supported configs. Other settings of `logstore.clients.settings` have no effect."""
+"""Supported configs. The others of `logstore.clients.settings` have no effect."""
 
 
 _INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
@@ -69,28 +69,29 @@ _INSTANCE_ID = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9._-]{1,249}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """Configuration of a consumer. Times are in ms.
+    """The configuration of a consumer. All times are in ms.
 
     Attributes
     ----------
     group_id : str or None
-        None: the consumer has no group and cannot commit.
+        Name of the consumer group. If None, the consumer has no group and cannot commit offsets.
     group_instance_id : str or None
         Instance id of a static member (KIP-345).
     auto_offset_reset : str
-        Where to start without a valid offset: `earliest`, `latest`, or `none` to raise an error.
+        Where to start reading without a valid offset: `earliest` or `latest`. If `none`, an
+        error is raised instead.
     assignors : tuple of Assignor
-        Assignors in order of preference; either all of them are cooperative or none.
+        Assignors in order of preference. Either all of them are cooperative or none is.
     consumer_timeout_ms : float
-        Time without a record after which an iteration ends.
+        An iteration stops after this time without a record.
     retry_backoff_ms : int
-        Time between retries after retriable errors.
+        Time to wait before a retry after a retriable error.
     request_timeout_ms : float
-        Time for which `commit` retries by default.
+        Default timeout of `commit`.
     uses_consumer_protocol : bool
-        Whether the consumer joins its group by the protocol of KIP-848.
+        Whether the consumer uses the protocol of KIP-848 to join its group.
     group_remote_assignor : str or None
-        Assignor of the broker that it prefers, with that protocol.
+        The server-side assignor that the consumer prefers with that protocol.
     """
 
     client_id: str
@@ -119,13 +120,13 @@ class ConsumerConfig:
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ConsumerConfig:
-        """Parse kafka-python's configs.
+        """Parse the configs given in kafka-python's form.
 
         Raises
         ------
         InvalidConfigurationError
-            A name is unknown (the message suggests the closest one), a value is invalid, or two
-            values conflict.
+            A name is unknown (the message suggests the most similar one), a value is invalid, or
+            two values contradict each other.
         """
         check_names("consumer", configs, DEFAULTS)
         values = {**DEFAULTS, **configs}
@@ -174,14 +175,14 @@ def _name(key: str, value: object) -> str | None:
 
 
 def _uses_consumer_protocol(configs: Mapping[str, Any]) -> bool:
-    """Return whether the group protocol is `consumer`, which has other configs than `classic`."""
+    """Return whether `group_protocol` is `consumer`, and check that the other configs match."""
     protocol = configs.get("group_protocol", CLASSIC)
     if protocol not in _OTHER_PROTOCOL_CONFIGS:
         names = " or ".join(_OTHER_PROTOCOL_CONFIGS)
         raise InvalidConfigurationError(f"group_protocol must be {names}, not {protocol!r}")
     for key in _OTHER_PROTOCOL_CONFIGS[protocol]:
         if configs.get(key) is not None:
-            raise InvalidConfigurationError(f"{key} has no meaning with group_protocol {protocol}")
+            raise InvalidConfigurationError(f"{key} cannot be set with group_protocol {protocol}")
     return bool(protocol == CONSUMER)
 
 
@@ -231,7 +232,7 @@ def _assignors(value: object) -> tuple[Assignor, ...]:
 
 
 def _assignor(given: object) -> Assignor:
-    """Return an assignor by name, or by kafka-python's class."""
+    """Return an assignor given by its name or by kafka-python's class."""
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if name not in ASSIGNORS:
         raise InvalidConfigurationError(

@@ -1,9 +1,9 @@
-"""A consumer's membership in a consumer group (KIP-848), without a network.
+"""A consumer's membership in a consumer group of KIP-848, without a network.
 
-The broker computes the assignment, and the answers to heartbeats report it. As in `Membership`,
-nothing here waits: `advance` sends a heartbeat that is due, and handles the answer if it has
-arrived. After a new assignment the consumer gives up partitions, and the next `advance` reports the
-others.
+The broker computes the assignment and returns it in its heartbeat responses. As in `Membership`, no
+method waits. `advance` sends a heartbeat if one is due, and handles the response if it has arrived.
+When the assignment changes, the consumer first gives up its revoked partitions. The next call of
+`advance` reports the remaining ones to the broker.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _FATAL: dict[str, type[RequestError]] = {
         InvalidGroupIdError,
     )
 }
-"""Errors with a class of their own after which a member cannot join by retrying."""
+"""The exceptions to raise for errors after which joining again does not help."""
 
 
 class ConsumerProtocolMembership(GroupMembership):
     """A consumer's membership in a group of the consumer protocol; see `GroupMembership`.
 
-    The phase is never SYNCING. The member chooses its id, for its whole life.
+    This protocol has no SYNCING phase. The member generates its own id and never changes it.
     """
 
     def __init__(
@@ -71,17 +71,17 @@ class ConsumerProtocolMembership(GroupMembership):
 
     @property
     def generation_id(self) -> int:
-        """The member epoch, or -1 outside the group."""
+        """The member epoch, or -1 if this consumer is not in the group."""
         return self._epoch if self.phase is Phase.MEMBER else NO_GENERATION
 
     @property
     def is_cooperative(self) -> bool:
-        """True: members revoke only the partitions that others receive."""
+        """Always True: a member only revokes the partitions that are assigned to other members."""
         return True
 
     @property
     def is_stale(self) -> bool:
-        """False: the broker notices changed partition counts."""
+        """Always False: the broker detects changes of the number of partitions."""
         return False
 
     @property
@@ -93,37 +93,37 @@ class ConsumerProtocolMembership(GroupMembership):
 
     @property
     def _is_unanswered(self) -> bool:
-        """Whether a heartbeat was sent to a coordinator that has ended or moved."""
+        """Whether a heartbeat was sent to a coordinator that has since failed or moved."""
         return self._is_waiting and self._coordinator.is_unanswered
 
     @property
     def must_join(self) -> bool:
-        """Whether the next `advance` joins, so that the consumer must prepare for it."""
+        """Whether the next `advance` will join the group. The consumer has to prepare for that."""
         return self.phase is Phase.OUTSIDE and not self._is_backing_off
 
     @property
     def _must_report(self) -> bool:
-        """Whether the next `advance` reports a subscription or the partitions that it has."""
+        """Whether the next `advance` must report the subscription or the owned partitions."""
         is_due = self.phase is Phase.MEMBER and (self._reports_topics or self._reports_owned)
         return is_due and not self._is_waiting and not self._is_backing_off
 
     def request_rejoin(self) -> None:
-        """Report everything at the next `advance`."""
+        """Report the full state of this member in the next `advance`."""
         self._reports_topics = self._reports_owned = True
 
     def watch(self, topics: frozenset[str]) -> None:
-        """Report the subscription if it changed."""
+        """Report the subscription in the next heartbeat if it has changed."""
         if topics != self._topics:
             self._reports_topics = True
         self._topics = topics
 
     def advance(self) -> bool:
-        """Go as far as possible without waiting; return True after a new assignment.
+        """Make as much progress as possible without waiting. Return True after a new assignment.
 
         Raises
         ------
         RequestError
-            The group rejected this member, or another member uses its instance id.
+            The group rejected this member, or another member is using its instance id.
         """
         self.keep_polling()
         while True:
@@ -142,25 +142,25 @@ class ConsumerProtocolMembership(GroupMembership):
                 return True
 
     def leave(self, *, waits: bool = True) -> None:
-        """Leave the group; a static member keeps its partitions until its session expires."""
+        """Leave the group. A static member keeps its partitions until its session expires."""
         self._stop_heartbeats()
         if self.phase is not Phase.OUTSIDE:
             instance_id = self._config.group_instance_id
             epoch = LEAVE_EPOCH if instance_id is None else LEAVE_STATIC_EPOCH
-            self._round += 1  # answers to earlier heartbeats do not matter
+            self._round += 1  # ignore the responses to earlier heartbeats
             request = ConsumerHeartbeat(self.group_id, self.member_id, epoch, instance_id)
             self._coordinator.leave_consumer_group(request, waits=waits)
         self._forget()
 
     def mark_lost(self, error: str) -> None:
-        """Handle the error that the group no longer knows this member or its epoch."""
+        """Handle an error that says that the group does not know this member or its epoch."""
         del error
         self._stop_heartbeats()
         self._forget()
         self.is_lost = True
 
     def send_heartbeat(self) -> None:
-        """Send a heartbeat, unless the answer to an earlier one is awaited or not handled yet."""
+        """Send a heartbeat, unless the response to an earlier one is still to be handled."""
         if not self._is_waiting and self._answer is None:
             self._send(ConsumerHeartbeat(self.group_id, self.member_id, self._epoch))
 
@@ -188,7 +188,8 @@ class ConsumerProtocolMembership(GroupMembership):
         number = self._round
 
         def deliver(result: ConsumerHeartbeatResult) -> None:
-            if number == self._round:  # else the answer to an abandoned request
+            # otherwise, this is the response to a request that was abandoned
+            if number == self._round:
                 self._is_waiting = False
                 self._answer = result
                 self._coordinator.scheduler.notify()
@@ -203,7 +204,7 @@ class ConsumerProtocolMembership(GroupMembership):
         )
 
     def _handle(self, answer: ConsumerHeartbeatResult) -> bool:
-        """Handle an answer; return whether the assignment changed."""
+        """Handle a heartbeat response. Return whether the assignment has changed."""
         if answer.error is not None:
             self._handle_error(answer.error, answer.message)
             return False

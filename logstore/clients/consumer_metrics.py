@@ -1,6 +1,7 @@
-"""Metrics of a consumer, under the names of Kafka's `consumer-fetch-manager-metrics` and others.
+"""Metrics of a consumer, named like Kafka's `consumer-fetch-manager-metrics` and other groups.
 
-These are the metrics of kafka-python that apply without a network, and the Java client's totals.
+They include the metrics of kafka-python that make sense without a network, and the totals of the
+Java client.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ COORDINATOR_GROUP = "consumer-coordinator-metrics"
 
 @dataclass(slots=True)
 class ConsumerMetrics:
-    """Sums and maxima since the consumer was created.
+    """Totals and maxima since the consumer was created.
 
     Attributes
     ----------
     started_ns : int
         Monotonic time at which the consumer was created.
     fetches : int
-        Reads of a partition that returned records.
+        Number of reads of a partition that returned records.
     size_bytes : int
-        Size of the returned keys, values and headers.
+        Total size of the returned keys, values and headers.
     commits : int
-        Accepted commits.
+        Number of successful commits.
     """
 
     started_ns: int
@@ -40,7 +41,7 @@ class ConsumerMetrics:
     commits: int = 0
 
     def record_fetch(self, records: int, size_bytes: int) -> None:
-        """Record a read of a partition that returned records."""
+        """Record that a read of a partition returned records."""
         self.fetches += 1
         self.records += records
         self.size_bytes += size_bytes
@@ -49,14 +50,17 @@ class ConsumerMetrics:
     def values(
         self, now_ns: int, lags: Mapping[TopicPartition, int]
     ) -> dict[str, dict[str, float]]:
-        """Return the metrics by group and Kafka's names: sizes in bytes, rates per second.
+        """Return the metrics by group and by Kafka's name.
+
+        Sizes are in bytes, rates are per second.
 
         Parameters
         ----------
         lags : mapping
-            Lag of each assigned partition in records.
+            The lag of each assigned partition, in records.
         """
-        # All rates are 0 if no time has passed, as with a virtual clock that was not advanced.
+        # If no time has passed, all rates are 0. This is the case on a virtual clock that nobody
+        # advanced.
         seconds = (now_ns - self.started_ns) / 1e9 or float("inf")
         fetches = max(self.fetches, 1)
         return {

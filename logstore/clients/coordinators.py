@@ -1,13 +1,14 @@
-"""The coordinators of a client in a broker's process, found again after they move.
+"""Requests of the clients in a broker's process to their coordinators.
 
-In a cluster, the coordinator of a group or transaction is the broker that leads its partition. A
-client therefore finds it for each request, as Java's clients do after NOT_COORDINATOR.
+In a cluster, the coordinator of a group or of a transaction is the broker that leads its partition.
+It can move to another broker, so it is looked up for each request, as Java's clients do after a
+NOT_COORDINATOR error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from logstore.coordinator.groups.requests import (
     ConsumerHeartbeatResult,
@@ -44,19 +45,19 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LEAVE_TIMEOUT_MS = 10_000
-"""Time that a member waits for the answer when it leaves."""
+"""Time to wait for the response when a member leaves its group."""
 
 
 class GroupRequests:
-    """Requests of one client to the coordinator of its group.
+    """Sends the requests of one client to the coordinator of its group.
 
-    If a coordinator in a cluster moves or ends, a request gets an error in `COORDINATOR_ERRORS`, or
-    no answer; see `is_unanswered`.
+    If the coordinator fails or moves in a cluster, a request returns an error in
+    `COORDINATOR_ERRORS`, or gets no response; see `is_unanswered`.
 
     Parameters
     ----------
     home : GroupCoordinator
-        Coordinator of the client's broker.
+        The coordinator on the client's broker.
     group_id : str
     """
 
@@ -64,7 +65,9 @@ class GroupRequests:
         self._home = home
         self._group_id = group_id
         self._is_replicated = home.is_replicated
-        self._asked: GroupCoordinator | None = None  # by the last request with a callback
+        # The coordinators that received the last request with a callback, and the last request.
+        self._asked: GroupCoordinator | None = None
+        self._current: GroupCoordinator | None = None
         moved = home.moved
         self._unsubscribe = None if moved is None else moved.subscribe(self._notify)
 
@@ -79,34 +82,40 @@ class GroupRequests:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The started scheduler of the client's broker."""
+        """The scheduler of the client's broker. It is started if necessary."""
         return self._home.scheduler
 
     def may_pass(self, error: str) -> bool:
-        """Return whether a retry of a join, heartbeat or commit with this error may succeed.
+        """Return whether a join, heartbeat or commit that failed with this error may be retried.
 
-        In a cluster, coordinators move. Other errors only pass if a fault rule made them.
+        Errors of a coordinator that is moving in a cluster are temporary. Other errors are
+        temporary only if they come from a fault rule.
         """
         if self._is_replicated and error in COORDINATOR_ERRORS:
             return True
         return error in RETRIABLE_ERRORS and self._home.faults.has_answered(error)
 
     def is_moving(self, error: LogStoreError) -> bool:
-        """Return whether the coordinator moves, and a retry of any request may succeed."""
+        """Return whether the coordinator is moving, so that any request may be retried."""
         return self._error_of(error) is not None
 
     def _error_of(self, error: LogStoreError) -> str | None:
-        """Return the error of a request that met a moving coordinator, else None."""
+        """Return the error of a request if the coordinator was moving, or None."""
         if not self._is_replicated:
             return None
         if error.kafka_error in COORDINATOR_ERRORS:
             return error.kafka_error
-        has_ended = isinstance(error, IllegalStateError) and not self._home.is_over
+        has_ended = _has_ended(error, self._home, self._current)
         return NotCoordinatorError.kafka_error if has_ended else None
+
+    def _find(self) -> GroupCoordinator:
+        self._current = None
+        self._current = self._home.of(self._group_id)
+        return self._current
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether the coordinator of the last join, sync or heartbeat is no longer the group's."""
+        """Whether the group's coordinator has changed since the last join, sync or heartbeat."""
         if not self._is_replicated or self._asked is None:
             return False
         try:
@@ -115,9 +124,9 @@ class GroupRequests:
             return True
 
     def _ask(self, request: Callable[[GroupCoordinator], T], refused: Callable[[str], T]) -> T:
-        """Send a request; `refused` makes the result of an error."""
+        """Send a request. If it fails, `refused` converts the error to a result."""
         try:
-            return request(self._home.of(self._group_id))
+            return request(self._find())
         except LogStoreError as error:
             name = self._error_of(error)
             if name is None:
@@ -127,7 +136,10 @@ class GroupRequests:
     def _call(
         self, request: Callable[[GroupCoordinator], None], refused: Callable[[str], object]
     ) -> None:
-        """Send a request whose answer may arrive later; `refused` delivers an error."""
+        """Send a request whose response may arrive later.
+
+        If it fails, `refused` delivers the error.
+        """
 
         def send(coordinator: GroupCoordinator) -> None:
             self._asked = coordinator
@@ -148,7 +160,7 @@ class GroupRequests:
         )
 
     def sync(self, request: SyncRequest, on_done: Callable[[SyncResult], object]) -> None:
-        """Request the assignment; see `GroupCoordinator.sync`."""
+        """Request this member's assignment; see `GroupCoordinator.sync`."""
         self._call(
             lambda coordinator: coordinator.sync(request, on_done),
             lambda error: on_done(SyncResult(error)),
@@ -157,9 +169,10 @@ class GroupRequests:
     def heartbeat(
         self, generation_id: int, member_id: str, group_instance_id: str | None
     ) -> str | None:
-        """Keep the session alive; see `GroupCoordinator.heartbeat`.
+        """Send a heartbeat; see `GroupCoordinator.heartbeat`.
 
-        Returns None, too, while the coordinator moves: the next one starts the session again.
+        Also returns None while the coordinator is moving. The session timeout restarts with the
+        next heartbeat.
         """
 
         def heartbeat(coordinator: GroupCoordinator) -> str | None:
@@ -187,7 +200,7 @@ class GroupRequests:
         )
 
     def leave_consumer_group(self, request: ConsumerHeartbeat, *, waits: bool = True) -> None:
-        """Leave a group of the consumer protocol, and wait for the answer in a cluster."""
+        """Leave a group of the consumer protocol. In a cluster, wait for the response."""
         answers: list[ConsumerHeartbeatResult] = []
         self.consumer_heartbeat(request, answers.append)
         if waits and self._is_replicated and not answers:
@@ -220,21 +233,50 @@ class GroupRequests:
 
     def fetch(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, FetchedOffset]:
         """Return committed offsets; see `GroupCoordinator.fetch`."""
-        return self._home.of(self._group_id).fetch(self._group_id, partitions)
+        return self._find().fetch(self._group_id, partitions)
+
+
+class _Coordinator(Protocol):
+    """A coordinator of groups or of transactions."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its broker has ended."""
+
+
+def _has_ended(error: LogStoreError, home: _Coordinator, current: _Coordinator | None) -> bool:
+    """Return whether a request failed because the broker of its coordinator has ended.
+
+    Other wrong uses raise an `IllegalStateError` too, and a retry would not help.
+
+    Parameters
+    ----------
+    home : _Coordinator
+        Coordinator of the client's broker.
+    current : _Coordinator or None
+        Coordinator that got the request; None if it was not found.
+    """
+    return (
+        isinstance(error, IllegalStateError)
+        and not home.is_over
+        and (current is None or current.is_over)
+    )
 
 
 class TransactionRequests:
-    """Requests of one producer to the coordinator of its transactions.
+    """Sends the requests of one producer to its transaction coordinator.
 
     Parameters
     ----------
     home : TransactionCoordinator
-        Coordinator of the producer's broker.
+        The coordinator on the producer's broker.
     transactional_id : str or None
-        None for a producer without transactions, which has no coordinator.
+        None for a producer without transactions. It has no coordinator of its own.
     clock : Clock
-    timeout_ms, backoff_ms : float
-        Time for which a request is repeated in a cluster, and time between attempts.
+    timeout_ms : float
+        How long a request is retried in a cluster.
+    backoff_ms : float
+        Time between two attempts.
     """
 
     def __init__(
@@ -251,33 +293,36 @@ class TransactionRequests:
         self._timeout_ms = timeout_ms
         self._backoff_ms = backoff_ms
         self._is_replicated = home.is_replicated
+        self._current: TransactionCoordinator | None = None  # that gets the present request
 
     def current(self) -> TransactionCoordinator:
-        """Return the present coordinator.
+        """Return the current coordinator.
 
         Raises
         ------
         NotEnoughReplicasError
-            No broker coordinates the transaction at present.
+            No broker is currently the coordinator of this transactional id.
         """
-        return self.home.of(self._transactional_id, NO_PRODUCER_ID)
+        self._current = None
+        self._current = self.home.of(self._transactional_id, NO_PRODUCER_ID)
+        return self._current
 
     def is_moving(self, error: LogStoreError) -> bool:
-        """Return whether a retry may succeed, because the coordinator moves."""
+        """Return whether the coordinator is moving, so that the request may be retried."""
         if not self._is_replicated or self._transactional_id is None or self.home.is_over:
             return False
-        # An `IllegalStateError`: the coordinator's broker has ended.
-        return isinstance(error, IllegalStateError) or error.kafka_error in _TRANSACTION_ERRORS
+        has_ended = _has_ended(error, self.home, self._current)
+        return has_ended or error.kafka_error in _TRANSACTION_ERRORS
 
     def ask(self, request: Callable[[TransactionCoordinator], T]) -> T:
-        """Send a request to the coordinator, and repeat it while the coordinator moves.
+        """Send a request to the coordinator, and retry while the coordinator is moving.
 
         Raises
         ------
         KafkaTimeoutError
-            The coordinator was not available in time. The request may have been performed.
+            The coordinator did not become available in time. The request may have been executed.
         LogStoreError
-            The errors of the request.
+            The request failed.
         """
         if not self._is_replicated:
             return request(self.home)
@@ -297,4 +342,4 @@ class TransactionRequests:
 
 
 _TRANSACTION_ERRORS = COORDINATOR_ERRORS | {"CONCURRENT_TRANSACTIONS", "NOT_ENOUGH_REPLICAS"}
-"""Errors of requests to a coordinator that moves, or that still handles an earlier request."""
+"""Errors of a coordinator that is moving, or that is still handling an earlier request."""

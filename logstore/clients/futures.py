@@ -1,7 +1,7 @@
-"""A producer's batches, and kafka-python's futures of their records.
+"""The batches of a producer, and the futures of its records with kafka-python's API.
 
-Batches are sent synchronously, so a future is done once its batch has been sent. `get` sends a
-lingering batch.
+Batches are sent synchronously, so a future is done as soon as its batch has been sent. `get` sends
+the batch if it is lingering.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ logger = logging.getLogger(__name__)
 
 
 class ProducedMetadata(NamedTuple):
-    """Metadata of a stored record, with the fields of kafka-python's RecordMetadata.
+    """The metadata of a stored record, with the fields of kafka-python's RecordMetadata.
 
     Attributes
     ----------
     offset : int
         Offset of the record, or -1 with `acks=0`.
     timestamp : int
-        Timestamp in Unix ms: the record's timestamp, or the append time if the topic's
+        Timestamp of the record in Unix ms. This is the append time if the topic's
         `message.timestamp.type` is LogAppendTime.
     checksum : None
-        Always None: since message format v2, only batches have a checksum.
+        Always None, because records have no checksums since message format v2.
     serialized_key_size, serialized_value_size, serialized_header_size : int
         Sizes in bytes, or -1 for null or without headers.
     """
@@ -57,11 +57,11 @@ class _Outcome(NamedTuple):
     ----------
     first_row : int
     offset : int
-        Offset of the first record, or -1 if unknown, as with `acks=0`.
+        Offset of the first record, or -1 if it is unknown, as with `acks=0`.
     log_append_time : int
-        Append time set by the log, else -1.
+        The append time if it was set by the log, otherwise -1.
     errors : sequence of LogStoreError
-        Error of each record, or empty if they were stored.
+        The error of each record. Empty if the records were stored.
     """
 
     first_row: int
@@ -71,23 +71,24 @@ class _Outcome(NamedTuple):
 
 
 class ProducerBatch(OpenBatch):
-    """Records of one partition that are sent together, and their outcomes.
+    """A batch of records for one partition that are sent together, with the outcome of each record.
 
-    Futures look up their outcome here: setting each future would take as long as storing its
-    record. Once a batch is settled, only the records' sizes and timestamps are retained.
+    Futures look up their outcome in the batch, because setting the result of each future would take
+    as long as storing its record. After a batch has been settled, it only retains the sizes and
+    timestamps of its records.
 
     Parameters
     ----------
     limit_bytes : int
         See `OpenBatch`.
     opened_ns : int
-        Monotonic time at which the batch was opened.
+        Monotonic time when the batch was opened.
     linger_ms : float
-        Time after which the batch is due.
+        Time after which the batch must be sent.
     lock : context manager
-        The producer's lock, which guards all changes. Outcomes are read without it.
+        The producer's lock. It must be held to change the batch, but not to read an outcome.
     send : callable
-        Sends a batch that was not sent yet.
+        Sends the batch if it has not been sent yet.
     """
 
     __slots__ = (
@@ -121,13 +122,13 @@ class ProducerBatch(OpenBatch):
         self.lock = lock
         self._send = send
         self.sizes: list[int] = []
-        # Rows are settled in order. Those below have an outcome.
+        # Rows are settled in order. All rows below this one have an outcome.
         self.settled_rows = 0
         self._outcomes: list[_Outcome] = []
         self._key_sizes: list[int] = []
         self._value_sizes: list[int] = []
         self._header_sizes: dict[int, int] = {}
-        # Callbacks and errbacks by row; few records have any.
+        # Callbacks and errbacks by row. Only few records have any.
         self._listeners: dict[int, tuple[list[Callable[..., object]], ...]] = {}
 
     def send(self) -> None:
@@ -135,7 +136,7 @@ class ProducerBatch(OpenBatch):
         self._send(self)
 
     def cut(self, row: int) -> None:
-        """Remove the rows from `row` on, which may be incomplete."""
+        """Remove all rows from `row` on. They may be incomplete."""
         for column in (self.keys, self.values, self.timestamps, self.sizes):
             del column[row:]
         self.headers.pop(row, None)
@@ -147,9 +148,10 @@ class ProducerBatch(OpenBatch):
         log_append_time: int = NO_TIMESTAMP,
         errors: Sequence[LogStoreError] = (),
     ) -> None:
-        """Set the outcome of the unsettled rows up to `stop`. The lock must be held.
+        """Set the outcome of all unsettled rows below `stop`. The lock must be held.
 
-        `offset` is the first row's offset, or -1 if it has none or `acks` is 0.
+        `offset` is the offset of the first row. It is -1 if `acks` is 0, or if the row has no
+        offset.
         """
         start, count = self.settled_rows, len(self.timestamps)
         assert start < stop <= count, "an outcome is final"
@@ -165,7 +167,7 @@ class ProducerBatch(OpenBatch):
             self.keys, self.values, self.headers, self.sizes = [], [], {}, []
 
     def metadata(self, row: int) -> ProducedMetadata | None:
-        """Return a record's metadata, or None if it was rejected, or has no outcome yet."""
+        """Return the metadata of a record. None if the record was rejected or is still pending."""
         outcome = self._outcome(row)
         if outcome is None or outcome.errors:
             return None
@@ -186,7 +188,7 @@ class ProducerBatch(OpenBatch):
         )
 
     def error(self, row: int) -> LogStoreError | None:
-        """Return a record's error, or None if it was stored, or has no outcome yet."""
+        """Return the error of a record. None if the record was stored or is still pending."""
         outcome = self._outcome(row)
         return outcome.errors[row - outcome.first_row] if outcome and outcome.errors else None
 
@@ -197,7 +199,7 @@ class ProducerBatch(OpenBatch):
         return outcomes[bisect_right(outcomes, row, key=_first_row) - 1]
 
     def listen(self, row: int, function: Callable[..., object], *, to_errors: bool) -> bool:
-        """Register a callback for one kind of outcome; return False if the outcome is known."""
+        """Register a callback for one kind of outcome. Return False if the outcome is known."""
         with self.lock:
             if row < self.settled_rows:
                 return False
@@ -205,7 +207,7 @@ class ProducerBatch(OpenBatch):
             return True
 
     def run_callbacks(self) -> None:
-        """Run the callbacks of settled records. The lock must not be held."""
+        """Run the callbacks of all settled records. The lock must not be held."""
         for row in sorted(self._listeners):
             error = self.error(row)
             metadata = self.metadata(row)
@@ -221,7 +223,7 @@ def _first_row(outcome: _Outcome) -> int:
 
 
 def size_of_headers(headers: Iterable[Header]) -> int:
-    """Return the size of a record's headers, as its metadata has it."""
+    """Return the size of a record's headers, as reported in its metadata."""
     return sum(len(name.encode()) + len(value or b"") for name, value in headers)
 
 
@@ -230,7 +232,7 @@ def _sizes(items: list[bytes | None]) -> list[int]:
 
 
 class FutureRecordMetadata:
-    """The outcome of one `Producer.send`."""
+    """The future of a record passed to `Producer.send`."""
 
     __slots__ = ("_batch", "_row")
 
@@ -244,17 +246,17 @@ class FutureRecordMetadata:
 
     @property
     def is_done(self) -> bool:
-        """Whether the outcome is known."""
+        """Whether the record has been stored or rejected."""
         return self._row < self._batch.settled_rows
 
     @property
     def value(self) -> ProducedMetadata | None:
-        """The record's metadata, or None if it was rejected, or has no outcome yet."""
+        """The metadata of the record. None if it was rejected or is still pending."""
         return self._batch.metadata(self._row)
 
     @property
     def exception(self) -> LogStoreError | None:
-        """The record's error, or None if it was stored, or has no outcome yet."""
+        """The error of the record. None if it was stored or is still pending."""
         return self._batch.error(self._row)
 
     def succeeded(self) -> bool:
@@ -266,11 +268,11 @@ class FutureRecordMetadata:
         return self.exception is not None
 
     def retriable(self) -> bool:
-        """Return False: the producer has already retried after retriable errors."""
+        """Return False, because the producer has already retried all retriable errors."""
         return False
 
     def get(self, timeout: float | None = None) -> ProducedMetadata:
-        """Return the record's metadata; send its batch first if it is lingering.
+        """Return the metadata of the record. If its batch is lingering, it is sent first.
 
         Parameters
         ----------
@@ -294,9 +296,10 @@ class FutureRecordMetadata:
     def add_callback(
         self, function: Callable[..., object], *args: object, **kwargs: object
     ) -> Self:
-        """Call `function(*args, metadata, **kwargs)` once the record is stored.
+        """Call `function(*args, metadata, **kwargs)` when the record has been stored.
 
-        The call is immediate if the record has been stored already. Exceptions are logged.
+        If it has been stored already, the function is called immediately. Its exceptions are
+        logged.
         """
         callback = partial(function, *args, **kwargs) if args or kwargs else function
         if not self._batch.listen(self._row, callback, to_errors=False):
@@ -306,9 +309,10 @@ class FutureRecordMetadata:
         return self
 
     def add_errback(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
-        """Call `function(*args, exception, **kwargs)` once the record is rejected.
+        """Call `function(*args, exception, **kwargs)` when the record has been rejected.
 
-        The call is immediate if the record has been rejected already. Exceptions are logged.
+        If it has been rejected already, the function is called immediately. Its exceptions are
+        logged.
         """
         errback = partial(function, *args, **kwargs) if args or kwargs else function
         if not self._batch.listen(self._row, errback, to_errors=True):
@@ -318,13 +322,13 @@ class FutureRecordMetadata:
         return self
 
     def add_both(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
-        """Add a callback for both success and failure. It gets the metadata or the exception."""
+        """Add a callback that is called with the metadata or with the exception."""
         self.add_callback(function, *args, **kwargs)
         return self.add_errback(function, *args, **kwargs)
 
 
 class StoredRecord(FutureRecordMetadata):
-    """The outcome of one record that was stored alone, before `Producer.send` returned."""
+    """The future of a record that was stored without a batch before `Producer.send` returned."""
 
     __slots__ = ("metadata",)
 
@@ -332,28 +336,28 @@ class StoredRecord(FutureRecordMetadata):
 
     @property
     def is_done(self) -> bool:
-        """True."""
+        """Always True."""
         return True
 
     @property
     def value(self) -> ProducedMetadata:
-        """The record's metadata."""
+        """The metadata of the record."""
         return self.metadata
 
     @property
     def exception(self) -> None:
-        """None: the record was stored."""
+        """Always None, because the record was stored."""
         return
 
     def add_callback(
         self, function: Callable[..., object], *args: object, **kwargs: object
     ) -> Self:
-        """Call `function(*args, metadata, **kwargs)`. Exceptions are logged."""
+        """Call `function(*args, metadata, **kwargs)`. Its exceptions are logged."""
         _call(partial(function, *args, **kwargs), self.metadata)
         return self
 
     def add_errback(self, function: Callable[..., object], *args: object, **kwargs: object) -> Self:
-        """Do nothing: the record was stored."""
+        """Do nothing, because the record was stored."""
         return self
 
 

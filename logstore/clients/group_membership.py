@@ -1,4 +1,7 @@
-"""What consumers of both group protocols share: identity, heartbeats and the poll timer."""
+"""The parts of a consumer's membership that are common to both group protocols.
+
+These are the identity of the member, its heartbeats, and the timer of `max_poll_interval_ms`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ RETRY_TASK = "consumer-retry"
 
 
 class Phase(enum.Enum):
-    """State of a member in a rebalance."""
+    """The phase of a rebalance that a member is in."""
 
     OUTSIDE = "outside"
     JOINING = "joining"
@@ -35,22 +38,24 @@ class GroupMembership(ABC):
     runtime : Runtime
     coordinator : GroupRequests
     config : ConsumerConfig
-        Configuration with a group id.
+        A configuration with a group id.
 
     Attributes
     ----------
     phase : Phase
-        State in the rebalance.
+        The current phase of the rebalance.
     member_id : str
-        Identity in the group; empty if the coordinator has not assigned one.
+        The id of this member. Empty until the coordinator has assigned one.
     share : tuple of TopicPartition
-        The last assignment.
+        The partitions that were last assigned to this member.
     is_lost : bool
-        Whether the group removed this member, so that others may own its partitions already.
+        Whether the group has removed this member. Its partitions may already belong to other
+        members.
 
     Notes
     -----
-    The consumer's thread makes all calls, except heartbeats, which the scheduler's thread sends.
+    All methods are called by the consumer's thread. Only heartbeats are sent by the scheduler's
+    thread.
     """
 
     def __init__(
@@ -71,68 +76,68 @@ class GroupMembership(ABC):
         self._heartbeats: ScheduledTask | None = None
         self._polled_ns = runtime.clock.monotonic_ns()
 
-    # -- what the protocols decide ------------------------------------------------------------
+    # -- implemented by the protocols ---------------------------------------------------------
 
     @property
     @abstractmethod
     def generation_id(self) -> int:
-        """The generation or member epoch, or -1 outside the group."""
+        """The generation or member epoch, or -1 if this consumer is not in the group."""
 
     @property
     @abstractmethod
     def is_cooperative(self) -> bool:
-        """Whether members keep their partitions while they join."""
+        """Whether members keep their partitions during a rebalance."""
 
     @property
     @abstractmethod
     def is_stale(self) -> bool:
-        """Whether this member is the leader and partition counts changed since the assignment."""
+        """Whether this member is the leader and the number of partitions of a topic has changed."""
 
     @property
     @abstractmethod
     def has_news(self) -> bool:
-        """Whether `advance` would make progress."""
+        """Whether the next `advance` would make progress."""
 
     @property
     @abstractmethod
     def must_join(self) -> bool:
-        """Whether the next `advance` joins or rejoins, so the consumer must prepare for it."""
+        """Whether the next `advance` will join or rejoin. The consumer has to prepare for that."""
 
     @abstractmethod
     def request_rejoin(self) -> None:
-        """Rejoin or report everything at the next `advance`."""
+        """Rejoin, or report the full state of this member, in the next `advance`."""
 
     @abstractmethod
     def watch(self, topics: frozenset[str]) -> None:
-        """Notice a changed subscription."""
+        """Check whether the subscription has changed."""
 
     @abstractmethod
     def advance(self) -> bool:
-        """Go as far as possible without waiting, and return True after a new assignment.
+        """Make as much progress as possible without waiting. Return True after a new assignment.
 
         Raises
         ------
         RequestError
-            The group rejected this member, or another member uses its instance id.
+            The group rejected this member, or another member is using its instance id.
         """
 
     @abstractmethod
     def leave(self, *, waits: bool = True) -> None:
-        """Leave the group. A static member remains a member until its session expires.
+        """Leave the group. A static member remains in the group until its session expires.
 
         Parameters
         ----------
         waits : bool
-            Whether to return only when the in-sync replicas have the change.
+            Whether to wait until all in-sync replicas have the change.
         """
 
     @abstractmethod
     def mark_lost(self, error: str) -> None:
-        """Handle the error that the coordinator no longer knows this member or generation."""
+        """Handle an error that says that the coordinator does not know this member."""
 
     @abstractmethod
     def send_heartbeat(self) -> None:
-        """Send a heartbeat and handle its answer."""
+        """Send a heartbeat and handle its response."""
 
     @property
     @abstractmethod
@@ -141,33 +146,33 @@ class GroupMembership(ABC):
 
     @abstractmethod
     def _end_silent(self) -> None:
-        """Leave the group, because the consumer exceeded `max_poll_interval_ms`."""
+        """Leave the group because `max_poll_interval_ms` was exceeded."""
 
     @abstractmethod
     def _forget(self) -> None:
-        """Reset to the state outside the group."""
+        """Reset the state, as if the consumer had never joined the group."""
 
     # -- shared -------------------------------------------------------------------------------
 
     @property
     def metadata(self) -> ConsumerGroupMetadata:
-        """The member's identity, for transactions."""
+        """The group metadata of this member, which transactions need."""
         return ConsumerGroupMetadata(
             self.group_id, self.generation_id, self.member_id, self._config.group_instance_id
         )
 
     def abandon(self) -> None:
-        """Stop without leaving the group, as in a crash."""
+        """Stop without leaving the group, as if the consumer had crashed."""
         self._stop_heartbeats()
         self._forget()
 
     def keep_polling(self) -> None:
-        """Restart the `max_poll_interval_ms` timer: a wait inside `poll` counts as polling."""
+        """Restart the timer of `max_poll_interval_ms`. A wait inside `poll` counts as polling."""
         self._polled_ns = self._runtime.clock.monotonic_ns()
 
     @property
     def _is_backing_off(self) -> bool:
-        """Whether the coordinator was unavailable and the retry is not due yet."""
+        """Whether the coordinator was unavailable and it is too early to retry."""
         return self._runtime.clock.monotonic_ns() < self._retry_ns
 
     def _back_off(self) -> None:
@@ -188,7 +193,7 @@ class GroupMembership(ABC):
             self._heartbeats = None
 
     def _heartbeat(self) -> None:
-        """Send a heartbeat, or leave if the consumer exceeded `max_poll_interval_ms`."""
+        """Send a heartbeat, or leave the group if `max_poll_interval_ms` was exceeded."""
         if not self._needs_heartbeats:
             return
         silent_ms = (self._runtime.clock.monotonic_ns() - self._polled_ns) // 1_000_000

@@ -1,9 +1,10 @@
 """A consumer's membership in its group: Java's ConsumerCoordinator, without a network.
 
-Nothing here waits. `advance` goes as far as possible without waiting: it joins, assigns partitions
-as the leader, and syncs. Responses that depend on other members arrive later; `has_news` is then
-true, and the next `advance` handles them. A task sends heartbeats as long as the consumer polls
-within `max_poll_interval_ms`; the next `advance` handles their errors.
+No method waits. `advance` makes as much progress as possible without waiting: it joins the group,
+assigns the partitions if this member is the leader, and syncs. Some responses depend on the other
+members and arrive later. `has_news` is then True, and the next `advance` handles the response. A
+task sends heartbeats as long as the consumer polls within `max_poll_interval_ms`. Their errors are
+handled by the next `advance`.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ _FATAL: dict[str, type[RequestError]] = {
         InvalidSessionTimeoutError,
     )
 }
-"""Errors after which a member cannot join by retrying."""
+"""The exceptions to raise for errors after which joining again does not help."""
 
 
 class Membership(GroupMembership):
@@ -66,7 +67,7 @@ class Membership(GroupMembership):
     Parameters
     ----------
     partition_counts : callable
-        Returns the partition counts of the given topics, as far as they exist.
+        Returns the partition counts of the given topics. Topics that do not exist are left out.
     """
 
     def __init__(
@@ -90,12 +91,12 @@ class Membership(GroupMembership):
 
     @property
     def generation_id(self) -> int:
-        """The generation of the last join, or -1 outside the group."""
+        """The generation of the last join, or -1 if this consumer is not in the group."""
         return self._generation_id
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether members keep their partitions while they join."""
+        """Whether members keep their partitions during a rebalance."""
         return self._config.assignors[0].is_cooperative
 
     @property
@@ -107,42 +108,45 @@ class Membership(GroupMembership):
 
     @property
     def _is_unanswered(self) -> bool:
-        """Whether a join or sync was sent to a coordinator that has ended or moved."""
+        """Whether a join or sync was sent to a coordinator that has since failed or moved."""
         is_waiting = self.phase in (Phase.JOINING, Phase.SYNCING)
         return is_waiting and self._coordinator.is_unanswered
 
     @property
     def must_join(self) -> bool:
-        """Whether the next `advance` joins or rejoins, so the consumer must prepare for it."""
+        """Whether the next `advance` will join or rejoin. The consumer has to prepare for that."""
         needs_join = self.phase is Phase.OUTSIDE or (
             self.phase is Phase.MEMBER and self._wants_rejoin
         )
         return needs_join and not self._is_backing_off
 
     def request_rejoin(self) -> None:
-        """Rejoin at the next `advance`."""
+        """Rejoin the group in the next `advance`."""
         self._wants_rejoin = True
 
     @property
     def is_stale(self) -> bool:
-        """Whether this member is the leader and partition counts changed since the assignment."""
+        """Whether this member is the leader and the number of partitions of a topic has changed."""
         if self.phase is not Phase.MEMBER or not self._is_leader:
             return False
         return self._partition_counts(self._all_topics) != self._counts_assigned
 
     def watch(self, topics: frozenset[str]) -> None:
-        """Rejoin if the subscription or, for a leader, the partition counts changed."""
+        """Rejoin the group if the subscription has changed.
+
+        The leader also rejoins if the number of partitions of a subscribed topic has changed.
+        """
         if self.phase is not Phase.OUTSIDE and (topics != self._topics or self.is_stale):
             self._wants_rejoin = True
         self._topics = topics
 
     def advance(self) -> bool:
-        """Go as far as possible without waiting, and return True after a new assignment.
+        """Make as much progress as possible without waiting. Return True after a new assignment.
 
         Raises
         ------
         RequestError
-            The group rejected this member, or another member uses its instance id.
+            The group rejected this member, or another member is using its instance id.
         """
         self.keep_polling()
         while True:
@@ -160,14 +164,14 @@ class Membership(GroupMembership):
                 return True
 
     def leave(self, *, waits: bool = True) -> None:
-        """Leave the group. A static member remains a member until its session expires."""
+        """Leave the group. A static member remains in the group until its session expires."""
         self._stop_heartbeats()
         if self.member_id != NO_MEMBER and self._config.group_instance_id is None:
             self._coordinator.leave([LeavingMember(self.member_id)], waits=waits)
         self._forget()
 
     def mark_lost(self, error: str) -> None:
-        """Handle the error that the coordinator no longer knows this member or generation."""
+        """Handle an error that says that the coordinator does not know this member."""
         self.is_lost = True
         if error == "UNKNOWN_MEMBER_ID":
             self.member_id = NO_MEMBER
@@ -198,7 +202,7 @@ class Membership(GroupMembership):
         )
 
     def _encode_subscription(self, assignor: Assignor) -> bytes:
-        """Encode the subscription for an assignor."""
+        """Encode the subscription in the format of an assignor."""
         owned = () if self.is_lost else self.share
         user_data = None
         if assignor.name == "sticky":
@@ -218,7 +222,8 @@ class Membership(GroupMembership):
         number = self._round
 
         def deliver(result: JoinResult | SyncResult) -> None:
-            if number == self._round:  # else the response to an abandoned request
+            # otherwise, this is the response to a request that was abandoned
+            if number == self._round:
                 self._answer = result
                 self._coordinator.scheduler.notify()
 
@@ -255,7 +260,7 @@ class Membership(GroupMembership):
         )
 
     def _assign(self, answer: JoinResult) -> dict[str, bytes]:
-        """Assign the subscribed topics' partitions to all members, as the leader."""
+        """Assign the partitions of the subscribed topics to all members, as the group leader."""
         members = {each.member_id: decode_subscription(each.metadata) for each in answer.members}
         self._all_topics = {
             topic for subscription in members.values() for topic in subscription.topics
@@ -274,7 +279,7 @@ class Membership(GroupMembership):
         self.phase = Phase.MEMBER
         before, self.share = self.share, decode_assignment(answer.assignment).partitions
         if self.is_cooperative and not set(before) <= set(self.share):
-            self._wants_rejoin = True  # the revoked partitions are now free for other members
+            self._wants_rejoin = True  # other members can now take over the revoked partitions
         return True
 
     def _handle_error(self, error: str, member_id: str) -> None:
@@ -290,7 +295,7 @@ class Membership(GroupMembership):
             self._back_off()
         elif error != "REBALANCE_IN_PROGRESS":
             self._stop_heartbeats()
-            raise RequestError(f"group '{self.group_id}' cannot be joined: {error}")
+            raise RequestError(f"cannot join group '{self.group_id}': {error}")
 
     def _forget(self) -> None:
         self._round += 1
@@ -305,7 +310,7 @@ class Membership(GroupMembership):
 
     @property
     def _needs_heartbeats(self) -> bool:
-        # Joining members need none.
+        # A member that is joining does not need heartbeats.
         return self.phase in (Phase.MEMBER, Phase.SYNCING) and not self.is_lost
 
     def _end_silent(self) -> None:
@@ -315,7 +320,7 @@ class Membership(GroupMembership):
         self.mark_lost("UNKNOWN_MEMBER_ID")
 
     def send_heartbeat(self) -> None:
-        """Send a heartbeat and handle its error."""
+        """Send a heartbeat and handle an error in its response."""
         error = self._coordinator.heartbeat(
             self.generation_id, self.member_id, self._config.group_instance_id
         )

@@ -1,4 +1,4 @@
-"""An open batch: records of one partition, collected until the batch is full."""
+"""An open batch, which collects the records of one partition until it is full."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ _HEADER_OVERHEAD = 10
 
 
 class OpenBatch(RecordLists):
-    """Records up to a size limit. Sizes are upper bounds.
+    """Records up to a size limit. The sizes of the records are upper bounds.
 
     Parameters
     ----------
     limit_bytes : int
-        See `limit_of`. A single record may exceed it. The log then accepts or rejects the batch.
+        See `limit_of`. A single record may be larger. In this case, the log accepts or rejects the
+        batch.
     """
 
     __slots__ = ("limit_bytes", "size_bytes")
@@ -33,7 +34,7 @@ class OpenBatch(RecordLists):
         self.size_bytes = HEADER_SIZE
 
     def has_room(self, size_bytes: int) -> bool:
-        """Return whether a record of this size fits."""
+        """Return whether a record of this size still fits."""
         return self.size_bytes + size_bytes <= self.limit_bytes or not self.keys
 
     def add(
@@ -44,7 +45,7 @@ class OpenBatch(RecordLists):
         headers: tuple[Header, ...],
         size_bytes: int,
     ) -> bool:
-        """Add a record that fits, and return whether the batch is now full."""
+        """Add a record that fits. Return True if the batch is full afterwards."""
         if headers:
             self.headers[len(self.keys)] = headers
         self.keys.append(key)
@@ -61,7 +62,7 @@ def limit_of(config: LogConfig, batch_bytes: int | None = None) -> int:
 
 
 def estimated_size(key: bytes | None, value: bytes | None, headers: Sequence[Header] = ()) -> int:
-    """Return an upper bound of a record's size in an uncompressed batch."""
+    """Return an upper bound for the size of a record in an uncompressed batch."""
     size = MAX_RECORD_OVERHEAD
     if key is not None:
         size += len(key)

@@ -1,4 +1,4 @@
-"""Requests for several partitions, with one result per partition."""
+"""Requests that apply to several partitions and return a result for each of them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 def offsets_for_times(
     manager: LogManager, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-    """Return the first record at or after a timestamp in each partition; see `Broker`."""
+    """Look up the first record at or after a timestamp in each partition; see `Broker`."""
     offsets: dict[TopicPartition, OffsetAndTimestamp | None] = {}
     for tp, time in times.items():
         if time < 0:
-            raise ValueError(f"the timestamp for {tp} is negative: {time}")
+            raise ValueError(f"the timestamp for {tp} must not be negative: {time}")
         listed = manager.log(tp).reader.offset_for_timestamp(time)
         offsets[tp] = listed and OffsetAndTimestamp(
             listed.offset, listed.timestamp, listed.leader_epoch

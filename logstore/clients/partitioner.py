@@ -10,7 +10,7 @@ _MASK = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
-    """Return the unsigned 32-bit murmur2 hash of `data`, with the seed of Kafka's clients."""
+    """Return the unsigned 32-bit murmur2 hash of `data`. The seed is the one of Kafka's clients."""
     length = len(data)
     h = (_SEED ^ length) & _MASK
     whole = length & ~3
@@ -29,19 +29,22 @@ def murmur2(data: bytes) -> int:
 
 
 class Partitioner:
-    """Selects partitions: by hash of the key, or round-robin per batch of records without a key."""
+    """Kafka's default partitioner.
+
+    It hashes the key. Records without a key are distributed round-robin, one batch at a time.
+    """
 
     def __init__(self) -> None:
         self._next_slot = 0
 
     def of_key(self, key: bytes, partitions: Sequence[int]) -> int:
-        """Return the partition for a key."""
+        """Return the partition of a key."""
         if len(partitions) == 1:
             return partitions[0]
         return partitions[(murmur2(key) & 0x7FFFFFFF) % len(partitions)]
 
     def for_null_keys(self, partitions: Sequence[int]) -> int:
-        """Return the partition for the next batch of records without a key."""
+        """Return the partition of the next batch of records without a key."""
         slot = self._next_slot % len(partitions)
         self._next_slot += 1
         return partitions[slot]

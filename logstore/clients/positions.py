@@ -1,9 +1,9 @@
-"""A consumer's positions in its partitions, and reading from there.
+"""The positions of a consumer in its partitions, and reading from a position.
 
-A position advances over everything that a consumer does not return: offset gaps that the cleaner
-left in or between batches, control batches, aborted records, and empty batches. It stops after the
-last batch, as in other clients. If the log ends in a gap that no batch covers, that is below the
-end offset.
+A position moves past everything that a consumer does not return: offset gaps within or between
+batches, control batches, aborted records and empty batches. As in other clients, it stops after the
+last batch. If the log ends with a gap that is not covered by a batch, the position remains below
+the end offset.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class ConsumedRecord(NamedTuple):
     timestamp : int
         Timestamp in Unix ms.
     timestamp_type : TimestampType
-        Whether the producer or the log set the timestamp.
+        Whether the timestamp was set by the producer or by the log.
     key, value : Any
-        Deserialized key and value; by default bytes, or None for null.
+        The deserialized key and value. Without a deserializer, they are bytes, or None for null.
     checksum : None
-        Always None: since message format v2, only batches have a checksum.
+        Always None, because records have no checksums since message format v2.
     serialized_key_size, serialized_value_size, serialized_header_size : int
-        Sizes in bytes, or -1 for null or without headers.
+        Sizes in bytes. -1 if it is null, or if the record has no headers.
     """
 
     topic: str
@@ -57,19 +57,19 @@ class ConsumedRecord(NamedTuple):
 
 
 class Position:
-    """A consumer's position in one partition.
+    """The position of a consumer in one partition.
 
     Attributes
     ----------
     offset : int or None
-        Offset of the next record; None until it is determined.
+        Offset of the next record, or None if it is not known yet.
     reset : str or None
-        `earliest` or `latest` after a seek to the beginning or end.
+        `earliest` or `latest` after a seek to the beginning or the end.
     is_paused : bool
     retry_ns : int
         Monotonic time of the next fetch after a retriable error.
     leader_epoch : int
-        Leader epoch of the last record read, or -1 before the first.
+        Leader epoch of the last record that was read, or -1 if none was read yet.
     """
 
     def __init__(self, topic_partition: TopicPartition) -> None:
@@ -79,20 +79,23 @@ class Position:
         self.is_paused = False
         self.retry_ns = 0
         self.leader_epoch = -1
-        # The current batch: its records that were not returned yet, and its end.
+        # The current batch: the records that have not been returned yet, and the end of the batch.
         self._batch: RecordBatch | None = None
         self._records: deque[Record] = deque()
         self._next_offset = 0
-        # Log generation, offset and end of the last range without a batch.
+        # Generation of the log, start and end of the last range that contains no batch.
         self._gap: tuple[int, int, int] | None = None
 
     def seek(self, offset: int) -> None:
-        """Set the offset of the next record to read."""
+        """Set the offset from which the partition is read next."""
         self.offset, self.reset = offset, None
         self._drop_batch()
 
     def seek_to(self, reset: str) -> None:
-        """Move to the beginning or the end as of the next read."""
+        """Move to the beginning or the end of the partition.
+
+        The offset is looked up by the next read.
+        """
         self.offset, self.reset = None, reset
         self._drop_batch()
 
@@ -101,7 +104,7 @@ class Position:
         self._records.clear()
 
     def has_data(self, log: Log, isolation: Isolation) -> bool:
-        """Return whether there may be records to read or to skip."""
+        """Return whether there may be more records to return or to skip."""
         if self.offset is None or self._records:
             return True
         end = log.reader.upper_offset(isolation)
@@ -110,14 +113,14 @@ class Position:
         return self.offset < end and self._gap != (log.generation, self.offset, end)
 
     def take(self, log: Log, config: ConsumerConfig, limit: int) -> list[ConsumedRecord]:
-        """Read up to `limit` records, and advance the position.
+        """Read up to `limit` records and advance the position.
 
         Raises
         ------
         OffsetOutOfRangeError
-            The position is outside the log.
+            The position is outside of the log.
         CorruptRecordError
-            A batch is corrupt. The position remains before it.
+            A batch is corrupt. The position does not move past it.
         """
         consumed: list[ConsumedRecord] = []
         while len(consumed) < limit:
@@ -129,7 +132,7 @@ class Position:
         return consumed
 
     def _next_batch(self, log: Log, isolation: Isolation) -> bool:
-        """Decode the next batch with records to return, and return False at the end."""
+        """Decode the next batch that has records to return. Return False at the end of the log."""
         assert self.offset is not None
         start = self.offset
         generation = log.generation

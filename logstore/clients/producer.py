@@ -1,8 +1,8 @@
 """A producer with kafka-python's API, in the broker's process.
 
-The producer validates and serializes records, selects partitions, and controls transactions.
-`RecordAccumulator` batches the records and appends the batches synchronously, so no call waits for
-a response.
+The producer validates and serializes records, selects their partitions, and controls transactions.
+It passes the records to a `RecordAccumulator`, which collects them in batches and appends the
+batches synchronously. No call has to wait for a response.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Cluster:
-    """Cluster metadata in the form that kafka-python's partitioners expect."""
+    """Cluster metadata as expected by the partitioners of kafka-python."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
@@ -60,10 +60,11 @@ class _Cluster:
 
 
 class Producer:
-    """Publishes records to topics. Created by `Broker.producer(**configs)`.
+    """A client that publishes records to topics.
 
-    A producer is idempotent by default, and transactional if `transactional_id` is set. Config
-    names and defaults are kafka-python's; see `logstore.clients.producer_config`.
+    Use `Broker.producer(**configs)` to create one. A producer is idempotent by default, and
+    transactional if `transactional_id` is set. The configs have the names and defaults of
+    kafka-python; see `logstore.clients.producer_config`.
 
     Parameters
     ----------
@@ -72,7 +73,7 @@ class Producer:
     coordinator : TransactionCoordinator
     configs : mapping
     on_close : callable, optional
-        Called with the producer after it is closed.
+        Called with the producer when it has been closed.
 
     Raises
     ------
@@ -81,10 +82,10 @@ class Producer:
 
     Notes
     -----
-    A producer is thread-safe. Callbacks of futures run in the thread that sent the batch, without
-    a lock held. Differences from `KafkaProducer`: batches of records without a key are distributed
-    round-robin over the partitions. An unknown topic fails immediately; `close` aborts an open
-    transaction, as the Java client does.
+    The producer is thread-safe. The callbacks of a future are called by the thread that sends its
+    batch. No lock is held during the call. It differs from `KafkaProducer` in three ways. Batches
+    of records without a key are distributed over the partitions round-robin. Sending to an unknown
+    topic fails immediately. `close` aborts an open transaction, as in the Java client.
     """
 
     def __init__(
@@ -144,23 +145,25 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> FutureRecordMetadata:
-        """Send a record. With `linger_ms=0` it is stored or rejected on return.
+        """Publish a record to a topic.
 
         Parameters
         ----------
         topic : str or TopicPartition
         headers : list of pairs, or mapping
         value, key : any
-            Bytes, or objects that the serializer converts to bytes. One of the two may be None.
+            Bytes, or objects that the serializer converts to bytes. At least one of them must not
+            be None.
         partition : int, optional
-            Partition number. By default, the partitioner selects one.
+            Partition number. If it is not set, the partitioner selects the partition.
         timestamp_ms : int, optional
-            Timestamp in Unix ms. By default, the time of the broker's clock.
+            Timestamp in Unix ms. Defaults to the current time of the broker's clock.
 
         Returns
         -------
         FutureRecordMetadata
-            The record's partition and offset, or the error if it was rejected.
+            Resolves to the partition and the offset of the record, or to an error. With
+            `linger_ms=0`, the future is done when this method returns.
 
         Raises
         ------
@@ -224,7 +227,7 @@ class Producer:
         return future
 
     def flush(self, timeout: float | None = None) -> None:
-        """Send all pending records and complete all futures returned so far.
+        """Send all buffered records. All futures returned so far are done afterwards.
 
         Parameters
         ----------
@@ -244,16 +247,16 @@ class Producer:
         return set(self._manager.catalog.topic(topic).partitions)
 
     def bootstrap_connected(self) -> bool:
-        """Return whether the broker is available: True until this producer is closed."""
+        """Return True until the producer is closed, because the broker is in the same process."""
         return not self._closed
 
     def metrics(self, raw: bool = False) -> dict[str, Any] | None:
-        """Return metrics by group and name, or None with `metrics_enabled=False`.
+        """Return the metrics by group and name, or None if `metrics_enabled` is False.
 
         Parameters
         ----------
         raw : bool
-            Return metrics by name, without the group level.
+            Return the metrics by name only, without the groups.
         """
         if not self.config.metrics_enabled:
             return None
@@ -262,9 +265,9 @@ class Producer:
         return values if raw else {GROUP: values}
 
     def close(self, timeout: float | None = None) -> None:
-        """Send lingering records and close. Closing twice is allowed.
+        """Send all buffered records and close the producer. It can be called more than once.
 
-        An open transaction is aborted. Its lingering records are not sent.
+        If a transaction is open, it is aborted, and its buffered records are not sent.
 
         Parameters
         ----------
@@ -290,10 +293,10 @@ class Producer:
             self._on_close(self)
 
     def crash(self) -> None:
-        """Simulate a crash: drop lingering records and leave an open transaction open.
+        """Simulate a crash: drop all buffered records, and do not abort an open transaction.
 
-        The transaction is aborted when it times out, or when another producer initializes the
-        same `transactional_id`.
+        The coordinator aborts the transaction when it times out, or when another producer with the
+        same `transactional_id` is initialized.
         """
         with self._accumulator.locked():
             self._check_open()
@@ -312,29 +315,30 @@ class Producer:
         try:
             session.abort()
         except LogStoreError as error:
-            logger.warning("%r: its transaction was not aborted: %s", self, error)
+            logger.warning("%r: the open transaction was not aborted: %s", self, error)
 
     # -- transactions --------------------------------------------------------------------
 
     def init_transactions(self) -> None:
-        """Take over the transactional id. Call this before the other transactional methods.
+        """Initialize transactions. This must be called before any other transactional method.
 
-        A transaction that an earlier producer left open is aborted. A prepared one is completed.
-        Further calls do nothing.
+        Earlier producers with the same `transactional_id` are fenced. A transaction that they left
+        open is aborted, or completed if its outcome was already decided. Further calls have no
+        effect.
 
         Raises
         ------
         IllegalStateError
             The producer has no `transactional_id`.
         InvalidTransactionTimeoutError
-            `transaction_timeout_ms` is above `transaction.max.timeout.ms`.
+            `transaction_timeout_ms` is larger than the broker's `transaction.max.timeout.ms`.
         KafkaStorageError
         """
         with self._accumulator.locked():
             self._transactional().init()
 
     def begin_transaction(self) -> None:
-        """Begin a transaction. All records sent until it ends are part of it.
+        """Begin a transaction. All records sent until the end of the transaction are part of it.
 
         Raises
         ------
@@ -349,33 +353,33 @@ class Producer:
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: object
     ) -> None:
-        """Commit offsets of a consumer group as part of the transaction.
+        """Add committed offsets of a consumer group to the transaction.
 
-        The offsets are written to `__consumer_offsets` and take effect when the transaction is
-        committed; `broker.groups.committed(group_id)` then returns them.
+        The offsets are written to `__consumer_offsets`, and are committed only if the transaction
+        is. After that, `broker.groups.committed(group_id)` returns them.
 
         Parameters
         ----------
         offsets : mapping of TopicPartition to OffsetAndMetadata
-            Next offset to read in each partition, with the group's metadata. kafka-python's types
-            are accepted. An empty mapping changes nothing.
+            The next offset that the group will read in each partition, with optional metadata.
+            Instances of kafka-python's classes are accepted. An empty mapping has no effect.
         group_metadata : ConsumerGroupMetadata or str
-            `Consumer.group_metadata()`, or a group id alone. An id alone skips the check that the
-            sender is still a member of the group (KIP-447).
+            The result of `Consumer.group_metadata()`, or only the group id. With the group id, the
+            coordinator cannot check that the consumer is still a member of the group (KIP-447).
 
         Raises
         ------
         TypeError, ValueError
-            An argument is invalid; nothing was changed.
+            An argument is invalid. Nothing was written.
         IllegalStateError
             No transaction is open.
         InvalidGroupIdError, IllegalGenerationError, OffsetMetadataTooLargeError,
         UnknownTopicOrPartitionError, InvalidRecordError
-            Nothing was written; abort the transaction.
-        ProducerFencedError
-            Another producer took over the transactional id, or the transaction timed out.
+            Nothing was written. Abort the transaction. ProducerFencedError Another producer took
+            over the transactional id, or the transaction timed out.
         LogStoreError
-            Nothing was written; abort the transaction. For example `InvalidProducerEpochError`.
+            Nothing was written, for example because of an `InvalidProducerEpochError`. Abort the
+            transaction.
         """
         group = to_group_metadata(group_metadata)
         checked = to_offsets(offsets)
@@ -386,7 +390,7 @@ class Producer:
                 session.send_offsets(group, checked)
 
     def commit_transaction(self) -> None:
-        """Send lingering records and commit the transaction.
+        """Send all buffered records and commit the transaction.
 
         Raises
         ------
@@ -395,8 +399,8 @@ class Producer:
         ProducerFencedError
             Another producer took over the transactional id, or the transaction timed out.
         LogStoreError
-            A record was rejected with this error: abort the transaction. Or a disk failed before
-            the outcome was decided: commit again, or abort.
+            A record was rejected with this error. The transaction must be aborted. Or a disk failed
+            before the outcome was decided. In this case, commit again or abort.
         """
         with self._accumulator.locked():
             session = self._transactional()
@@ -405,7 +409,7 @@ class Producer:
             session.commit()
 
     def abort_transaction(self) -> None:
-        """Abort the transaction. Lingering records are not sent.
+        """Abort the transaction. Buffered records are not sent.
 
         Raises
         ------
@@ -414,7 +418,7 @@ class Producer:
         ProducerFencedError
             Another producer took over the transactional id, or the transaction timed out.
         KafkaStorageError
-            The outcome was not decided: abort again.
+            The outcome was not decided. Call this method again.
         """
         with self._accumulator.locked():
             session = self._transactional()
@@ -458,7 +462,7 @@ class Producer:
             return partitioner(key_data, numbers, numbers)
         arguments = (topic, key, key_data, value, value_data, self._cluster)
         number = partitioner.partition(*arguments)
-        # KIP-480: notify a sticky partitioner of a new batch.
+        # KIP-480: notify a sticky partitioner that a new batch begins.
         on_new_batch = getattr(partitioner, "on_new_batch", None)
         if (
             on_new_batch is not None
@@ -507,5 +511,5 @@ def _check_headers(headers: object) -> list[tuple[str, bytes]]:
             or not isinstance(header[1], bytes)
         ):
             raise TypeError(f"a header must be a pair of str and bytes, not {header!r}")
-        header[0].encode()  # raises ValueError here rather than in the middle of a batch
+        header[0].encode()  # raise a ValueError here, and not while a batch is encoded
     return headers

@@ -1,4 +1,4 @@
-"""Encoding of a producer's records as one batch."""
+"""Encode a producer's records as a batch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 
 def build_producer_batch(records: RecordLists, codec: Codec, stamp: Stamp) -> bytes:
-    """Encode a batch as a client sends it: with base offset 0 and create times.
+    """Encode a batch in the form that a client sends, with base offset 0 and create times.
 
     Parameters
     ----------
     records : RecordLists
-        One or more records with timestamps.
+        At least one record. All records have timestamps.
     codec : Codec
-        Compression codec of the records section.
+        Compression codec of the records.
     stamp : Stamp
-        Producer id, epoch, first sequence, and the transactional flag.
+        Producer id, epoch, first sequence, and whether the batch is transactional.
     """
     draft = records.draft(0)
     times = draft.times
-    assert times is not None, "each record has its own"
+    assert times is not None, "every record has a timestamp"
     return seal_batch(
         draft.section,
         codec=codec,

@@ -1,7 +1,7 @@
 """Producer configuration: kafka-python's names, defaults and conflict rules.
 
-Other configs of `KafkaProducer`, of kafka-python 3 and earlier releases, only concern a network.
-They are accepted and ignored. Unknown names are rejected.
+The other configs of `KafkaProducer`, in kafka-python 3 and in earlier releases, only apply to
+network connections. They are accepted and ignored. An unknown name is an error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 ACKS_ALL = -1
 IN_FLIGHT_MAX = 5
-"""Most requests in flight with which brokers can still detect duplicate batches."""
+"""Maximum number of requests in flight for which brokers can detect duplicate batches."""
 
 DEFAULTS: dict[str, Any] = {
     "client_id": None,
@@ -47,7 +47,7 @@ DEFAULTS: dict[str, Any] = {
     "delivery_timeout_ms": 120_000,
     "max_block_ms": 60_000,
 }
-"""Supported configs. Other settings of `logstore.clients.settings` have no effect."""
+"""Supported configs. The others of `logstore.clients.settings` have no effect."""
 
 
 Serialize = DataFunction
@@ -55,31 +55,31 @@ Serialize = DataFunction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig:
-    """Configuration of a producer.
+    """The configuration of a producer.
 
     Attributes
     ----------
     acks : int
-        0: futures report neither offsets nor errors. 1 and -1 are equivalent here.
+        With 0, a future has neither an offset nor an error. 1 and -1 have the same effect here.
     codec : Codec
-        Compression codec of the batches.
+        The compression codec of batches.
     batch_size : int
-        Size up to which records are added to a batch, in bytes.
+        Maximum size in bytes up to which records are added to a batch.
     linger_ms : float
-        Time for which a batch waits for more records. With 0, each batch contains one record.
+        Time that a batch waits for more records. With 0, each record is a batch of its own.
     partitioner : object or None
-        An object with kafka-python's `partition` method, or a callable that takes the key's bytes,
-        all partitions and the available ones. None selects Kafka's default partitioner.
+        An object with the `partition` method of kafka-python, or a callable with the arguments key
+        (bytes), all partitions, available partitions. If None, Kafka's default partitioner is used.
     max_request_size : int
-        Size of the largest record in bytes.
+        Maximum size of a record in bytes.
     retries : float
-        Maximum number of retries per batch after retriable errors.
+        Number of times that a batch is retried after retriable errors.
     retry_backoff_ms : float
-        Time between retries.
+        Time between two retries.
     delivery_timeout_ms : float
-        Time after which a batch is not retried again.
+        Time after which a batch fails instead of being retried.
     max_block_ms : float
-        Time for which a transactional call waits for its coordinator in a cluster.
+        How long a transactional call waits for the coordinator in a cluster.
     """
 
     client_id: str
@@ -103,13 +103,13 @@ class ProducerConfig:
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ProducerConfig:
-        """Parse kafka-python's configs.
+        """Parse the configs given in kafka-python's form.
 
         Raises
         ------
         InvalidConfigurationError
-            A name is unknown (the message suggests the closest one), a value is invalid, or two
-            values conflict.
+            A name is unknown (the message suggests the most similar one), a value is invalid, or
+            two values contradict each other.
         """
         check_names("producer", configs, DEFAULTS)
         values = {**DEFAULTS, **configs}
@@ -147,7 +147,7 @@ class ProducerConfig:
 
 
 def _is_idempotent(configs: Mapping[str, Any], values: Mapping[str, Any], acks: int) -> bool:
-    """Return whether the producer is idempotent: by default, unless another config rules it out."""
+    """Return whether the producer is idempotent, which is the default if the configs allow it."""
     wanted = bool(values["enable_idempotence"])
     is_transactional = values["transactional_id"] is not None
     if is_transactional and not wanted:

@@ -1,4 +1,4 @@
-"""Metrics of a producer, under the names of Kafka's `producer-metrics`."""
+"""Metrics of a producer, named like Kafka's `producer-metrics`."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ GROUP = "producer-metrics"
 
 @dataclass(slots=True)
 class ProducerMetrics:
-    """Sums and maxima since the producer was created.
+    """Totals and maxima since the producer was created.
 
     Attributes
     ----------
     started_ns : int
-        Monotonic time at which the producer was created.
+        Monotonic time when the producer was created.
     queue_ms : float
-        Total time that batches waited for more records, in ms.
+        Total time in ms that batches have waited for more records.
     """
 
     started_ns: int
@@ -31,24 +31,25 @@ class ProducerMetrics:
     queue_ms_max: float = 0.0
 
     def record_batch(self, records: int, size_bytes: int, largest_record_bytes: int) -> None:
-        """Record a stored batch. Sizes are in bytes."""
+        """Record that a batch was stored. Sizes are in bytes."""
         self.records += records
         self.batches += 1
         self.batch_bytes += size_bytes
-        # Perhaps once per record: `max` takes longer than the rest.
+        # This may run once per record, so `max` is avoided because it is slower.
         if size_bytes > self.batch_bytes_max:
             self.batch_bytes_max = size_bytes
         if largest_record_bytes > self.record_bytes_max:
             self.record_bytes_max = largest_record_bytes
 
     def record_wait(self, waited_ms: float) -> None:
-        """Record the time for which a batch waited for more records."""
+        """Record how long a batch waited for more records."""
         self.queue_ms += waited_ms
         self.queue_ms_max = max(self.queue_ms_max, waited_ms)
 
     def values(self, now_ns: int) -> dict[str, float]:
-        """Return the metrics by Kafka's names: sizes in bytes, times in ms, rates per second."""
-        # All rates are 0 if no time has passed, as with a virtual clock that was not advanced.
+        """Return the metrics by Kafka's names, in bytes, ms, and rates per second."""
+        # If no time has passed, all rates are 0. This is the case on a virtual clock that nobody
+        # advanced.
         seconds = (now_ns - self.started_ns) / 1e9 or float("inf")
         batches = max(self.batches, 1)
         return {

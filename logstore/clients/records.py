@@ -1,4 +1,4 @@
-"""Record types of the public API, and conversions from and to them."""
+"""The record types of the public API, and conversions between them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RecordMetadata(NamedTuple):
-    """Partition, offset and timestamp (Unix ms) of an appended record."""
+    """The partition, offset and timestamp (Unix ms) of an appended record."""
 
     topic: str
     partition: int
@@ -26,7 +26,7 @@ class RecordMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """A record read from a topic; `key` and `value` are None for null."""
+    """A record that was read from a topic. `key` and `value` are None if they are null."""
 
     topic: str
     partition: int
@@ -39,19 +39,19 @@ class ConsumerRecord(NamedTuple):
 
 
 Headers = Iterable[Header] | Mapping[str, bytes | None]
-"""Headers as (name, value) pairs, where names may repeat, or as a mapping."""
+"""Headers as (name, value) pairs, in which names can be repeated, or as a mapping."""
 
 RecordLike = NewRecord | tuple[Any, ...] | Mapping[str, Any] | ConsumerRecord
-"""A record that `append_many` accepts: (key, value[, timestamp[, headers]]), or a mapping."""
+"""A record as accepted by `append_many`: (key, value[, timestamp[, headers]]) or a mapping."""
 
 
 def to_new_record(item: RecordLike) -> NewRecord:
-    """Convert a record-like value to a `NewRecord`.
+    """Convert one of the accepted forms of a record to a `NewRecord`.
 
     Raises
     ------
     InvalidRecordError
-        Key or value is neither bytes nor None, or a field is unknown.
+        The key or the value is neither bytes nor None, or a field is unknown.
     """
     if isinstance(item, NewRecord):
         return item
@@ -78,7 +78,7 @@ def new_record(
     timestamp: int | None = None,
     headers: Headers = (),
 ) -> NewRecord:
-    """Create a record to append, after checking the types of its fields.
+    """Create a record to append after checking the types of its fields.
 
     Raises
     ------
@@ -129,11 +129,11 @@ def read_records(
     reopen: Callable[[int, Exception], Log | None] = lambda _, __: None,
     faults: Faults | None = None,
 ) -> Iterator[ConsumerRecord]:
-    """Yield a log's records as `Broker.read` does. `faults` counts one fetch.
+    """Yield the records of a log like `Broker.read`. To the rules of `faults`, this is one fetch.
 
-    After each transient error, `reopen` is called with the number of errors at this offset and the
-    last error. It returns the log to read on, or None to raise the error. Reading resumes after the
-    last record yielded, or at the log start offset if that is higher.
+    After each transient error, `reopen` is called with the number of errors at the current offset
+    and the last error. It returns the log to continue with, or None to raise the error. Reading
+    continues after the last record yielded, or at the log start offset if that is higher.
     """
     failures = 0
     if faults:
@@ -147,7 +147,8 @@ def read_records(
                 if key is not None:
                     rows = [row for row in rows if row[2] == key]
                 for at, timestamp, record_key, value, headers in rows:
-                    if lifetime.is_over:  # also for rows read before the log was closed
+                    # this also applies to rows that were read before the log was closed
+                    if lifetime.is_over:
                         offset, failures = at, failures if at == offset else 0
                         lifetime.check()
                     yield new(

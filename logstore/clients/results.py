@@ -1,4 +1,4 @@
-"""Results of requests for several partitions, one per partition."""
+"""Results of requests that apply to several partitions. There is one result per partition."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ if TYPE_CHECKING:
 
 
 class DeleteRecordsResult(NamedTuple):
-    """Result of a DeleteRecords request for one partition.
+    """The result of a DeleteRecords request for one partition.
 
     Attributes
     ----------
     low_watermark : int
-        The new log start offset, or -1 with an error.
+        The new log start offset, or -1 if there is an error.
     error : str or None
         Kafka's error name.
     message : str or None
@@ -26,7 +26,7 @@ class DeleteRecordsResult(NamedTuple):
     message: str | None = None
 
     def to_json(self, topic_partition: TopicPartition) -> dict[str, Any]:
-        """Return the partition's item in the output of `logstore delete-records --format json`."""
+        """Return the partition's object in the JSON output of `logstore delete-records`."""
         return {
             **topic_partition._asdict(),
             "low_watermark": self.low_watermark,
@@ -35,7 +35,7 @@ class DeleteRecordsResult(NamedTuple):
 
 
 class AlterReplicaLogDirsResult(NamedTuple):
-    """Result of an AlterReplicaLogDirs request for one partition.
+    """The result of an AlterReplicaLogDirs request for one partition.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class AlterReplicaLogDirsResult(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """Offset and timestamp of a record. The leader epoch is -1 if its batch has none."""
+    """The offset and timestamp of a record. The leader epoch is -1 if the batch has none."""
 
     offset: int
     timestamp: int

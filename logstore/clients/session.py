@@ -10,11 +10,11 @@ Errors of a batch are handled as in Kafka's clients since KIP-360:
 | no response until the delivery timeout | bump epoch | abort, then bump epoch |
 | any other error | reuse the sequences | abort |
 
-Sequences restart at 0 with a new epoch or id. Retries are safe: a log that rejects a batch has not
-written it, and a log that wrote it answers a duplicate with the original offsets. A batch without a
-response may have been written, so its sequences must not be reused. In one process, only fault
-rules lose responses. A transaction with unexpected sequences is aborted instead of retried, because
-some of its records may be missing.
+Sequences restart at 0 with a new epoch or id. Retries are safe, because a log that rejects a batch
+has not written it, and a log that has written it returns the original offsets for a duplicate.
+Without a response, the batch may have been written, so its sequences must not be reused. In one
+process, only fault rules lose responses. A transaction with unexpected sequences is aborted instead
+of retried, because some of its records may be missing.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ if TYPE_CHECKING:
     from logstore.storage.log.writer import LogWriter
 
 FATAL_ERRORS = (ProducerFencedError, InvalidProducerIdMappingError, InvalidTxnStateError)
-"""Errors after which a transactional producer can only be closed."""
+"""After one of these errors, a transactional producer can only be closed."""
 
 EPOCH_ERRORS = (OutOfOrderSequenceNumberError, InvalidProducerEpochError)
-"""Errors that a new epoch or producer id resolves."""
+"""These errors are resolved by a new epoch or a new producer id."""
 
 
 class SessionState(enum.Enum):
-    """State of a producer. Without a transactional id, it remains UNINITIALIZED."""
+    """The state of a producer. Without a transactional id, it is always UNINITIALIZED."""
 
     UNINITIALIZED = "not initialized"
     READY = "outside a transaction"
     IN_TRANSACTION = "in a transaction"
-    ABORTABLE_ERROR = "in a transaction that can only be aborted"
+    ABORTABLE_ERROR = "in a transaction that must be aborted"
     FATAL_ERROR = "unusable after a fatal error"
 
 
 class ProducerSession:
-    """The idempotence and transaction state of a producer.
+    """The state of an idempotent or transactional producer.
 
     Parameters
     ----------
     coordinator : TransactionRequests
     transactional_id : str or None
-        None for a producer that is idempotent but not transactional.
+        None if the producer is idempotent but not transactional.
     timeout_ms : int
         Transaction timeout.
 
@@ -82,7 +82,7 @@ class ProducerSession:
 
     Notes
     -----
-    Guarded by the producer's lock.
+    All methods must be called with the producer's lock held.
     """
 
     def __init__(
@@ -100,12 +100,12 @@ class ProducerSession:
 
     @property
     def producer(self) -> ProducerIdAndEpoch | None:
-        """Producer id and epoch, or None before the first use."""
+        """The producer id and epoch, or None if no batch was sent yet."""
         return self._producer
 
     @property
     def is_transactional(self) -> bool:
-        """Whether there is a transactional id."""
+        """Whether the producer has a transactional id."""
         return self._transactional_id is not None
 
     @property
@@ -116,13 +116,13 @@ class ProducerSession:
     # -- sending -------------------------------------------------------------------------
 
     def check_can_send(self) -> None:
-        """Raise an error if the producer is transactional and no transaction is open.
+        """Check that records may be sent. A transactional producer needs an open transaction.
 
         Raises
         ------
         IllegalStateError
         LogStoreError
-            The fatal error of this producer.
+            The error that made this producer unusable.
         """
         if not self.is_transactional:
             return
@@ -133,12 +133,12 @@ class ProducerSession:
             ) from self.error
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Add partitions to the transaction before the first append to them.
+        """Add partitions to the transaction before records are appended to them.
 
         Raises
         ------
         LogStoreError
-            Nothing may be sent to these partitions. The session is in an error state.
+            Records must not be sent to these partitions. The session is now in an error state.
         """
         if self._transactional_id is None:
             return
@@ -157,7 +157,7 @@ class ProducerSession:
             self._partitions |= new
 
     def check_can_send_offsets(self) -> None:
-        """Raise an error if no transaction is open, or the transaction failed."""
+        """Check that a transaction is open and has not failed."""
         if self.state is SessionState.ABORTABLE_ERROR:
             self.raise_if_failed()
         self._require("send offsets", SessionState.IN_TRANSACTION)
@@ -165,14 +165,14 @@ class ProducerSession:
     def send_offsets(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Write offsets of a consumer group, at least one, as part of the transaction.
+        """Write at least one offset of a consumer group as part of the transaction.
 
         Call `check_can_send_offsets` first.
 
         Raises
         ------
         LogStoreError
-            Nothing was written. The transaction can only be aborted.
+            Nothing was written. The transaction must be aborted.
         """
         try:
             self._coordinator.ask(lambda owner: self._send_offsets(owner, group, offsets))
@@ -197,7 +197,7 @@ class ProducerSession:
         wait()
 
     def stamp(self, topic_partition: TopicPartition) -> Stamp:
-        """Return the producer fields of a partition's next batch.
+        """Return the producer id, epoch and sequence of the next batch for a partition.
 
         Raises
         ------
@@ -205,16 +205,16 @@ class ProducerSession:
             No producer id could be allocated.
         """
         if self._producer is None:
-            assert not self.is_transactional, "a transaction has a producer id"
+            assert not self.is_transactional, "a transactional producer has a producer id"
             self._restart(ProducerIdAndEpoch(self._coordinator.home.new_producer_id(), 0))
         assert self._producer is not None
         sequence = self._sequences.get(topic_partition, 0)
         return Stamp(*self._producer, sequence, self.is_transactional)
 
     def next_stamp(self, topic_partition: TopicPartition) -> Stamp | None:
-        """Return `stamp` of a producer that is not transactional, or None before its first batch.
+        """Like `stamp`, for a producer without transactions. Returns None before the first batch.
 
-        Runs once per record; see `logstore.storage.log.drafts`.
+        This method is called once per record; see `logstore.storage.log.drafts`.
         """
         sequence = self._sequences.get(topic_partition)
         if self._producer is None or sequence is None:
@@ -232,30 +232,31 @@ class ProducerSession:
         )
 
     def is_moving(self, error: LogStoreError) -> bool:
-        """Return whether an append may be repeated, because the coordinator moves."""
+        """Return whether the append may be retried because the coordinator is moving."""
         return self._coordinator.is_moving(error)
 
     def advance(self, topic_partition: TopicPartition, records: int) -> None:
-        """Advance a partition's sequence by `records`; it wraps to 0 after 2³¹ − 1."""
+        """Advance the sequence of a partition by `records`. It wraps around to 0 after 2³¹ − 1."""
         sequence = self._sequences.get(topic_partition, 0)
         self._sequences[topic_partition] = (sequence + records) & INT32_MAX
 
     def recovers_from(self, error: LogStoreError) -> bool:
-        """Take a new epoch or producer id if the error requires it, and return whether to retry."""
+        """Get a new epoch or producer id if the error requires it. Return whether to retry."""
         if self.is_transactional or not isinstance(error, EPOCH_ERRORS):
             return False
         self._bump(new_id=isinstance(error, InvalidProducerEpochError))
         return True
 
     def handle_lost_response(self) -> None:
-        """Bump the epoch, so the sequences of a possibly written batch are not reused."""
+        """Bump the epoch, because a batch that may have been written has used its sequences."""
         if self.is_transactional:
             self._wants_epoch = True
-        elif self._producer is not None:  # None if interrupted before the first batch had an id
+        # None if the first batch was interrupted before it had a producer id
+        elif self._producer is not None:
             self._bump()
 
     def _bump(self, *, new_id: bool = False) -> None:
-        """Continue with the next epoch, or with a new producer id."""
+        """Continue with the next epoch or, if there is none, with a new producer id."""
         assert self._producer is not None
         producer_id, epoch = self._producer
         if new_id or epoch == INT16_MAX:
@@ -265,7 +266,7 @@ class ProducerSession:
             self._restart(ProducerIdAndEpoch(producer_id, epoch + 1))
 
     def fail(self, error: LogStoreError) -> None:
-        """Enter the error state that a failed batch or request causes."""
+        """Enter the error state that follows from the error of a batch or request."""
         if not self.is_transactional:
             return
         if isinstance(error, FATAL_ERRORS):
@@ -277,7 +278,7 @@ class ProducerSession:
             self._wants_epoch |= isinstance(error, EPOCH_ERRORS)
 
     def raise_if_failed(self) -> None:
-        """Raise the error of an error state, if the session is in one."""
+        """Raise the error of the session if it is in an error state."""
         if self.error is not None:
             raise self.error
 
@@ -292,7 +293,9 @@ class ProducerSession:
     # -- transactions --------------------------------------------------------------------
 
     def init(self) -> None:
-        """Take over the transactional id. Further calls do nothing.
+        """Initialize the transactional id and fence its earlier producers.
+
+        Further calls do nothing.
 
         Raises
         ------
@@ -323,31 +326,31 @@ class ProducerSession:
         self.state = SessionState.IN_TRANSACTION
 
     def check_can_commit(self) -> None:
-        """Raise an error if no transaction is open, or the transaction failed."""
+        """Check that a transaction is open and has not failed."""
         if self.state is SessionState.ABORTABLE_ERROR:
             self.raise_if_failed()
         self._require("commit a transaction", SessionState.IN_TRANSACTION)
 
     def commit(self) -> None:
-        """Commit the transaction with everything that has been sent.
+        """Commit the transaction with all records that were sent.
 
         Raises
         ------
         LogStoreError
-            A send failed: the transaction can only be aborted. Or the outcome was not decided:
-            commit again, or abort.
+            A record could not be sent, and the transaction must be aborted. Or the outcome was not
+            decided. In this case, commit again or abort.
         """
         self.check_can_commit()
         self._end(commit=True)
 
     def check_can_abort(self) -> None:
-        """Raise an error if no transaction is open."""
+        """Check that a transaction is open."""
         self._require(
             "abort a transaction", SessionState.IN_TRANSACTION, SessionState.ABORTABLE_ERROR
         )
 
     def abort(self) -> None:
-        """Abort the transaction, and bump the epoch if an error requires it.
+        """Abort the transaction. Bump the epoch if an error requires it.
 
         Raises
         ------
@@ -359,7 +362,7 @@ class ProducerSession:
         self._end(commit=False)
 
     def abort_reason(self) -> LogStoreError:
-        """Return the error of lingering records when the transaction is aborted."""
+        """Return the error with which the lingering records of an aborted transaction fail."""
         return self.error or TransactionAbortedError("the transaction was aborted")
 
     def _end(self, *, commit: bool) -> None:

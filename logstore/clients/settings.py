@@ -1,6 +1,6 @@
-"""Keyword settings of the clients, as types: a misspelled or wrong one fails in a type checker.
+"""The keyword settings of the clients as types, so that a type checker reports wrong ones.
 
-The names are those of `producer_config`, `consumer_config` and `client_config`, which parse them.
+The names are defined in `producer_config`, `consumer_config` and `client_config`, which parse them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict
 
 
 class NetworkSettings(TypedDict, total=False):
-    """Settings of kafka-python that concern connections. They have no effect in one process."""
+    """Settings of kafka-python that apply to connections. They have no effect here."""
 
     allow_auto_create_topics: bool
     api_version: Any
@@ -54,7 +54,7 @@ class NetworkSettings(TypedDict, total=False):
 
 
 class ProducerSettings(NetworkSettings, total=False):
-    """Settings of `Broker.producer`; times are in ms."""
+    """The settings of `Broker.producer`. Times are in ms."""
 
     client_id: str | None
     key_serializer: Any
@@ -80,7 +80,7 @@ class ProducerSettings(NetworkSettings, total=False):
 
 
 class ConsumerSettings(NetworkSettings, total=False):
-    """Settings of `Broker.consumer`; times are in ms."""
+    """The settings of `Broker.consumer`. Times are in ms."""
 
     client_id: str | None
     group_id: str | None
@@ -116,7 +116,7 @@ class ConsumerSettings(NetworkSettings, total=False):
 
 
 class AdminSettings(NetworkSettings, total=False):
-    """Settings of `Broker.admin`. None but `client_id` has an effect."""
+    """The settings of `Broker.admin`. Only `client_id` has an effect."""
 
     client_id: str | None
     request_timeout_ms: float

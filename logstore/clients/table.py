@@ -1,4 +1,4 @@
-"""Tables: the surviving record of each key under a topic's compaction strategy."""
+"""Tables: the record of each key that survives under the compaction strategy of a topic."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 def latest_per_key(
     records: Iterable[ConsumerRecord], config: LogConfig
 ) -> Iterator[ConsumerRecord]:
-    """Yield the surviving record of each key in offset order, without deleted keys.
+    """Yield the surviving record of each key in offset order. Deleted keys are left out.
 
     Parameters
     ----------
     records : iterable of ConsumerRecord
-        Records of one partition in offset order. Read them with `READ_COMMITTED`, unless
-        uncommitted records should count. Records without a key are ignored.
+        The records of one partition in offset order. Read them with `READ_COMMITTED` if uncommitted
+        records should be excluded. Records without a key are ignored.
     config : LogConfig
-        The topic's configuration, with its compaction strategy.
+        The configuration of the topic, with its compaction strategy.
 
     Notes
     -----
-    Keeps one record per key in memory. This includes tombstones, because an older version of a
-    deleted key may follow.
+    This stores one record per key in memory. This includes tombstones, because an older version of
+    a deleted key may follow.
     """
     contest = Contest(Strategy.of(config))
     winners: dict[bytes, ConsumerRecord] = {}
@@ -46,7 +46,10 @@ def latest_per_key(
 def values_per_key(
     logs: Iterable[Log], config: LogConfig, isolation: Isolation, faults: Faults
 ) -> dict[bytes, bytes]:
-    """Return a topic's values by key. If a key is in several logs, the last log's value counts."""
+    """Return the values of a topic by key.
+
+    If a key is in several logs, the value of the last log is used.
+    """
     rows: dict[bytes, bytes] = {}
     for log in logs:
         records = read_records(log, None, None, isolation, None, faults=faults)

@@ -1,4 +1,4 @@
-"""Appending records to a topic in batches, with one open batch per partition."""
+"""Append records to a topic in batches, with one open batch per partition."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 PAIRS_AT_A_TIME = 8192
-"""Number of records converted to columns at a time."""
+"""Number of records that are converted to columns at once."""
 
 BATCH_BYTES = 16_384
-"""Default size limit of a batch: `batch.size` of Kafka's producer."""
+"""Default maximum size of a batch. This is the default of `batch.size` in Kafka's producer."""
 
 
 class AppendedRange(NamedTuple):
-    """Records that a `BatchWriter` appended to one partition. Offsets are inclusive."""
+    """The range of offsets that a `BatchWriter` appended to one partition, inclusive."""
 
     topic: str
     partition: int
@@ -55,25 +55,25 @@ class BatchWriter:
     Parameters
     ----------
     topic : str
-        Topic name, for errors and results.
+        Name of the topic, used in errors and results.
     partitions : sequence of int
-        Partition numbers of the topic.
+        The partition numbers of the topic.
     log_of : callable
-        Returns the log of a partition number.
+        Returns the log of a partition, given its number.
     partitioner : Partitioner
-        Selects the partition of records that name none.
+        Selects the partition of records that do not name one.
     faults : Faults
         Fault rules, applied to each batch.
     codec : Codec
         Compression codec of the batches.
     batch_records : int, optional
-        Number of records per batch. By default, a batch is closed at about 16 KiB. Batches of
-        several records never exceed `max.message.bytes` or `segment.bytes`.
+        Number of records per batch. By default, batches have about 16 KiB. A batch of more than one
+        record never exceeds `max.message.bytes` or `segment.bytes`.
 
     Raises
     ------
     InvalidConfigurationError
-        `batch_records` is below 1.
+        `batch_records` is less than 1.
     """
 
     def __init__(
@@ -105,13 +105,13 @@ class BatchWriter:
         return f"BatchWriter({self.topic}, {waiting} records waiting)"
 
     def add(self, record: NewRecord, partition: int | None = None) -> None:
-        """Add a record, and append the batch if it is full.
+        """Add a record to the open batch, and append the batch if it is full.
 
         Raises
         ------
         RequestError
-            A batch was rejected and dropped: the batch before this record, or a batch of this
-            record alone that exceeds the size limit.
+            A batch was rejected, and its records were dropped. It is either the batch before this
+            record, or a batch with only this record, which is too large.
         UnknownTopicOrPartitionError
             The partition does not exist.
         """
@@ -128,11 +128,13 @@ class BatchWriter:
             self.flush(number)
 
     def add_all(self, items: Iterable[RecordLike], partition: int | None = None) -> None:
-        """Add records; batches and errors are the same as with `add`.
+        """Add several records. The batches and errors are the same as if each was passed to `add`.
 
         Notes
         -----
-        A long list or tuple of (key, value) pairs for one partition is encoded by columns.
+        If the records are a long list or tuple of (key, value) pairs for one partition, they are
+        encoded as
+        columns.
         """
         if isinstance(items, list | tuple) and encodes_by_kernel(len(items)):
             number = self._only_partition(partition)
@@ -142,15 +144,17 @@ class BatchWriter:
             self.add(to_new_record(item), partition)
 
     def _only_partition(self, partition: int | None) -> int | None:
-        """Return the partition of all records, or None if it depends on keys, or does not exist."""
+        """Return the partition of all records. None if it depends on the keys or does not exist."""
         if partition is None:
             return self.partitions[0] if len(self.partitions) == 1 else None
         return partition if partition in self.partitions else None
 
     def _add_pairs(self, items: Sequence[RecordLike], number: int) -> int:
-        """Append the full batches of leading (key, value) pairs, and return the number of pairs.
+        """Append as many full batches of (key, value) pairs as possible.
 
-        The remaining items do not fill a batch, or start with an item that is not a plain pair.
+        Return the number of pairs.
+
+        The items after them do not fill a batch, or the next item is not a plain pair.
         """
         from logstore.record.columns import find_bounds
         from logstore.storage.log.drafts import RecordArrays
@@ -163,12 +167,12 @@ class BatchWriter:
             room = limit_of(log.config, batch_bytes) - HEADER_SIZE
             bounds = find_bounds(keys, values, room, self._batch_records or len(keys))
             if done + len(keys) < len(items):
-                bounds.pop()  # more may fit
+                bounds.pop()  # more pairs may fit into the last batch
             if len(bounds) < 2:
-                break  # a batch needs more records than one chunk: add them one by one
+                break  # a batch is larger than one chunk, so the records are added one by one
             last = bounds[-1]
             records = RecordArrays(keys.slice(0, last), values.slice(0, last))
-            # A fault rule about requests, or about their writes, applies to each batch.
+            # If there are fault rules about requests or writes, they apply to each batch.
             request = self._request(log) if self._faults.rules else None
             for info in log.writer.append_parts(records, bounds, self._codec, request):
                 self._note(number, info)
@@ -176,7 +180,10 @@ class BatchWriter:
         return done
 
     def partition_for(self, record: NewRecord, partition: int | None = None) -> int:
-        """Return a record's partition; records without a key share one until its batch is full."""
+        """Return the partition of a record.
+
+        Records without a key share one until its batch is full.
+        """
         if partition is not None:
             return partition
         if len(self.partitions) == 1:
@@ -188,7 +195,7 @@ class BatchWriter:
         return self._null_key_partition
 
     def flush(self, number: int) -> None:
-        """Append the open batch of a partition, if any. Raises the errors of `add`."""
+        """Append the open batch of a partition, if any. Raises the same errors as `add`."""
         if number == self._null_key_partition:
             self._null_key_partition = None
         batch = self._open.pop(number, None)
@@ -212,14 +219,14 @@ class BatchWriter:
         )
 
     def finish(self) -> list[AppendedRange]:
-        """Append all open batches and return all ranges appended."""
+        """Append all open batches. Return the ranges of everything that was appended."""
         for number in sorted(self._open):
             self.flush(number)
         return self.appended
 
     @property
     def appended(self) -> list[AppendedRange]:
-        """The ranges appended so far, one per partition."""
+        """The ranges that were appended so far, one per partition."""
         return [self._done[number] for number in sorted(self._done)]
 
     def _new_batch(self, number: int) -> _OpenBatch:
@@ -231,16 +238,16 @@ class BatchWriter:
 
 
 def _columns_of_pairs(items: Sequence[Any]) -> tuple[BytesColumn, BytesColumn] | None:
-    """Return the columns of items that are all plain (key, value) pairs, else None."""
+    """Return the columns of the items, or None if an item is not a plain (key, value) pair."""
     from logstore.record.columns import BytesColumn
 
     if set(map(type, items)) != {tuple}:
         return None
     try:
-        # Not `zip(*items)`: its iterators, one per item, would keep the garbage collector busy.
+        # `zip(*items)` would create one iterator per item, which slows down garbage collection.
         keys = [key for key, _ in items]
         values = [value for _, value in items]
-    except ValueError:  # an item does not have two fields
+    except ValueError:  # an item does not have exactly two fields
         return None
     columns = []
     for fields in (keys, values):

@@ -1,8 +1,8 @@
-"""Several brokers in one process that replicate their logs.
+"""A cluster of brokers in one process that replicate their logs.
 
-`Cluster` combines ordinary brokers, each with its own files, cleaner and wall clock, a controller,
-a network, and the replicas of each broker. It is also a client that sends requests to the leaders:
-`append`, `delete_records`.
+A `Cluster` combines ordinary brokers, a controller, a network, and the replicas of each broker.
+Each broker has its own files, cleaner and wall clock. The cluster is also a client that sends
+requests to the leaders (`append`, `delete_records`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from logstore.cluster.memory import ClusterMemory
 from logstore.cluster.migration import is_due, migrate, remove_migrated
 from logstore.cluster.network import Network
 from logstore.cluster.replicas import Replicas
-from logstore.cluster.requests import DelayedDeleteRecords, DelayedProduce
+from logstore.cluster.requests import DelayedDeleteRecords
 from logstore.cluster.states import NO_LEADER, ClusterTopic, PartitionState
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.dynamic import Layer, own_layer
@@ -91,34 +91,35 @@ logger = logging.getLogger(__name__)
 Acks = Literal[0, 1, -1, "all"]
 
 THREADS = 8
-"""Threads for the messages between brokers, unless the clock is virtual."""
+"""Number of threads for the messages between brokers, unless the clock is virtual."""
 
 
 class Cluster(Generic[ClockT]):
-    """Brokers in this process that replicate their logs, on one clock.
+    """A cluster of brokers in this process that replicate their logs and share one clock.
 
     Parameters
     ----------
     brokers : int
         Number of brokers. Their ids start at 0.
     clock : Clock, optional
-        The system clock by default. On a `VirtualClock`, everything runs in the thread that
-        advances the clock, and calls that wait advance it; otherwise in threads.
+        The default is the system clock. With a `VirtualClock`, everything runs in the thread that
+        advances the clock, and calls that wait advance it. Otherwise, there are several threads.
     data_dir : path, optional
-        Directory with a data directory for each broker (`broker-0` and so on) and the controller's
-        state. An existing cluster is reopened. None keeps everything in memory.
+        Directory that contains the state of the controller and a data directory for each broker
+        (`broker-0` and so on). If it contains a cluster, that cluster is opened. If None,
+        everything is in memory.
     broker_config : mapping or BrokerConfig, optional
-        Settings of every broker; see `Broker`.
+        Settings of all brokers; see `Broker`.
     seed : int, optional
-        Makes all randomness repeatable.
+        Seed for all random choices.
     racks : sequence of str, optional
-        Rack of each broker (`broker.rack`). Consumers with a rack read from followers if
+        The rack of each broker (`broker.rack`). A consumer that has a rack reads from followers if
         `replica.selector.class` is Kafka's RackAwareReplicaSelector (KIP-392).
     background : bool
-        Whether housekeeping and cleaners run in the background; see `Broker`. Replication always
-        does.
+        Whether periodic tasks and cleaners run in the background; see `Broker`. Replication always
+        runs in the background.
     disk_faults : bool, optional
-        Whether disks can fail and power can be lost; see `Broker`.
+        Whether disks can fail and lose unsynced data; see `Broker`.
 
     Attributes
     ----------
@@ -126,7 +127,7 @@ class Cluster(Generic[ClockT]):
     controller : Controller
     network : Network
     purgatory : Purgatory
-        Requests of `append` and `delete_records` that wait for replicas.
+        The `append` and `delete_records` requests that are waiting for replicas.
 
     Raises
     ------
@@ -153,7 +154,7 @@ class Cluster(Generic[ClockT]):
         self.broker_config = broker_config
         if racks is not None and (len(racks) != brokers or not all(racks)):
             raise InvalidConfigurationError(
-                f"racks must name the rack of each of {brokers} brokers: {list(racks)}"
+                f"racks must contain the rack of each of {brokers} brokers: {list(racks)}"
             )
         self._racks = dict(enumerate(racks or ()))
         if disk_faults is None:
@@ -175,7 +176,9 @@ class Cluster(Generic[ClockT]):
         self.purgatory = Purgatory()
         self._partitioner = Partitioner()
         self._listeners: list[ClusterListeners] = []
-        self._creating = self.runtime.lock()
+        # Held while brokers create, update and delete replicas as the controller decided: a thread
+        # with an older state must not undo the work of one with a newer state.
+        self._applying = self.runtime.lock()
         self._is_closed = False
         self.runtime.scheduler.start()
         self._nodes = [self._node_of(number) for number in range(brokers)]
@@ -197,13 +200,13 @@ class Cluster(Generic[ClockT]):
         memory = ClusterMemory(fs, f"{self._data_dir}/{CONTROLLER_DIR}")
         self._lacks_memory = not fs.exists(memory.path)
         topics, settings, groups = memory.read()
-        if is_due(fs, self._data_dir):  # a migration that was killed starts over
+        if is_due(fs, self._data_dir):  # a migration that was interrupted starts again
             topics = [each for each in topics if each.name not in INTERNAL_COMPACTED_TOPICS]
         states = [state for topic in topics for state in topic.partitions]
         largest = max((max(state.replicas) for state in states), default=0)
         if largest >= brokers:
             raise InvalidConfigurationError(
-                f"{memory.path} names broker {largest}, but the cluster has only {brokers} brokers"
+                f"{memory.path} contains broker {largest}, but the cluster only has {brokers}"
             )
         return Controller(
             lock, self._allows_unclean_leaders, topics, settings, groups, memory.write
@@ -234,7 +237,7 @@ class Cluster(Generic[ClockT]):
         return _Node(number, clock, DiskFileSystem(clock), data_dir, lock)
 
     def _open(self, node: _Node) -> Broker:
-        """Open a broker on its existing files."""
+        """Start a broker on its existing files."""
         node.host = ClusterHost(self, node.id)
         return Broker(
             node.data_dir,
@@ -258,11 +261,11 @@ class Cluster(Generic[ClockT]):
         self.close()
 
     def __repr__(self) -> str:
-        states = [f"{node.id}{'' if node.broker else ' (ended)'}" for node in self._nodes]
+        states = [f"{node.id}{'' if node.broker else ' (stopped)'}" for node in self._nodes]
         return f"Cluster(brokers {', '.join(states)})"
 
     def close(self) -> None:
-        """Close all running brokers; may be called more than once."""
+        """Close all running brokers. It can be called more than once."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -284,7 +287,7 @@ class Cluster(Generic[ClockT]):
 
     @property
     def broker_ids(self) -> range:
-        """Ids of all brokers, which may be stopped."""
+        """The ids of all brokers, including stopped ones."""
         return range(len(self._nodes))
 
     def replicas(self, broker: int) -> Replicas:
@@ -297,7 +300,7 @@ class Cluster(Generic[ClockT]):
         """
         replicas = self._node(broker).replicas
         if replicas is None:
-            raise IllegalStateError(f"broker {broker} does not run")
+            raise IllegalStateError(f"broker {broker} is not running")
         return replicas
 
     def _node(self, broker: int) -> _Node:
@@ -310,7 +313,7 @@ class Cluster(Generic[ClockT]):
     def _running(self, broker: int) -> tuple[_Node, Broker, Replicas]:
         node = self._node(broker)
         if node.broker is None or node.replicas is None:
-            raise IllegalStateError(f"broker {broker} does not run")
+            raise IllegalStateError(f"broker {broker} is not running")
         return node, node.broker, node.replicas
 
     def _peer(self, broker: int) -> Replicas | None:
@@ -331,31 +334,34 @@ class Cluster(Generic[ClockT]):
         node.replicas.failed.subscribe(partial(self._on_failed_replica, node.id))
         assert node.host is not None
         node.host.start(broker, node.replicas)
-        self._forget_strays(node, broker)
-        for topic in self.controller.topics():
-            self._host(node, topic)
+        with self._applying:
+            self._forget_strays(node, broker)
+            for topic in self.controller.topics():
+                self._host(node, topic)
         if not self._background:
             self._checkpoint_high_watermarks(node, broker)
         changed = self.controller.broker_started(node.id)
-        node.replicas.apply(self.controller.states())
+        with self._applying:
+            node.replicas.store_epochs(self.controller.states())
+            node.replicas.apply(self.controller.states())
         self._tell(changed)
         for listeners in self._listeners:
             listeners.open(node.id, broker, node.replicas)
 
     def _forget_strays(self, node: _Node, broker: Broker) -> None:
-        """Delete topics of a broker that no longer exist in the cluster.
+        """Delete the topics of a broker that no longer exist in the cluster.
 
         Raises
         ------
         InvalidConfigurationError
-            The controller's file is missing, so the topics may still exist.
+            The file of the controller is missing, so the topics may still exist.
         """
         known = {topic.id for topic in self.controller.topics()}
         strays = [each for each in broker.topics() if not each.adopted and each.id not in known]
         if strays and self._lacks_memory:
             raise InvalidConfigurationError(
-                f"{node.data_dir} has topics, '{strays[0].name}' the first, but {self._data_dir}"
-                " has no controller file with their leaders"
+                f"{node.data_dir} contains topics, such as '{strays[0].name}', but {self._data_dir}"
+                f" has no controller file that names their leaders"
             )
         for topic in strays:
             broker.delete_topic(topic.name)
@@ -386,7 +392,7 @@ class Cluster(Generic[ClockT]):
         manager.services.events.log_changed.subscribe(task.wake)
 
     def _end(self, node: _Node) -> None:
-        """Remove a broker that stops or has stopped, and notify the others."""
+        """Remove a broker that is stopping or has stopped, and notify the other brokers."""
         if node.replicas is not None:
             node.replicas.stop()
         self._end_tasks(node)
@@ -394,7 +400,7 @@ class Cluster(Generic[ClockT]):
         self._tell(self.controller.broker_ended(node.id))
 
     def _end_tasks(self, node: _Node) -> None:
-        """Cancel the tasks of a broker before its files are closed, and wait for a running one."""
+        """Cancel the tasks of a broker before its files are closed. Wait if one is running."""
         with node.lock:
             for task in node.tasks:
                 task.cancel()
@@ -404,42 +410,53 @@ class Cluster(Generic[ClockT]):
         self._tell(self.controller.replica_failed(broker, topic_partition))
 
     def _on_moved(self, topic_partition: TopicPartition) -> None:
-        def tell() -> None:
-            with suppress(UnknownTopicOrPartitionError):
-                self._tell([self.controller.state(topic_partition)])
+        self.runtime.scheduler.schedule(
+            "reassignment", lambda: self._tell_partitions([topic_partition])
+        )
 
-        self.runtime.scheduler.schedule("reassignment", tell)
-
-    def _host_moved(self, state: PartitionState) -> None:
-        """Create the replicas that a reassignment adds, and delete those that it has removed."""
-        tp = state.topic_partition
+    def _host_moved(self, tp: TopicPartition) -> None:
+        """Create replicas that a reassignment adds, and delete replicas that it has removed."""
         for node in self._nodes:
-            if node.broker is None or node.replicas is None:
+            broker, replicas = node.broker, node.replicas
+            if broker is None or replicas is None:
                 continue
-            if node.id in state.adding and node.replicas.role(tp) is None:
+            state = self.controller.state(tp)  # a deletion may wait while other tasks run
+            if node.id in state.adding and not broker.manager.registry.has(tp):
                 try:
                     self._host(node, self.controller.topic(tp.topic))
                 except LogStoreError as error:  # its disk failed; the next start creates it
-                    logger.warning("%s cannot be created: %s", tp, error)
-            elif node.id not in state.replicas and node.replicas.role(tp) is not None:
-                node.replicas.forget(tp)
-                self._drop(node.broker, tp)
+                    logger.warning("replica %s cannot be created: %s", tp, error)
+            elif node.id not in state.replicas and replicas.role(tp) is not None:
+                replicas.forget(tp)
+                self._drop(broker, tp)
 
     def _drop(self, broker: Broker, topic_partition: TopicPartition) -> None:
         try:
             broker.manager.topics.remove_partition(topic_partition)
-        except LogStoreError as error:  # its disk failed; the next start deletes the rest
-            logger.warning("%s cannot be deleted: %s", topic_partition, error)
+        # the disk has failed, and the replica is deleted at the next start
+        except LogStoreError as error:
+            logger.warning("replica %s cannot be deleted: %s", topic_partition, error)
 
-    def _tell(self, states: Iterable[PartitionState]) -> None:
-        """Send changed states to the brokers with replicas, leaders first."""
-        for state in list(states):
-            if state.partition_epoch:  # else the topic is new
-                self._host_moved(state)
-            order = sorted(state.replicas, key=lambda broker: broker != state.leader)
-            for broker in order:
-                if (replicas := self._nodes[broker].replicas) is not None:
-                    replicas.apply([state])
+    def _tell(self, changed: Iterable[PartitionState]) -> None:
+        """Send the states of changed partitions to their brokers, leaders first."""
+        states = list(changed)
+        with self._applying:
+            for node in self._nodes:
+                if node.replicas is not None:
+                    node.replicas.store_epochs(states)
+        self._tell_partitions([state.topic_partition for state in states])
+
+    def _tell_partitions(self, changed: Iterable[TopicPartition]) -> None:
+        for tp in changed:
+            with self._applying, suppress(UnknownTopicOrPartitionError):
+                # Not the state of the caller: another thread may have sent a newer one.
+                state = self.controller.state(tp)
+                if state.partition_epoch:  # else the topic is new
+                    self._host_moved(tp)
+                order = sorted(state.replicas, key=lambda broker: broker != state.leader)
+                for broker in order:
+                    if (replicas := self._nodes[broker].replicas) is not None:
+                        replicas.apply([state])
         for node in self._nodes:
             if node.host is not None:
                 node.host.retry_markers()
@@ -447,22 +464,23 @@ class Cluster(Generic[ClockT]):
     # -- faults --------------------------------------------------------------------------
 
     def kill(self, broker: int, *, power_loss: bool = False) -> None:
-        """Kill a broker's process. With `power_loss`, unsynced data is lost too.
+        """Kill the process of a broker. With `power_loss`, unsynced data is lost.
 
-        The controller notices immediately, elects other leaders and removes it from the ISRs.
+        The controller notices this immediately. It elects other leaders and removes the broker from
+        all ISRs.
 
         Raises
         ------
         IllegalStateError
-            The broker is not running, or the caller is a `progress` listener of its `clean`.
+            The broker is not running, or this was called by a `progress` listener of its `clean`.
         InvalidConfigurationError
-            Power cannot be lost without `disk_faults`.
+            Unsynced data can only be lost with `disk_faults`.
         """
         node, process, replicas = self._running(broker)
         process._check_can_lose_power() if power_loss else process._check_can_end()
         replicas.stop()
-        # Notify first: ending the process waits for requests at its listener, which may wait for a
-        # marker to reach this replica.
+        # Notify the others first. Ending the process waits for requests at its listener, and these
+        # may be waiting for a marker to reach this replica.
         self._tell(self.controller.broker_ended(broker))
         self._end_tasks(node)
         if power_loss:
@@ -472,7 +490,7 @@ class Cluster(Generic[ClockT]):
         self._end(node)
 
     def stop(self, broker: int) -> None:
-        """Shut down a broker cleanly, after moving its leaderships; raises as `kill`."""
+        """Shut down a broker cleanly after moving its leaderships. Raises the errors of `kill`."""
         node, process, replicas = self._running(broker)
         process._check_can_end()
         self._tell(self.controller.broker_ended(broker))
@@ -482,7 +500,7 @@ class Cluster(Generic[ClockT]):
         self._end(node)
 
     def restart(self, broker: int) -> Broker:
-        """Start a broker on its files. A running one is stopped first."""
+        """Start a broker on its files. If it is running, it is stopped first."""
         node = self._node(broker)
         if node.broker is not None:
             self.stop(broker)
@@ -491,7 +509,7 @@ class Cluster(Generic[ClockT]):
         return node.broker
 
     def disconnect(self, ones: Iterable[int], others: Iterable[int]) -> None:
-        """Partition the network between two groups of brokers, but not clients or controller."""
+        """Cut all links between two groups of brokers. Clients and controller are not affected."""
         self.network.disconnect(set(ones), set(others))
 
     def slow(self, one: int, other: int, delay_ms: int) -> None:
@@ -499,20 +517,22 @@ class Cluster(Generic[ClockT]):
         self.network.slow(one, other, delay_ms)
 
     def heal(self) -> None:
-        """Remove all network partitions and delays."""
+        """Restore all links and remove all delays."""
         self.network.heal()
 
     def skew(self, broker: int, ms: int) -> None:
-        """Set how far a broker's wall clock is ahead of the cluster's; negative is behind.
+        """Set how far the wall clock of a broker is ahead of the cluster's clock.
+
+        It may be negative.
 
         Raises
         ------
         InvalidConfigurationError
-            The cluster's clock is not virtual.
+            The clock of the cluster is not virtual.
         """
         clock = self._node(broker).clock
         if not isinstance(clock, SkewedClock):
-            raise InvalidConfigurationError("skew needs a cluster on a VirtualClock")
+            raise InvalidConfigurationError("skew requires a cluster with a VirtualClock")
         clock.skew_ms = ms
 
     # -- topics --------------------------------------------------------------------------
@@ -531,17 +551,17 @@ class Cluster(Generic[ClockT]):
         Parameters
         ----------
         configs : mapping, optional
-            As in `Broker.create_topic`; `min.insync.replicas` has an effect here.
+            As in `Broker.create_topic`. In a cluster, `min.insync.replicas` has an effect.
         replication_factor : int
             -1 means `default.replication.factor`.
         assignment : sequence of sequences of int, optional
-            Broker ids for each partition, the preferred leader first.
+            The broker ids of each partition. The first one is the preferred leader.
 
         Raises
         ------
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
         InvalidReplicationFactorError
-            Fewer brokers are running.
+            There are not enough running brokers.
         """
         validate_topic_name(name)
         if partitions < 1:
@@ -552,14 +572,15 @@ class Cluster(Generic[ClockT]):
         chosen = _checked(assignment, partitions, self.controller.alive)
         if chosen is None:
             chosen = self.controller.assign(range(partitions), replication_factor)
-        with self._creating:  # also by coordinators, in threads of several brokers
+        with self._applying:  # also by coordinators, in threads of several brokers
             topic_id = self._new_topic_id()
             topic = self.controller.add_topic(name, topic_id, overrides, chosen)
             self._host_everywhere(topic)
+        self._tell(topic.partitions)
         return topic
 
     def _new_topic_id(self) -> str:
-        """Return a topic id that no topic has, even if an earlier run had the same seed."""
+        """Return a topic id that is not used, even if an earlier run had the same seed."""
         known = {topic.id for topic in self.controller.topics()}
         while (topic_id := random_topic_id(self.runtime.rng)) in known:
             pass
@@ -568,7 +589,10 @@ class Cluster(Generic[ClockT]):
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
     ) -> ClusterTopic:
-        """Grow a topic to `total` partitions; existing data remains in place."""
+        """Increase the number of partitions of a topic to `total`.
+
+        Existing records are not moved.
+        """
         topic = self.controller.topic(name)
         added = range(len(topic.partitions), total)
         if added:
@@ -576,37 +600,51 @@ class Cluster(Generic[ClockT]):
             if chosen is None:
                 factor = len(topic.partitions[0].replicas)
                 chosen = self.controller.assign(added, factor)
-            topic = self.controller.add_partitions(name, chosen)
-            self._host_everywhere(topic)
+            with self._applying:
+                topic = self.controller.add_partitions(name, chosen)
+                self._host_everywhere(topic)
+            self._tell(topic.partitions)
         return topic
 
     def alter_configs(
         self, name: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> None:
-        """Change a topic's config overrides on all brokers, including stopped ones."""
+        """Change the config overrides of a topic on all brokers, including stopped ones."""
 
         def change(own: Mapping[str, str]) -> Mapping[str, str]:
             return alter_overrides(own, configs, unset, self.broker_config)[0]
 
-        self.controller.change_configs(name, change)
-        for node in self._nodes:
-            if node.broker is not None:
-                self._host(node, self.controller.topic(name))
+        with self._applying:
+            self.controller.change_configs(name, change)
+            for node in self._nodes:
+                if node.broker is not None:
+                    self._host(node, self.controller.topic(name))
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic on all brokers, including stopped ones."""
-        topic = self.controller.remove_topic(name)
-        for node in self._nodes:
-            if node.broker is None or node.replicas is None:
-                continue
-            for state in topic.partitions:
-                node.replicas.forget(state.topic_partition)
-            if any(node.id in state.replicas for state in topic.partitions):
-                with suppress(UnknownTopicOrPartitionError):  # its replicas were not created
-                    node.broker.delete_topic(name)
+        with self._applying:
+            topic = self.controller.remove_topic(name)
+            for node in self._nodes:
+                if node.broker is None or node.replicas is None:
+                    continue
+                for state in topic.partitions:
+                    node.replicas.forget(state.topic_partition)
+                self._delete_on(node, node.broker, topic)
         deleted = [state.topic_partition for state in topic.partitions]
         for broker in list(self.brokers.values()):  # coordinators need not have a replica
-            broker.groups.delete_offsets_of(deleted)
+            with suppress(IllegalStateError):  # it ends, and other brokers coordinate its groups
+                broker.groups.delete_offsets_of(deleted)
+
+    def _delete_on(self, node: _Node, broker: Broker, topic: ClusterTopic) -> None:
+        try:
+            # A broker that a move has just removed from the replicas still has its own.
+            is_hosted = not broker.manager.catalog.topic(topic.name).adopted
+            if is_hosted or any(node.id in state.replicas for state in topic.partitions):
+                broker.delete_topic(topic.name)
+        except UnknownTopicOrPartitionError:
+            pass  # it has no replica, or could not create it
+        except LogStoreError as error:  # its disk failed; the next start deletes the rest
+            logger.warning("%s cannot be deleted on broker %d: %s", topic.name, node.id, error)
 
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, brokers: Iterable[int] | None = None
@@ -616,13 +654,13 @@ class Cluster(Generic[ClockT]):
         Parameters
         ----------
         brokers : iterable of int, optional
-            Brokers for which to set per-broker values. By default the values are cluster-wide
-            defaults, which also apply to brokers that start later.
+            The brokers whose own settings are changed. By default, the cluster-wide settings are
+            changed. They also apply to brokers that are started later.
 
         Raises
         ------
         InvalidConfigurationError
-            A setting is invalid for one of the brokers; nothing was changed.
+            A setting is not valid for one of the brokers. Nothing was changed.
         IllegalStateError
             One of the brokers is not running.
         """
@@ -661,9 +699,10 @@ class Cluster(Generic[ClockT]):
         return notes
 
     def _set_on(self, broker: Broker) -> None:
-        """Apply the cluster-wide settings to a starting broker.
+        """Apply the cluster-wide settings to a broker that is starting.
 
-        If the controller has never stored any, the first broker with such settings provides them.
+        If the controller has never stored such settings, it takes them from the first broker that
+        has any.
         """
         if self.controller.settings is None:
             known = own_layer(broker.broker_config, Layer.CLUSTER)
@@ -681,10 +720,9 @@ class Cluster(Generic[ClockT]):
         for node in self._nodes:
             if node.broker is not None:
                 self._host(node, topic)
-        self._tell(topic.partitions)
 
     def _host(self, node: _Node, topic: ClusterTopic) -> None:
-        """Create or update a broker's partitions of a topic."""
+        """Create or update the partitions of a topic on a broker."""
         assert node.broker is not None
         admin, catalog = node.broker.manager.topics, node.broker.manager.catalog
         hosted = [p.topic_partition.partition for p in topic.partitions if node.id in p.replicas]
@@ -716,24 +754,25 @@ class Cluster(Generic[ClockT]):
         partition: int | None = None,
         replicas: Sequence[int] | None = None,
     ) -> None:
-        """Begin to move a partition to other replicas, or cancel a move.
+        """Start moving a partition to other replicas, or cancel a reassignment.
 
-        New replicas copy the leader's log. When all of them are in sync, the old ones are deleted,
-        and another replica leads if the leader was one of them. `run_until` can wait until
-        `reassignments` is empty.
+        The new replicas copy the log of the leader. When all of them are in sync, the old ones are
+        deleted. If the leader was one of them, another replica becomes the leader. To wait for the
+        end, use `run_until` until `reassignments` is empty.
 
         Parameters
         ----------
         replicas : sequence of int, optional
-            All replicas after the move, the preferred leader first. None cancels the move.
+            All replicas after the reassignment. The first one is the preferred leader. None cancels
+            it.
 
         Raises
         ------
         InvalidReplicaAssignmentError
-            The replicas are not distinct brokers of the cluster, or a cancelled move would need an
-            unclean leader election.
+            The replicas are not distinct brokers of the cluster, or the reassignment could only be
+            cancelled with an unclean leader election.
         NoReassignmentInProgressError
-            There is no move to cancel.
+            No reassignment is in progress.
         """
         tp = self.state(topic, partition).topic_partition
         known = self.broker_ids
@@ -741,20 +780,32 @@ class Cluster(Generic[ClockT]):
             replicas and len(set(replicas)) == len(replicas) and set(replicas) <= set(known)
         ):
             raise InvalidReplicaAssignmentError(
-                f"replicas must be distinct brokers, of {list(known)}, not {list(replicas)}"
+                f"replicas must be distinct brokers in {list(known)}, not {list(replicas)}"
             )
-        self._tell(self.controller.reassign(tp, replicas))
+        for error in self.reassign_all({tp: replicas}).values():
+            raise error
+
+    def reassign_all(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, LogStoreError]:
+        """Begin to move partitions to valid replicas, or cancel moves; return the errors.
+
+        See `Controller.reassign`.
+        """
+        changed, errors = self.controller.reassign(targets)
+        self._tell(changed)
+        return errors
 
     def reassignments(self) -> list[PartitionState]:
-        """Return the partitions that are being moved."""
+        """Return the partitions that are being reassigned."""
         return [state for state in self.controller.states() if state.is_moving]
 
     def leader(self, topic: str | TopicPartition, partition: int | None = None) -> int:
-        """Return the broker id of a partition's leader, or -1 without a leader."""
+        """Return the broker id of a partition's leader, or -1 if there is none."""
         return self.state(topic, partition).leader
 
     def state(self, topic: str | TopicPartition, partition: int | None = None) -> PartitionState:
-        """Return leader, epoch and in-sync replicas of a partition."""
+        """Return the leader, the leader epoch and the in-sync replicas of a partition."""
         name, number = topic_and_partition(topic, partition)
         return self.controller.state(TopicPartition(name, number or 0))
 
@@ -771,8 +822,8 @@ class Cluster(Generic[ClockT]):
         Parameters
         ----------
         unclean : bool
-            Allow a replica that is not in sync; records that it lacks are lost, even acknowledged
-            ones.
+            Allow a replica that is not in sync. Records that it does not have are lost, even if
+            they were acknowledged.
 
         Raises
         ------
@@ -787,7 +838,7 @@ class Cluster(Generic[ClockT]):
     def low_watermark(self, topic: str | TopicPartition, partition: int | None = None) -> int:
         """Return the lowest log start offset of the live replicas (KIP-107).
 
-        As known to the leader, or -1 without a leader.
+        This is the offset known to the leader, or -1 without a leader.
         """
         tp = self.state(topic, partition).topic_partition
         try:
@@ -803,7 +854,7 @@ class Cluster(Generic[ClockT]):
         return broker, replicas
 
     def leader_log(self, topic_partition: TopicPartition) -> Log:
-        """Return the leader's log of a partition.
+        """Return the log of a partition at its leader.
 
         Raises
         ------
@@ -826,26 +877,27 @@ class Cluster(Generic[ClockT]):
         acks: Acks = "all",
         timeout_ms: int = 30_000,
     ) -> RecordMetadata:
-        """Append one record at the leader, and wait as `acks` requires.
+        """Append one record at the leader, and wait for replicas as specified by `acks`.
 
         Parameters
         ----------
         acks : 0, 1 or "all"
-            "all" waits for every in-sync replica, 1 for the leader. With 0, errors are ignored and
-            the returned offset is -1.
+            With "all", wait for all in-sync replicas. With 1, only wait for the leader. With 0,
+            errors are ignored and the returned offset is -1.
         timeout_ms : int
-            Longest wait for replicas. After a timeout the record remains appended.
+            The longest time to wait for replicas. If it expires, the record remains in the leader's
+            log.
 
         Raises
         ------
         LeaderNotAvailableError
             The partition has no leader.
         NotEnoughReplicasError
-            With acks="all", fewer than `min.insync.replicas` are in sync; nothing was appended.
+            With acks="all", fewer than `min.insync.replicas` are in sync. Nothing was appended.
         NotEnoughReplicasAfterAppendError, RequestTimedOutError, NotLeaderForPartitionError
-            The record was appended, but may be lost.
+            The record was appended, but it may be lost.
         RequestError
-            As for `Broker.append`.
+            See `Broker.append`.
         """
         name, number = topic_and_partition(topic, partition)
         if number is None:
@@ -900,7 +952,7 @@ class Cluster(Generic[ClockT]):
         acks: Acks,
         timeout_ms: int,
     ) -> T | None:
-        """Append at the leader and wait as `acks` requires, and return None with acks=0."""
+        """Append at the leader and wait as specified by `acks`. Return None with acks=0."""
         if acks not in (0, 1, -1, "all"):
             raise InvalidConfigurationError(f"acks must be 0, 1 or 'all', not {acks!r}")
         if acks == 0:
@@ -910,9 +962,9 @@ class Cluster(Generic[ClockT]):
         broker, replicas = self._leader_of(topic_partition)
         if acks == 1:
             return append(broker)
-        replicas.leadership(topic_partition).check_enough()
+        role = replicas.check_append(topic_partition)
         done = append(broker)
-        delayed = DelayedProduce(replicas, topic_partition, last_offset_of(done))
+        delayed = replicas.delayed_append(topic_partition, last_offset_of(done), role)
         self.purgatory.wait([delayed], self.runtime.scheduler, timeout_ms=timeout_ms)
         if delayed.error is not None:
             raise delayed.error
@@ -921,19 +973,19 @@ class Cluster(Generic[ClockT]):
     def delete_records(
         self, before: Mapping[TopicPartition, int | str], *, timeout_ms: int = 30_000
     ) -> dict[TopicPartition, DeleteRecordsResult]:
-        """Delete records below an offset in each partition, on all live replicas (KIP-107).
+        """Delete the records below an offset in each partition, on all live replicas (KIP-107).
 
         Parameters
         ----------
         before : mapping
-            Exclusive end offsets; `latest` or -1 means the high watermark.
+            Exclusive end offsets. `latest` or -1 means the high watermark.
         timeout_ms : int
-            Longest wait for followers. After that, `error` is `REQUEST_TIMED_OUT`.
+            The longest time to wait for followers. After that, the `error` is `REQUEST_TIMED_OUT`.
 
         Returns
         -------
         dict
-            One result per partition, in the order given; partitions fail independently.
+            One result per partition, in the given order. An error only affects its own partition.
         """
         results: dict[TopicPartition, DeleteRecordsResult] = {}
         delayed: dict[TopicPartition, DelayedDeleteRecords] = {}
@@ -954,28 +1006,28 @@ class Cluster(Generic[ClockT]):
     def listen(
         self, host: str = "127.0.0.1", port: int = 0, **settings: Unpack[ListenerOptions]
     ) -> ClusterListeners:
-        """Serve Kafka's wire protocol, each broker on its own port; see `ClusterListeners`.
+        """Serve Kafka's wire protocol. Each broker has its own port; see `ClusterListeners`.
 
         Parameters
         ----------
         port : int
-            Port of broker 0. The others use the following ones. 0 picks free ports.
+            Port of broker 0. The other brokers use the ports after it. 0 picks free ports.
         **settings
             See `logstore.wire.settings.ListenerSettings`.
 
         Raises
         ------
         InvalidConfigurationError
-            An address cannot be bound, or the clock is virtual, so that replication would wait for
-            time that clients do not advance.
+            An address cannot be bound. Or the clock is virtual, so that replication would wait for
+            a clock that clients do not advance.
         """
         from logstore.cluster.wire import ClusterListeners
         from logstore.wire.settings import settings_of_several
 
         if isinstance(self.clock, VirtualClock):
             raise InvalidConfigurationError(
-                "a cluster on a VirtualClock cannot listen, since its clients do not advance the"
-                " clock: use SystemClock() or ShiftedClock()"
+                "a cluster with a VirtualClock cannot listen, as clients do not advance the clock:"
+                " use SystemClock() or ShiftedClock()"
             )
         listeners = ClusterListeners(self, host, port, settings_of_several(settings))
         try:
@@ -993,14 +1045,16 @@ class Cluster(Generic[ClockT]):
     def group_coordinator(self, group_id: str) -> int:
         """Return the broker id of a group's coordinator, or -1 if there is none.
 
-        It is the leader of a partition of `__consumer_offsets`, which is created if necessary.
+        This is the leader of a partition of `__consumer_offsets`. The topic is created if
+        necessary.
         """
         return self._leader_for(lambda broker: broker.groups.partition_for(group_id))
 
     def transaction_coordinator(self, transactional_id: str) -> int:
         """Return the broker id of a transactional id's coordinator, or -1 if there is none.
 
-        It is the leader of a partition of `__transaction_state`, which is created if necessary.
+        This is the leader of a partition of `__transaction_state`. The topic is created if
+        necessary.
         """
         return self._leader_for(lambda broker: broker.coordinator.partition_for(transactional_id))
 
@@ -1010,7 +1064,7 @@ class Cluster(Generic[ClockT]):
 
     @cached_property
     def producer_ids(self) -> ProducerIds:
-        """The generator of producer ids of all brokers."""
+        """The generator of producer ids, which all brokers share."""
         runtime, directory = self.runtime, CONTROLLER_DIR
         if self._data_dir is not None:
             directory = f"{self._data_dir}/{CONTROLLER_DIR}"
@@ -1030,7 +1084,7 @@ class Cluster(Generic[ClockT]):
         condition: Callable[[], bool] | datetime | int,
         timeout: timedelta | float | None = None,
     ) -> bool:
-        """Advance or wait until a condition holds; see `Broker.run_until`."""
+        """Let time pass until a condition is true; see `Broker.run_until`."""
         from logstore.broker.waiting import run_until
 
         return run_until(self.runtime, condition, timeout)
@@ -1039,7 +1093,7 @@ class Cluster(Generic[ClockT]):
 def _checked(
     assignment: Sequence[Sequence[int]] | None, count: int, alive: Sequence[int]
 ) -> list[tuple[int, ...]] | None:
-    """Validate a replica assignment, or None if there is none."""
+    """Validate a replica assignment. Return None if there is none."""
     if assignment is None:
         return None
     chosen = [tuple(replicas) for replicas in assignment]
@@ -1050,13 +1104,13 @@ def _checked(
     for replicas in chosen:
         if not replicas or len(set(replicas)) < len(replicas) or not set(replicas) <= set(alive):
             raise InvalidReplicaAssignmentError(
-                f"replicas must be distinct running brokers, of {list(alive)}, not {replicas}"
+                f"replicas must be distinct running brokers in {list(alive)}, not {replicas}"
             )
     return chosen
 
 
 class _Node:
-    """A node: its id, clock and files persist while its broker process starts and stops."""
+    """A node. Its id, clock and files remain while its broker process is started and stopped."""
 
     def __init__(
         self,

@@ -1,9 +1,10 @@
-"""The controller of a cluster: leaders, leader epochs and in-sync replicas.
+"""The controller of a cluster, which decides on leaders, leader epochs and in-sync replicas.
 
-Kafka has a quorum of controllers with a metadata log, heartbeats and a network in between. This
-controller is one object that notices immediately when a broker stops, is always reachable and never
-fails. It decides as Kafka does in KRaft mode. It returns changed states, and the cluster sends them
-to the brokers.
+Kafka has a quorum of controllers with a metadata log, heartbeats, and a network between them and
+the brokers. Here, the controller is a single object that notices immediately when a broker stops,
+can always be reached, and never fails. Its decisions are the same as in Kafka with KRaft. It
+returns the changed states, and the cluster sends them to the brokers.
+
 Source: Kafka's ReplicationControlManager and PartitionChangeBuilder.
 """
 
@@ -21,6 +22,7 @@ from logstore.errors import (
     InvalidReplicaAssignmentError,
     InvalidReplicationFactorError,
     LeaderNotAvailableError,
+    LogStoreError,
     NoReassignmentInProgressError,
     RequestError,
     TopicAlreadyExistsError,
@@ -34,39 +36,43 @@ if TYPE_CHECKING:
 
 
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Returns new configurations for the stored ones; the controller holds its lock meanwhile."""
+"""Returns new configurations, given the stored ones.
+
+The controller's lock is held during the call.
+"""
 
 
 class Controller:
-    """Decides about leaders and in-sync replicas. Thread-safe.
+    """Decides on leaders and in-sync replicas. Thread-safe.
 
     Parameters
     ----------
     lock : context manager
-        Lock under which no other lock is taken, so it may be taken under any other.
+        A lock that may be acquired while any other lock is held. No other lock is acquired while it
+        is held.
     is_unclean : callable
-        Returns whether a topic allows unclean leaders (`unclean.leader.election.enable`).
+        Returns whether a topic allows unclean leader elections (`unclean.leader.election.enable`).
     remembered : iterable of ClusterTopic
-        Stored topics, before any broker is running.
+        The stored topics, before any broker is running.
     settings : mapping of str to str, optional
-        Stored cluster-wide broker settings.
+        The stored cluster-wide broker settings.
     groups : mapping of str to mapping, optional
-        Stored configurations of groups by group id.
+        The stored configurations of groups by group id.
     remember : callable, optional
-        Stores topics, settings and groups at every change, before any broker applies it.
+        Stores topics, settings and groups after each change, before any broker applies the change.
 
     Attributes
     ----------
     settings : mapping of str to str, or None
-        Dynamic cluster-wide settings by broker key, or None if they were never stored.
+        The dynamic cluster-wide settings by broker key, or None if they were never stored.
     groups : mapping of str to mapping
-        Configurations of groups by group id; groups without any are absent.
+        The configurations of groups by group id. Groups without configurations are not included.
     changes : int
-        Number of changes so far; while it is the same, `topics` returns the same topics.
+        The number of changes so far. As long as it is the same, `topics` returns the same topics.
     moved : Signal of TopicPartition
-        Sent when a reassignment was completed by `alter_isr`, maybe under a log's lock.
+        Emitted when a reassignment was completed by `alter_isr`. The lock of a log may be held.
     racks : mapping of int to str
-        Racks of the brokers; empty without racks.
+        The racks of the brokers. Empty if they have no racks.
     """
 
     def __init__(
@@ -96,13 +102,13 @@ class Controller:
         self._topics = {topic.name: _without_leaders(topic) for topic in remembered}
         self._alive: set[int] = set()
         self.moved: Signal[[TopicPartition]] = Signal("a completed reassignment")
-        self._failed: set[tuple[int, TopicPartition]] = set()  # of running brokers
+        self._failed: set[tuple[int, TopicPartition]] = set()  # of brokers that are running
 
     # -- state ---------------------------------------------------------------------------
 
     @property
     def alive(self) -> list[int]:
-        """Ids of the running brokers, sorted."""
+        """The ids of the running brokers, sorted."""
         with self._lock:
             return sorted(self._alive)
 
@@ -129,7 +135,7 @@ class Controller:
                 raise UnknownTopicOrPartitionError(f"unknown topic '{name}'") from None
 
     def state(self, topic_partition: TopicPartition) -> PartitionState:
-        """Return the state of a partition; raises as `topic`."""
+        """Return the state of a partition. Raises the errors of `topic`."""
         with self._lock:
             partitions = self.topic(topic_partition.topic).partitions
             if not 0 <= topic_partition.partition < len(partitions):
@@ -145,21 +151,21 @@ class Controller:
     # -- topics --------------------------------------------------------------------------
 
     def assign(self, partitions: range, replication_factor: int) -> list[tuple[int, ...]]:
-        """Assign replicas of new partitions to the running brokers.
+        """Assign the replicas of new partitions to running brokers.
 
-        The p-th running broker leads partition p, and the next ones follow, in an order in which
-        the racks alternate. Kafka starts at a random broker instead.
+        Partition p is led by the p-th running broker. Its other replicas are on the brokers that
+        follow, in an order in which the racks alternate. Kafka starts at a random broker instead.
 
         Raises
         ------
         InvalidReplicationFactorError
-            Fewer brokers are running.
+            There are not enough running brokers.
         """
         alive = self.alive
         if not 1 <= replication_factor <= len(alive):
             raise InvalidReplicationFactorError(
-                f"replication factor {replication_factor} is larger than the {len(alive)} running"
-                " brokers"
+                f"replication factor {replication_factor} exceeds the number of running brokers"
+                f" ({len(alive)})"
             )
         order = _alternating(alive, self.racks)
         return [
@@ -199,13 +205,13 @@ class Controller:
             return topic
 
     def change_configs(self, name: str, change: ConfigChange) -> None:
-        """Replace the config overrides of a topic by those that `change` returns for them."""
+        """Replace the config overrides of a topic with the result of calling `change` with them."""
         with self._lock:
             topic = self.topic(name)
             self._put(replace(topic, configs=dict(change(topic.configs))))
 
     def remove_topic(self, name: str) -> ClusterTopic:
-        """Remove a topic, and return it."""
+        """Remove a topic and return it."""
         with self._lock:
             topic = self.topic(name)
             with self._storing():
@@ -213,13 +219,13 @@ class Controller:
             return topic
 
     def _put(self, *topics: ClusterTopic) -> None:
-        """Replace topics. The caller holds the lock."""
+        """Replace topics. The lock must be held."""
         with self._storing():
             self._topics = self._topics | {topic.name: topic for topic in topics}
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
-        """Store the state after it was replaced; if that fails, restore the previous one."""
+        """Store the state after it was changed. If that fails, restore the previous state."""
         previous = self._topics, self.settings, self.groups
         yield
         self.changes += 1
@@ -237,7 +243,7 @@ class Controller:
             self.settings = dict(settings)
 
     def change_group_configs(self, group_id: str, change: ConfigChange) -> None:
-        """Replace the configurations of a group by those that `change` returns for them."""
+        """Replace the configurations of a group with the result of calling `change` with them."""
         with self._lock:
             own = self.groups.get(group_id, {})
             configs = dict(change(own))
@@ -257,7 +263,7 @@ class Controller:
     # -- brokers -------------------------------------------------------------------------
 
     def broker_started(self, broker: int) -> list[PartitionState]:
-        """Add a running broker, and return the partitions that it now leads."""
+        """Add a running broker. Return the partitions that it now leads."""
         with self._lock:
             self._alive.add(broker)
             self._failed = {each for each in self._failed if each[0] != broker}
@@ -268,7 +274,7 @@ class Controller:
             )
 
     def broker_ended(self, broker: int) -> list[PartitionState]:
-        """Remove a stopped broker from leaders and ISRs, and return the changed states."""
+        """Remove a stopped broker from leaders and ISRs. Return the states that have changed."""
         with self._lock:
             self._alive.discard(broker)
             return self._change(
@@ -276,7 +282,7 @@ class Controller:
             )
 
     def replica_failed(self, broker: int, topic_partition: TopicPartition) -> list[PartitionState]:
-        """Remove a replica whose disk failed, and return the changed states."""
+        """Remove a replica whose disk has failed. Return the states that have changed."""
         with self._lock:
             self._failed.add((broker, topic_partition))
             state = self.state(topic_partition)
@@ -288,7 +294,7 @@ class Controller:
         return state if state.leader != broker else self._led(state)
 
     def _led(self, state: PartitionState) -> PartitionState:
-        """Elect the first live in-sync replica or, if allowed, any live replica."""
+        """Elect the first live replica that is in sync or, if this is allowed, any live replica."""
         tp = state.topic_partition
         live = [broker for broker in state.replicas if self.is_eligible(broker, tp)]
         leader = next((each for each in live if each in state.isr), NO_LEADER)
@@ -305,12 +311,12 @@ class Controller:
     def elect(
         self, topic_partition: TopicPartition, to: int, *, unclean: bool = False
     ) -> list[PartitionState]:
-        """Make a replica the leader, and return the changed states.
+        """Make a replica the leader. Return the states that have changed.
 
         Parameters
         ----------
         unclean : bool
-            Allow a replica that is not in sync; it becomes the only one in sync.
+            Allow a replica that is not in sync. It becomes the only one that is in sync.
 
         Raises
         ------
@@ -324,12 +330,12 @@ class Controller:
             if to not in state.replicas:
                 raise RequestError(f"broker {to} has no replica of {topic_partition}")
             if not self.is_eligible(to, topic_partition):
-                raise LeaderNotAvailableError(f"broker {to} is not running, or its disk failed")
+                raise LeaderNotAvailableError(f"broker {to} is not running, or its disk has failed")
             isr = state.isr
             if to not in isr:
                 if not unclean:
                     raise LeaderNotAvailableError(
-                        f"broker {to} is not in sync with {topic_partition}; in sync: {isr}"
+                        f"broker {to} is not in sync with {topic_partition}; in-sync: {isr}"
                     )
                 isr = (to,)
             if state.leader == to and isr == state.isr:
@@ -338,7 +344,7 @@ class Controller:
             return self._change([replace(state, leader=to, leader_epoch=epoch, isr=isr)])
 
     def alter_isr(self, known: PartitionState, isr: Iterable[int]) -> PartitionState:
-        """Change the in-sync replicas at the leader's request (Kafka's AlterPartition).
+        """Change the in-sync replicas at the request of the leader (Kafka's AlterPartition).
 
         Parameters
         ----------
@@ -353,7 +359,7 @@ class Controller:
         Raises
         ------
         FencedLeaderEpochError
-            The leader's state is outdated; nothing was changed.
+            The state known to the leader is outdated. Nothing was changed.
         """
         with self._lock:
             state = self.state(known.topic_partition)
@@ -374,42 +380,38 @@ class Controller:
     # -- reassignments -------------------------------------------------------------------
 
     def reassign(
-        self, topic_partition: TopicPartition, replicas: Sequence[int] | None
-    ) -> list[PartitionState]:
-        """Begin to move a partition to other replicas, or cancel; return the changed states.
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> tuple[list[PartitionState], dict[TopicPartition, LogStoreError]]:
+        """Start moving partitions to other replicas, or cancel reassignments.
 
         The old replicas are removed when all new ones are in sync.
 
         Parameters
         ----------
-        replicas : sequence of int or None
-            All replicas after the move, the preferred leader first. None cancels a move.
+        targets : mapping
+            All replicas after the reassignment, the preferred leader first. None cancels it.
 
-        Raises
-        ------
-        NoReassignmentInProgressError
-            There is nothing to cancel.
-        InvalidReplicaAssignmentError
-            A cancelled move would need an unclean leader election.
+        Returns
+        -------
+        states : list of PartitionState
+            The changed states.
+        errors : dict
+            `NoReassignmentInProgressError` if there is nothing to cancel,
+            `InvalidReplicaAssignmentError` if a cancelled move would need an unclean leader
+            election, or `UnknownTopicOrPartitionError`. Other partitions are changed.
         """
+        states: list[PartitionState] = []
+        errors: dict[TopicPartition, LogStoreError] = {}
         with self._lock:
-            state = self.state(topic_partition)
-            if replicas is None:
-                return self._change([self._reverted(state)])
-            before, target = set(state.replicas), set(replicas)
-            merged = (*replicas, *(each for each in state.replicas if each not in target))
-            adding, removing = sorted(target - before), sorted(before - target)
-            return self._change(
-                [
-                    replace(
-                        state,
-                        replicas=merged,
-                        adding=tuple(adding),
-                        removing=tuple(removing),
-                        isr=tuple(each for each in merged if each in state.isr),
+            for tp, replicas in targets.items():
+                try:
+                    state = self.state(tp)
+                    states.append(
+                        self._reverted(state) if replicas is None else _moving(state, replicas)
                     )
-                ]
-            )
+                except LogStoreError as error:
+                    errors[tp] = error
+            return self._change(states), errors
 
     def _reverted(self, state: PartitionState) -> PartitionState:
         tp = state.topic_partition
@@ -422,56 +424,88 @@ class Controller:
                 "Cannot revert partition reassignment because it would require an unclean leader"
                 " election."
             )
-        return self._on_fewer(state, replicas, isr or replicas)
+        return self._ended(state, replicas, isr or replicas)
 
     def _completed(self, state: PartitionState) -> PartitionState:
-        """Remove the old replicas if all new ones are in sync."""
+        """Remove the old replicas if all added ones are in sync.
+
+        If there will be fewer replicas, all of them must be in sync.
+        Source: Kafka's PartitionReassignmentReplicas.
+        """
         if not state.is_moving:
             return state
         replicas = tuple(each for each in state.replicas if each not in state.removing)
         isr = tuple(each for each in state.isr if each in replicas)
-        if not isr or not set(state.adding) <= set(isr):
+        needed = replicas if len(state.adding) < len(state.removing) else state.adding
+        if not isr or not set(needed) <= set(isr):
             return state
         if not state.removing:
             return replace(state, adding=())
-        return self._on_fewer(state, replicas, isr)
+        return self._ended(state, replicas, isr)
 
-    def _on_fewer(
+    def _ended(
         self, state: PartitionState, replicas: tuple[int, ...], isr: tuple[int, ...]
     ) -> PartitionState:
-        """Return a state with fewer replicas in the next epoch, and another leader if needed."""
+        """Return a state without a reassignment, and with another leader if necessary.
+
+        If the replicas or the leader have changed, the leader epoch is the next one.
+        """
         tp, leader = state.topic_partition, state.leader
         if leader not in isr:
             live = [each for each in replicas if each in isr and self.is_eligible(each, tp)]
             leader = live[0] if live else NO_LEADER
+        is_new = leader != state.leader or len(replicas) < len(state.replicas)
         return replace(
             state,
             replicas=replicas,
             isr=isr,
             leader=leader,
-            leader_epoch=state.leader_epoch + 1,
+            leader_epoch=state.leader_epoch + is_new,
             adding=(),
             removing=(),
         )
 
     def _change(self, states: Iterable[PartitionState]) -> list[PartitionState]:
-        """Apply new states, and return those that differ from the old ones."""
+        """Apply new states. Return those that differ from the old ones."""
         changed = []
-        topics: dict[str, ClusterTopic] = {}
+        of_topics: dict[str, list[PartitionState]] = {}
         for state in list(states):
             tp = state.topic_partition
             if state == self.state(tp):
                 continue
             done = self._completed(state)
             new = replace(done, partition_epoch=state.partition_epoch + 1)
-            topic = topics.get(tp.topic, self._topics[tp.topic])
-            partitions = list(topic.partitions)
-            partitions[tp.partition] = new
-            topics[tp.topic] = replace(topic, partitions=tuple(partitions))
+            if tp.topic not in of_topics:
+                of_topics[tp.topic] = list(self._topics[tp.topic].partitions)
+            of_topics[tp.topic][tp.partition] = new
             changed.append(new)
         if changed:
-            self._put(*topics.values())
+            self._put(
+                *(
+                    replace(self._topics[name], partitions=tuple(partitions))
+                    for name, partitions in of_topics.items()
+                )
+            )
         return changed
+
+
+def _moving(state: PartitionState, replicas: Sequence[int]) -> PartitionState:
+    """Return a state that begins to move to other replicas.
+
+    If it replaces a move and adds no replica, it waits for those that the first one added. Kafka
+    also waits for those that are no longer wanted, and may wait forever.
+    """
+    before, target = set(state.replicas), set(replicas)
+    adding = target - before or target & set(state.adding)
+    removing = sorted(before - target)
+    merged = (*replicas, *removing)
+    return replace(
+        state,
+        replicas=merged,
+        adding=tuple(sorted(adding)),
+        removing=tuple(removing),
+        isr=tuple(each for each in merged if each in state.isr),
+    )
 
 
 def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> Sequence[int]:
@@ -486,6 +520,6 @@ def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> Sequence[i
 
 
 def _without_leaders(topic: ClusterTopic) -> ClusterTopic:
-    """Return a topic without leaders, as while no broker is running."""
+    """Return a topic without leaders, which is its state while no broker is running."""
     states = tuple(replace(state, leader=NO_LEADER) for state in topic.partitions)
     return replace(topic, partitions=states)

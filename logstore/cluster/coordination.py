@@ -1,9 +1,10 @@
-"""The coordinators of groups and transactions in a cluster: the leaders of two internal topics.
+"""The coordinators of groups and transactions in a cluster.
 
-Each broker coordinates the partitions of `__consumer_offsets` and `__transaction_state` that it
-leads. When it becomes the leader, a task loads the partition from the log; until then, requests get
-COORDINATOR_LOAD_IN_PROGRESS. A write of a coordinator counts when the in-sync replicas have it.
-Markers are sent to the leaders of the data over the network; see `markers`.
+Each broker is the coordinator for the partitions of `__consumer_offsets` and `__transaction_state`
+that it leads. When it becomes the leader of a partition, a task loads the partition from the log.
+Until then, requests get COORDINATOR_LOAD_IN_PROGRESS. A write of a coordinator takes effect when
+the in-sync replicas have it. Markers are sent to the leaders of the data over the network; see
+`markers`.
 """
 
 from __future__ import annotations
@@ -57,16 +58,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REPLICATION_FACTOR = 3
-"""Replicas of an internal topic, if that many brokers are running."""
+"""The number of replicas of an internal topic, if there are enough running brokers."""
 
 WRITE_TIMEOUT_MS = 10_000
-"""Time to replicate a coordinator's write; after that, clients retry."""
+"""How long a coordinator waits for the replicas of a write. After that, clients have to retry."""
 
 _NO_RESPONSE = "NETWORK_EXCEPTION"
 
 
 class CreatesTopics(Protocol):
-    """A cluster in which topics are created; see `Cluster`."""
+    """A cluster in which topics can be created; see `Cluster`."""
 
     controller: Controller
 
@@ -83,7 +84,7 @@ class CreatesTopics(Protocol):
 
 
 class Members(CreatesTopics, Protocol):
-    """The parts of a cluster that a coordinator uses; see `Cluster`."""
+    """The parts of a cluster that are used by a coordinator; see `Cluster`."""
 
     network: Network
     purgatory: Purgatory
@@ -102,7 +103,7 @@ class Members(CreatesTopics, Protocol):
 
 
 class ClusterHost(CoordinatorHost):
-    """A broker of a cluster, for its coordinators.
+    """A broker of a cluster, as seen by its coordinators.
 
     Parameters
     ----------
@@ -119,23 +120,23 @@ class ClusterHost(CoordinatorHost):
         self._broker_id = broker_id
         self._replicas: Replicas | None = None
         self.moved: Signal[[]] = Signal("a change of coordinators")
-        self._lock = members.runtime.lock()  # under which no other lock is taken
-        # Partitions whose leader has changed, and the new epoch if this broker leads.
+        self._lock = members.runtime.lock()  # no other lock is acquired while it is held
+        # The partitions whose leader has changed, with the new epoch if this broker is the leader.
         self._changed: dict[TopicPartition, int | None] = {}
-        self._changes = 0  # of links and leaders
-        self._has_unwritten = False  # whether markers wait for such a change
-        self._will_retry = False  # whether a task waits to send refused markers again
+        self._changes = 0  # number of changes of links and leaders
+        self._has_unwritten = False  # whether there are markers that wait for such a change
+        self._will_retry = False  # whether a task will send refused markers again
         self._unsubscribe: Unsubscribe = members.network.healed.subscribe(self.retry_markers)
-        # Replaced, never changed: callers compare identities.
+        # This is replaced and never modified, because callers compare identities.
         self._loaded: dict[str, dict[int, int]] = {name: {} for name in INTERNAL_COMPACTED_TOPICS}
 
     @property
     def take_producer_id(self) -> Callable[[], int]:  # type: ignore[override]  # never None
-        """Returns a new producer id of the cluster."""
+        """Return a new producer id of the cluster."""
         return self._members.producer_ids.take
 
     def start(self, broker: Broker, replicas: Replicas) -> None:
-        """Load the partitions that the broker leads from now on."""
+        """Start loading the partitions of which the broker becomes the leader."""
         self._broker = broker
         self._replicas = replicas
         replicas.progress.subscribe(self._on_progress)
@@ -143,7 +144,7 @@ class ClusterHost(CoordinatorHost):
     # -- leadership ------------------------------------------------------------------------
 
     def _on_progress(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition that another broker leads; load one that this broker now leads."""
+        """Drop a partition if another broker leads it. Load it if this broker is the new leader."""
         name, number = topic_partition
         if name not in self._loaded:
             return
@@ -174,20 +175,20 @@ class ClusterHost(CoordinatorHost):
         return None if role is None else role.state.leader_epoch
 
     def _load(self) -> None:
-        """Take over the partitions that this broker leads, and drop those that it lost.
+        """Take over the partitions that this broker leads, and drop those that it has lost.
 
-        This runs in a thread of the broker, since it may wait for replicas.
+        This runs in a thread of the broker because it may wait for replicas.
         """
         with self._lock:
             changed, self._changed = self._changed, {}
             for (name, number), epoch in changed.items():
                 if epoch is not None and self._led_epoch(TopicPartition(name, number)) == epoch:
                     self._loaded[name] = {**self._loaded[name], number: epoch}
-        # Not a set, whose order differs between processes.
+        # Do not use a set, because its order differs between processes.
         self.take_over(*dict.fromkeys(tp.topic for tp in changed))
 
     def take_over(self, *names: str) -> None:
-        """Let the coordinators of some or all internal topics read the loaded partitions."""
+        """Let the coordinators read the partitions of internal topics that have been loaded."""
         broker = self._broker
         for name in names or self._loaded:
             try:
@@ -197,7 +198,7 @@ class ClusterHost(CoordinatorHost):
                     broker.groups.take_over()
             except LogStoreError as error:
                 if not broker.manager.lifetime.is_over:
-                    logger.warning("%s cannot be taken over: %s", name, error)
+                    logger.warning("the coordinator cannot take over %s: %s", name, error)
 
     # -- internal topics -------------------------------------------------------------------
 
@@ -220,20 +221,24 @@ class ClusterHost(CoordinatorHost):
         try:
             self._members.create_topic(name, partitions, configs, replication_factor=factor)
         except TopicAlreadyExistsError:
-            return  # another broker was faster
+            return  # another broker has just created it
         except InvalidReplicationFactorError as error:
-            raise CoordinatorNotAvailableError(f"{name} cannot be created: {error}") from error
+            raise CoordinatorNotAvailableError(
+                f"topic {name} cannot be created: {error}"
+            ) from error
 
     def owned(self, name: str) -> Mapping[int, int]:
-        """Return the loaded partitions of a topic, with their leader epochs."""
+        """Return the partitions of a topic that have been loaded, with their leader epochs."""
         return self._loaded[name]
 
     def check_owner(self, topic_partition: TopicPartition) -> None:
-        """Check that this broker leads a partition and has loaded it."""
+        """Check that this broker is the leader of a partition and has loaded it."""
         name, number = topic_partition
         epoch = self._led_epoch(topic_partition)
         if epoch is None:
-            raise NotCoordinatorError(f"broker {self._broker_id} does not lead {topic_partition}")
+            raise NotCoordinatorError(
+                f"broker {self._broker_id} is not the leader of {topic_partition}"
+            )
         if self._loaded[name].get(number) != epoch:
             raise CoordinatorLoadInProgressError(
                 f"broker {self._broker_id} has not loaded {topic_partition} yet"
@@ -246,11 +251,11 @@ class ClusterHost(CoordinatorHost):
 
     @property
     def is_closing(self) -> bool:
-        """Whether the cluster closes: its coordinators no longer move."""
+        """Whether the cluster is being closed, so that its coordinators do not move anymore."""
         return not self._members.runtime.scheduler.is_started
 
     def is_coordinated(self, name: str) -> bool:
-        """Return whether all partitions of a topic are led, and those led here are loaded."""
+        """Return whether all partitions of a topic have leaders, and this broker's are loaded."""
         try:
             partitions = self._controller.topic(name).partitions
         except UnknownTopicOrPartitionError:
@@ -266,7 +271,7 @@ class ClusterHost(CoordinatorHost):
     # -- replication -----------------------------------------------------------------------
 
     def check_append(self, topic_partition: TopicPartition) -> None:
-        """Check before an append that enough replicas are in sync."""
+        """Check that enough replicas are in sync before an append."""
         assert self._replicas is not None
         try:
             self._replicas.check_append(topic_partition)
@@ -278,9 +283,10 @@ class ClusterHost(CoordinatorHost):
         for log, offset in written.items():
             tp = log.topic_partition
             _, replicas = self._leader_of(tp)
-            if replicas.leadership(tp).log is not log:
+            role = replicas.leadership(tp)
+            if role.log is not log:
                 raise NotLeaderForPartitionError(f"the leader of {tp} has changed")
-            delayed.append(DelayedProduce(replicas, tp, offset))
+            delayed.append(DelayedProduce(replicas, tp, offset, role))
         return delayed
 
     def await_replicated(self, written: Written) -> None:
@@ -298,7 +304,7 @@ class ClusterHost(CoordinatorHost):
     def when_replicated(
         self, written: Written, then: Callable[[LogStoreError | None], object]
     ) -> None:
-        """Call a function when the in-sync replicas have the written records, or may lose them."""
+        """Call a function when the in-sync replicas have the written records or may lose them."""
         try:
             delayed = self._delayed(written)
         except LogStoreError as error:
@@ -313,19 +319,19 @@ class ClusterHost(CoordinatorHost):
         Completion(runtime.scheduler, runtime.lock(), delayed, end, WRITE_TIMEOUT_MS)
 
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int) -> None:
-        """Wait until a predicate is true, or for a time."""
+        """Wait until a predicate is true, or until a timeout."""
         if not predicate():
             self._members.runtime.scheduler.wait_until(predicate, timeout_ms=timeout_ms)
 
     def notify(self) -> None:
-        """Make the callers of `wait_until` check their predicates."""
+        """Let the callers of `wait_until` check their predicates again."""
         self._members.runtime.scheduler.notify()
 
     # -- all partitions --------------------------------------------------------------------
 
     @property
     def topic_changes(self) -> int:
-        """Number of changes of the cluster's topics."""
+        """The number of changes of the cluster's topics."""
         return self._controller.changes
 
     def topics(self) -> list[Topic]:
@@ -333,7 +339,7 @@ class ClusterHost(CoordinatorHost):
         return [as_topic(topic) for topic in self._controller.topics()]
 
     def racks_of(self, topic: str, partitions: Sequence[int]) -> Sequence[Sequence[str]]:
-        """Return the replicas' racks for each partition; empty if no broker has a rack."""
+        """Return the racks of each partition's replicas. Empty if no broker has a rack."""
         racks = self._controller.racks
         if not racks:
             return ()
@@ -346,17 +352,18 @@ class ClusterHost(CoordinatorHost):
     def write_markers(
         self, marker: TransactionMarker, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, str | None]:
-        """Send a marker to the leaders of partitions, and wait for the responses.
+        """Send a marker to the leaders of partitions, and wait for their responses.
 
-        After an error, the coordinator completes its prepared transactions again when links are
-        healed, when leaders change, and after a backoff if a leader refused the marker.
+        If there is an error, the coordinator completes its prepared transactions again. This
+        happens when links are restored, when leaders change, and some time after a leader has
+        refused the marker.
         """
         errors: dict[TopicPartition, str | None] = dict.fromkeys(partitions, _NO_RESPONSE)
         while any(errors.values()):
             changes = self._changes
             errors |= self._send_markers(marker, [tp for tp in errors if errors[tp]])
             if any(errors.values()):
-                self._has_unwritten = True  # before the check for changes
+                self._has_unwritten = True  # set this before checking for changes
             if changes == self._changes:
                 break
         return errors
@@ -364,12 +371,13 @@ class ClusterHost(CoordinatorHost):
     def _send_markers(
         self, marker: TransactionMarker, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, str | None]:
-        """Send a marker to the leaders that can be reached; return the responses."""
+        """Send a marker to the leaders that can be reached. Return their responses."""
         replicas = self._replicas
         assert replicas is not None
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
-            with suppress(UnknownTopicOrPartitionError):  # deleted since
+            # the topic has been deleted in the meantime
+            with suppress(UnknownTopicOrPartitionError):
                 leader = self._controller.state(tp).leader
                 if self._reachable(leader) is not None:
                     by_leader.setdefault(leader, []).append(tp)
@@ -389,7 +397,7 @@ class ClusterHost(CoordinatorHost):
         return errors
 
     def retry_markers(self) -> None:
-        """Send markers again that had no leader or no response: links or leaders have changed."""
+        """Send markers again that had no leader or no response. Links or leaders have changed."""
         with self._lock:
             self._changes += 1
             has_unwritten, self._has_unwritten = self._has_unwritten, False
@@ -401,9 +409,10 @@ class ClusterHost(CoordinatorHost):
             self._schedule_completion(self._complete_prepared, delay_ms=0)
 
     def _retry_after(self, backoff_ms: int) -> None:
-        """Complete all prepared transactions after a backoff, unless a task waits to do so.
+        """Complete all prepared transactions after a delay, unless this is already scheduled.
 
-        Otherwise each refused transaction of a retry would schedule a retry of all of them.
+        Otherwise, each transaction that is refused during a retry would schedule a retry of all of
+        them.
         """
         with self._lock:
             if self._will_retry:
@@ -418,7 +427,7 @@ class ClusterHost(CoordinatorHost):
         self._schedule_completion(retry, delay_ms=backoff_ms)
 
     def _schedule_completion(self, complete: Callable[[], None], *, delay_ms: int) -> None:
-        """Schedule a task in a thread of the broker, since completion may wait."""
+        """Schedule a task in a thread of the broker, because completing transactions may wait."""
         name = f"complete-transactions-{self._broker_id}"
         self._broker.runtime.scheduler.schedule(name, complete, delay_ms=delay_ms)
 
@@ -431,16 +440,16 @@ class ClusterHost(CoordinatorHost):
                 logger.warning("prepared transactions cannot be completed: %s", error)
 
     def partitions_of(self, topic: str) -> Collection[int]:
-        """Return the partition numbers of a topic of the cluster."""
+        """Return the partition numbers of a topic in the cluster."""
         return range(len(self._controller.topic(topic).partitions))
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """Return the effective configuration of a group, which the controller stores."""
+        """Return the effective configuration of a group. It is stored by the controller."""
         own = self._controller.groups.get(group_id, {})
         return effective_group_config(own, self._broker.broker_config)
 
     def leader_log(self, topic_partition: TopicPartition) -> Log:
-        """Return a partition's log at its leader, if the link to it is not cut."""
+        """Return the log of a partition at its leader, unless the link to the leader is cut."""
         return self._leader_of(topic_partition)[0].manager.log(topic_partition)
 
     def _leader_of(self, topic_partition: TopicPartition) -> tuple[Broker, Replicas]:
@@ -453,7 +462,7 @@ class ClusterHost(CoordinatorHost):
         return broker, self._members.replicas(leader)
 
     def _reachable(self, broker: int) -> Broker | None:
-        """Return a running broker to which the link is not cut, or None."""
+        """Return a running broker, or None if the link to it is cut."""
         if broker == NO_LEADER:
             return None
         if self._members.network.cut_since_ms(self._broker_id, broker) is not None:
@@ -461,7 +470,7 @@ class ClusterHost(CoordinatorHost):
         return self._members.brokers.get(broker)
 
     def groups_of(self, coordinator: G, group_id: str) -> G:
-        """Return the coordinator of a group, at the leader of its partition."""
+        """Return the coordinator of a group, which is at the leader of its partition."""
         topic = self.topic(GROUP_OFFSETS_TOPIC)
         if topic is None:
             return coordinator
@@ -479,7 +488,7 @@ class ClusterHost(CoordinatorHost):
         return [cast("G", broker.groups) for broker in self._members.brokers.values()]
 
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
-        """Return the coordinator of a transaction at the leader of its partition."""
+        """Return the coordinator of a transaction, which is at the leader of its partition."""
         owner = self._owner_of(transactional_id, producer_id)
         return coordinator if owner is None else cast("C", owner)
 
@@ -509,7 +518,7 @@ class ClusterHost(CoordinatorHost):
 
 
 def _refusal(error: LogStoreError) -> LogStoreError:
-    """Return the error of a coordinator's write by the error of the append."""
+    """Convert the error of an append to the error of a coordinator's write."""
     kind: type[LogStoreError] = CoordinatorNotAvailableError
     if isinstance(error, NotLeaderForPartitionError):
         kind = NotCoordinatorError

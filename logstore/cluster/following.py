@@ -1,10 +1,12 @@
-"""A follower of a partition: truncates its log to match the leader's, then fetches.
+"""A follower of a partition. It truncates its log to match the leader's log, and then fetches.
 
-At the start of a leader epoch, it asks the leader for the end offset of its own latest epoch,
-truncates its log there, and asks again if the leader only has an older epoch (KIP-101, KIP-279).
-Then it fetches: it sends its log end and log start, and receives batches and the leader's high
-watermark and log start. One request is in flight at a time. It is repeated when a network partition
-heals or, after an error, after `replica.fetch.backoff.ms`.
+At the start of a leader epoch, the follower asks the leader for the end offset of the latest epoch
+in its own log, and truncates the log to this offset. If the leader only has an older epoch, it asks
+again (KIP-101, KIP-279). Then it fetches: it sends its log end offset and log start offset, and
+receives batches and the high watermark and log start offset of the leader. There is only one
+request in flight at a time. It is sent again when a network partition is healed or, after an error,
+when `replica.fetch.backoff.ms` has elapsed.
+
 Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
 """
 
@@ -40,10 +42,10 @@ class Following:
     Parameters
     ----------
     station : Station
-        Interface to the broker.
+        The interface to the broker.
     log : Log
     state : PartitionState
-        If its leader is -1, the follower waits for another state.
+        If the leader is -1, the follower waits for another state.
     """
 
     def __init__(self, station: Station, log: Log, state: PartitionState) -> None:
@@ -54,26 +56,26 @@ class Following:
         self._is_truncated = False
         self._epoch_asked: int | None = None
         self._heard: tuple[int, int] | None = None
-        self._own_start = 0  # restored after its batch has been fetched
+        self._own_start = 0  # the log start to restore when its batch has been fetched
         self._is_over = False
 
     def begin(self) -> None:
-        """Refuse all writes except the leader's. The caller holds the log's lock."""
+        """Refuse all writes that are not from the leader. The lock of the log must be held."""
         self.log.writer.refuse = self._refuse
         self.log.offsets.stay()
 
     def end(self) -> None:
-        """Ignore further responses. The caller holds the log's lock."""
+        """Ignore all further responses. The lock of the log must be held."""
         self._is_over = True
 
     def _refuse(self) -> NoReturn:
         raise NotLeaderForPartitionError(
-            f"broker {self._station.broker_id} does not lead {self.state.topic_partition}:"
-            f" broker {self.state.leader} does"
+            f"broker {self._station.broker_id} is not the leader of {self.state.topic_partition}:"
+            f" the leader is broker {self.state.leader}"
         )
 
     def ask(self) -> None:
-        """Send the next request; responses to earlier ones are ignored."""
+        """Send the next request. Responses to earlier requests are ignored."""
         with self.log.lock:
             if self._is_over or self.state.leader < 0 or self.log.is_offline:
                 return
@@ -103,7 +105,7 @@ class Following:
         )
 
     def _truncate_without_epoch(self, number: int) -> None:
-        """Truncate to the high watermark, because the log has no epochs."""
+        """Truncate the log to the high watermark, because it has no leader epochs."""
         with self._cutting(number) as is_due:
             if not is_due:
                 return
@@ -112,7 +114,7 @@ class Following:
         self.ask()
 
     def on_epoch_response(self, answer: EpochResponse) -> None:
-        """Truncate the log, then fetch or ask for an older epoch."""
+        """Truncate the log. Then fetch, or ask for an older epoch."""
         with self._cutting(answer.number) as is_due:
             if not is_due:
                 return
@@ -142,17 +144,18 @@ class Following:
             elif own.epoch == answer.epoch:
                 self._truncate(min(own.end_offset, answer.end_offset, end_offset))
             else:
-                # This log lacks the leader's epoch: truncate to the end of the one before it.
+                # The leader's epoch is not in this log, so truncate the log to the end of the epoch
+                # before it.
                 self._truncate(min(own.end_offset, end_offset))
                 self._is_truncated = False
                 self._epoch_asked = own.epoch
 
     @contextmanager
     def _cutting(self, number: int) -> Iterator[bool]:
-        """Pin the role during a truncation, and yield False if the response is outdated.
+        """Pin the role during a truncation. Yield False if the response is outdated.
 
-        A truncation may wait for a cleaner without the log's lock, and must not truncate a log that
-        has become a leader's in the meantime.
+        A truncation may have to wait for a cleaner without holding the lock of the log. If the
+        replica becomes the leader in the meantime, its log must not be truncated.
         """
         with self._station.keeping_role(self.state.topic_partition):
             yield not self._is_over and number == self._number
@@ -187,7 +190,7 @@ class Following:
         )
 
     def on_fetch_response(self, answer: FetchResponse) -> None:
-        """Append fetched batches, apply the leader's offsets, and fetch again."""
+        """Append the fetched batches, apply the offsets of the leader, and fetch again."""
         if self._is_stale(answer):
             return
         try:
@@ -210,7 +213,7 @@ class Following:
             self.ask()
 
     def _throttle(self, answer: FetchResponse) -> int:
-        """Return how long to wait in ms because of `follower.replication.throttled.rate`."""
+        """Return the time to wait in ms because of `follower.replication.throttled.rate`."""
         quota = self._station.follower_quota
         me, tp = self._station.broker_id, self.state.topic_partition
         is_behind = self.log.log_end_offset < answer.high_watermark
@@ -234,10 +237,10 @@ class Following:
             self._station.manager.raise_log_start(self.state.topic_partition, start)
 
     def _begin_with(self, answer: FetchResponse) -> None:
-        """Restart the log at the first batch if that starts below the log end.
+        """Restart the log at the first batch if it starts below the log end offset.
 
-        The leader's log start may be inside a batch. A follower without later records takes that
-        batch whole.
+        The leader's log start offset may be inside a batch. A follower that has no later records
+        appends this batch as a whole.
         """
         if len(answer.data) < HEADER_SIZE:
             return
@@ -253,9 +256,9 @@ class Following:
                     self._station.manager.truncate_fully_and_start_at(tp, first_offset)
 
     def _append(self, data: bytes) -> None:
-        """Append batches, one by one if they may not fit into a segment. The lock is held.
+        """Append batches. If they may not fit into a segment, append them one at a time.
 
-        The leader's segments may be larger.
+        The leader may have larger segments. The lock must be held.
         """
         writer, limit = self.log.writer, self.log.config.segment_bytes
         if len(data) <= limit:
@@ -265,11 +268,11 @@ class Following:
             writer.append_batches(bytes(batch.data), AppendOrigin.REPLICATION)
 
     def _move_into_range(self, answer: FetchResponse) -> None:
-        """Restart at the leader's log start, or truncate to the leader's log end."""
+        """Restart the log at the leader's log start, or truncate it to the leader's log end."""
         tp, manager = self.state.topic_partition, self._station.manager
         end_offset = self.log.log_end_offset
         if end_offset > answer.log_end_offset:
-            # Only after an unclean election: acknowledged records are lost.
+            # This only happens after an unclean election. Acknowledged records are lost.
             logger.warning("%s: the leader's log ends at %d", self.log, answer.log_end_offset)
             manager.truncate_to(tp, answer.log_end_offset)
         elif end_offset < answer.log_start_offset:
@@ -287,7 +290,7 @@ class Following:
         self._station.later("fetch-backoff", self._ask_if_current(), self._station.backoff_ms)
 
     def _ask_if_current(self) -> Callable[[], None]:
-        """Return an action that sends the next request, if no other was sent by then."""
+        """Return an action that sends the next request, unless another one has been sent."""
         number = self._number
 
         def ask() -> None:

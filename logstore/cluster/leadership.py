@@ -1,7 +1,9 @@
-"""The leader of a partition: serves followers, advances the high watermark, maintains the ISR.
+"""The leader of a partition. It serves followers, and maintains the high watermark and the ISR.
 
-The log's lock guards its state, because appends advance the high watermark under that lock. A fetch
-waits until there are new records, a higher high watermark or a higher log start.
+The state is guarded by the lock of the log, because the high watermark is advanced while that lock
+is held. A fetch waits until there are new records, or until the high watermark or the log start
+offset has changed.
+
 Source: Kafka's Partition and DelayedFetch.
 """
 
@@ -38,14 +40,14 @@ def _caught_up_ms(follower: FollowerState, now_ms: int) -> int:
 
 
 class FollowerState:
-    """The leader's view of one follower.
+    """The state of a follower as known to the leader.
 
     Attributes
     ----------
     log_end_offset, log_start_offset : int
-        As of its last fetch in this epoch, or -1 before.
+        The offsets in its last fetch in this epoch, or -1 if there was none.
     behind_since_ms : int or None
-        Last time, on the monotonic clock, at which it had caught up; None while it has.
+        Monotonic time when the follower was last caught up. None if it is caught up.
     """
 
     def __init__(self, replica: int, behind_since_ms: int) -> None:
@@ -68,17 +70,17 @@ class Leadership:
     Parameters
     ----------
     station : Station
-        Interface to the broker.
+        The interface to the broker.
     log : Log
     state : PartitionState
-        State at the start of the epoch.
+        The state at the start of the epoch.
 
     Attributes
     ----------
     state : PartitionState
     followers : dict of int to FollowerState
     start_offset : int
-        Start offset of the epoch. A follower must reach it to join the ISR.
+        The start offset of the epoch. A follower can only join the ISR after reaching it.
     """
 
     def __init__(self, station: Station, log: Log, state: PartitionState) -> None:
@@ -95,10 +97,11 @@ class Leadership:
         self._unsubscribe: Callable[[], object] | None = None
 
     def begin(self) -> None:
-        """Take over. The caller holds the log's lock."""
+        """Become the leader. The lock of the log must be held."""
         log, state = self.log, self.state
         self.start_offset = log.log_end_offset
         log.epochs.assign(state.leader_epoch, self.start_offset)
+        log.epochs.flush()  # if `Replicas.store_epochs` has failed
         self._set_followers()
         log.offsets.high_watermark_for = self._after_append
         log.writer.refuse = None
@@ -112,14 +115,14 @@ class Leadership:
         followers = {}
         for replica in state.replicas:
             if replica != self._me:
-                # A follower outside of the ISR has never caught up with this leader.
+                # A follower that is not in the ISR has never been caught up with this leader.
                 lag_ms = 0 if replica in state.isr else self._station.lag_max_ms + 1
                 new = FollowerState(replica, now_ms - lag_ms)
                 followers[replica] = self.followers.get(replica, new)
         self.followers = followers
 
     def end(self) -> None:
-        """Resign. The caller holds the log's lock."""
+        """Stop being the leader. The lock of the log must be held."""
         self._is_over = True
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -128,7 +131,7 @@ class Leadership:
         self.log.offsets.stay()
 
     def update(self, state: PartitionState) -> None:
-        """Apply another state of the same epoch. The caller holds the log's lock."""
+        """Apply another state of the same epoch. The lock of the log must be held."""
         self.state = state
         self._set_followers()
         self._move_high_watermark()
@@ -138,7 +141,7 @@ class Leadership:
 
     @property
     def min_isr(self) -> int:
-        """`min.insync.replicas`, at most the number of replicas."""
+        """The value of `min.insync.replicas`, but not more than the number of replicas."""
         return min(self.log.config.min_insync_replicas, len(self.state.replicas))
 
     def check_enough(self) -> None:
@@ -152,7 +155,7 @@ class Leadership:
 
     @property
     def low_watermark(self) -> int:
-        """Lowest log start offset of the live replicas, as of their last fetches."""
+        """The lowest log start offset of the live replicas, according to their last fetches."""
         alive = set(self._station.controller.alive)
         starts = [f.log_start_offset for f in self.followers.values() if f.replica in alive]
         return min([self.log.log_start_offset, *starts])
@@ -160,16 +163,16 @@ class Leadership:
     # -- requests ------------------------------------------------------------------------
 
     def on_fetch(self, request: FetchRequest) -> None:
-        """Update a follower's progress, and respond now or later."""
+        """Update the progress of a follower, and respond now or later."""
         log = self.log
         with log.lock:
             if self._is_over:
                 return
             follower = self.followers.get(request.replica)
-            if follower is None:  # removed by a reassignment
+            if follower is None:  # a reassignment has removed it
                 return
             if request.number < follower.number:
-                return  # outdated: the follower has sent a newer request
+                return  # the follower has already sent a newer request
             follower.number = request.number
             follower.waiting = None
             if (error := self._epoch_error(request.leader_epoch)) is not None:
@@ -196,7 +199,7 @@ class Leadership:
         if request.offset >= end_offset:
             follower.behind_since_ms = None
         elif request.offset >= follower.leader_end_at_last_fetch:
-            # It has reached the leader's log end of its previous fetch.
+            # It has reached the log end offset that the leader had at its previous fetch.
             since = follower.behind_since_ms
             last_ms = follower.last_fetch_ms
             follower.behind_since_ms = last_ms if since is None else max(since, last_ms)
@@ -234,10 +237,10 @@ class Leadership:
         return "FENCED_LEADER_EPOCH" if epoch < own else "UNKNOWN_LEADER_EPOCH"
 
     def preferred_follower(self, brokers: Collection[int], offset: int) -> int:
-        """Return the in-sync follower among some brokers that is best for reads from an offset.
+        """Return the follower that is best for reading from an offset, or -1.
 
-        Followers that have the longest log are preferred, then those that caught up last. Returns
-        -1 without one.
+        Only in-sync followers among the given brokers are considered. Those with the longest log
+        are preferred, then those that were caught up most recently.
         """
         with self.log.lock:
             now_ms = self._station.monotonic_ms()
@@ -253,7 +256,7 @@ class Leadership:
     # -- answers -------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Schedule responses to waiting fetches, outside of this lock."""
+        """Schedule the responses to waiting fetches. They are sent without holding the lock."""
         if self._is_serving or self._is_over:
             return
         if any(self._can_answer(follower) for follower in self.followers.values()):
@@ -286,7 +289,7 @@ class Leadership:
                     self.state.topic_partition, follower.replica
                 )
                 if is_throttled and (delay_ms := quota.delay_ms()):
-                    if not self._is_delayed:  # else each append would schedule a task
+                    if not self._is_delayed:  # otherwise, each append would schedule a task
                         self._is_delayed = True
                         self._station.later("throttled-fetch", self._serve_delayed, delay_ms)
                     continue
@@ -332,7 +335,7 @@ class Leadership:
     # -- high watermark ------------------------------------------------------------------
 
     def _after_append(self, end_offset: int) -> int:
-        """Return the high watermark after an append. The caller holds the log's lock."""
+        """Return the high watermark after an append. The lock of the log must be held."""
         me, network = self._me, self._station.network
         for follower in self.followers.values():
             if follower.behind_since_ms is None:
@@ -346,7 +349,8 @@ class Leadership:
         current = self.log.offsets.high_watermark
         isr = self.state.isr
         if len(isr) < self.min_isr:
-            return current  # as in Kafka, no record is committed below min.insync.replicas
+            # as in Kafka, no record is committed if there are fewer than min.insync.replicas
+            return current
         for follower in self.followers.values():
             if follower.log_end_offset < end_offset and (
                 follower.replica in isr or self._is_about_to_join(follower)
@@ -376,7 +380,7 @@ class Leadership:
         )
 
     def _let_in(self, follower: FollowerState) -> None:
-        """Add a follower to the ISR at the high watermark and the start of this epoch."""
+        """Add a follower to the ISR if it has reached the high watermark and the epoch start."""
         state = self.state
         if (
             follower.replica not in state.isr
@@ -386,7 +390,7 @@ class Leadership:
             self._alter_isr((*state.isr, follower.replica))
 
     def _watch_lags(self) -> None:
-        """Schedule the next check of lagging followers. The caller holds the log's lock."""
+        """Schedule the next check for lagging followers. The lock of the log must be held."""
         if self._lag_check is not None:
             return
         isr = self.state.isr
@@ -408,7 +412,7 @@ class Leadership:
             lagging = {each.replica for each in self.followers.values() if self._lags(each)}
             isr = tuple(each for each in self.state.isr if each not in lagging)
             if isr != self.state.isr:
-                logger.info("%s: ISR shrinks to %s", self.state.topic_partition, isr)
+                logger.info("%s: shrinking the ISR to %s", self.state.topic_partition, isr)
                 self._alter_isr(isr)
                 self._move_high_watermark()
             self._watch_lags()
@@ -418,8 +422,9 @@ class Leadership:
         try:
             state = self._station.controller.alter_isr(self.state, isr)
             if state.leader_epoch != self.state.leader_epoch:
-                # It arrives as a new epoch. Until then, its replicas must have all new records.
+                # The new state arrives as a new epoch. Until then, its replicas must have all new
+                # records.
                 state = replace(self.state, isr=isr)
             self.state = state
-        except FencedLeaderEpochError as error:  # the new state will arrive
+        except FencedLeaderEpochError as error:  # the new state is on its way
             logger.info("%s", error)

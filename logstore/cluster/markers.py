@@ -1,9 +1,10 @@
-"""WriteTxnMarkers requests of a broker to the leaders of the data, over the cluster's network.
+"""The WriteTxnMarkers requests that a broker sends to the leaders of the data.
 
-A request whose link is cut, or whose receiver stops, gets no response. The coordinator sends it
-again when links are healed, when leaders change, or after a while. It gives up the earlier request
-first, as a client closes a connection: if that is still on its way, the receiver does not read it.
-Otherwise an old request could end a later transaction.
+If the link is cut or the receiver stops, the response is lost. The coordinator sends the request
+again when links are restored, when leaders change, or after a delay. Before that, it gives up the
+earlier request, like a client that closes a connection. If the earlier request arrives later, the
+receiver does not read it. Otherwise, an old request could end a later transaction.
+
 Source: Kafka's TransactionMarkerChannelManager.
 """
 
@@ -21,19 +22,19 @@ if TYPE_CHECKING:
 
 
 class SentMarkers:
-    """A request that waits for its response.
+    """A request that is waiting for its response.
 
     Parameters
     ----------
     number : int
-        Request number.
+        The number of the request.
     target : int
-        Broker id of the receiver.
+        The broker id of the receiver.
 
     Attributes
     ----------
     errors : dict or None
-        The response; None without one.
+        The response, or None if there is none yet.
     receiver : Receiver or None
         The broker, or None if it was not running.
     is_given_up : bool
@@ -50,7 +51,7 @@ class SentMarkers:
         self.is_given_up = False
 
     def is_done(self) -> bool:
-        """Return whether there is a response, or there will be none."""
+        """Return whether there is a response, or there will never be one."""
         station = self._station
         if self.errors is not None or self.is_given_up or station.is_over:
             return True
@@ -59,7 +60,7 @@ class SentMarkers:
         return station.network.cut_since_ms(station.broker_id, self._target) is not None
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Call a listener when the response arrives."""
+        """Call the listener when the response arrives."""
         self._listener = listener
         return self._unsubscribe
 
@@ -72,7 +73,7 @@ class SentMarkers:
         self._wake()
 
     def give_up(self) -> None:
-        """Let the request have no effect if it arrives later."""
+        """Make sure that the request has no effect if it arrives later."""
         self.is_given_up = True
         self._wake()
 
@@ -82,7 +83,7 @@ class SentMarkers:
 
 
 class MarkerChannel:
-    """The requests of a broker that wait for their responses. Thread-safe."""
+    """The requests of a broker that are waiting for their responses. Thread-safe."""
 
     def __init__(self, station: Station) -> None:
         self._station = station
@@ -107,7 +108,7 @@ class MarkerChannel:
             sent.answer(errors)
 
     def give_up(self, *numbers: int) -> None:
-        """Give up some requests, or all."""
+        """Give up the given requests, or all of them."""
         for number in numbers or list(self._sent):
             if (sent := self._sent.pop(number, None)) is not None:
                 sent.give_up()

@@ -1,8 +1,8 @@
-"""The controller's state in a file: topics, partition states, settings, configurations of groups.
+"""Stores the controller's state in a file: topics, partition states, settings, group configs.
 
-`logstore-cluster.json` is replaced atomically and durably at every change, before any broker
-applies it, so leader epochs, in-sync replicas and settings survive a crash. Kafka keeps them in its
-metadata log.
+The file `logstore-cluster.json` is replaced atomically and durably after each change, before any
+broker applies the change. Leader epochs, in-sync replicas and settings therefore survive a crash.
+Kafka stores them in its metadata log.
 """
 
 from __future__ import annotations
@@ -23,19 +23,25 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _SETTINGS_VERSION = 2
-"""Version with cluster-wide settings; written only if there are any."""
+"""First version with cluster-wide settings. It is only written if there are any."""
 
 _COORDINATORS_VERSION = 3
-"""Version with internal topics; earlier programs would ignore their groups and transactions.
+"""First version with internal topics. Older programs would ignore their contents.
 
-It may have settings.
+It may contain settings.
 """
 
 _GROUPS_VERSION = 4
-"""Version with configurations of groups; written only if there are any. It may have the rest."""
+"""First version with configurations of groups.
+
+It is only written if there are any, and may contain all of the above.
+"""
 
 _MOVES_VERSION = 5
-"""Version with reassignments; written while there are any. It may have the rest."""
+"""First version with reassignments.
+
+It is only written while there are any, and may contain all of the above.
+"""
 
 _VERSIONS = (
     _VERSION,
@@ -52,9 +58,9 @@ class ClusterState(NamedTuple):
     Attributes
     ----------
     settings : mapping of str to str, or None
-        Cluster-wide settings; None if they were never stored.
+        The cluster-wide settings, or None if they were never stored.
     groups : mapping of str to mapping
-        Configurations of groups by group id.
+        The configurations of groups by group id.
     """
 
     topics: list[ClusterTopic]
@@ -63,13 +69,13 @@ class ClusterState(NamedTuple):
 
 
 class ClusterMemory:
-    """Reads and writes the controller's file.
+    """Reads and writes the file of the controller.
 
     Parameters
     ----------
     fs : FileSystem
     directory : str
-        Directory of the file; created if missing.
+        The directory of the file. It is created if it does not exist.
     """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
@@ -78,7 +84,7 @@ class ClusterMemory:
         fs.make_dirs(directory)
 
     def read(self) -> ClusterState:
-        """Return the stored state; it is empty without a file.
+        """Return the stored state. It is empty if the file does not exist.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The messages between replicas: Fetch and OffsetForLeaderEpoch, one partition each."""
+"""The messages between replicas: Fetch and OffsetForLeaderEpoch requests for one partition."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from logstore.types import NO_OFFSET
 
 
 class FetchRequest(NamedTuple):
-    """A follower's fetch, which also reports its progress.
+    """The fetch request of a follower, which also reports its progress.
 
     Attributes
     ----------
     replica : int
         Broker id of the follower.
     number : int
-        Increasing request number, returned in the response. Only the latest one counts.
+        The number of the request, which is also in the response. Only the latest request counts.
     leader_epoch : int
-        Leader epoch known to the follower.
+        The leader epoch known to the follower.
     offset : int
-        Log end offset of the follower.
+        The log end offset of the follower.
     log_start_offset : int
-        Log start offset of the follower (KIP-107).
+        The log start offset of the follower (KIP-107).
     heard : (int, int) or None
-        The leader's last known high watermark and log start in this epoch. If they differ, the
-        leader responds immediately, even without records.
+        The last high watermark and log start offset of the leader that the follower knows in this
+        epoch. If they are outdated, the leader responds immediately, even without records.
     """
 
     replica: int
@@ -36,10 +36,10 @@ class FetchRequest(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """Batches from the requested offset, and the leader's offsets.
+    """Batches from the requested offset, and the offsets of the leader.
 
-    `error` is Kafka's error name. With `OFFSET_OUT_OF_RANGE`, the follower moves to the log
-    start or log end of the leader.
+    `error` is Kafka's name of an error. After `OFFSET_OUT_OF_RANGE`, the follower moves to the log
+    start offset or log end offset of the leader.
     """
 
     number: int
@@ -52,7 +52,7 @@ class FetchResponse(NamedTuple):
 
 
 class EpochRequest(NamedTuple):
-    """A follower's request for the end offset of an epoch (KIP-101, KIP-279)."""
+    """A request of a follower for the end offset of an epoch (KIP-101, KIP-279)."""
 
     replica: int
     number: int
@@ -61,7 +61,10 @@ class EpochRequest(NamedTuple):
 
 
 class EpochResponse(NamedTuple):
-    """The leader's largest epoch up to the requested one, and its end offset, or -1 if none."""
+    """The largest epoch of the leader up to the requested one, and its end offset.
+
+    -1 if there is none.
+    """
 
     number: int
     leader_epoch: int

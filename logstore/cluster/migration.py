@@ -1,9 +1,9 @@
-"""Migration of a cluster whose coordinators were one object with its own files.
+"""Migrates a cluster whose coordinators were a single object with its own files.
 
-Earlier versions kept `__consumer_offsets`, `__transaction_state` and the producer ids of a cluster
-in the folder `coordinator`. `migrate` copies both topics into topics of the cluster, with the same
-offsets, and then renames the folder. A migration that was killed before that starts over. `migrate`
-runs before the cluster serves clients.
+Earlier versions stored `__consumer_offsets`, `__transaction_state` and the producer ids of a
+cluster in the folder `coordinator`. `migrate` copies both topics to topics of the cluster with the
+same offsets, and then renames the folder. If the migration is interrupted before that, it starts
+again. It runs before the cluster serves clients.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _DONE = "coordinator.migrated"
 
 
 def is_due(fs: FileSystem, data_dir: str) -> bool:
-    """Return whether a cluster's directory has the topics of former coordinators."""
+    """Return whether the directory of a cluster contains the topics of a former coordinator."""
     return fs.is_dir(f"{data_dir}/{FORMER_COORDINATOR_DIR}")
 
 
 def migrate(
     fs: FileSystem, data_dir: str, clock: Clock, broker_config: BrokerConfig, host: ClusterHost
 ) -> None:
-    """Copy the topics of former coordinators into the cluster, and remove them.
+    """Copy the topics of a former coordinator to the cluster, and remove them.
 
     Parameters
     ----------
     host : ClusterHost
-        Any running broker. The cluster has neither topic yet.
+        Any running broker. Neither of the topics exists in the cluster yet.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def migrate(
 
 
 def remove_migrated(fs: FileSystem, data_dir: str) -> None:
-    """Remove the folder of the former coordinators after its migration."""
+    """Remove the folder of a former coordinator after its migration."""
     if fs.is_dir(f"{data_dir}/{_DONE}"):
         remove_tree(fs, f"{data_dir}/{_DONE}")
 

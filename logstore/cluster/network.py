@@ -1,9 +1,10 @@
-"""The network between the brokers of a cluster, which can be partitioned, slowed and healed.
+"""The network between the brokers of a cluster. Its links can be cut, delayed and restored.
 
-A message is a function that a scheduled task calls at the receiver after the link's delay. If the
-link is cut by then, the message is lost silently. The sender repeats its request, as in Kafka, but
-when the link is healed (`healed`) instead of after a timeout. Clients and the controller do not use
-this network and reach every running broker.
+A message is a function that is called at the receiver by a task, which is scheduled after the delay
+of the link. If the link is cut by then, the message is lost without an error. As in Kafka, the
+sender sends its request again. It does so when the link is restored (`healed`) instead of after a
+timeout. Clients and the controller do not use this network and can always reach each running
+broker.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ _Link = frozenset[int]
 
 
 class Network:
-    """The links between brokers. Each has one state for both directions. Thread-safe.
+    """The links between brokers. A link has the same state in both directions. Thread-safe.
 
     Attributes
     ----------
     healed : Signal
-        Sent after links were healed, in the thread of the caller.
+        Emitted after links were restored, in the thread that restored them.
     """
 
     def __init__(self, clock: Clock, scheduler: Scheduler) -> None:
         self._clock = clock
         self._scheduler = scheduler
-        self._cut_ms: dict[_Link, int] = {}  # since when, in monotonic time
+        self._cut_ms: dict[_Link, int] = {}  # the monotonic time when each link was cut
         self._delays_ms: dict[_Link, int] = {}
         self._numbers = count(1)
         self.healed: Signal[[]] = Signal("links that are whole again")
 
     def disconnect(self, ones: Iterable[int], others: Iterable[int]) -> None:
-        """Cut every link between two groups of brokers; messages in flight are lost."""
+        """Cut all links between two groups of brokers. Messages in flight are lost."""
         now_ms = self._clock.monotonic_ms()
         for one, other in product(ones, others):
             if one != other:
@@ -57,15 +58,15 @@ class Network:
         self._delays_ms[frozenset((one, other))] = delay_ms
 
     def cut_since_ms(self, one: int, other: int) -> int | None:
-        """Return the monotonic time since which a link is cut, or None."""
+        """Return the monotonic time when a link was cut, or None."""
         return self._cut_ms.get(frozenset((one, other)))
 
     def number(self) -> int:
-        """Return the next request number."""
+        """Return a new request number."""
         return next(self._numbers)
 
     def send(self, source: int, target: int, name: str, deliver: Callable[[], None]) -> None:
-        """Schedule a call at another broker, which is dropped if the link is cut by then.
+        """Schedule a call at another broker. If the link is cut by then, it is dropped.
 
         Parameters
         ----------

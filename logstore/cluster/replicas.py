@@ -1,14 +1,14 @@
-"""The replicas of one broker, each of which leads or follows (Kafka's ReplicaManager).
+"""The replicas of a broker, each of which is a leader or a follower (Kafka's ReplicaManager).
 
-A `Replicas` lives as long as the broker process. A restarted broker has a new one, and messages for
-the old one are lost.
+A `Replicas` exists as long as the process of the broker. If the broker is restarted, it has a new
+one, and messages for the old one are lost.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from logstore.cluster.station import Station
 from logstore.coordinator.markers import write_markers
 from logstore.errors import LogStoreError, NotLeaderForPartitionError
 from logstore.runtime import Signal
+from logstore.storage.log.epochs import LeaderEpochCache
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
@@ -39,20 +40,20 @@ logger = logging.getLogger(__name__)
 _NOT_LEADER = NotLeaderForPartitionError.kafka_error
 
 MARKER_TIMEOUT_MS = 30_000
-"""`request.timeout.ms` of a broker: how long a marker may wait for the in-sync replicas."""
+"""How long a marker may wait for the in-sync replicas (`request.timeout.ms` of a broker)."""
 
 Role = Leadership | Following
 
 
 class Replicas(Station):
-    """All replicas of one broker; see `Station` for the parameters.
+    """All replicas of a broker. The parameters are documented in `Station`.
 
     Attributes
     ----------
     failed : Signal of TopicPartition
-        Sent when the disk of a replica has failed, in a separate task.
+        Emitted in a separate task when the disk of a replica has failed.
     markers : MarkerChannel
-        Requests of this broker's transaction coordinator.
+        The requests of this broker's transaction coordinator.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class Replicas(Station):
     ) -> None:
         super().__init__(broker_id, broker, controller, network, clock, scheduler, peer)
         self._roles: dict[TopicPartition, Role] = {}
-        # Held while roles change or a log is truncated; taken before the log's lock.
+        # Held while roles change or a log is truncated. It is acquired before the lock of a log.
         self._changing = self.manager.runtime.lock()
         self._kept: set[TopicPartition] = set()
         self._postponed: dict[TopicPartition, PartitionState] = {}
@@ -76,7 +77,7 @@ class Replicas(Station):
         self._unsubscribe = network.healed.subscribe(self._ask_again)
 
     def role(self, topic_partition: TopicPartition) -> Role | None:
-        """Return the broker's role in a partition, or None without a replica."""
+        """Return the role of the broker in a partition, or None if it has no replica."""
         return self._roles.get(topic_partition)
 
     def roles(self) -> list[Role]:
@@ -89,33 +90,63 @@ class Replicas(Station):
         Raises
         ------
         NotLeaderForPartitionError
-            The broker does not lead the partition, or has stopped.
+            The broker is not the leader of the partition, or has stopped.
         """
         role = self._roles.get(topic_partition)
         if self.is_over or not isinstance(role, Leadership):
             raise NotLeaderForPartitionError(
-                f"broker {self.broker_id} does not lead {topic_partition}"
+                f"broker {self.broker_id} is not the leader of {topic_partition}"
             )
         return role
 
     # -- appends at the leader -----------------------------------------------------------
 
     def log(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition; raises as `leadership` does."""
+        """Return the log of a partition. Raises the errors of `leadership`."""
         return self.leadership(topic_partition).log
 
-    def check_append(self, topic_partition: TopicPartition) -> None:
-        """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
-        self.leadership(topic_partition).check_enough()
+    def check_append(self, topic_partition: TopicPartition) -> Leadership:
+        """Return the leader role; raises `NotEnoughReplicasError`, and as `leadership` does.
 
-    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
-        """Return an operation that waits until all in-sync replicas have an offset."""
-        return DelayedProduce(self, topic_partition, last_offset)
+        The error means that fewer than `min.insync.replicas` are in sync.
+        """
+        leadership = self.leadership(topic_partition)
+        leadership.check_enough()
+        return leadership
+
+    def delayed_append(
+        self, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> DelayedProduce:
+        """Return an operation that waits until all in-sync replicas have an offset.
+
+        Parameters
+        ----------
+        role : object
+            Result of `check_append` before the append.
+        """
+        return DelayedProduce(self, topic_partition, last_offset, role)
 
     # -- roles ---------------------------------------------------------------------------
 
+    def store_epochs(self, states: Iterable[PartitionState]) -> None:
+        """Store the leader epochs of new leaders together, because `apply` syncs one at a time."""
+        with self._changing:
+            new = [
+                state
+                for state in states
+                if state.leader == self.broker_id and state.topic_partition not in self._roles
+            ]
+            caches = []
+            for state in new:
+                with suppress(LogStoreError):  # `apply` reports it
+                    log = self.manager.log(state.topic_partition)
+                    log.epochs.assign(state.leader_epoch, log.log_end_offset, flush=False)
+                    caches.append(log.epochs)
+            with suppress(OSError):  # `apply` tries again
+                LeaderEpochCache.flush_all(self.manager.runtime, caches)
+
     def apply(self, states: Iterable[PartitionState]) -> None:
-        """Apply the controller's states that are newer than the known ones."""
+        """Apply states of the controller that are newer than the known ones."""
         for state in states:
             if self.broker_id in state.replicas and not self.is_over:
                 with self._changing:
@@ -123,17 +154,17 @@ class Replicas(Station):
 
     def _apply_or_postpone(self, state: PartitionState) -> None:
         tp = state.topic_partition
-        if tp in self._kept:  # pinned by this thread, which is waiting for a cleaner
+        if tp in self._kept:  # this thread has pinned it and is waiting for a cleaner
             self._postponed[tp] = state
             return
         try:
             self._apply(state)
         except LogStoreError as error:
-            logger.warning("%s has no replica here: %s", tp, error)
+            logger.warning("%s has no replica on this broker: %s", tp, error)
 
     @contextmanager
     def keeping_role(self, topic_partition: TopicPartition) -> Iterator[None]:
-        """Pin the role of a replica; states that arrive meanwhile are applied afterwards."""
+        """Pin the role of a replica. States that arrive in the meantime are applied afterwards."""
         with self._changing:
             self._kept.add(topic_partition)
             try:
@@ -177,7 +208,7 @@ class Replicas(Station):
             self.progress.emit(topic_partition)
 
     def stop(self) -> None:
-        """Stop sending and receiving, because the broker stops."""
+        """Stop sending and receiving messages, because the broker stops."""
         self.is_over = True
         self._unsubscribe()
         for tp in list(self._roles):
@@ -195,7 +226,7 @@ class Replicas(Station):
     # -- messages ------------------------------------------------------------------------
 
     def on_fetch(self, topic_partition: TopicPartition, request: FetchRequest) -> None:
-        """Respond to a follower, with an error if this broker does not lead."""
+        """Respond to a follower, with an error if this broker is not the leader."""
         role = self._roles.get(topic_partition)
         if isinstance(role, Leadership):
             role.on_fetch(request)
@@ -208,7 +239,7 @@ class Replicas(Station):
         )
 
     def on_epoch(self, topic_partition: TopicPartition, request: EpochRequest) -> None:
-        """Respond to a follower, with an error if this broker does not lead."""
+        """Respond to a follower, with an error if this broker is not the leader."""
         role = self._roles.get(topic_partition)
         if isinstance(role, Leadership):
             role.on_epoch(request)
@@ -221,19 +252,22 @@ class Replicas(Station):
         )
 
     def on_fetch_response(self, topic_partition: TopicPartition, answer: FetchResponse) -> None:
-        """Handle a leader's response, if this broker still follows."""
+        """Handle a response of the leader, if this broker is still a follower."""
         role = self._roles.get(topic_partition)
         if isinstance(role, Following):
             role.on_fetch_response(answer)
 
     def on_epoch_response(self, topic_partition: TopicPartition, answer: EpochResponse) -> None:
-        """Handle a leader's response, if this broker still follows."""
+        """Handle a response of the leader, if this broker is still a follower."""
         role = self._roles.get(topic_partition)
         if isinstance(role, Following):
             role.on_epoch_response(answer)
 
     def on_markers(self, source: int, number: int, request: WriteTxnMarkersRequest) -> None:
-        """Write markers to partitions that this broker leads, and respond when replicated."""
+        """Write markers to partitions that this broker leads.
+
+        Respond when they have been replicated.
+        """
         errors, delayed = write_markers(request, self)
 
         def respond() -> None:
@@ -254,5 +288,5 @@ class Replicas(Station):
         )
 
     def on_markers_response(self, number: int, errors: MarkerErrors) -> None:
-        """Handle a leader's response to this broker's coordinator."""
+        """Handle a leader's response to a request of this broker's coordinator."""
         self.markers.on_response(number, errors)

@@ -1,7 +1,8 @@
-"""Requests that wait for replicas: appends with acks=all, and delete-records (KIP-107).
+"""Requests that wait for replicas: appends with acks=all, and DeleteRecords (KIP-107).
 
-Each starts at the leader and is then checked whenever replicas make progress, until it completes or
-times out (`Purgatory`).
+A request is performed by the leader. After that, it is checked whenever replicas make progress,
+until it completes or times out; see `Purgatory`.
+
 Source: Kafka's DelayedProduce and DelayedDeleteRecords.
 """
 
@@ -30,13 +31,10 @@ if TYPE_CHECKING:
 
 
 class Leader(Protocol):
-    """The replicas of the broker that leads a partition; see `Replicas`."""
+    """The replicas of the broker that is the leader of a partition; see `Replicas`."""
 
     manager: LogManager
     progress: Signal[[TopicPartition]]
-
-    def role(self, topic_partition: TopicPartition) -> object:
-        """Return the broker's role in a partition; it changes with the leader epoch."""
 
     def leadership(self, topic_partition: TopicPartition) -> Leadership:
         """Return the leader role of a partition, or raise `NotLeaderForPartitionError`."""
@@ -48,23 +46,27 @@ class DelayedProduce:
     Parameters
     ----------
     replicas : Leader
-        Replicas of the broker that appended.
+        The replicas of the broker that appended the records.
     last_offset : int
         Offset of the last appended record.
+    role : object
+        The leader role before the append. After a later epoch of the same broker, the offset may
+        belong to another record.
     """
 
-    def __init__(self, replicas: Leader, topic_partition: TopicPartition, last_offset: int) -> None:
+    def __init__(
+        self, replicas: Leader, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> None:
         self._replicas = replicas
         self._topic_partition = topic_partition
         self._last_offset = last_offset
-        # After a later epoch of the same broker, the offset may belong to another record.
-        self._role = replicas.role(topic_partition)
+        self._role = role
         self.error: LogStoreError | None = RequestTimedOutError(
             f"{topic_partition}: not all in-sync replicas have offset {last_offset} yet"
         )
 
     def is_done(self) -> bool:
-        """Return whether the append has completed; `error` is then set, or None."""
+        """Return whether the append has completed. `error` is then set, or None."""
         try:
             leadership = self._replicas.leadership(self._topic_partition)
             high_watermark = leadership.log.high_watermark
@@ -86,19 +88,19 @@ class DelayedProduce:
         return True
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Call a listener whenever the operation may have completed."""
+        """Call the listener whenever the operation may have completed."""
         return _subscribed(self._replicas, self._topic_partition, listener)
 
 
 class Completion:
-    """A call that is made once, when some appends have completed or timed out.
+    """Makes a call once, when all of the given appends have completed or timed out.
 
     Parameters
     ----------
     lock : context manager
-        Its own lock.
+        A lock that is used only here.
     delayed : sequence of DelayedProduce
-        If empty, the call is made at once.
+        If it is empty, the call is made immediately.
     """
 
     def __init__(
@@ -121,7 +123,7 @@ class Completion:
         for each in delayed:
             self._unsubscribe.append(each.subscribe(self._wake))
         self._check()
-        if self._is_over:  # perhaps in another thread, while this one subscribed
+        if self._is_over:  # another thread may have made the call while this one subscribed
             self._leave()
 
     def _wake(self) -> None:
@@ -155,16 +157,16 @@ class DelayedDeleteRecords:
     Parameters
     ----------
     replicas : Leader
-        Replicas of the leader's broker.
+        The replicas of the broker that is the leader.
     offset : int
-        New log start offset of the leader.
+        The new log start offset of the leader.
 
     Attributes
     ----------
     low_watermark : int
-        -1 with an error.
+        As of the request, until the operation completes. -1 if the leader has changed.
     error : LogStoreError or None
-        `REQUEST_TIMED_OUT` until the operation completes.
+        `REQUEST_TIMED_OUT` until the operation has completed.
     """
 
     def __init__(self, replicas: Leader, topic_partition: TopicPartition, offset: int) -> None:
@@ -172,8 +174,11 @@ class DelayedDeleteRecords:
         self._topic_partition = topic_partition
         self._offset = offset
         self.low_watermark = NO_OFFSET
+        with suppress(LogStoreError):  # which `is_done` reports
+            self.low_watermark = replicas.leadership(topic_partition).low_watermark
         self.error: LogStoreError | None = RequestTimedOutError(
-            f"{topic_partition}: not all live replicas have deleted up to offset {offset} yet"
+            f"{topic_partition}: not all live replicas have deleted the records up to offset"
+            f" {offset} yet"
         )
 
     @property
@@ -184,10 +189,11 @@ class DelayedDeleteRecords:
         return DeleteRecordsResult(NO_OFFSET, self.error.kafka_error, str(self.error))
 
     def is_done(self) -> bool:
-        """Return whether the operation has completed, with `low_watermark` or `error`."""
+        """Return whether the operation has completed, with a `low_watermark` or an `error`."""
         try:
             low_watermark = self._replicas.leadership(self._topic_partition).low_watermark
         except LogStoreError as error:
+            self.low_watermark = NO_OFFSET
             self.error = _not_leader(self._topic_partition, error)
             return True
         if low_watermark < self._offset:
@@ -196,7 +202,7 @@ class DelayedDeleteRecords:
         return True
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Call a listener whenever the operation may have completed."""
+        """Call the listener whenever the operation may have completed."""
         return _subscribed(self._replicas, self._topic_partition, listener)
 
 
@@ -209,7 +215,7 @@ def _subscribed(
 
     with ExitStack() as subscriptions:
         subscriptions.callback(replicas.progress.subscribe(on_progress))
-        with suppress(LogStoreError):  # closed concurrently, which `is_done` reports
+        with suppress(LogStoreError):  # the log was closed concurrently, which `is_done` reports
             subscriptions.callback(replicas.manager.log(topic_partition).subscribe(listener))
         return subscriptions.pop_all().close
 
@@ -217,5 +223,5 @@ def _subscribed(
 def _not_leader(topic_partition: TopicPartition, error: LogStoreError) -> LogStoreError:
     if isinstance(error, NotLeaderForPartitionError):
         return error
-    # The log was closed with its broker.
+    # The log has been closed together with its broker.
     return NotLeaderForPartitionError(f"the leader of {topic_partition} has stopped: {error}")

@@ -1,4 +1,4 @@
-"""The state of topics and partitions in a cluster: replicas, leader and ISR."""
+"""The state of the topics and partitions of a cluster: replicas, leader and ISR."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The state of a partition, as decided by the controller.
+    """The state of a partition, which the controller determines.
 
     Attributes
     ----------
     replicas : tuple of int
-        Broker ids, the preferred leader first.
+        Broker ids. The first one is the preferred leader.
     leader : int
-        Broker id, or -1 without a leader.
+        Broker id of the leader, or -1 if there is none.
     leader_epoch : int
-        Increases when a leader is elected or lost.
+        Incremented when a leader is elected or lost.
     isr : tuple of int
-        The in-sync replicas, in the order of `replicas`. Never empty: the last one remains even if
-        its broker stops, because no other replica has all acknowledged records.
+        The in-sync replicas, in the order of `replicas`. It is never empty. The last one remains
+        even if its broker stops, because no other replica has all acknowledged records.
     partition_epoch : int
-        Increases with each change of the state.
+        Incremented when the state changes.
     adding, removing : tuple of int
-        Replicas that a reassignment adds and removes; both are in `replicas` meanwhile.
+        The replicas that a reassignment adds and removes. Until it is complete, all of them are in
+        `replicas`.
     """
 
     topic_partition: TopicPartition
@@ -56,9 +57,9 @@ class ClusterTopic:
     Attributes
     ----------
     configs : mapping of str to str
-        Overrides by Kafka's keys.
+        The overrides by Kafka's keys.
     id : str
-        Topic id, the same on all brokers.
+        The topic id, which is the same on all brokers.
     """
 
     name: str

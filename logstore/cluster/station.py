@@ -1,6 +1,6 @@
-"""The interface of leaders and followers to their broker and cluster.
+"""The interface through which leaders and followers use their broker and the cluster.
 
-It provides the broker id, settings, the controller, messages to other brokers, and tasks.
+It provides the broker id, the settings, the controller, messages to other brokers, and tasks.
 """
 
 from __future__ import annotations
@@ -34,48 +34,51 @@ class Receiver(Protocol):
         """Whether the broker has stopped, so that messages are lost."""
 
     def on_fetch(self, topic_partition: TopicPartition, request: FetchRequest) -> None:
-        """Respond to a follower, with an error if this broker does not lead."""
+        """Respond to a follower, with an error if this broker is not the leader."""
 
     def on_epoch(self, topic_partition: TopicPartition, request: EpochRequest) -> None:
-        """Respond to a follower, with an error if this broker does not lead."""
+        """Respond to a follower, with an error if this broker is not the leader."""
 
     def on_fetch_response(self, topic_partition: TopicPartition, answer: FetchResponse) -> None:
-        """Handle a leader's response, if this broker still follows."""
+        """Handle a response of the leader, if this broker is still a follower."""
 
     def on_epoch_response(self, topic_partition: TopicPartition, answer: EpochResponse) -> None:
-        """Handle a leader's response, if this broker still follows."""
+        """Handle a response of the leader, if this broker is still a follower."""
 
     def on_markers(self, source: int, number: int, request: WriteTxnMarkersRequest) -> None:
-        """Write markers to partitions that this broker leads, and respond when replicated."""
+        """Write markers to partitions that this broker leads.
+
+        Respond when they have been replicated.
+        """
 
     def on_markers_response(self, number: int, errors: MarkerErrors) -> None:
-        """Handle a leader's response to this broker's coordinator."""
+        """Handle a leader's response to a request of this broker's coordinator."""
 
 
 class Station(ABC):
-    """A broker process in a cluster.
+    """The process of a broker in a cluster.
 
     Parameters
     ----------
     broker_id : int
     broker : Broker
-        Opened with `replicated`.
+        A broker that was opened with a `host`.
     controller : Controller
     network : Network
     clock : Clock
-        Clock whose monotonic time all brokers share.
+        All brokers share the monotonic time of this clock.
     scheduler : Scheduler
-        Started scheduler of the cluster.
+        The scheduler of the cluster, which has been started.
     peer : callable
-        Returns a running broker by id, or None.
+        Returns a running broker by its id, or None.
 
     Attributes
     ----------
     leader_quota, follower_quota : ReplicationQuota
     progress : Signal of TopicPartition
-        Sent when a condition of waiting requests may have changed: a follower fetched, or the ISR
-        or the role changed. (The log signals its high watermark itself.) Sent in any thread, maybe
-        under the log's lock.
+        Emitted when a condition of waiting requests may have changed, because a follower has
+        fetched, or the ISR or the role has changed. A change of the high watermark is signalled by
+        the log. It may be emitted in any thread, and the lock of the log may be held.
     """
 
     def __init__(
@@ -115,17 +118,17 @@ class Station(ABC):
         self.follower_quota = quota("follower")
 
     def monotonic_ms(self) -> int:
-        """Return the monotonic time shared by all brokers."""
+        """Return the monotonic time that all brokers share."""
         return self._clock.monotonic_ms()
 
     def send(self, target: int, name: str, call: Callable[[Receiver], None]) -> Receiver | None:
-        """Schedule a call at another broker, if it is running; see `Network.send`.
+        """Schedule a call at another broker if it is running; see `Network.send`.
 
-        The message is lost if either broker stops before it arrives. A leader must not count the
-        fetch of a follower that has restarted since: the follower may have lost the records that
-        the fetch acknowledged (KIP-903).
+        If either broker stops before the message arrives, it is lost. The fetch of a follower that
+        has been restarted since then must not count, because the follower may have lost the records
+        that the fetch acknowledged (KIP-903).
 
-        Returns the receiver, or None without one.
+        Returns the receiver, or None if there is none.
         """
         peer = self._peer(target)
         if peer is None or self.is_over:
@@ -140,10 +143,10 @@ class Station(ABC):
 
     @abstractmethod
     def keeping_role(self, topic_partition: TopicPartition) -> AbstractContextManager[None]:
-        """Pin the role of a replica; states that arrive meanwhile are applied afterwards."""
+        """Pin the role of a replica. States that arrive in the meantime are applied afterwards."""
 
     def soon(self, name: str, action: Callable[[], None]) -> None:
-        """Run an action in a separate task, immediately after the current one."""
+        """Run an action in a separate task, as soon as the current task is done."""
         self.later(name, action, 0)
 
     def later(self, name: str, action: Callable[[], None], delay_ms: int) -> ScheduledTask:

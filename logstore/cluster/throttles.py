@@ -1,9 +1,10 @@
-"""Throttled replication: a broker's quota for replicas that are not in sync.
+"""Throttled replication: the quota of a broker for replicas that are not in sync.
 
-`leader.replication.throttled.rate` and `follower.replication.throttled.rate` bound the bytes per
-second of the replicas that a topic lists in `leader.replication.throttled.replicas` and
-`follower.replication.throttled.replicas`. A transfer may exceed the rate, and the next one waits
-until the average is the rate again. Kafka measures the average in samples of one second.
+`leader.replication.throttled.rate` and `follower.replication.throttled.rate` limit the bytes per
+second. They apply to the replicas that a topic lists in `leader.replication.throttled.replicas` and
+`follower.replication.throttled.replicas`. A transfer may exceed the limit. The next one then waits
+until the average is within the limit again. Kafka measures the average in samples of one second.
+
 Source: Kafka's ReplicationQuotaManager.
 """
 
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 
 
 class ReplicationQuota:
-    """The quota of one broker, as a leader or as a follower.
+    """The quota of a broker as a leader or as a follower.
 
     Parameters
     ----------
     side : "leader" or "follower"
     controller : Controller
-        Has the configurations of the topics.
+        Contains the configurations of topics.
     config : callable
         Returns the current settings of the broker.
     monotonic_ms : callable

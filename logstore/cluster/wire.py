@@ -1,7 +1,7 @@
-"""A cluster over the wire: a listener for each broker, and its view of the cluster.
+"""A cluster on the wire: a listener for each broker, and the metadata that it reports.
 
-`ClusterNode` answers for one broker. It reports the leaders last received from the controller, so a
-client can get outdated metadata, as in Kafka.
+A `ClusterNode` reports the leaders that one broker has last received from the controller. As in
+Kafka, clients can therefore get outdated metadata.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from logstore.cluster.states import NO_LEADER, ClusterTopic
 from logstore.config.dynamic import Layer
 from logstore.errors import (
     InvalidConfigurationError,
+    LogStoreError,
     NotLeaderForPartitionError,
     UnknownTopicOrPartitionError,
 )
@@ -40,14 +41,14 @@ _BY_RACK = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class Administered(CreatesTopics, Protocol):
-    """The admin methods of a cluster; see `Cluster`."""
+    """The methods of a cluster that are used for administration; see `Cluster`."""
 
     broker_config: BrokerConfig
 
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
     ) -> ClusterTopic:
-        """Grow a topic to `total` partitions."""
+        """Increase the number of partitions of a topic to `total`."""
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
@@ -79,31 +80,28 @@ class Administered(CreatesTopics, Protocol):
 
     @property
     def broker_ids(self) -> range:
-        """Ids of all brokers, which may be stopped."""
+        """The ids of all brokers, including stopped ones."""
 
-    def reassign(
-        self,
-        topic: str | TopicPartition,
-        partition: int | None = None,
-        replicas: Sequence[int] | None = None,
-    ) -> None:
-        """Begin to move a partition to other replicas, or cancel a move."""
+    def reassign_all(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> dict[TopicPartition, LogStoreError]:
+        """Start moving partitions to other replicas, or cancel reassignments; return the errors."""
 
 
 class ClusterListeners(Mapping[int, "Listener"]):
     """The listeners of the running brokers by id; created by `Cluster.listen`.
 
-    A restarted broker listens on its previous port, if that is still free. The listeners close with
-    the cluster, or at the end of their `with` block.
+    A broker that is restarted listens on its previous port, unless the port is in use. The
+    listeners are closed together with the cluster, or at the end of their `with` block.
 
     Parameters
     ----------
     cluster : Administered
     host : str
     port : int
-        Port of broker 0. The others use the following ones. 0 picks free ports.
+        Port of broker 0. The other brokers use the ports after it. 0 picks free ports.
     settings : ListenerSettings
-        Settings of all listeners.
+        The settings of all listeners.
     """
 
     def __init__(
@@ -146,7 +144,10 @@ class ClusterListeners(Mapping[int, "Listener"]):
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers for `bootstrap.servers`, including stopped ones."""
+        """The addresses of all brokers for `bootstrap.servers`.
+
+        It includes brokers that are stopped.
+        """
         return ",".join(self._opened[number].bootstrap for number in sorted(self._opened))
 
     def addresses(self) -> dict[int, Address]:
@@ -167,7 +168,8 @@ class ClusterListeners(Mapping[int, "Listener"]):
         except InvalidConfigurationError as error:
             if known is None or self._first_port:
                 raise
-            # The port was picked by the system, so another one will do; metadata has the new one.
+            # The system picked the previous port, so any other port can be used. It is reported in
+            # the metadata.
             logger.warning("broker %d listens on another port: %s", number, error)
             opened = self._open(broker, 0, node)
         self._opened[number] = opened
@@ -176,14 +178,14 @@ class ClusterListeners(Mapping[int, "Listener"]):
         return broker._open_listener(self._host, port, self._settings, nodes=node)
 
     def close(self) -> None:
-        """Close all listeners; may be called more than once."""
+        """Close all listeners. It can be called more than once."""
         self.is_closed = True
         for listener in self._opened.values():
             listener.close()
 
 
 class ClusterNode(Nodes):
-    """Cluster metadata as one broker of the cluster reports it."""
+    """The metadata of the cluster as reported by one of its brokers."""
 
     def __init__(
         self,
@@ -203,7 +205,10 @@ class ClusterNode(Nodes):
         replicas.progress.subscribe(self._on_progress)
 
     def _on_progress(self, topic_partition: TopicPartition) -> None:
-        """Signal a changed leader. Most progress is only a follower's fetch."""
+        """Emit a signal if the leader has changed.
+
+        Most calls are only for the fetch of a follower.
+        """
         leader = self.leader_of(topic_partition)
         if self._leaders.get(topic_partition) != leader:
             self._leaders[topic_partition] = leader
@@ -218,7 +223,7 @@ class ClusterNode(Nodes):
 
     @property
     def controller_id(self) -> int:
-        """Id of the first running broker, which handles requests for the controller."""
+        """The id of the first running broker, which handles requests for the controller."""
         return min(self._listeners, default=self._number)
 
     def addresses(self, own: Address) -> dict[int, Address]:
@@ -242,11 +247,11 @@ class ClusterNode(Nodes):
 
     @property
     def changes(self) -> int:
-        """Number of changes of the controller's state so far."""
+        """The number of changes of the controller's state so far."""
         return self._controller.changes
 
     def configured_groups(self) -> list[str]:
-        """Return the ids of the groups that have configurations of their own."""
+        """Return the ids of the groups that have their own configurations."""
         return sorted(self._controller.groups)
 
     def topic(self, name: str) -> Topic:
@@ -278,7 +283,7 @@ class ClusterNode(Nodes):
     def create_partitions(
         self, name: str, total: int, assignment: Sequence[Sequence[int]] | None
     ) -> None:
-        """Grow a topic to `total` partitions."""
+        """Increase the number of partitions of a topic to `total`."""
         self._cluster.create_partitions(name, total, assignment=assignment)
 
     def delete_topic(self, name: str) -> None:
@@ -290,7 +295,7 @@ class ClusterNode(Nodes):
         self._cluster.alter_configs(name, configs, unset=unset)
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
-        """Return the configurations that a group sets itself."""
+        """Return the configurations that are set for a group."""
         return self._controller.groups.get(group_id, {})
 
     def alter_group(
@@ -308,28 +313,31 @@ class ClusterNode(Nodes):
 
     @property
     def running(self) -> Collection[int]:
-        """Ids of the running brokers."""
+        """The ids of the running brokers."""
         return self._controller.alive
 
     @property
     def registered(self) -> Collection[int]:
-        """Ids of all brokers, which may be stopped."""
+        """The ids of all brokers, including stopped ones."""
         return self._cluster.broker_ids
 
-    def reassign(self, topic_partition: TopicPartition, replicas: Sequence[int] | None) -> None:
-        """Begin to move a partition to other replicas, or cancel a move."""
-        self._cluster.reassign(topic_partition, replicas=replicas)
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, LogStoreError]:
+        """Start moving partitions to other replicas, or cancel reassignments; return the errors."""
+        return self._cluster.reassign_all(targets)
 
     @property
     def default_replication_factor(self) -> int:
-        """The setting `default.replication.factor`."""
+        """The value of `default.replication.factor`."""
         return self._cluster.broker_config.default_replication_factor
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView:
-        """Return the controller's state of a partition."""
+        """Return the state of a partition according to the controller."""
         try:
             state = self._controller.state(topic_partition)
-        except UnknownTopicOrPartitionError as error:  # deleted since the topic was requested
+        # it was deleted after the topic was requested
+        except UnknownTopicOrPartitionError as error:
             return PartitionView(NO_LEADER, NO_PARTITION_LEADER_EPOCH, (), (), (), error)
         alive = set(self._controller.alive)
         offline = [each for each in state.replicas if each not in alive]
@@ -348,7 +356,7 @@ class ClusterNode(Nodes):
         try:
             state = self._controller.state(topic_partition)
         except UnknownTopicOrPartitionError:
-            return self.manager.log(topic_partition)  # raises the broker's error
+            return self.manager.log(topic_partition)  # raises the error of the broker
         if self._number not in state.replicas:
             raise NotLeaderForPartitionError(
                 f"broker {self._number} has no replica of {topic_partition}"
@@ -356,16 +364,16 @@ class ClusterNode(Nodes):
         return self.manager.log(topic_partition)
 
     def check(self, log: Log, current_leader_epoch: int) -> None:
-        """Check that this broker leads the partition and that the client's epoch is current."""
+        """Check that this broker leads a partition and that the client's epoch is current."""
         tp = log.topic_partition
         role = self._replicas.role(tp)
         if role is not None:
             check_epoch(tp, role.state.leader_epoch, current_leader_epoch)
         if not isinstance(role, Leadership):
-            raise NotLeaderForPartitionError(f"broker {self._number} does not lead {tp}")
+            raise NotLeaderForPartitionError(f"broker {self._number} is not the leader of {tp}")
 
     def check_readable(self, log: Log, current_leader_epoch: int) -> None:
-        """Check that this broker has a replica, and that the client's epoch is current."""
+        """Check that this broker has a replica, and that the epoch of the client is current."""
         tp = log.topic_partition
         role = self._replicas.role(tp)
         if role is None:
@@ -373,9 +381,9 @@ class ClusterNode(Nodes):
         check_epoch(tp, role.state.leader_epoch, current_leader_epoch)
 
     def preferred_replica(self, log: Log, offset: int, rack: str) -> int:
-        """Return the broker that a consumer in a rack should read from, or -1 for this one.
+        """Return the broker from which a consumer in a rack should read, or -1 for this broker.
 
-        The in-sync followers of the rack that have the offset are considered.
+        Only in-sync followers in the rack that have the offset are considered.
         """
         racks = self._controller.racks
         selects = self.manager.broker_config.replica_selector_class == _BY_RACK
@@ -388,17 +396,20 @@ class ClusterNode(Nodes):
         return role.preferred_follower(here, offset)
 
     def is_settled(self, log: Log) -> bool:
-        """Return whether the high watermark has reached the start of the leader's epoch."""
+        """Return whether the high watermark has reached the start of the current leader epoch."""
         role = self._replicas.role(log.topic_partition)
         return not isinstance(role, Leadership) or log.high_watermark >= role.start_offset
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """Return leader id and leader epoch, as this broker knows them."""
+        """Return the leader's id and the leader epoch, as known to this broker."""
         role = self._replicas.role(topic_partition)
         return (NO_LEADER, -1) if role is None else (role.state.leader, role.state.leader_epoch)
 
     def elect(self, topic_partition: TopicPartition, *, unclean: bool) -> bool:
-        """Elect the preferred or, if unclean, any live replica, and return whether it changed."""
+        """Elect the preferred replica, or any live replica if the election is unclean.
+
+        Returns whether the leader has changed.
+        """
         state = self._controller.state(topic_partition)
         alive = self._controller.alive
         if unclean:
@@ -406,30 +417,41 @@ class ClusterNode(Nodes):
                 return False
             to = next((each for each in state.replicas if each in alive), None)
             if to is None:
-                raise Refusal("ELIGIBLE_LEADERS_NOT_AVAILABLE", None)
+                raise Refusal(
+                    "ELIGIBLE_LEADERS_NOT_AVAILABLE",
+                    "Eligible topic partition leaders are not available.",
+                )
         else:
             to = state.replicas[0]
             if state.leader == to:
                 return False
             if to not in alive or to not in state.isr:
-                raise Refusal("PREFERRED_LEADER_NOT_AVAILABLE", None)
+                text = "The preferred leader was not available."
+                raise Refusal("PREFERRED_LEADER_NOT_AVAILABLE", text)
         self._cluster.move_leader(topic_partition, to=to, unclean=unclean)
         return True
 
     # -- requests that wait --------------------------------------------------------------
 
-    def check_append(self, topic_partition: TopicPartition) -> None:
-        """Raise `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync."""
-        self._replicas.check_append(topic_partition)
+    def check_append(self, topic_partition: TopicPartition) -> Leadership:
+        """Return the leader role; raise an error if fewer than `min.insync.replicas` are in sync.
 
-    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> DelayedProduce:
+        Raises
+        ------
+        NotEnoughReplicasError, NotLeaderForPartitionError
+        """
+        return self._replicas.check_append(topic_partition)
+
+    def delayed_append(
+        self, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> DelayedProduce:
         """Return an operation that waits until all in-sync replicas have an offset."""
-        return self._replicas.delayed_append(topic_partition, last_offset)
+        return self._replicas.delayed_append(topic_partition, last_offset, role)
 
     def delete_records(
         self, topic_partition: TopicPartition, before_offset: int
     ) -> DelayedDeleteRecords:
-        """Delete records, and return an operation that waits for all live replicas."""
-        self.log(topic_partition)  # raises if another broker leads
+        """Delete records. Return an operation that waits for all live replicas."""
+        self.log(topic_partition)  # raises an error if another broker is the leader
         start_offset = self.manager.delete_records(topic_partition, before_offset)
         return DelayedDeleteRecords(self._replicas, topic_partition, start_offset)

@@ -1,4 +1,4 @@
-"""Configuration of topics and of the engine, with Kafka's keys, defaults and precedence."""
+"""The configuration of topics and brokers, with Kafka's keys, defaults and precedence."""
 
 from logstore.config.broker_config import (
     MIN_DEDUPE_BYTES_PER_THREAD,

@@ -1,4 +1,4 @@
-"""The broker configuration: its own settings and the defaults of all topics.
+"""The configuration of a broker: its own settings, and the defaults of all topics.
 
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12.
 """
@@ -20,11 +20,11 @@ from logstore.runtime.fs import read_input
 from logstore.types import LINE_END
 
 MIN_DEDUPE_BYTES_PER_THREAD = 1 << 20
-"""Size in bytes that the offset map of each cleaner thread must exceed."""
+"""Each cleaner thread must have more than this number of bytes for its offset map."""
 
 
 class TopicDefault(NamedTuple):
-    """A broker's default for a topic key: the value, the broker key that sets it, its origin."""
+    """A broker's default for a topic key: the value, the broker key that set it, and the origin."""
 
     value: Value
     broker_key: str
@@ -34,26 +34,28 @@ class TopicDefault(NamedTuple):
 class BrokerConfig(Settings, keys=BROKER_KEYS):
     """The configuration of a broker.
 
-    Fields are broker keys with underscores for dots (`BROKER_KEYS`), and five more:
+    The fields are named like the broker keys (`BROKER_KEYS`), with underscores instead of dots.
+    There are five more:
 
     Attributes
     ----------
     log_dirs : tuple of str
-        Value of log.dirs, else log.dir; empty if neither is set: the caller chooses.
+        The value of log.dirs or log.dir. Empty if neither is set; the caller then chooses a
+        directory.
     topic_defaults : Mapping of str to TopicDefault
-        Topic key → the broker's default for all topics.
+        The broker's default of each topic key.
     given : Mapping of str to str
-        The properties that were set, under their current names, as text.
+        The properties that were set, as text. Old names are replaced by the current ones.
     dynamic : DynamicLayers, optional
-        Dynamic settings, already applied to this configuration.
+        The dynamic settings. They are already included in this configuration.
     notes : tuple of str
-        Notes for the user about old names, unknown keys and ignored keys.
+        Messages for the user about old names, unknown keys and ignored keys.
 
     Raises
     ------
     InvalidConfigurationError
-        A value is out of range, topic defaults contradict each other, or the cleaner threads
-        have too little memory.
+        A value is out of range, topic defaults contradict each other, or there is not enough memory
+        for the cleaner threads.
     """
 
     log_dirs: tuple[str, ...] = KEY
@@ -155,7 +157,7 @@ class BrokerConfig(Settings, keys=BROKER_KEYS):
             )
 
     def _check_consumer_groups(self) -> None:
-        """Check the settings `group.consumer.*` against each other."""
+        """Check that the settings `group.consumer.*` are consistent."""
         for setting in CONSUMER_GROUP_BOUNDED:
             keys = [f"group.consumer.{bound}{setting}" for bound in ("min.", "", "max.")]
             least, value, most = (getattr(self, BROKER_KEYS[key].attribute) for key in keys)
@@ -175,7 +177,7 @@ class BrokerConfig(Settings, keys=BROKER_KEYS):
             )
 
     def _default_of(self, key: str) -> LagSetting:
-        """Return the default of a topic key, named by the broker key that sets it."""
+        """Return the default of a topic key, with the name of the broker key that sets it."""
         default = self.topic_defaults.get(key, TopicDefault(TOPIC_KEYS[key].default, key))
         assert isinstance(default.value, int)
         return LagSetting(default.broker_key, default.value)
@@ -184,20 +186,20 @@ class BrokerConfig(Settings, keys=BROKER_KEYS):
     def from_properties(
         cls, properties: Mapping[str, object], *, refuse_unknown: bool = False
     ) -> BrokerConfig:
-        """Build a configuration from broker properties.
+        """Create a configuration from broker properties.
 
         Parameters
         ----------
         properties : Mapping
-            Broker keys and their values: text, or Python numbers and booleans.
+            Broker keys and their values. A value is text, a number or a boolean.
         refuse_unknown : bool
-            Refuse unknown keys instead of adding a note. A broker's file may be of another
-            release, so unknown keys are legal there.
+            Whether an unknown key is an error. Otherwise a note is added, because the properties
+            file of a broker may be for another release of Kafka.
 
         Returns
         -------
         BrokerConfig
-            `notes` lists keys that were translated, unknown or without effect.
+            Its `notes` list the keys that have an old name, are unknown, or have no effect.
 
         Raises
         ------
@@ -223,12 +225,12 @@ class BrokerConfig(Settings, keys=BROKER_KEYS):
                 nearest=near,
             )
         notes += [
-            f"unknown broker key {key} is ignored{suggestion(nearest_broker_key(key))}"
+            f"ignoring unknown broker key {key}{suggestion(nearest_broker_key(key))}"
             for key in unknown
         ]
         ignored = [key for key in texts if key not in BROKER_KEYS and has_no_effect(key)]
         if ignored:
-            notes.append(f"broker keys without effect here: {', '.join(sorted(ignored))}")
+            notes.append(f"broker keys that have no effect here: {', '.join(sorted(ignored))}")
         fields: dict[str, Any] = {
             BROKER_KEYS[key].attribute: value
             for key, value in values.items()
@@ -243,14 +245,16 @@ class BrokerConfig(Settings, keys=BROKER_KEYS):
 
 
 class DynamicLayers(NamedTuple):
-    """Dynamic broker settings and the static configuration below them.
+    """The dynamic settings of a broker, and the static configuration that they override.
 
     Attributes
     ----------
     static : BrokerConfig
-        The configuration from the file.
-    cluster, broker : Mapping of str to str
-        Cluster-wide settings, and settings of this broker, which take precedence.
+        The configuration from the properties file.
+    cluster : Mapping of str to str
+        Settings for all brokers of the cluster.
+    broker : Mapping of str to str
+        Settings for this broker. They take precedence over `cluster`.
     """
 
     static: BrokerConfig
@@ -262,7 +266,7 @@ _BROKER_FIELDS = frozenset(field.name for field in dataclasses.fields(BrokerConf
 
 
 def _overridden_keys(texts: Mapping[str, str]) -> frozenset[str]:
-    """Return the keys whose range is not checked because a key with a finer unit is set too."""
+    """Return the keys that are not checked because a key with a finer unit overrides them."""
     return frozenset(
         synonym.key
         for row in TOPIC_KEYS.values()
@@ -274,7 +278,7 @@ def _overridden_keys(texts: Mapping[str, str]) -> frozenset[str]:
 def topic_defaults_of(
     values: Mapping[str, Value], origin: str = ORIGIN_BROKER
 ) -> dict[str, TopicDefault]:
-    """Return topic defaults by topic key: each is set by its first synonym in `values`."""
+    """Return the topic defaults by topic key. The first synonym in `values` sets the default."""
     defaults = {}
     for topic_key in TOPIC_KEYS.values():
         for synonym in topic_key.synonyms:
@@ -294,12 +298,12 @@ def _directories(key: str, paths: Value) -> tuple[str, ...]:
     assert isinstance(paths, tuple)
     directories = tuple(path for path in paths if path)
     if not directories:
-        raise InvalidConfigurationError(f"{key} is set, but names no directory")
+        raise InvalidConfigurationError(f"{key} is set but does not name a directory")
     return directories
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Read a Java properties file, or a pipe with the content of one.
+    """Read a Java properties file or a pipe.
 
     Raises
     ------
@@ -314,14 +318,14 @@ def read_properties(path: str) -> dict[str, str]:
 
 
 def parse_properties(data: bytes, path: str) -> dict[str, str]:
-    """Parse the content of a Java properties file; `path` is used in errors.
+    """Parse the content of a Java properties file. `path` is only used in error messages.
 
     Raises
     ------
     InvalidConfigurationError
-        The file is malformed.
+        The content is malformed.
     """
-    # Lazy: few commands read a file, and the library is slow to import.
+    # Import this lazily, because few commands read a file and the library is slow to import.
     import javaproperties
 
     try:
@@ -331,10 +335,10 @@ def parse_properties(data: bytes, path: str) -> dict[str, str]:
 
 
 def _join_lines(text: str) -> str:
-    """Join continuation lines, for which the library needs quadratic time.
+    """Join continuation lines. The library would need quadratic time to do it.
 
-    A line that is not a comment continues in the next one if it ends in an odd number of
-    backslashes.
+    If a line is not a comment and ends in an odd number of backslashes, it continues in the next
+    line.
     """
     lines: list[str] = []
     parts: list[str] = []
@@ -346,7 +350,7 @@ def _join_lines(text: str) -> str:
             parts.append(piece[:-1])
             continue
         whole = "".join([*parts, piece])
-        # A line that starts like a comment only after joining is a key.
+        # If a line only starts like a comment because lines were joined, it is a key.
         lines.append(f"\\{whole}" if parts and whole.startswith(("#", "!")) else whole)
         parts.clear()
     return "\n".join([*lines, "".join(parts)])

@@ -1,4 +1,4 @@
-"""All broker keys with an effect in this engine, including the synonyms of topic keys.
+"""All broker keys that have an effect in this engine, including the synonyms of topic keys.
 
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12 and §13.1.
 """
@@ -16,7 +16,7 @@ CONSUMER_GROUP_BOUNDED = (
     "heartbeat.interval.ms",
     "assignment.interval.ms",
 )
-"""Settings `group.consumer.*` that have a minimum, a maximum, and a value for single groups."""
+"""Settings `group.consumer.*` that have a minimum, a maximum, and a value for individual groups."""
 
 _BROKER_ROWS = (
     ConfigKey(

@@ -1,9 +1,10 @@
-"""Dynamic broker configurations: settings that may change while the broker runs.
+"""Dynamic broker configurations, which can be changed while the broker is running.
 
-Of Kafka's dynamic keys these have an effect: the cleaner's settings, the connection limits, the
-first broker synonym of each topic key, group.consumer.assignment.interval.ms, and
-transaction.partition.verification.enable. Keys without effect (`INERT_BROKER_KEYS`) and, as in
-Kafka, unknown keys are stored as well.
+Of Kafka's dynamic keys, these have an effect: the settings of the cleaner, the connection limits,
+the first broker synonym of each topic key, group.consumer.assignment.interval.ms, and
+transaction.partition.verification.enable. Keys without an effect (`INERT_BROKER_KEYS`) are stored
+too, and so are unknown keys, as in Kafka.
+
 Source: docs/spec/cleaner.md §12.
 """
 
@@ -46,12 +47,12 @@ CLEANER_KEYS = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.backoff.ms",
 )
-"""Keys whose change restarts the cleaner threads."""
+"""If one of these keys changes, the cleaner threads are restarted."""
 
 _TOPIC_SYNONYMS = frozenset(row.synonyms[0].key for row in TOPIC_KEYS.values() if row.synonyms)
 
 LISTENER_KEYS = ("max.connections", "max.connections.per.ip")
-"""Keys that a listener applies from the next connection on."""
+"""Changes of these keys apply to new connections of a listener."""
 
 RECONFIGURABLE_KEYS = (
     frozenset(
@@ -65,16 +66,16 @@ RECONFIGURABLE_KEYS = (
     | _TOPIC_SYNONYMS
     | INERT_BROKER_KEYS.keys()
 )
-"""The known dynamic broker keys."""
+"""The dynamic broker keys that are known here."""
 
 
 def is_reconfigurable(key: str) -> bool:
-    """Return whether a broker key is dynamic; unknown keys are."""
+    """Return whether a broker key is dynamic. Unknown keys are dynamic."""
     return key in RECONFIGURABLE_KEYS or is_unknown_broker_key(key)
 
 
 class Layer(StrEnum):
-    """Scope of a dynamic setting: every broker of the cluster, or one."""
+    """The scope of a dynamic setting: all brokers of the cluster, or one broker."""
 
     CLUSTER = "cluster"
     BROKER = "broker"
@@ -83,12 +84,15 @@ class Layer(StrEnum):
 def merge_layers(
     static: BrokerConfig, cluster: Mapping[str, str], broker: Mapping[str, str]
 ) -> BrokerConfig:
-    """Return the effective configuration: broker over cluster-wide over static settings.
+    """Return the effective configuration.
+
+    Settings of the broker take precedence over settings of the cluster, which take precedence over
+    the static configuration.
 
     Parameters
     ----------
     cluster, broker : mapping
-        Dynamic broker keys, including unknown ones, and their values as text.
+        Dynamic broker keys with their values as text. The keys may be unknown.
 
     Raises
     ------
@@ -113,17 +117,19 @@ def merge_layers(
 
 
 def changes_of(given: Mapping[str, object], unset: Iterable[str]) -> dict[str, object]:
-    """Merge values to set and keys to unset into one change for `reconfigure`.
+    """Combine the values to set and the keys to unset into one change for `reconfigure`.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is both set and unset.
+        A key is to be both set and unset.
     """
     removals: dict[str, object] = {key.strip(): None for key in unset}
     both = sorted({key.strip() for key in given} & removals.keys())
     if both:
-        raise InvalidConfigurationError(f"{both[0]} cannot be set and unset at once", key=both[0])
+        raise InvalidConfigurationError(
+            f"{both[0]} cannot be set and unset at the same time", key=both[0]
+        )
     return {**given, **removals}
 
 
@@ -134,30 +140,31 @@ def reconfigure(
     *,
     refuse_unknown: bool = False,
 ) -> tuple[BrokerConfig, tuple[str, ...]]:
-    """Return a broker's configuration after a dynamic change, validated as a whole.
+    """Return the configuration of a broker after a dynamic change. The result is validated.
 
     Parameters
     ----------
     changes : mapping
-        Current or old broker keys and their values; times and sizes may have a unit
-        (`logstore.config.units`). None removes a key from the layer.
+        Broker keys, which may have old names, and their new values. A time or size may have a unit
+        (`logstore.config.units`). None removes the key from the layer.
     layer : Layer
         The layer to change.
     refuse_unknown : bool
-        Refuse unknown keys instead of storing them as Kafka does.
+        Whether an unknown key is an error. Otherwise it is stored, as in Kafka.
 
     Returns
     -------
     BrokerConfig
     tuple of str
-        Notes on translated old names and on stored unknown keys.
+        Messages about old names that were translated, and about unknown keys that were stored.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is not dynamic. A value is not allowed; values contradict each other. There are too
-        many unknown keys, or one is too long, or one to remove was not set; or the number of
-        cleaner threads becomes 0, more than doubles, or falls below half.
+        A key is not dynamic. A value is not allowed, or values contradict each other. There are too
+        many unknown keys, one of them is too long, or one that should be removed was not set. The
+        number of cleaner threads would be 0, more than twice the current number, or less than half
+        of it.
     """
     texts, notes = translate_broker(
         {key.strip(): to_text(value) for key, value in changes.items() if value is not None}
@@ -170,7 +177,7 @@ def reconfigure(
     for key in filter(is_unknown_broker_key, (*absent, *(unknown if refuse_unknown else ()))):
         near = nearest_broker_key(key)
         raise InvalidConfigurationError(
-            f"{key} cannot be changed: unknown broker key{suggestion(near)}",
+            f"{key} cannot be changed because it is an unknown broker key{suggestion(near)}",
             key=key,
             nearest=near,
         )
@@ -182,7 +189,7 @@ def reconfigure(
     changed = with_layer(broker, texts_after, layer)
     _check_threads(broker.log_cleaner_threads, changed.log_cleaner_threads)
     notes += [
-        f"unknown broker key {key} is stored without effect{suggestion(nearest_broker_key(key))}"
+        f"unknown broker key {key} is stored but has no effect{suggestion(nearest_broker_key(key))}"
         for key in unknown
     ]
     return changed, tuple(notes)
@@ -196,14 +203,17 @@ def _number(key: str, text: str) -> str:
 
 
 def with_layer(broker: BrokerConfig, texts: Mapping[str, str], layer: Layer) -> BrokerConfig:
-    """Return a broker's configuration with a layer replaced; raises as `merge_layers` does."""
+    """Return a broker's configuration with one layer replaced.
+
+    Raises the errors of `merge_layers`.
+    """
     static = broker if broker.dynamic is None else broker.dynamic.static
     layers = {each: own_layer(broker, each) for each in Layer} | {layer: texts}
     return merge_layers(static, layers[Layer.CLUSTER], layers[Layer.BROKER])
 
 
 def own_layer(broker: BrokerConfig, layer: Layer) -> Mapping[str, str]:
-    """Return the broker keys set in a layer and their values as text."""
+    """Return the broker keys that are set in a layer, with their values as text."""
     if broker.dynamic is None:
         return {}
     return broker.dynamic.cluster if layer is Layer.CLUSTER else broker.dynamic.broker
@@ -213,14 +223,14 @@ def _check_reconfigurable(keys: Iterable[str]) -> None:
     fixed = sorted(key for key in set(keys) if not is_reconfigurable(key))
     if fixed:
         raise InvalidConfigurationError(
-            f"{', '.join(fixed)} cannot be changed while the broker runs; dynamic keys are "
+            f"{', '.join(fixed)} cannot be changed while the broker runs; the dynamic keys are "
             f"{', '.join(sorted(RECONFIGURABLE_KEYS))}",
             key=fixed[0],
         )
 
 
 def _check_unknown(keys: Iterable[str], layer: Mapping[str, str]) -> None:
-    """Check the length of unknown keys in a change, and their number in the resulting layer."""
+    """Check the length of the unknown keys in a change, and their number in the resulting layer."""
     count = sum(map(is_unknown_broker_key, layer))
     for key in keys:
         if not 0 < len(key) <= UNKNOWN_KEY_CHARACTERS_MAX:
@@ -244,7 +254,7 @@ def _check_unknown(keys: Iterable[str], layer: Mapping[str, str]) -> None:
 
 
 def _check_threads(old: int, new: int) -> None:
-    """Enforce Kafka's rule for resizing a thread pool."""
+    """Check Kafka's rule for changing the size of a thread pool."""
     if old == new:
         return
     name = "log.cleaner.threads"

@@ -1,4 +1,4 @@
-"""Configurations of single groups, which override the broker's settings `group.consumer.*`.
+"""The configurations of individual groups, which override the broker settings `group.consumer.*`.
 
 Source: GroupConfig and GroupConfigManager of Kafka 4.3.
 """
@@ -17,10 +17,10 @@ from logstore.config.units import without_unit
 from logstore.errors import InvalidConfigurationError
 
 GROUPS_MAX = 10_000
-"""Maximum number of groups with configurations."""
+"""Maximum number of groups that have configurations."""
 
 GROUP_ID_CHARACTERS_MAX = 1_000
-"""Maximum length of the id of such a group."""
+"""Maximum length of the group id for a group that has configurations."""
 
 
 _DOCS = {
@@ -38,7 +38,7 @@ def _key_of(setting: str) -> ConfigKey:
 
 
 GROUP_KEYS: Mapping[str, ConfigKey] = {row.key: row for row in map(_key_of, CONSUMER_GROUP_BOUNDED)}
-"""The keys of a consumer group (KIP-848). Each has a broker key as its default."""
+"""The keys of a consumer group (KIP-848). The default of each one is set by a broker key."""
 
 
 class GroupConfig(NamedTuple):
@@ -50,12 +50,12 @@ class GroupConfig(NamedTuple):
 
 
 def effective_group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
-    """Return the effective configuration of a group, within the current bounds of the broker.
+    """Return the effective configuration of a group. Its values are within the broker's bounds.
 
     Parameters
     ----------
     overrides : mapping
-        Values that the group sets, as returned by `alter_group_overrides`.
+        The values that are set for the group, as returned by `alter_group_overrides`.
     """
     return GroupConfig(*(_effective(each, overrides, broker) for each in CONSUMER_GROUP_BOUNDED))
 
@@ -80,7 +80,9 @@ def _broker_value(key: str, broker: BrokerConfig) -> int:
 
 
 def parse_group_overrides(texts: Mapping[str, object]) -> dict[str, str]:
-    """Validate values of a group one by one; times may have a unit (`logstore.config.units`).
+    """Validate the values of a group one at a time.
+
+    A time may have a unit (`logstore.config.units`).
 
     Raises
     ------
@@ -105,20 +107,20 @@ def parse_group_overrides(texts: Mapping[str, object]) -> dict[str, str]:
 def alter_group_overrides(
     own: Mapping[str, str], values: Mapping[str, object], unset: Iterable[str], broker: BrokerConfig
 ) -> dict[str, str]:
-    """Return the values that a group sets after a change, validated as a whole.
+    """Return the values that are set for a group after a change. The result is validated.
 
     Parameters
     ----------
     values : mapping
-        Values to set, as for `parse_group_overrides`.
+        Values to set, as in `parse_group_overrides`.
     unset : iterable of str
-        Keys to restore to the broker's value; they need not be set.
+        Keys to reset to the broker's value, whether they are set or not.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown, a value is not allowed or outside the broker's bounds, or the session
-        timeout does not exceed the heartbeat interval.
+        A key is unknown. A value is not allowed or exceeds the bounds of the broker. Or the session
+        timeout is not larger than the heartbeat interval.
     """
     changed = {key: text for key, text in own.items() if key not in set(unset)}
     changed |= parse_group_overrides(values)
@@ -143,26 +145,26 @@ def alter_group_overrides(
 
 
 def check_new_group(group_id: str, known: Collection[str]) -> None:
-    """Check the bounds on groups with configurations before another one is stored.
+    """Check that configurations may be stored for another group.
 
     Raises
     ------
     InvalidConfigurationError
-        The id is too long, or there are too many such groups.
+        The id is too long, or too many groups have configurations.
     """
     if len(group_id) > GROUP_ID_CHARACTERS_MAX:
         raise InvalidConfigurationError(
-            f"the group id has {len(group_id)} characters; at most {GROUP_ID_CHARACTERS_MAX} are"
-            " allowed for a group with configurations"
+            f"the group id has {len(group_id)} characters; a group with configurations can have"
+            f" at most {GROUP_ID_CHARACTERS_MAX}"
         )
     if group_id not in known and len(known) >= GROUPS_MAX:
         raise InvalidConfigurationError(
-            f"group '{group_id}' cannot be configured: {GROUPS_MAX} groups have configurations"
+            f"group '{group_id}' cannot be configured: {GROUPS_MAX} other groups already are"
         )
 
 
 def describe_group(own: Mapping[str, str], broker: BrokerConfig) -> dict[str, ConfigValue]:
-    """Return the effective value, origin and documentation of every group key."""
+    """Return the effective value, the origin and the documentation of each group key."""
     described = {}
     for key, row in GROUP_KEYS.items():
         broker_key = row.synonyms[0].key

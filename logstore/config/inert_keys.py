@@ -1,9 +1,10 @@
-"""Keys without an effect of their own: ignored, old and inert keys.
+"""Keys that have no effect of their own: ignored keys, old names, and inert keys.
 
-Inert keys are stored and described but change nothing in this engine. Tools set them on any topic
-or broker: MirrorMaker copies topic configurations, and `kafka-reassign-partitions` sets and removes
-throttles. Values are validated as in Kafka. A value that requires a missing feature is refused.
-Types, defaults and ranges are Kafka 3.9's; later keys follow the release that added them.
+An inert key is stored and described, but it changes nothing in this engine. Some tools set these
+keys on every topic or broker. For example, MirrorMaker copies the configurations of topics, and
+`kafka-reassign-partitions` sets and removes throttles. The values are validated as in Kafka. A
+value that needs a missing feature is refused. Types, defaults and ranges are taken from Kafka 3.9,
+or from the release that added the key.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ NAMES = frozenset(
 
 
 def has_no_effect(key: str) -> bool:
-    """Return whether `key` is a Kafka broker key that this engine ignores."""
+    """Return whether `key` is a broker key of Kafka that is ignored here."""
     return key in NAMES or key.startswith(PREFIXES)
 
 
@@ -136,7 +137,7 @@ NOT_OFFERED_TO_TOPICS = {
     "errors.deadletterqueue.group.enable": "share groups are not supported",
     "max.decompressed.message.bytes": "use logstore.decompression.max.bytes instead",
 }
-"""Kafka's topic keys that are refused here → the reason."""
+"""Kafka's topic keys that cannot be set here, and the reason for each."""
 
 
 # -- old names of keys and values ------------------------------------------------------------------
@@ -148,7 +149,7 @@ OLD_COMPACT = "dedupe"
 
 
 class OldName(NamedTuple):
-    """An old broker key, its current key, and how its value is converted."""
+    """An old broker key, the key that replaced it, and how to convert its value."""
 
     old: str
     current: str
@@ -156,22 +157,26 @@ class OldName(NamedTuple):
 
 
 OLD_BROKER_NAMES = (
-    OldName(OLD_POLICY_KEY, "log.cleanup.policy", f"the same; {OLD_COMPACT} is {COMPACT}"),
+    OldName(
+        OLD_POLICY_KEY,
+        "log.cleanup.policy",
+        f"the same, except that {OLD_COMPACT} is now {COMPACT}",
+    ),
     OldName("cleaner.thread.pool.size", "log.cleaner.threads", "the same"),
     OldName(
         "cleaner.buffer.size.bytes",
         "log.cleaner.dedupe.buffer.size",
-        "bytes for each thread, multiplied by the number of threads",
+        "bytes for each thread; multiplied by the number of threads",
     ),
     OldName(
         "cleaner.max.read.throughput",
         "logstore.cleaner.max.read.bytes.per.second",
-        "the same, in bytes a second",
+        "the same, in bytes per second",
     ),
     OldName(
         "cleaner.max.write.throughput",
         "logstore.cleaner.max.write.bytes.per.second",
-        "the same, in bytes a second",
+        "the same, in bytes per second",
     ),
     OldName(
         "log.cleanup.interval.mins",
@@ -189,30 +194,30 @@ def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tup
     Parameters
     ----------
     key, text : str
-        The key and value as set.
+        The key and the value that the user set.
     current : str
-        The current name of the policy: cleanup.policy, or log.cleanup.policy for a broker.
+        The current name of the key: cleanup.policy for a topic, or log.cleanup.policy for a broker.
     notes : list of str
-        Receives a note on each translation.
+        A message about each translated name is added to this list.
     """
     if key == OLD_POLICY_KEY:
-        notes.append(f"{OLD_POLICY_KEY} is an old name of {current}")
+        notes.append(f"{OLD_POLICY_KEY} is the old name of {current}")
         key = current
     if key == current and OLD_COMPACT in (parts := [part.strip() for part in text.split(",")]):
-        notes.append(f"{current}: {OLD_COMPACT} is an old name of {COMPACT}")
+        notes.append(f"{current}: {OLD_COMPACT} is the old name of {COMPACT}")
         text = ",".join(COMPACT if part == OLD_COMPACT else part for part in parts)
     return key, text
 
 
 def translate_broker(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return broker properties under their current names, and notes on translations.
+    """Return broker properties with old names replaced, and messages about the replaced names.
 
-    The current name takes precedence over the old one.
+    If both names are set, the current one takes precedence.
 
     Raises
     ------
     InvalidConfigurationError
-        The value of an old key is not a number or is below 1.
+        The value of an old key is not a number, or is less than 1.
     """
     current = dict(texts)
     notes: list[str] = []
@@ -220,10 +225,10 @@ def translate_broker(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str
     def replace(old: str, text: str, remark: str = "") -> None:
         key = _CURRENT[old]
         if key in current:
-            notes.append(f"{old}: ignored, since {key} is set")
+            notes.append(f"{old} is ignored because {key} is set")
             return
         current[key] = text
-        notes.append(f"{old}: old name, read as {key} = {text}{remark}")
+        notes.append(f"{old} is an old name: using {key} = {text}{remark}")
 
     if (threads := current.pop("cleaner.thread.pool.size", None)) is not None:
         replace("cleaner.thread.pool.size", threads)
@@ -268,10 +273,10 @@ UNKNOWN_KEYS_MAX = 100
 UNKNOWN_KEY_CHARACTERS_MAX = 255
 UNKNOWN_VALUE_CHARACTERS_MAX = 4096
 
-_NO_EFFECT = "Stored and described, but without effect here: "
+_NO_EFFECT = "Stored and described, but has no effect here: "
 _TIERED = f"{_NO_EFFECT}tiered storage is not supported."
-_THROTTLED = "Replicas throttled while they are not in sync; without effect in a single broker."
-_THROTTLED_RATE = "Bytes per second of throttled replicas; without effect in a single broker."
+_THROTTLED = "Replicas that are throttled while they are not in sync; no effect in a single broker."
+_THROTTLED_RATE = "Bytes per second of throttled replicas; no effect in a single broker."
 _CONVERTED = f"{_NO_EFFECT}batches are stored and read in one format."
 _THREADS = f"{_NO_EFFECT}this engine has no such threads."
 
@@ -305,7 +310,7 @@ INERT_TOPIC_KEYS: Mapping[str, ConfigKey] = {
         ConfigKey("remote.storage.enable", Kind.BOOLEAN, False, _TIERED, form=_NOT_TIERED),
     )
 }
-"""Topic keys without effect. `describe` lists the ones that a topic sets."""
+"""Topic keys that have no effect. `describe` lists those that are set for a topic."""
 
 INERT_BROKER_KEYS: Mapping[str, ConfigKey] = {
     row.key: row
@@ -342,22 +347,25 @@ INERT_BROKER_KEYS: Mapping[str, ConfigKey] = {
         ),
     )
 }
-"""Dynamic broker keys without effect."""
+"""Dynamic broker keys that have no effect."""
 
 STORED_TOPIC_KEYS: Mapping[str, ConfigKey] = {**TOPIC_KEYS, **INERT_TOPIC_KEYS}
-"""All keys that a topic can have."""
+"""All keys that can be set for a topic."""
 
 STORED_BROKER_KEYS: Mapping[str, ConfigKey] = {**BROKER_KEYS, **INERT_BROKER_KEYS}
-"""All broker keys of a known type."""
+"""All broker keys whose type is known."""
 
 
 def is_unknown_broker_key(key: str) -> bool:
-    """Return whether neither this engine nor a Kafka broker has the key."""
+    """Return whether a key is known neither to this engine nor to Kafka's broker."""
     return key not in STORED_BROKER_KEYS and not has_no_effect(key)
 
 
 def unknown_broker_key(key: str) -> ConfigKey:
     """Return a row for an unknown key, which is stored for plugins and tools."""
     return ConfigKey(
-        key, Kind.STRING, "", "Unknown key: stored without effect, its value is hidden."
+        key,
+        Kind.STRING,
+        "",
+        "Unknown key. It is stored but has no effect, and its value is hidden.",
     )

@@ -1,4 +1,4 @@
-"""Configuration keys: types, ranges, synonyms, origins, releases, and the parsing of values.
+"""Configuration keys: their types, ranges, synonyms, origins and releases, and how to parse values.
 
 The keys are listed in `topic_keys` and `broker_keys`.
 """
@@ -33,20 +33,23 @@ KAFKA_ORIGINS = {
     ORIGIN_BROKER: "STATIC_BROKER_CONFIG",
     ORIGIN_DEFAULT: "DEFAULT_CONFIG",
 }
-"""Origin → Kafka's name for it (ConfigEntry.ConfigSource)."""
+"""Kafka's name of each origin (ConfigEntry.ConfigSource)."""
 
 
 # -- keys and their values -----------------------------------------------------------------------
 
 Value = bool | int | float | str | tuple[str, ...] | TimestampType
-"""A parsed value. Its type depends on the key's `Kind`."""
+"""A parsed value. Its type is determined by the `Kind` of the key."""
 
 Ranges = tuple[tuple[float | None, float | None], ...]
-"""Allowed numbers as closed intervals; None is unbounded, an empty tuple allows all."""
+"""The allowed numbers as closed intervals.
+
+None means unbounded. An empty tuple allows all numbers.
+"""
 
 
 class Kind(enum.Enum):
-    """The type of a value, with Kafka's name."""
+    """The type of a value, with its name in Kafka."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -57,9 +60,10 @@ class Kind(enum.Enum):
 
 
 class Synonym(NamedTuple):
-    """A broker key that sets the default of a topic key, after multiplying by `factor`.
+    """A broker key that sets the default of a topic key. Its value is multiplied by `factor`.
 
-    `ranges` replace the topic key's ranges, and are checked only if this key takes precedence.
+    The `ranges` are used instead of the topic key's ranges. They are checked only if no other
+    synonym takes precedence.
     """
 
     key: str
@@ -69,7 +73,7 @@ class Synonym(NamedTuple):
 
 
 class Form(NamedTuple):
-    """The format of a value's text: a regular expression and its description."""
+    """The format of a value: a regular expression and a description for the user."""
 
     pattern: str
     words: str
@@ -83,17 +87,17 @@ class ConfigKey(NamedTuple):
     default : Value
         The parsed default.
     ranges : Ranges
-        The range of a number, within the 32 or 64 bits of its kind.
+        The range of a number. It is also limited to the 32 or 64 bits of its kind.
     values : tuple of str
-        The allowed strings or list elements; empty allows all.
+        The allowed strings or list elements. If it is empty, all are allowed.
     synonyms : tuple of Synonym
         The broker keys of a topic key, in order of precedence.
     blank_is_default : bool
-        Whether an empty string is the default.
+        Whether an empty string means the default.
     form : Form, optional
-        The required format of the value's text (`to_text`).
+        The required format of the value as text (`to_text`).
     ignores_case : bool
-        Whether `values` may be given in any case.
+        Whether the `values` are case-insensitive.
     """
 
     key: str
@@ -109,12 +113,12 @@ class ConfigKey(NamedTuple):
 
     @property
     def attribute(self) -> str:
-        """The name as a Python attribute, with underscores for dots."""
+        """The name of the key as a Python attribute, with underscores instead of dots."""
         return self.key.replace(".", "_")
 
     @property
     def range_text(self) -> str:
-        """A description of the allowed values."""
+        """A description of the allowed values for the user."""
         if self.form is not None:
             return self.form.words
         if self.kind is Kind.BOOLEAN:
@@ -129,18 +133,18 @@ class ConfigKey(NamedTuple):
         return " ".join([*parts, bounds]) if bounds else parts[0]
 
     def parse(self, text: str, *, key: str | None = None) -> Value:
-        """Parse `text` by Kafka's rules, ignoring surrounding blanks.
+        """Parse a value like Kafka. Whitespace around it is ignored.
 
         Parameters
         ----------
         text : str
         key : str, optional
-            The name that the value was set under, for the error.
+            The name under which the value was set, for the error message.
 
         Raises
         ------
         InvalidConfigurationError
-            The value is not allowed. The message has the key, the value and the allowed range.
+            The value is not allowed. The message contains the key, the value and the allowed range.
         """
         text = text.strip()
         value = self._convert(text)
@@ -152,9 +156,9 @@ class ConfigKey(NamedTuple):
         return value
 
     def check(self, value: object) -> None:
-        """Raise `InvalidConfigurationError` unless `value` is a parsed value of this key."""
+        """Raise `InvalidConfigurationError` unless `value` is a valid parsed value of this key."""
         if value is self.default:
-            return  # fast path at each start: nearly all values are defaults
+            return  # this is fast, because nearly all values are defaults
         if not self._has_type(value) or not self._allows(value):
             raise InvalidConfigurationError(
                 f"{self.key} = {value!r} is not allowed: it must be {self.range_text}", key=self.key
@@ -202,7 +206,7 @@ class ConfigKey(NamedTuple):
 
 
 def render(value: Value) -> str:
-    """Return the text of a parsed value, as in a configuration file. Inverse of `parse`."""
+    """Return a parsed value as text, as in a configuration file. This is the inverse of `parse`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -213,7 +217,7 @@ def render(value: Value) -> str:
 
 
 def to_text(value: object) -> str:
-    """Return the text of a Python value: a number, boolean, sequence, string or timedelta.
+    """Convert a number, boolean, sequence, string or timedelta to text.
 
     A timedelta is converted to milliseconds.
     """
@@ -260,7 +264,7 @@ def _range_text(bounds: tuple[float | None, float | None]) -> str:
 
 
 def to_texts(values: Mapping[str, object]) -> dict[str, str]:
-    """Convert values to text and strip blanks from keys."""
+    """Convert values to text, and remove whitespace around keys."""
     return {key.strip(): to_text(value) for key, value in values.items()}
 
 
@@ -268,7 +272,7 @@ def to_texts(values: Mapping[str, object]) -> dict[str, str]:
 
 
 class ReleaseChange(NamedTuple):
-    """A change of a key in a later release of Kafka; None means unchanged.
+    """A change of a key in a later release of Kafka. None means unchanged.
 
     Attributes
     ----------
@@ -292,16 +296,17 @@ LATER_RELEASES = (
     ReleaseChange("message.timestamp.difference.max.ms", "4.0", removed=True),
     ReleaseChange("num.recovery.threads.per.data.dir", "4.0", default=2),
 )
-"""Changes up to Kafka 4.4. A change of a topic key applies to its broker synonyms as well."""
+"""Changes up to Kafka 4.4. A change of a topic key also applies to its broker synonyms."""
 
 
 # -- operations of IncrementalAlterConfigs (KIP-339) ---------------------------------------------
 
 
 class Operation(IntEnum):
-    """An operation on a key, with its number in the protocol.
+    """An operation on a config key, with its number in the protocol.
 
-    DELETE restores the default, APPEND and SUBTRACT add and remove elements of a list.
+    DELETE resets the key to its default. APPEND and SUBTRACT add elements to a list, or remove
+    them.
     """
 
     SET = 0
@@ -324,12 +329,12 @@ def apply_operations(
     keys : mapping
         All known keys.
     now : mapping
-        The effective values as text, which APPEND and SUBTRACT change; may omit defaults.
+        The effective values as text, which APPEND and SUBTRACT modify. Defaults may be left out.
 
     Raises
     ------
     InvalidConfigurationError
-        APPEND or SUBTRACT of a key that is not a list.
+        APPEND or SUBTRACT is used for a key that is not a list.
     """
     values: dict[str, object] = {}
     unset = []

@@ -21,10 +21,12 @@ KEY: Any = object()
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class Settings:
-    """Base of configuration classes: `dataclass(frozen=True, kw_only=True)` with a faster import.
+    """Base class of configurations.
 
-    `dataclass` generates and compiles methods for sixty fields, which takes milliseconds at each
-    start. The methods here loop over the fields and are shared by all subclasses.
+    It is like `dataclass(frozen=True, kw_only=True)` but loads faster.
+
+    `dataclass` generates and compiles methods for sixty fields, which takes several milliseconds at
+    each start. Here, the methods loop over the fields, and all subclasses share them.
     """
 
     def __init_subclass__(cls, keys: Mapping[str, ConfigKey] = {}) -> None:
@@ -34,7 +36,7 @@ class Settings:
         dataclass(init=False, repr=False, eq=False)(cls)
 
     def __init__(self, **values: object) -> None:
-        attributes = self.__dict__  # bypasses `__setattr__`, which raises
+        attributes = self.__dict__  # bypass `__setattr__`, which always raises
         for each in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
             name = each.name
             if name in values:
@@ -48,7 +50,7 @@ class Settings:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check the values."""
+        """Check the values after they have been set."""
 
     def __repr__(self) -> str:
         shown = [each.name for each in fields(self) if each.repr]  # type: ignore[arg-type]  # as above
@@ -86,8 +88,8 @@ MAX_LAG = "max.compaction.lag.ms"
 class LogConfig(Settings, keys=TOPIC_KEYS):
     """The effective configuration of a topic's logs.
 
-    Fields are topic keys with underscores for dots (`TOPIC_KEYS`). `LogConfig()` has Kafka's
-    defaults.
+    The fields are named like the topic keys (`TOPIC_KEYS`), with underscores instead of dots.
+    `LogConfig()` has the defaults of Kafka.
 
     Raises
     ------
@@ -138,17 +140,17 @@ class LogConfig(Settings, keys=TOPIC_KEYS):
 
     @cached_property
     def batch_bytes_max(self) -> int:
-        """Maximum size of a batch in bytes, by max.message.bytes and segment.bytes."""
+        """Maximum size of a batch in bytes. Both max.message.bytes and segment.bytes limit it."""
         return min(self.max_message_bytes, self.segment_bytes)
 
     @cached_property
     def compact(self) -> bool:
-        """Whether the policy includes compaction."""
+        """Whether the cleanup policy includes compaction."""
         return COMPACT in self.cleanup_policy
 
     @cached_property
     def delete(self) -> bool:
-        """Whether the policy includes deletion by age and size."""
+        """Whether the cleanup policy includes deletion by age and size."""
         return DELETE in self.cleanup_policy
 
     @property
@@ -162,28 +164,34 @@ class LogConfig(Settings, keys=TOPIC_KEYS):
 
     @cached_property
     def max_segment_ms(self) -> int:
-        """Age in ms at which a segment is rolled, limited by max.compaction.lag.ms if compacted."""
+        """Age in ms at which a segment is rolled.
+
+        With compaction, max.compaction.lag.ms limits it.
+        """
         if not self.compact:
             return self.segment_ms
         return min(self.segment_ms, self.max_compaction_lag_ms)
 
     @cached_property
     def timestamp_before_max_ms(self) -> int:
-        """Maximum age of a create time in ms, from the deprecated key if that sets it."""
+        """Maximum age of a create time in ms. The deprecated key is used if it is set."""
         if self.message_timestamp_before_max_ms != INT64_MAX:
             return self.message_timestamp_before_max_ms
         return self.message_timestamp_difference_max_ms
 
     @cached_property
     def timestamp_after_max_ms(self) -> int:
-        """Maximum time in ms by which a create time may be in the future, as above."""
+        """Maximum time in ms that a create time may be in the future.
+
+        See `timestamp_before_max_ms`.
+        """
         if self.message_timestamp_after_max_ms != INT64_MAX:
             return self.message_timestamp_after_max_ms
         return self.message_timestamp_difference_max_ms
 
 
 class LagSetting(NamedTuple):
-    """A compaction lag, the key to name in errors, and the origin of the value if known."""
+    """A compaction lag, the key to name in error messages, and the origin of the value if known."""
 
     key: str
     value: int
@@ -191,7 +199,7 @@ class LagSetting(NamedTuple):
 
 
 def check_lags(low: LagSetting, high: LagSetting) -> None:
-    """Raise `InvalidConfigurationError` if the maximum lag is below the minimum lag."""
+    """Raise `InvalidConfigurationError` if the maximum lag is less than the minimum lag."""
     if high.value >= low.value:
         return
     sources = f": the first is {high.source}, the second {low.source}" if high.source else ""

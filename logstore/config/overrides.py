@@ -1,10 +1,11 @@
-"""Topic overrides: validation, changes, and resolution against broker settings.
+"""The overrides of a topic: how they are validated, changed, and combined with broker settings.
 
-A topic's value is its override, else the value of its first broker synonym that is set, else the
-default in `logstore.config.topic_keys`. Values are parsed as in Kafka and validated only here; the
-rest of the engine relies on it.
-Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12; for the order of layers Kafka's
-ConfigHelper and DynamicBrokerConfig, 3.9.
+The value of a topic key is the topic's override. If there is none, it is the value of the first
+broker synonym that is set, or otherwise the default in `logstore.config.topic_keys`. Values are
+parsed as in Kafka. They are validated only here, and the rest of the engine relies on it.
+
+Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12. The order of the layers is from
+Kafka's ConfigHelper and DynamicBrokerConfig, 3.9.
 """
 
 from __future__ import annotations
@@ -49,12 +50,15 @@ _DEFAULTS = {
     "segment.jitter.ms": None,
     "flush.ms": None,
 }
-"""Topic key → the broker key with its default and the default, if that is not the first synonym:
-in Kafka the finer units have no default."""
+"""The broker key that has the default of a topic key, and the default.
+
+Only for topic keys where it is not the first synonym, because the keys with finer units have no
+default in Kafka.
+"""
 
 
 class LayeredValue(NamedTuple):
-    """A value in one layer: the key it is set under, its text, and the layer's origin."""
+    """A value in one of the layers: the key that sets it, its text, and the origin of the layer."""
 
     key: str
     value: str
@@ -62,7 +66,7 @@ class LayeredValue(NamedTuple):
 
 
 def dynamic_layers(key: str, config: BrokerConfig) -> Iterator[LayeredValue]:
-    """Yield the dynamic values of a broker key: the broker's, then the cluster-wide one."""
+    """Yield the dynamic values of a broker key: first the broker's, then the cluster's."""
     if config.dynamic is not None:
         if key in config.dynamic.broker:
             yield LayeredValue(key, config.dynamic.broker[key], ORIGIN_DYNAMIC_BROKER)
@@ -71,7 +75,10 @@ def dynamic_layers(key: str, config: BrokerConfig) -> Iterator[LayeredValue]:
 
 
 def layers_below_topic(row: ConfigKey, config: BrokerConfig) -> Iterator[LayeredValue]:
-    """Yield the values of a topic key's broker synonyms, effective one first, default last."""
+    """Yield the values of the broker synonyms of a topic key, in order of precedence.
+
+    The effective one is first, and the default is last.
+    """
     if row.synonyms:
         yield from dynamic_layers(row.synonyms[0].key, config)
     static = config if config.dynamic is None else config.dynamic.static
@@ -89,7 +96,7 @@ def _own_default(row: ConfigKey) -> tuple[str, str] | None:
 
 
 def layers_of_broker_key(row: ConfigKey, config: BrokerConfig) -> list[LayeredValue]:
-    """Return the values of a key that is not a topic synonym, or empty if it has no value."""
+    """Return the values of a broker key that is not a synonym of a topic key. It may have none."""
     static = config if config.dynamic is None else config.dynamic.static
     value = getattr(static, row.attribute, None)
     if value is None:
@@ -102,16 +109,19 @@ def layers_of_broker_key(row: ConfigKey, config: BrokerConfig) -> list[LayeredVa
 
 
 class BrokerSetting(NamedTuple):
-    """A broker key with its effective value, or None for an unset synonym without a default.
+    """A broker key with its effective value.
+
+    The value of an unset synonym without a default is None.
 
     Attributes
     ----------
     row : ConfigKey
-        The key's row, under its broker name.
+        The key, under its name for brokers.
     layers : tuple of LayeredValue
-        The values in all layers, effective one first; for a synonym, the topic key's.
+        The values in all layers, the effective one first. For a synonym, these are the values of
+        the topic key.
     is_sensitive : bool
-        Whether the value is hidden. Then `value` is None and `layers` is empty.
+        Whether the value is hidden. In this case, `value` is None and `layers` is empty.
     """
 
     row: ConfigKey
@@ -122,9 +132,9 @@ class BrokerSetting(NamedTuple):
 
 
 def describe_broker(config: BrokerConfig) -> Iterator[BrokerSetting]:
-    """Yield the effective value, origin and layers of every broker key.
+    """Yield the effective value, the origin and the layers of each broker key.
 
-    Dynamic keys without effect and unknown keys follow.
+    Dynamic keys that have no effect and unknown keys come last.
     """
     for row in BROKER_KEYS.values():
         if layers := layers_of_broker_key(row, config):
@@ -143,7 +153,7 @@ def describe_broker(config: BrokerConfig) -> Iterator[BrokerSetting]:
 
 
 def _setting_of(key: str, layers: tuple[LayeredValue, ...]) -> BrokerSetting:
-    """Return the setting of a key with at least one dynamic value."""
+    """Return the setting of a key that has at least one dynamic value."""
     top = layers[0]
     if is_unknown_broker_key(key):
         return BrokerSetting(unknown_broker_key(key), None, top.origin, (), is_sensitive=True)
@@ -151,31 +161,31 @@ def _setting_of(key: str, layers: tuple[LayeredValue, ...]) -> BrokerSetting:
 
 
 def describe_cluster_wide(config: BrokerConfig) -> Iterator[BrokerSetting]:
-    """Yield the cluster-wide dynamic settings (Kafka's `<default>` broker)."""
+    """Yield the dynamic settings of the cluster (Kafka's `<default>` broker)."""
     cluster = {} if config.dynamic is None else config.dynamic.cluster
     for key, value in cluster.items():
         yield _setting_of(key, (LayeredValue(key, value, ORIGIN_DYNAMIC_DEFAULT),))
 
 
 HIDDEN = "(hidden)"
-"""Placeholder for a value that may be a secret."""
+"""This is shown instead of a value that may be a secret."""
 
 
 # -- topics ---------------------------------------------------------------------------------------
 
 
 class ConfigValue(NamedTuple):
-    """An effective value as text, its origin, and the documentation of its key.
+    """An effective value as text, with its origin and the documentation of its key.
 
     Attributes
     ----------
     origin : str
-        `topic`, `group`, `dynamic broker`, `dynamic default` (cluster-wide), `broker` (static)
+        `topic`, `group`, `dynamic broker`, `dynamic default` (for all brokers), `broker` (static)
         or `default`.
     broker_key : str or None
         The broker key that sets the value.
     layers : tuple of LayeredValue
-        The values in all layers, effective one first.
+        The values in all layers, the effective one first.
     """
 
     value: str
@@ -186,9 +196,9 @@ class ConfigValue(NamedTuple):
 
 
 class Overrides(Mapping[str, str]):
-    """A topic's overrides under their current names, each validated by itself.
+    """The overrides of a topic under their current names. Each of them has been validated.
 
-    As a mapping, the values are text in Kafka's form, as stored.
+    As a mapping, its values are text in Kafka's format, as they are stored.
 
     Attributes
     ----------
@@ -218,20 +228,20 @@ class Overrides(Mapping[str, str]):
 
 
 def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[str, ...]]:
-    """Validate topic overrides one by one and translate old names.
+    """Validate the overrides of a topic one at a time, and translate old names.
 
     Parameters
     ----------
     overrides : Mapping
-        Topic keys and their values: text, in which times and sizes may have a unit
-        (`logstore.config.units`), or Python numbers, booleans, lists and, for times, timedeltas.
-        `Overrides` are returned unchanged.
+        Topic keys and their values. A value can be text, where a time or size may have a unit
+        (`logstore.config.units`), a number, a boolean, a list, or a timedelta. If this is an
+        instance of `Overrides`, it is returned unchanged.
 
     Returns
     -------
     overrides : Overrides
     notes : tuple of str
-        Notes on translated old names.
+        Messages about old names that were translated.
 
     Raises
     ------
@@ -268,15 +278,15 @@ def effective_config(
     Parameters
     ----------
     overrides : Mapping
-        The topic's overrides, as for `parse_overrides`.
+        The overrides of the topic, as in `parse_overrides`.
     broker : BrokerConfig, optional
-        The configuration with the topic defaults; Kafka's defaults if None.
+        The configuration that has the defaults of topics. If None, Kafka's defaults are used.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown, a value is not allowed, or two values contradict each other. Then the
-        message has the origin of both.
+        A key is unknown, a value is not allowed, or two values contradict each other. In the last
+        case, the message contains the origin of both.
     """
     values = _resolve(overrides, broker or BrokerConfig())
     check_lags(values[MIN_LAG].setting(MIN_LAG), values[MAX_LAG].setting(MAX_LAG))
@@ -292,29 +302,29 @@ def alter_overrides(
     unset: Iterable[str],
     broker: BrokerConfig | None = None,
 ) -> tuple[Overrides, tuple[str, ...]]:
-    """Return a topic's overrides after a change, validated as a whole.
+    """Return the overrides of a topic after a change. The result is validated.
 
     Parameters
     ----------
     overrides : Mapping
-        The topic's overrides before the change.
+        The overrides of the topic before the change.
     set : Mapping
-        Values to set, as for `parse_overrides`.
+        The values to set, as in `parse_overrides`.
     unset : iterable of str
-        Topic keys to restore to the broker's value. They need not be overridden.
+        Topic keys to reset to the broker's value, whether they are overridden or not.
     broker : BrokerConfig, optional
-        The configuration with the topic defaults.
+        The configuration that has the defaults of topics.
 
     Returns
     -------
     overrides : Overrides
     notes : tuple of str
-        Notes on translated old names in the change.
+        Messages about old names in the change that were translated.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown, a key is both set and unset, a value is not allowed, effective
+        A key is unknown, a key is to be both set and unset, a value is not allowed, or effective
         values contradict each other.
     """
     changes, notes = parse_overrides(set)
@@ -322,11 +332,13 @@ def alter_overrides(
     old_names: list[str] = []
     for name in unset:
         key, _ = translate_policy(name.strip(), "", "cleanup.policy", old_names)
-        # Any stored key can be removed, including one that this engine does not know.
+        # Any stored key can be removed, even if it is not known to this engine.
         if key not in STORED_TOPIC_KEYS and key not in overrides:
             raise _unknown_topic_key(key)
         if key in changes:
-            raise InvalidConfigurationError(f"{key} cannot be set and unset at once", key=key)
+            raise InvalidConfigurationError(
+                f"{key} cannot be set and unset at the same time", key=key
+            )
         removed.append(key)
     replaced = {*removed, *changes}
     result = _without(overrides, replaced) | changes
@@ -335,7 +347,7 @@ def alter_overrides(
 
 
 def _without(overrides: Mapping[str, str], replaced: Set[str]) -> Overrides:
-    """Return overrides without the replaced keys, which may be invalid."""
+    """Return the overrides without the keys that are replaced. Their values may be invalid."""
     if isinstance(overrides, Overrides):
         return Overrides({k: v for k, v in overrides.parsed.items() if k not in replaced})
     return parse_overrides({k: text for k, text in overrides.items() if k not in replaced})[0]
@@ -344,11 +356,10 @@ def _without(overrides: Mapping[str, str], replaced: Set[str]) -> Overrides:
 def describe(
     overrides: Mapping[str, object], broker: BrokerConfig | None = None
 ) -> dict[str, ConfigValue]:
-    """Return the effective value, origin and documentation of every topic key.
+    """Return the effective value, the origin and the documentation of each topic key.
 
-    Keys without effect (`INERT_TOPIC_KEYS`) follow, if the topic sets them.
-
-    Raises as `effective_config` does, except that values may contradict each other.
+    If the topic sets keys that have no effect (`INERT_TOPIC_KEYS`), they come last. Raises the
+    errors of `effective_config`, except that values may contradict each other.
     """
     broker = broker or BrokerConfig()
     own = parse_overrides(overrides)[0]
@@ -367,7 +378,7 @@ def describe(
 
 
 def describe_broker_values(broker: BrokerConfig) -> dict[str, ConfigValue]:
-    """Return the effective value, origin and documentation of every broker key with a value.
+    """Return the effective value, the origin and the documentation of each broker key with a value.
 
     The value of an unknown key is hidden, because it may be a secret.
     """
@@ -430,14 +441,15 @@ def _default(key: str) -> int:
 
 
 class ReadLimits(NamedTuple):
-    """Limits of memory for reading files.
+    """Limits for the memory that is needed to read files.
 
     Attributes
     ----------
     batch_bytes : int
-        Maximum size of a decompressed batch: `logstore.decompression.max.bytes`.
+        Maximum size of a batch after decompression (`logstore.decompression.max.bytes`).
     small_file_bytes : int
-        Maximum size of checkpoints, snapshots and the like: `logstore.small.file.max.bytes`.
+        Maximum size of a checkpoint, a snapshot or a similar file
+        (`logstore.small.file.max.bytes`).
     """
 
     batch_bytes: int = _default("logstore.decompression.max.bytes")
@@ -445,6 +457,6 @@ class ReadLimits(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ReadLimits:
-        """Return the limits of a broker for topics without overrides."""
+        """Return the limits that a broker uses for topics without overrides."""
         topic = effective_config({}, config)
         return cls(topic.logstore_decompression_max_bytes, config.logstore_small_file_max_bytes)

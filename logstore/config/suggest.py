@@ -1,4 +1,4 @@
-"""Suggestions for unknown names: the most similar known one."""
+"""Suggestions for unknown names: the most similar name that is known."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from logstore.config.broker_keys import BROKER_KEYS
 from logstore.config.topic_keys import TOPIC_KEYS
 
 _CUTOFF = 0.7
-"""Minimum similarity of a suggestion: one wrong letter of four, or two swapped ones."""
+"""Minimum similarity of a suggestion. One wrong letter in four is allowed, or two swapped ones."""
 
 
 def nearest_topic_key(key: str) -> str | None:
-    """Return the topic key of a broker synonym, else the most similar topic key, if any."""
+    """Suggest a topic key: the one that corresponds to a broker key, or the most similar one."""
     for row in TOPIC_KEYS.values():
         if any(synonym.key == key for synonym in row.synonyms):
             return row.key
@@ -20,25 +20,25 @@ def nearest_topic_key(key: str) -> str | None:
 
 
 def nearest_broker_key(key: str) -> str | None:
-    """Return the broker synonym of a topic key, else the most similar broker key, if any."""
+    """Suggest a broker key: the one that corresponds to a topic key, or the most similar one."""
     if key in TOPIC_KEYS:
         return TOPIC_KEYS[key].synonyms[0].key
     return nearest(key, BROKER_KEYS)
 
 
 def and_nearest(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion to append to an error about an unknown name; empty if none is similar."""
+    """Return a suggestion to append to an error about an unknown name, or an empty string."""
     return suggestion(nearest(name, names))
 
 
 def suggestion(near: str | None) -> str:
-    """Return the text that suggests `near` at the end of an error, or empty if None."""
+    """Return the text that suggests `near` at the end of an error message. Empty if it is None."""
     return "" if near is None else f"; the nearest is {near!r}"
 
 
 def nearest(key: str, names: Iterable[str]) -> str | None:
-    """Return the most similar name, else the shortest one that starts with `key`, else None."""
-    import difflib  # lazy: needed for errors only
+    """Return the most similar name, or else the shortest name that starts with `key`, or None."""
+    import difflib  # import it here, because it is only needed for errors
 
     known = list(names)
     similar = difflib.get_close_matches(key, known, n=1, cutoff=_CUTOFF)

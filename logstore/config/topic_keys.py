@@ -1,7 +1,9 @@
-"""Topic keys: type, default, range, broker synonyms, meaning.
+"""The topic keys: their types, defaults, ranges, broker synonyms and documentation.
 
-The broker synonyms set the defaults of all topics and are listed in Kafka's order of precedence.
-Ranges are data because Kafka's releases differ in them. These rows are Kafka 3.9's.
+A broker synonym sets the default for all topics. The synonyms are listed in Kafka's order of
+precedence. The ranges are data because they differ between releases of Kafka. These are the ranges
+of Kafka 3.9.
+
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12 and §13.1.
 """
 

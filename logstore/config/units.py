@@ -1,4 +1,4 @@
-"""Durations and sizes with units, for keys in milliseconds or bytes."""
+"""Durations and sizes with units, for keys whose values are in milliseconds or bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse_duration(text: str) -> int:
     Raises
     ------
     ValueError
-        The text is not a duration. The message is for the user.
+        The text is not a duration. The message can be shown to the user.
     """
     text = text.strip()
     if INTEGER.fullmatch(text):
@@ -56,12 +56,12 @@ def parse_size(text: str) -> int:
 
 
 def parse_loose_size(text: str) -> int:
-    """Parse a size such as `4096`, `64MiB`, `64mb` or `1g`; units are powers of 1024.
+    """Parse a size such as `4096`, `64MiB`, `64mb` or `1g`. All units are powers of 1024.
 
     Raises
     ------
     ValueError
-        The text is not a size. The message is for the user.
+        The text is not a size. The message can be shown to the user.
     """
     match = _LOOSE_SIZE.fullmatch(text.strip())
     if match is None:
@@ -71,21 +71,21 @@ def parse_loose_size(text: str) -> int:
 
 
 def unit_of(key: str) -> str | None:
-    """Return the unit of a key whose values may have a unit: `ms` or `bytes`; else None."""
+    """Return the unit in which the value of a key may be given: `ms`, `bytes`, or None."""
     if key.endswith(".ms"):
         return "ms"
     return "bytes" if key.endswith((".bytes", ".buffer.size", ".max.bytes.per.second")) else None
 
 
 def without_unit(key: str, text: str) -> str:
-    """Convert a value with a unit to the key's milliseconds or bytes.
+    """Convert a value with a unit to the milliseconds or bytes of the key.
 
     Text that is not a number followed by letters is returned unchanged.
 
     Raises
     ------
     ValueError
-        The unit is not known. The message is for the user.
+        The unit is not known. The message can be shown to the user.
     """
     stripped = text.strip()
     if stripped[:1].isdigit() and stripped[-1:].isalpha():

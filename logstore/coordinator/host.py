@@ -1,8 +1,9 @@
-"""The broker of a coordinator, as far as the coordinator depends on replication.
+"""The part of a broker that its coordinators use, and that depends on replication.
 
-`CoordinatorHost` is a single broker, which coordinates every partition of the internal topics. In a
-`Cluster`, `cluster.coordination.ClusterHost` takes its place: a broker coordinates the partitions
-that it leads, and a write counts when the in-sync replicas have it.
+`CoordinatorHost` is for a single broker, which is the coordinator for all partitions of the
+internal topics. In a `Cluster`, it is replaced by `cluster.coordination.ClusterHost`. There, a
+broker is the coordinator for the partitions that it leads, and a write takes effect when the
+in-sync replicas have it.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 C = TypeVar("C")
-"""The class of transaction coordinators, which import this module."""
+"""The class of transaction coordinators. They import this module."""
 
 G = TypeVar("G")
-"""The class of group coordinators."""
+"""The class of group coordinators. They import this module."""
 
 NO_EPOCH = -1
-"""Epoch of a coordinator that is never replaced."""
+"""The epoch of a coordinator that is never replaced."""
 
 _NONE: Mapping[int, int] = {}
 
 Written = Mapping["Log", int]
-"""Logs that a call wrote to, and the last offset that it wrote to each."""
+"""The logs that a call has written to, and the last offset that it wrote to each of them."""
 
 
 class CoordinatorHost:
@@ -46,13 +47,13 @@ class CoordinatorHost:
     """
 
     is_replicated = False
-    """Whether other brokers may coordinate some partitions."""
+    """Whether another broker may be the coordinator for some partitions."""
 
     moved: Signal[[]] | None = None
-    """Emitted when coordinators may have moved, or None if there is only this broker."""
+    """Emitted when coordinators may have moved. None if there is only one broker."""
 
     take_producer_id: Callable[[], int] | None = None
-    """Returns a new producer id, or None if the coordinator reserves its own."""
+    """Returns a new producer id. None if the coordinator reserves producer ids itself."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
@@ -61,14 +62,14 @@ class CoordinatorHost:
     # -- internal topics -------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic | None:
-        """Return a topic with all its partitions, or None if it does not exist."""
+        """Return a topic with all its partitions, or None if the topic does not exist."""
         try:
             return self._manager.catalog.topic(name)
         except UnknownTopicOrPartitionError:
             return None
 
     def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """Create an internal topic, or take over a copied one.
+        """Create an internal topic, or take over a topic that was copied from a broker.
 
         Raises
         ------
@@ -77,9 +78,9 @@ class CoordinatorHost:
         self._manager.topics.create(name, partitions, configs)
 
     def owned(self, name: str) -> Mapping[int, int]:
-        """Return the partitions of a topic that this broker coordinates, with its leader epochs.
+        """Return the partitions of a topic that this broker coordinates, with their leader epochs.
 
-        The same object is returned until the topic, its partitions or the epochs change.
+        The returned object is the same until the topic, its partitions or the epochs change.
         """
         topic = self.topic(name)
         if topic is None:
@@ -90,12 +91,12 @@ class CoordinatorHost:
         return known[1]
 
     def check_owner(self, topic_partition: TopicPartition) -> None:
-        """Check that this broker coordinates a partition of an internal topic.
+        """Check that this broker is the coordinator for a partition of an internal topic.
 
         Raises
         ------
         NotCoordinatorError
-            Another broker leads the partition.
+            Another broker is the leader of the partition.
         CoordinatorLoadInProgressError
             The coordinator has not loaded the partition yet.
         """
@@ -115,25 +116,26 @@ class CoordinatorHost:
 
     @property
     def is_closing(self) -> bool:
-        """Whether the cluster closes: its coordinators no longer move."""
+        """Whether the cluster is being closed, so that its coordinators do not move anymore."""
         return False
 
     def is_coordinated(self, name: str) -> bool:
-        """Return whether no coordinator of a topic's partitions is still missing or loading.
+        """Return whether each partition of a topic has a coordinator that has loaded it.
 
-        A broker of a cluster knows this of its own partitions; of others, whether they are led.
+        In a cluster, a broker only knows this for its own partitions. For the others, it only knows
+        whether they have a leader.
         """
         return True
 
     # -- replication -----------------------------------------------------------------------
 
     def check_append(self, topic_partition: TopicPartition) -> None:
-        """Check before an append that enough replicas are in sync.
+        """Check that enough replicas are in sync before an append.
 
         Raises
         ------
         CoordinatorNotAvailableError
-            Fewer than `min.insync.replicas` are; nothing may be appended.
+            There are fewer than `min.insync.replicas`. Nothing may be appended.
         """
 
     def await_replicated(self, written: Written) -> None:
@@ -142,28 +144,28 @@ class CoordinatorHost:
         Raises
         ------
         NotCoordinatorError
-            Another broker leads a partition now, and may not have the records.
+            Another broker has become the leader of a partition. It may not have the records.
         CoordinatorNotAvailableError
-            The records were appended, but are not replicated yet.
+            The records were appended, but they have not been replicated yet.
         """
 
     def when_replicated(
         self, written: Written, then: Callable[[LogStoreError | None], object]
     ) -> None:
-        """Call a function when `await_replicated` would return, with its error or None."""
+        """Call a function when `await_replicated` would return. It gets the error, or None."""
         then(None)
 
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int) -> None:
-        """Wait in a cluster until a predicate is true, which calls of `notify` may have changed."""
+        """In a cluster, wait until a predicate is true. `notify` causes it to be checked again."""
 
     def notify(self) -> None:
-        """Make the callers of `wait_until` check their predicates."""
+        """Let the callers of `wait_until` check their predicates again."""
 
     # -- all partitions --------------------------------------------------------------------
 
     @property
     def topic_changes(self) -> int:
-        """Number of changes of topics so far; `topics` changes only if it increases."""
+        """The number of changes of topics so far. As long as it is the same, so is `topics`."""
         return self._manager.catalog.changes
 
     def topics(self) -> list[Topic]:
@@ -171,7 +173,7 @@ class CoordinatorHost:
         return self._manager.catalog.topics()
 
     def racks_of(self, topic: str, partitions: Sequence[int]) -> Sequence[Sequence[str]]:
-        """Return the replicas' racks for each partition; empty if no broker has a rack."""
+        """Return the racks of each partition's replicas. Empty if no broker has a rack."""
         rack = self._manager.broker_config.broker_rack
         return ((rack,),) * len(partitions) if rack else ()
 
@@ -190,12 +192,12 @@ class CoordinatorHost:
         return effective_group_config(catalog.store.groups.get(group_id, {}), catalog.broker_config)
 
     def check_exists(self, topic_partition: TopicPartition) -> None:
-        """Raise UnknownTopicOrPartitionError for a partition that does not exist."""
+        """Raise UnknownTopicOrPartitionError if a partition does not exist."""
         if topic_partition.partition not in self.partitions_of(topic_partition.topic):
             raise UnknownTopicOrPartitionError(f"unknown partition {topic_partition}")
 
     def leader_log(self, topic_partition: TopicPartition) -> Log:
-        """Return a partition's log at its leader.
+        """Return the log of a partition at its leader.
 
         Raises
         ------
@@ -209,55 +211,58 @@ class CoordinatorHost:
     def write_markers(
         self, marker: TransactionMarker, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, str | None]:
-        """Send a marker to the leaders of partitions, and wait for the responses.
+        """Send a marker to the leaders of partitions, and wait for their responses.
 
         Returns
         -------
         dict
-            The error of each partition, or None if its in-sync replicas have the marker. After an
-            error in a cluster, `TransactionCoordinator.complete_prepared` is called later.
+            The error of each partition. It is None if all in-sync replicas have the marker. If
+            there is an error in a cluster, `TransactionCoordinator.complete_prepared` is called
+            later.
         """
         errors, _ = write_markers(marker.request(partitions), _OnlyLeader(self._manager))
         return errors[marker.producer_id]
 
     def groups_of(self, coordinator: G, group_id: str) -> G:
-        """Return the coordinator of a group, given this broker's own.
+        """Return the coordinator of a group, given the coordinator of this broker.
 
         Raises
         ------
         CoordinatorNotAvailableError
-            No broker coordinates the group at present.
+            No broker is currently the coordinator of the group.
         """
         return coordinator
 
     def all_groups(self, coordinator: G) -> list[G]:
-        """Return the group coordinators of all brokers, given this broker's own."""
+        """Return the group coordinators of all brokers, given the coordinator of this broker."""
         return [coordinator]
 
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
-        """Return the coordinator of a transaction, given this broker's.
+        """Return the coordinator of a transaction, given the coordinator of this broker.
 
         Parameters
         ----------
         transactional_id : str or None
-            None selects by the producer id.
+            If None, the coordinator is looked up by the producer id.
 
         Raises
         ------
         NotEnoughReplicasError
-            No broker coordinates the transaction at present.
+            No broker is currently the coordinator of the transaction.
         """
         return coordinator
 
 
 class _OnlyLeader:
-    """A single broker, which leads all partitions."""
+    """A single broker, which is the leader of all partitions."""
 
     def __init__(self, manager: LogManager) -> None:
         self.log = manager.log
 
     def check_append(self, topic_partition: TopicPartition) -> None:
-        """Do nothing: the only replica is in sync."""
+        """Do nothing, because the only replica is always in sync."""
 
-    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> None:
-        """Return None: there is no follower."""
+    def delayed_append(
+        self, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> None:
+        """Return None, because a single broker has no followers."""

@@ -1,7 +1,8 @@
-"""Transaction markers: requests from coordinators to the leaders of the data, and their handler.
+"""Transaction markers: the requests of coordinators to partition leaders, and their handler.
 
-The same handler serves clients (`wire/transactions.py`), the brokers of a cluster, and the
-coordinator of a single broker.
+The handler is used for the requests of clients (`wire/transactions.py`), of the brokers in a
+cluster, and of the coordinator on a single broker.
+
 Source: Kafka's TransactionMarkerChannelManager and KafkaApis.handleWriteTxnMarkersRequest.
 """
 
@@ -26,27 +27,33 @@ D = TypeVar("D")
 D_co = TypeVar("D_co", covariant=True)
 
 MarkerErrors = dict[int, dict[TopicPartition, str | None]]
-"""Error of each partition, by producer id."""
+"""The error of each partition, by producer id."""
 
 OUTDATED_ERRORS = ("INVALID_PRODUCER_EPOCH", "TRANSACTION_COORDINATOR_FENCED")
-"""The log knows a newer producer or coordinator: the transaction has already ended there."""
+"""The log knows a newer producer or coordinator, so the transaction has ended there.
+"""
 
 
 class MarkerLeader(Protocol[D_co]):
-    """A broker that leads partitions."""
+    """A broker that is the leader of partitions."""
 
     def log(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition that this broker leads, or raise an error."""
+        """Return the log of a partition. Raise an error if this broker is not its leader."""
 
-    def check_append(self, topic_partition: TopicPartition) -> None:
-        """Raise an error if fewer than `min.insync.replicas` are in sync."""
+    def check_append(self, topic_partition: TopicPartition) -> object:
+        """Return the leader's role; raise an error if too few replicas are in sync."""
 
-    def delayed_append(self, topic_partition: TopicPartition, last_offset: int) -> D_co | None:
-        """Return an operation that waits until all in-sync replicas have an offset, or None."""
+    def delayed_append(
+        self, topic_partition: TopicPartition, last_offset: int, role: object
+    ) -> D_co | None:
+        """Return an operation that waits until all in-sync replicas have an offset, or None.
+
+        It fails if the role has changed since `check_append`.
+        """
 
 
 class TransactionMarker(NamedTuple):
-    """The decision of a transaction, for all its partitions."""
+    """The outcome of a transaction, for all of its partitions."""
 
     producer_id: int
     producer_epoch: int
@@ -55,7 +62,7 @@ class TransactionMarker(NamedTuple):
     version: int
 
     def request(self, partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
-        """Return the request to the leader of some partitions."""
+        """Return the request to the broker that leads some of the partitions."""
         by_topic = groupby(sorted(partitions), attrgetter("topic"))
         topics = [
             WriteTxnMarkersRequest.WritableTxnMarkerTopic(
@@ -75,7 +82,7 @@ class TransactionMarker(NamedTuple):
 
 
 def partitions_of(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicPartition]:
-    """Return the partitions of a marker."""
+    """Return the partitions in a marker request."""
     return [
         TopicPartition(topic.name, number)
         for topic in marker.topics
@@ -86,12 +93,12 @@ def partitions_of(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> list[Topi
 def write_markers(
     request: WriteTxnMarkersRequest, leader: MarkerLeader[D]
 ) -> tuple[MarkerErrors, dict[tuple[int, TopicPartition], D]]:
-    """Append the markers of a request to the logs, durably.
+    """Append the markers in a request to the logs, and flush them.
 
     Returns
     -------
     errors : dict
-        Error of each partition, by producer id.
+        The error of each partition, by producer id.
     delayed : dict
         Operations that wait for the in-sync replicas, by producer id and partition.
     """
@@ -103,7 +110,9 @@ def write_markers(
             try:
                 waiting = _write_marker(tp, marker, leader)
             except LogStoreError as error:
-                logger.info("%s: no marker of producer %d: %s", tp, marker.producer_id, error)
+                logger.info(
+                    "%s: no marker was written for producer %d: %s", tp, marker.producer_id, error
+                )
                 of_producer[tp] = error.kafka_error
             else:
                 of_producer[tp] = None
@@ -116,7 +125,7 @@ def _write_marker(
     tp: TopicPartition, marker: WriteTxnMarkersRequest.WritableTxnMarker, leader: MarkerLeader[D]
 ) -> D | None:
     log = leader.log(tp)
-    leader.check_append(tp)
+    role = leader.check_append(tp)
     info = log.writer.append_end_txn_marker(
         marker.producer_id,
         marker.producer_epoch,
@@ -125,4 +134,4 @@ def _write_marker(
         transaction_version=marker.transaction_version,
     )
     log.flush()
-    return leader.delayed_append(tp, info.last_offset)
+    return leader.delayed_append(tp, info.last_offset, role)

@@ -1,4 +1,4 @@
-"""Encoding of the coordinators' records in their internal topics."""
+"""Encode and decode the records that coordinators write to their internal topics."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ M = TypeVar("M", bound=Message)
 
 
 def partition_for(text: str, partitions: int) -> int:
-    """Return the partition of an internal topic for a group id or transactional id."""
+    """Return the partition of an internal topic for a group id or a transactional id."""
     hashed = java_hash(text)
-    # Kafka's Utils.abs maps the smallest int, whose Math.abs is negative, to 0.
+    # Kafka's Utils.abs maps the smallest int to 0, because its absolute value is not an int.
     return 0 if hashed == -(1 << 31) else abs(hashed) % partitions
 
 
 def write_record(message: Message, version: int) -> bytes:
-    """Encode a message as a record's key or value: its version, then its fields.
+    """Encode a message as the key or value of a record. It starts with the version of the message.
 
     Raises
     ------
     InvalidRecordError
-        A string is longer than 32767 bytes of UTF-8, or cannot be encoded.
+        A string is longer than 32767 bytes in UTF-8, or cannot be encoded.
     """
     try:
         return encode_versioned(message, version)
@@ -33,12 +33,12 @@ def write_record(message: Message, version: int) -> bytes:
 
 
 def read_record(kind: type[M], data: bytes) -> M:
-    """Decode the message in a record's key or value.
+    """Decode the message in the key or value of a record.
 
     Raises
     ------
     InvalidRecordError
-        The bytes are malformed.
+        The data is malformed.
     UnsupportedFormatError
         The version is unknown.
     """

@@ -26,9 +26,9 @@ class CoordinatorTopic:
     host : CoordinatorHost
     name : str
     partitions : int
-        Number of partitions for the creation of the topic.
+        Number of partitions with which the topic is created.
     configs : mapping of str to str
-        Topic configs with which Kafka's broker creates the topic.
+        The topic configs with which Kafka's broker creates the topic.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CoordinatorTopic:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the topic exists and is stored by this engine, not copied from a broker."""
+        """Whether the topic exists and was created by this engine, not copied from a broker."""
         topic = self.topic
         return topic is not None and not topic.adopted
 
@@ -51,10 +51,10 @@ class CoordinatorTopic:
         return self._host.topic(self.name)
 
     def ensure_stored(self) -> None:
-        """Create the topic, or take over a copied one.
+        """Create the topic, or take over a topic that was copied from a broker.
 
-        The compaction strategy is always `offset`, because the last record written is the
-        coordinator's state.
+        The compaction strategy is always `offset`, because the last record contains the current
+        state.
 
         Raises
         ------
@@ -65,7 +65,7 @@ class CoordinatorTopic:
             self._host.create_topic(self.name, self._partition_count(), configs)
 
     def partition_of(self, text: str) -> TopicPartition:
-        """Return the partition of an id."""
+        """Return the partition to which an id belongs."""
         return TopicPartition(self.name, partition_for(text, self._partition_count()))
 
     @property
@@ -84,12 +84,12 @@ class CoordinatorTopic:
     def append(
         self, number: int, epoch: int, append: Callable[[LogWriter], AppendInfo]
     ) -> tuple[Log, AppendInfo]:
-        """Append to a partition whose contents were loaded in a leader epoch.
+        """Append to a partition whose contents were loaded in a given leader epoch.
 
         Raises
         ------
         NotCoordinatorError
-            The partition has had another leader since.
+            The leader of the partition has changed since then.
         CoordinatorNotAvailableError
             See `CoordinatorHost.check_append`.
         LogStoreError
@@ -106,9 +106,10 @@ class CoordinatorTopic:
             return log, append(log.writer)
 
     def _partition_count(self) -> int:
-        """Return the number of partitions that the topic has, or will be created with.
+        """Return the number of partitions that the topic has, or with which it will be created.
 
-        A copied topic may lack some partition folders, so it has at least the configured number.
+        If the topic was copied, some partition folders may be missing. Therefore, this is at least
+        the number in the configuration.
         """
         topic = self.topic
         if topic is None:

@@ -1,1 +1,1 @@
-"""Faults on demand: rules for requests and file operations, faulty disks, and crashes."""
+"""Fault injection: rules for requests and file operations, faulty disks, and crashes."""

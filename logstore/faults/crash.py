@@ -1,7 +1,7 @@
-"""Crashes: the fate of the changes that were not durable.
+"""Crashes, which determine what happens to changes that were not durable.
 
-`logstore.faults.disk` describes the model and records the changes. A `CrashMode` decides their
-fate. Pending contents are
+`logstore.faults.disk` describes the model and records the changes. A `CrashMode` determines which
+of them survive. Pending contents are
 
 - DROPPED: as last synced;
 - KEPT: as the handles saw them;
@@ -13,9 +13,9 @@ fate. Pending contents are
   Sectors that were not are zeros or garbage behind the old end.
 
 Pending names are UNDONE, KEPT, a PREFIX of `names_kept` changes in their order, or a SUBSET by
-`seed`, in which each change is retained or not. A change of a name that an undone change touched is
-undone too. So a rename is atomic, a name never shows a state that it did not have, and changes of
-different names may be reordered.
+`seed`, in which each change is retained or not. If a change is undone, later changes of the same
+names are undone as well. A rename is therefore atomic, a name never has a state that it did not
+have before, and changes of different names may be reordered.
 
 Modification times survive. Not modelled: damage to synced data, disks that ignore flushes, hard
 links, memory maps, failures of `close`, and machines that continue after the crash.
@@ -120,7 +120,7 @@ def _first_units(changes: Iterable[Change], units: int) -> dict[int, int]:
 
 
 class _Redo(NamedTuple):
-    """A change of contents that was undone: a write, or a truncation without data."""
+    """A change of contents that was undone. A truncation has no data."""
 
     change: Change
     data: bytes | None

@@ -1,8 +1,8 @@
-"""A disk that fails by rule and loses unsynced changes with its power: a layer over any files.
+"""A layer over any file system that fails according to rules and can lose unsynced changes.
 
-All changes are written to the files below at once. The layer can undo those that are not
-durable. So it costs little while no power is lost, and works on memory and on a real disk. The
-model:
+All changes are written to the files below immediately. The layer can undo those that are not
+durable. Its overhead is therefore small without a power failure, and it can be used with memory and
+with a real disk. The model is as follows:
 
 *Contents.* `File.sync` makes the contents of a file durable. Writes and truncations since then are
 pending. To undo them, the layer keeps the bytes that they overwrote or cut off. Zeros are retained
@@ -11,8 +11,8 @@ as their number, so a preallocated index costs no more than its entries.
 *Names.* Creating, renaming or removing a name is pending until a directory that it touches is
 synced. That sync also settles earlier changes of the same names. `File.sync` makes no name durable
 and `sync_dir` no contents. The name of a directory itself belongs to its parent. A file that a
-rename replaced is held open until the rename is durable. Removals are durable at once, as they may
-be on any disk: the space of removed files is needed.
+rename replaced is held open until the rename is durable. Removals are durable immediately, as they
+may be on any disk, because the space of removed files is needed.
 
 *Failures.* After a failed sync the pending changes of the file remain visible but are lost with the
 power, whatever later syncs report. Linux marks pages clean that it could not write.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 _PIECE_BYTES = 64 * 1024
-"""Size of the pieces that are read; pieces of zeros are not kept."""
+"""Size of the pieces that are read. Pieces that only contain zeros are not stored."""
 
 _ZEROS = bytes(_PIECE_BYTES)
 
@@ -451,7 +451,7 @@ class FaultyDisk(FileSystemLayer):
     # -- power ---------------------------------------------------------------------------
 
     def cut_power(self) -> None:
-        """Begin a loss of power: nothing becomes durable from here on."""
+        """Start a power failure. After this, changes do not become durable anymore."""
         self._is_powered = False
 
     def lose_power(self) -> None:
@@ -606,7 +606,7 @@ class FaultyDisk(FileSystemLayer):
             self.meet(kind, path, target)
 
     def _end(self) -> None:
-        """End a change that was made, or begin a sync: here a crash can come."""
+        """Complete a change, or start a sync. A crash can happen at this point."""
 
     def _handle(self, node: FileNode, base: File, *, tracks: bool) -> File:
         return FaultyFile(self, node, base, tracks=tracks)
@@ -685,7 +685,7 @@ class FaultyFile:
         self._fs.sync_file(self._node, self._base)
 
     def close(self) -> None:
-        """Close the handle; closing twice is allowed."""
+        """Close the handle. It can be called more than once."""
         self._base.close()
 
 

@@ -1,12 +1,12 @@
-"""A disk for tests: it records every change, fails and crashes at any of them, in any mode.
+"""A disk for tests, which records all changes and can fail or crash at any of them.
 
 The model is described in `logstore.faults.disk`, except that removals are pending as other changes
 of names are. `logstore.faults.crash` describes the modes of a crash.
 
-An operation at which the crash comes has begun: its change is pending, never durable. A failing
-operation raises an `OSError` and changes nothing, except that a write may first put some bytes in
-place. Taking a lock is not a change: it is not recorded, no crash comes at it, and its file is
-durable immediately. A crash releases all locks.
+If the crash happens at an operation, the operation has started, so its change is pending and never
+durable. An operation that fails raises an `OSError` and has no effect, except that a write may
+write some of its bytes first. Acquiring a lock is not a change. It is not recorded, cannot crash,
+and the file of the lock is durable immediately. A crash releases all locks.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class FaultyFileSystem(FaultyDisk):
 
     @property
     def pending_units(self) -> int:
-        """Bytes written and truncations that are not durable: where `TORN` can cut."""
+        """The number of bytes and truncations that are not durable, at which `TORN` can cut."""
         return sum(change.units for change in self._pending.contents)
 
     @property
@@ -207,7 +207,7 @@ class FaultyFileSystem(FaultyDisk):
     # -- inside --------------------------------------------------------------------------
 
     def _begin(self, kind: Kind, path: str, target: str | None = None, size: int = 0) -> None:
-        """Begin an operation: record it, and fail it if a rule says so."""
+        """Start an operation. Record it, and fail if a rule applies."""
         if self._crashed:
             raise SimulatedCrash(f"{kind.value} {path}: after the crash")
         if kind.is_change:

@@ -1,13 +1,13 @@
-"""Fault rules: which calls fail or are delayed, how often, and with which error.
+"""Fault rules, which determine the calls that fail or are delayed, how often, and the error.
 
 Each entry point for requests or file operations describes a call by a `Call` and applies the rules
-of its `Faults` in the order in which they were added. Each rule counts its own calls, so the same
-calls always meet the same faults. A rule has an error, a delay or both. The error replaces the
-call. With `after` it replaces the response: the call is done, but its caller does not learn it, as
-when a connection breaks.
+of its `Faults` in the order in which they were added. Each rule counts the calls that match it, so
+the same calls always get the same faults. A rule has an error, a delay or both. The error replaces
+the call. With `after`, it replaces the response. The call is performed, but its caller does not get
+the response, as if the connection was lost.
 
-Entry points that can wait for a delay use `Faults.through`. Others take the rules that apply from
-`Faults.apply_to`, and obey them themselves.
+Entry points that can wait for a delay use `Faults.through`. Others get the rules that apply from
+`Faults.apply_to` and handle them.
 """
 
 from __future__ import annotations
@@ -423,8 +423,8 @@ class Faults(Collection[FaultRule]):
     def apply_to(self, call: Call) -> list[FaultRule]:
         """Count a call and return the rules that apply to it, up to the first with an error.
 
-        The caller obeys them in their order: it waits for `delay_ms`, and returns the error instead
-        of the call or, with `after`, instead of the result of the call.
+        The caller handles them in order. It waits for `delay_ms`, and returns the error instead of
+        the result. Without `after`, it does not perform the call.
         """
         rules = []
         for rule in self.rules:
@@ -460,7 +460,7 @@ class Faults(Collection[FaultRule]):
         return any(rule.hits and rule.error == error for rule in self.rules)
 
     def through(self, call: Call, action: Callable[[], T]) -> T:
-        """Do a call under the rules; delays pass on the clock.
+        """Perform a call with the rules applied. Delays use the clock.
 
         Raises
         ------
@@ -498,9 +498,10 @@ def is_injected(error: BaseException) -> bool:
 
 
 def is_passing(error: LogStoreError) -> bool:
-    """Return whether clients retry after an error: a rule made it, and Kafka calls it retriable.
+    """Return whether clients retry after an error, which must be caused by a rule.
 
-    Without a rule such errors do not pass here: a disk remains offline, a topic remains unknown.
+    It must also be retriable in Kafka. Without a rule, such errors are permanent here. For
+    example, a disk remains offline, and a topic remains unknown.
     """
     return is_injected(error) and error.kafka_error in RETRIABLE_ERRORS
 

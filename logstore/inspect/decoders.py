@@ -1,9 +1,9 @@
 """Output of kafka-dump-log's decoders for records of Kafka's internal topics.
 
-Each decoder returns key and payload as the tool prints them, None where it prints nothing. Record
-types that are new in Kafka 4 are decoded too, unlike by the tool of Kafka 3.9.2. The reason after
-`skipping.` is our own; Kafka's is the text of a Java exception.
-Source: Kafka's DumpLogSegments, TransactionLog, and the classes of tiered logs.
+Each decoder returns key and payload as the tool prints them, or None if it does not print them.
+Record types that are new in Kafka 4 are decoded too, unlike by the tool of Kafka 3.9.2. The reason
+after `skipping.` differs from Kafka's, which is the text of a Java exception. Source: Kafka's
+DumpLogSegments, TransactionLog, and the classes of tiered logs.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Output of Kafka's `kafka-dump-log`, line by line (docs/spec/storage-format.md §18).
 
-`dump_files` yields lines and their streams; the caller prints them. The text matches Kafka's to
-the letter, so scripts can parse both. There are two intended differences: Kafka's tool exits at
-a damaged file or batch, this one continues; and reports on several files follow the order of the
+`dump_files` yields lines and their streams, and the caller prints them. The text is exactly the
+same as Kafka's, so scripts can parse both. There are two intended differences: Kafka's tool exits
+at a damaged file or batch, this one continues; and reports on several files follow the order of the
 files, not of a hash table. Source: Kafka's DumpLogSegments.
 """
 
@@ -67,9 +67,9 @@ _SLASHES = re.compile("/+")
 
 
 class Stream(enum.Enum):
-    """Kind of a line: part of the dump, a report of mismatches, or a failure.
+    """The kind of a line: part of the dump, a report of mismatches, or a failure.
 
-    Reports and failures belong on standard error.
+    Reports and failures are printed on standard error.
     """
 
     OUTPUT = "output"
@@ -130,7 +130,7 @@ class DumpOptions:
 
     @property
     def prints_data(self) -> bool:
-        """Whether keys and values are shown; a decoder implies it."""
+        """Whether keys and values are shown. This is implied by a decoder."""
         return self.print_data_log or self.decoder is not None or self.decoder_classes is not None
 
 

@@ -46,8 +46,8 @@ class Housekeeping:
     """Kafka's background tasks of the log manager, with its names and intervals.
 
     Retention of topics that are not compacted, flushing by `flush.ms`, checkpoints, removal of
-    deleted files, and expiry of producer ids. Adopted topics have no retention in the background:
-    records of a copied log are only removed by a command. The cleaner runs the retention of
+    deleted files, and expiry of producer ids. Adopted topics have no retention in the background,
+    because records of a copied log are only removed by a command. The cleaner runs the retention of
     compacted topics, as in Kafka.
     """
 
@@ -230,7 +230,7 @@ class Housekeeping:
 
 
 def _until_woken() -> None:
-    """Return None: only a change makes the task due."""
+    """Return None, because the task only becomes due after a change."""
 
 
 def _expiry_ms(log: Log) -> int | None:

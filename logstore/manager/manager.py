@@ -1,4 +1,4 @@
-"""The log manager: all logs and topics of a broker, from its start to its close."""
+"""The log manager, which manages all logs and topics of a broker."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ if TYPE_CHECKING:
 class LogManager:
     """All logs of a broker.
 
-    Thread-safe: changes of topics and partitions share one lock, appends use each log's lock.
-    Objects that work through a manager are members of its `lifetime`. After the close they raise
-    `IllegalStateError`. A log is opened on first use. If a directory was not closed cleanly, all
-    its logs are opened at the start, because its clean-shutdown marker covers all of them.
+    It is thread-safe. Changes of topics and partitions share one lock, and appends use the lock
+    of the log. Objects that use a manager are members of its `lifetime`. After the close they
+    raise `IllegalStateError`. A log is opened on first use. If a directory was not closed
+    cleanly, all its logs are opened at the start, because its clean-shutdown marker covers all
+    of them.
 
     Parameters
     ----------
@@ -323,7 +324,7 @@ class LogManager:
             log.check_not_inside()
 
     def abandon(self, why: str) -> None:
-        """Abandon everything as if the process ended: flush and mark nothing.
+        """Stop as if the process was killed, without flushing anything or marking a clean shutdown.
 
         Parameters
         ----------

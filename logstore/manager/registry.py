@@ -123,9 +123,10 @@ class LogRegistry:
 
     @one_at_a_time
     def create_logs(self, topic: str, numbers: Iterable[int]) -> None:
-        """Open the logs of a topic; new ones are created together; raises as `log`.
+        """Open the logs of a topic.
 
-        They share syncs, which take most of the time.
+        Raises the errors of `log`. New logs are created together. They share syncs, which
+        take most of the time.
         """
         partitions = [TopicPartition(topic, number) for number in numbers]
         new: dict[LogDirectory, list[TopicPartition]] = {}
@@ -181,7 +182,7 @@ class LogRegistry:
 
     @one_at_a_time
     def reopen(self, topic_partition: TopicPartition, attempt: int, error: Exception) -> Log | None:
-        """Reopen a log that could not be read; return None if that would not help.
+        """Reopen a log that could not be read. Return None if that would not help.
 
         See `LogDirectory.may_reopen` and `pass_over`.
         """
@@ -341,7 +342,7 @@ class LogRegistry:
     def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
         """Move a partition to another data directory; see `logstore.manager.directories.moving`.
 
-        The log remains the same object: appends wait meanwhile, reads continue.
+        The log remains the same object. Appends wait until the move is complete, reads continue.
 
         Raises
         ------
@@ -459,7 +460,7 @@ class LogRegistry:
         return found
 
     def close(self) -> None:
-        """Close every log and every directory; mark directories without a failure clean.
+        """Close all logs and directories. Mark directories without a failure as shut down cleanly.
 
         Raises
         ------

@@ -76,7 +76,7 @@ class PartitionHolder(Protocol):
         """Do not use a partition until `resume`, and return False, at once, if it is in use."""
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Undo one `pause`; not called for a deleted partition."""
+        """Undo one `pause`. This is not called for a deleted partition."""
 
 
 class LogServices:
@@ -104,7 +104,7 @@ class LogServices:
         self._holders.append(holder)
 
     def stop(self) -> None:
-        """Stop all services in reverse order; then forget them and the holders."""
+        """Stop all services in reverse order, and remove them and the holders."""
         for service in reversed(self._services):
             service.stop()
         for unsubscribe in self._subscriptions:

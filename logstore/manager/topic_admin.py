@@ -283,7 +283,6 @@ class TopicAdmin:
                 self._store.remove(name)
         self._registry.schedule_folder_deletion(delay_ms)
 
-    @one_at_a_time
     def remove_partition(self, topic_partition: TopicPartition) -> None:
         """Delete one partition of a topic, of which other brokers have the others.
 
@@ -291,22 +290,32 @@ class TopicAdmin:
         ------
         UnknownTopicOrPartitionError, KafkaStorageError
         """
-        name, number = topic_partition
+        is_last = True
+        try:
+            is_last = self._remove_partition(*topic_partition)
+        finally:
+            if is_last:
+                self._services.events.topic_deleted.emit()
+
+    @one_at_a_time
+    def _remove_partition(self, name: str, number: int) -> bool:
+        """Delete a partition, and return whether it was the topic's last one here."""
         topic = self._catalog.topic(name)
         left = [each for each in topic.partitions if each != number]
         if not left:
-            self.delete(name)
-            return
+            self._mark_and_delete(name)
+            return True
         delay_ms = self._catalog.config(name).file_delete_delay_ms
         with self._storing():
             self._store.set_partitions(name, left)
         self._registry.remove_partitions(name, delay_ms, number=number)
         self._registry.schedule_folder_deletion(delay_ms)
+        return False
 
     # -- start ---------------------------------------------------------------------------
 
     def finish_deletions(self) -> None:
-        """Finish deletions that a crash interrupted; not while a directory is offline."""
+        """Finish deletions that were interrupted by a crash, unless a directory is offline."""
         if any(not directory.is_online for directory in self._registry.directories):
             return
         for topic in self._store.all():

@@ -53,6 +53,11 @@ class Message:
     schema: ClassVar[Schema]
     struct_name: ClassVar[str]
 
+    def __init__(self, **fields: object) -> None:
+        kind: Any = next(each for each in type(self).__mro__ if "struct_name" in vars(each))
+        kind.__init__ = _constructor(kind)  # compiled when the first one is created
+        kind.__init__(self, **fields)
+
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
@@ -86,7 +91,6 @@ def classes(name: str) -> Mapping[str, type[Message]]:
 def _make_classes(message: Schema) -> Mapping[str, type[Message]]:
     name = message.name
     kinds: dict[str, type[Message]] = {}
-    namespace: dict[str, Any] = {"NEW": _NEW, "kinds": kinds}
     for struct_name, fields in message.structs.items():
         own = struct_name == name
         kind = type(
@@ -94,7 +98,6 @@ def _make_classes(message: Schema) -> Mapping[str, type[Message]]:
             (Message,),
             {
                 "__slots__": tuple(field.attribute for field in fields),
-                "__init__": _constructor(fields, namespace),
                 "__qualname__": name if own else f"{name}.{struct_name}",
                 "__module__": "logstore.messages.types",
                 "__doc__": f"{struct_name} of Kafka's {name}." if not own else f"Kafka's {name}.",
@@ -108,9 +111,10 @@ def _make_classes(message: Schema) -> Mapping[str, type[Message]]:
     return kinds
 
 
-def _constructor(fields: tuple[Field, ...], namespace: dict[str, Any]) -> Any:  # noqa: ANN401  # from exec
+def _constructor(kind: type[Message]) -> Any:  # noqa: ANN401  # from exec
+    namespace = {"NEW": _NEW, "kinds": classes(kind.schema.name)}
     parameters, lines = [], []
-    for field in fields:
+    for field in kind.schema.structs[kind.struct_name]:
         name, default = field.attribute, default_expression(field)
         fresh = default != "None" and (field.is_array or field.is_struct)
         parameters.append(f"{name}={'NEW' if fresh else default}")

@@ -95,6 +95,11 @@ TEMPLATES: Mapping[str, str] = {
     "verdict.only_forced": (
         "the log has no dirty data, so no pass is due; a forced pass removes expired records"
     ),
+    # Peculiarities of a partition that prevent nothing.
+    "note.missing_offsets": (
+        "offsets {first_offset}..{last_offset} are missing between two segments; a segment may be"
+        " lost. A broker starts without an error, and consumers continue at offset {next_offset}"
+    ),
     # Commands and settings that help, for a verdict.
     "help.clean": "logstore clean {topic} --partition {partition_id}",
     "help.force": "logstore clean {topic} --partition {partition_id} --force",

@@ -299,6 +299,25 @@ def decode_section(
     return _decoded(raw, 0, count, base_offset, base_timestamp, append_time)
 
 
+_POSITIONS = (
+    *(kernels.EXTENT_START, kernels.EXTENT_END, kernels.EXTENT_KEY_START),
+    *(kernels.EXTENT_VALUE_START, kernels.EXTENT_HEADERS),
+)
+
+
+def join_columns(parts: Sequence[RecordColumns]) -> RecordColumns:
+    """Return the records of several batches in one object."""
+    if len(parts) == 1:
+        return parts[0]
+    starts = np.cumsum([0, *(len(part._raw) for part in parts[:-1])])
+    extents = np.concatenate([part.extents for part in parts])
+    extents[:, _POSITIONS] += np.repeat(starts, [len(part) for part in parts])[:, np.newaxis]
+    offsets = [part.offsets for part in parts]
+    timestamps = [part.timestamps for part in parts]
+    table = np.concatenate([*offsets, *timestamps, extents.reshape(-1)])
+    return RecordColumns(b"".join(part._raw for part in parts), len(extents), table)
+
+
 WINDOW_RECORDS = 1 << 16
 """Most records of a large batch that are decoded at once: 5 MiB of columns."""
 

@@ -1,4 +1,4 @@
-"""The world outside: time, files, randomness, locks and background work.
+"""Access to the outside world: time, files, randomness, locks and background work.
 
 Only this package of the engine uses them directly (ruff enforces this). All other code gets a
 `Runtime`, so it runs on a disk or in memory, on system or virtual time, in many threads or one.

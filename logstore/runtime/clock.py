@@ -1,8 +1,8 @@
 """Clocks: wall time in Unix milliseconds and monotonic time in nanoseconds.
 
-Wall time dates records, horizons and files; monotonic time is for durations and waits. Both advance
-together in virtual time. They diverge with `FixedWallClock` (the command line's `--now`) and
-`ShiftedClock` (for tests with clients that live in system time).
+Wall time is used for the timestamps of records, horizons and files. Monotonic time is used for
+durations and waits. Both advance together in virtual time. They diverge with `FixedWallClock` (the
+command line's `--now`) and `ShiftedClock` (for tests with clients that live in system time).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _format_time(wall_ms: int) -> str:
 
 
 class FixedWallClock(SystemClock):
-    """A clock with a fixed wall time; monotonic time runs.
+    """A clock whose wall time is fixed. Monotonic time advances normally.
 
     Raises
     ------
@@ -187,9 +187,10 @@ def _step_ms(delta: timedelta | None, units: Units) -> float:
 class ShiftedClock(SystemClock):
     """The system clock with a manual offset to its wall time.
 
-    For tests with programs that use the system clock. Sessions, waits and periods of the broker run
-    in the time of these programs, while records, tombstones and segments age as quickly as the test
-    wants. `advance` runs nothing: work that becomes due runs after its period or on request.
+    Use it in tests with programs that use the system clock. Sessions, waits and periods of the
+    broker then use the same time as these programs, while records, tombstones and segments age as
+    quickly as the test requires. `advance` runs nothing: work that becomes due runs after its
+    period or on request.
 
     Raises
     ------
@@ -235,7 +236,7 @@ class ShiftedClock(SystemClock):
 
 
 class TimeListener(Protocol):
-    """Work that is due at certain virtual times: a deterministic scheduler."""
+    """Work that is due at certain virtual times. A deterministic scheduler implements this."""
 
     def next_due_ns(self) -> int | None:
         """Return the monotonic time at which work is due next, maybe past; None without work."""
@@ -251,7 +252,7 @@ class TimeListener(Protocol):
 
 
 class VirtualClock:
-    """Time that moves only on request; wall and monotonic time move together.
+    """A clock that only advances on request. Wall time and monotonic time advance together.
 
     Parameters
     ----------
@@ -335,7 +336,10 @@ class VirtualClock:
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:
-        """Set the clock to `wall_ms`: forward like `advance`, or back for wall time only."""
+        """Set the clock to `wall_ms`.
+
+        Moving forward is like `advance`, moving back sets only wall time.
+        """
         _check_wall_ms(wall_ms)
         step_ns = wall_ms * 1_000_000 - self._wall_ns
         if step_ns > 0:
@@ -374,7 +378,7 @@ class VirtualClock:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Move time without running due work inside the block: other work is running."""
+        """Advance time inside the block without running work that is due."""
         self._holds += 1
         try:
             yield

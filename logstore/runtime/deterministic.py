@@ -26,7 +26,7 @@ POLL_S = 0.01
 
 
 class DeterministicScheduler(QueueScheduler):
-    """Runs tasks in the thread of the caller, in an order that only depends on the calls.
+    """Runs tasks in the thread of the caller. Their order only depends on the calls.
 
     Tasks run in the order of their due times. Tasks due at the same time run in the order in which
     they began to wait (a periodic task: at its previous due time), then in the order in which they

@@ -19,7 +19,7 @@ Random = random.Random
 """A source of randomness; the engine imports it by this name."""
 
 VERIFY = os.environ.get("LOGSTORE_VERIFY") == "1"
-"""Whether every change of a log is followed by its `_check()`; on in all tests."""
+"""Whether each change of a log is followed by its `_check()`. This is enabled in all tests."""
 
 
 class Lock(AbstractContextManager[bool], Protocol):
@@ -67,7 +67,7 @@ class Runtime:
 
 
 def random_source(seed: int | None = None) -> random.Random:
-    """Return a source of randomness: the system's, or a repeatable one for a seed."""
+    """Return a source of randomness. With a seed, it is repeatable."""
     return random.SystemRandom() if seed is None else random.Random(seed)
 
 

@@ -1,4 +1,4 @@
-"""Exclusive methods: other threads wait for the lock of the object, or are refused."""
+"""Exclusive methods. Other threads wait for the lock of the object, or get an error."""
 
 from __future__ import annotations
 

@@ -4,12 +4,13 @@ Paths are strings with `/`. A `File` addresses bytes by position and has no curs
 makes contents durable, and `FileSystem.sync_dir` names. Failures are plain `OSError`s here; the log
 turns them into `KafkaStorageError`.
 
-Only regular files are opened: a pipe, a socket or a device could block its reader or never end.
-Only directories are written through symbolic links, so that operators can link data directories and
-partition folders. A file behind a link is only read. Removing or renaming it affects the link.
+Only regular files are opened, because reading a pipe, a socket or a device could block or never
+end. Symbolic links are only followed for directories when writing, so that operators can link data
+directories and partition folders. A file behind a link is only read. Removing or renaming it
+affects the link.
 
-A file on a disk may have several names, like copies by hard links. Before one of them is opened for
-writing, or dated, it gets its own file: no change is visible under another name.
+A file on a disk may have several names, because of hard links. Before it is opened for writing, or
+its time is set, it is replaced by a copy, so that the change is not visible under another name.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from logstore.runtime.locks import (
 from logstore.types import INT64_MAX
 
 Buffer = bytes | bytearray | memoryview
-"""Bytes to write: any contiguous run."""
+"""Bytes to write, in any contiguous buffer."""
 
 IOV_MAX = 1024
 """Maximum number of buffers of a vectored write on Linux."""
@@ -93,7 +94,7 @@ class File(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the handle; closing twice is allowed."""
+        """Close the handle. It can be called more than once."""
         ...
 
 
@@ -108,7 +109,7 @@ class FileSystem(Protocol):
     """A tree of directories and files."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
-        """Open a file; `create` makes it (empty) when missing and implies `write`.
+        """Open a file. With `create`, it is created if it does not exist. This implies `write`.
 
         Raises
         ------
@@ -419,9 +420,10 @@ def _named(error: OSError, path: str) -> OSError:
 
 
 class DiskFile:
-    """A file descriptor; positions are explicit, so threads may share it.
+    """A file descriptor.
 
-    Errors have the path by which the file was opened.
+    Positions are explicit, so threads can share it. Errors contain the path with which the file
+    was opened.
     """
 
     __slots__ = ("_descriptor", "_path", "_stamp")
@@ -477,7 +479,7 @@ class DiskFile:
         return position
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all `buffers` from `position` on; short writes are continued."""
+        """Write all `buffers` at `position`. A short write is continued."""
         pending = [view.cast("B") for buffer in buffers if (view := memoryview(buffer)).nbytes]
         if not pending:
             return
@@ -525,7 +527,7 @@ class DiskFile:
         return os.fstat(self._descriptor)
 
     def touch(self) -> None:
-        """Date the file by the clock that replaces the system clock, if any."""
+        """Set the file's time by the clock that replaces the system clock, if there is one."""
         if self._stamp is not None:
             now_ns = self._stamp.now_ms() * 1_000_000
             os.utime(self._descriptor, ns=(now_ns, now_ns))
@@ -571,9 +573,9 @@ def open_anew(fs: FileSystem, path: str) -> File:
 
 
 def read_pieces(file: File, start: int = 0, end: int = INT64_MAX) -> Iterator[bytes]:
-    """Yield the bytes [start, end) of a file in pieces: it may be larger than memory.
+    """Yield the bytes [start, end) of a file in pieces, because it may be larger than memory.
 
-    Fewer if the file is shorter.
+    If the file is shorter, there are fewer bytes.
     """
     while start < end and (piece := file.read(start, min(_BLOCK_BYTES, end - start))):
         yield piece
@@ -591,7 +593,7 @@ def remove_tree(fs: FileSystem, path: str) -> None:
 
 def clear_folder(fs: FileSystem, path: str) -> None:
     """Remove the contents of a folder."""
-    # No recursion: folders may be nested more deeply than the stack of Python.
+    # Do not use recursion, because folders may be nested more deeply than Python's stack allows.
     folders = [path]
     for folder in folders:
         for name, kind in fs.kinds(folder).items():

@@ -1,4 +1,4 @@
-"""A guard for file operations: a disk failure takes their owner offline."""
+"""A guard for file operations. If the disk fails, it takes their owner offline."""
 
 from __future__ import annotations
 

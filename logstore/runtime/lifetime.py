@@ -1,16 +1,16 @@
-"""Lifetimes: objects may be used until their owner is closed, and only in their own process.
+"""Lifetimes. An object can be used until its owner is closed, and only in its process.
 
 An owner (a log manager, a log, a data directory) has one `Lifetime`. The owner and the objects that
 work through it are its members. The end of the lifetime changes the class of all members to one
-whose public methods and properties raise, except `close`, which may be called again. So no method
-can forget a check, and methods cost nothing extra before the end. A running method meets the end
-when it calls another method, takes a lock of the lifetime (`Lifetime.lock`) or calls `check`.
-Attributes remain readable, and so do `lasting` properties.
+whose public methods and properties raise, except `close`, which may be called again. Methods
+therefore need no check of their own, and there is no overhead before the end. A method that is
+running at the end gets the error when it calls another method, acquires a lock of the lifetime
+(`Lifetime.lock`) or calls `check`. Attributes remain readable, and so do `lasting` properties.
 
 In a forked child all lifetimes end immediately. The child has the memory of the parent, but not its
-threads and file locks: it would write into files that the parent still writes, and a lock held by
-another thread at the fork would never be released. So no lock is taken at this end. The members
-refuse use, and their `close` leaves the files of the parent alone.
+threads and file locks. It would write to files that the parent is still using, and a lock held by
+another thread during the fork would never be released. In this case, no lock is acquired. The
+members cannot be used, and their `close` does not change the files of the parent.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ class Lifetime:
         self.name = name
         self.is_forked = False
         self.is_over = False
-        # By identity. Iterating over a set fails if another thread adds to it meanwhile.
+        # Members by identity. A set is not used, because iterating over it fails if another thread
+        # adds to it.
         self._members: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._reason: tuple[type[LogStoreError], str] | None = None
         _lifetimes.add(self)
@@ -96,7 +97,7 @@ class Lifetime:
             Class of the error.
         """
         if self._reason is None:
-            # First, so that `add` handles members added meanwhile.
+            # Do this first, so that `add` handles members that are added in the meantime.
             self._reason = kind, f"{self.name} {why}"
             self.is_over = True
             for reference in self._members.valuerefs():
@@ -192,7 +193,8 @@ def _closing(close: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(close)
     def close_again(self: Any, *arguments: object, **options: object) -> Any:  # noqa: ANN401  # see `add`
         lifetime: Lifetime = self._lifetime
-        # A forked child closes nothing and takes no lock: the parent still uses them.
+        # A forked child does not close anything and acquires no lock, because the parent still uses
+        # them.
         return None if lifetime.is_forked else close(self, *arguments, **options)
 
     return close_again

@@ -1,4 +1,4 @@
-"""Exclusive locks on files: at most one holder, without waiting.
+"""Exclusive locks on files. There is at most one holder, and acquiring a lock never waits.
 
 A data directory's `.lock` keeps a second writer out. Take it before the first change, keep the
 object as long as the directory is written, release it last::
@@ -55,7 +55,7 @@ class FileLock(Protocol):
         ...
 
     def is_in_place(self) -> bool:
-        """Return whether the path still names the locked file; otherwise others may lock it."""
+        """Return whether the path still names the locked file. Otherwise, others may lock it."""
         ...
 
     def release(self) -> None:
@@ -68,7 +68,8 @@ class FileLock(Protocol):
 Identity = tuple[int, int]
 """Device and inode of a file."""
 
-# Re-entrant: the garbage collector may release a lost lock or handle at any time.
+# The lock is reentrant, because the garbage collector may release a lost lock or handle at any
+# time.
 _mutex = threading.RLock()
 _held: dict[Identity, list[int]] = {}
 """The files locked by this process, and their descriptors, to be closed at release."""
@@ -123,7 +124,8 @@ def lock_disk_file(path: str) -> DiskLock | None:
     """
     with _mutex:
         for _ in range(ATTEMPTS_MAX):
-            # Before the open: closing the descriptor again would release a lock held here.
+            # Check this before opening the file, because closing its descriptor would release a
+            # lock held by this process.
             if _identity_of(path) in _held:
                 return None
             descriptor = os.open(path, _LOCK_FLAGS, 0o644)
@@ -151,8 +153,8 @@ _FLOCK = struct.Struct("qqihh" if sys.platform == "darwin" else "hhqqi0q")
 def disk_lock_holder(path: str) -> int | None:
     """Return the process that holds the lock on a file of the disk, without taking it.
 
-    None without a holder, or if it is unknown: the file is missing or not readable, or its file
-    system has no locks.
+    Return None if there is none or it is unknown, because the file is missing or cannot be read, or
+    its file system has no locks.
     """
     with _mutex:
         try:

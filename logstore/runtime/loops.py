@@ -1,7 +1,7 @@
 """An event loop in its own thread, for servers that wait on many sockets.
 
-The loop runs on the monotonic time of the system, even if the engine has another clock: clients
-live in that time.
+The loop uses the monotonic time of the system, even if the engine has another clock, because
+clients use that time.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class LoopThread:
         return work.result()
 
     def submit(self, call: Callable[[], object]) -> None:
-        """Run a blocking call without waiting for it; `stop` waits for its end."""
+        """Run a blocking call without waiting for it. `stop` waits until it has ended."""
         self._executor.submit(_logged, call)
 
     def stop(self) -> None:

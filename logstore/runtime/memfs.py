@@ -1,4 +1,4 @@
-"""Files in memory: immutable blocks and one growing tail, so that views remain valid.
+"""Files in memory. They consist of immutable blocks and a growing tail, so views remain valid.
 
 A `MemoryBytes` is the contents of one file. Full blocks of 256 KiB are sealed as `bytes` and
 shared by snapshots. Only the tail is still written. Zeros behind the last write take no space, so
@@ -264,7 +264,7 @@ class MemoryFile:
         contents.mtime_ms = self._clock.now_ms()
 
     def sync(self) -> None:
-        """Do nothing: memory needs no sync."""
+        """Do nothing, because memory need not be synced."""
         self._readable()
 
     def close(self) -> None:
@@ -306,7 +306,7 @@ class MemoryFileSystem:
         return f"MemoryFileSystem({len(self._files)} files)"
 
     def fork(self, clock: Clock | None = None) -> MemoryFileSystem:
-        """Return an independent copy without locks. It is cheap: sealed blocks are shared.
+        """Return an independent copy without locks. It is cheap, because sealed blocks are shared.
 
         Parameters
         ----------
@@ -319,7 +319,10 @@ class MemoryFileSystem:
         return twin
 
     def walk(self) -> Iterator[tuple[str, MemoryBytes | None]]:
-        """Yield every path with the file's contents, None for directories; parents first."""
+        """Yield each path with the contents of the file, or None for a directory.
+
+        Parents come first.
+        """
         for path in sorted(self._files.keys() | self._children.keys() - {"", "/"}):
             yield path, self._files.get(path)
 
@@ -350,7 +353,7 @@ class MemoryFileSystem:
         return path in self._children
 
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of a name; memory has no links."""
+        """Return the kind of a name. There are no links in memory."""
         if path in self._children:
             return FileKind.DIRECTORY
         return FileKind.FILE if path in self._files else None
@@ -432,11 +435,11 @@ class MemoryFileSystem:
         self._unlink(path)
 
     def sync_dir(self, path: str) -> None:
-        """Check that the directory exists; memory needs no sync."""
+        """Check that the directory exists. Memory need not be synced."""
         self.list_dir(path)
 
     def space(self, path: str) -> None:
-        """Return None: the space is unlimited."""
+        """Return None, because the space is unlimited."""
 
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file; see `FileSystem.lock`."""

@@ -1,9 +1,10 @@
 """A limit on open files that can be reopened.
 
 A log would take three descriptors for each of its segments, and a process has 1,024 by default.
-Owners of reopenable files register them here. Beyond a share of the process's descriptors, the
-file opened first is closed: its owner drops its reference. A reader in the middle of the file keeps
-its own, and the descriptor is closed with the last reference.
+Owners of files that can be reopened register them here. If they use more than a certain share of
+the descriptors, the file that was opened first is closed, by dropping the owner's reference. A
+reader that is using the file has its own reference. The descriptor is closed with the last
+reference.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class OpenFiles:
 
     def opened(self, holder: Reopenable) -> None:
         """Add an open file, and close the oldest files beyond the limit."""
-        # Weak: a process may open and close brokers for days.
+        # The references are weak, because a process may open and close brokers for days.
         reference = weakref.ref(holder, self._forget)
         self._holders[id(reference)] = reference
         if len(self._holders) <= OPEN_FILES_MIN:
@@ -82,7 +83,7 @@ def descriptor_limit() -> int:
 def raise_descriptor_limit() -> None:
     """Raise the soft limit of open files to the hard one, at the start of a program.
 
-    Libraries must not do this: other code in the process may rely on the limit.
+    Libraries must not do this, because other code in the process may rely on the limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)

@@ -1,8 +1,8 @@
 """A writable layer in memory over a file system that is not changed.
 
-Read-only commands open a log over an overlay: recovery truncates, renames and rebuilds here, with
-the same code as on a disk, and the base is not changed. A file takes memory only from its first
-change on: the prefix before it is read from the base.
+Read-only commands open a log over an overlay. Recovery truncates, renames and rebuilds files in the
+overlay with the same code as on a disk, and the base is not changed. A file only uses memory from
+its first change on. The bytes before that are read from the base.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from logstore.runtime.fs import File, FileKind, FileStat, FileSystem
 from logstore.runtime.locks import FileLock, LockTable
 from logstore.runtime.memfs import MemoryBytes, MemoryFile, fail, split_path
 
-# Re-entrant: the garbage collector may close a lost handle at any time.
+# The lock is reentrant, because the garbage collector may close a lost handle at any time.
 _counting = threading.RLock()
 
 
@@ -30,9 +30,9 @@ os.register_at_fork(after_in_child=_renew_in_child)
 
 
 class OverlayBytes:
-    """A file of the overlay: a prefix of a base file, then bytes of its own.
+    """A file of the overlay, which consists of a prefix of a base file and bytes in memory.
 
-    The base file is open only while a handle on this one is.
+    The base file is only open while this file has an open handle.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ class OverlayFileSystem:
         """Return the names in a directory and their kinds, sorted by name."""
         if not self.is_dir(path):
             fail(errno.ENOTDIR if self.exists(path) else errno.ENOENT, path)
-        # One call: another process may change the base between two.
+        # Use a single call, because another process may change the base between two calls.
         kinds = self._base.kinds(path) if self._base.is_dir(path) else {}
         for name, child in list(self._children.get(path, {}).items()):
             if child in self._dirs:
@@ -262,7 +262,7 @@ class OverlayFileSystem:
             self._put(source, None)
 
     def remove(self, path: str) -> None:
-        """Remove a file; of a symbolic link of the base the link."""
+        """Remove a file. If it is a symbolic link in the base, remove the link."""
         if path in self._nodes or self._base.kind(path) in (None, FileKind.DIRECTORY):
             self._node(path)  # fails if there is nothing to remove
         self._put(path, None)
@@ -293,7 +293,7 @@ class OverlayFileSystem:
             self.list_dir(path)
 
     def space(self, path: str) -> None:
-        """Return None: the space is unlimited."""
+        """Return None, because the space is unlimited."""
 
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file of the overlay, not of the base."""

@@ -11,9 +11,9 @@ from logstore.runtime.fs import File, FileKind, FileStat, FileSystem, Space
 class ReadOnlyFileSystem:
     """Passes reads on to `base`. Every change raises `PermissionError`.
 
-    It guarantees that read-only commands write nothing: an overlay over this view takes the changes
-    of recovery, and a bug surfaces as an error. It is not a `FileSystemLayer`, which would pass on
-    new operations.
+    It guarantees that read-only commands do not write anything. The changes of recovery are made in
+    an overlay over this file system, and a bug results in an error. It is not a `FileSystemLayer`,
+    which would pass on new operations.
     """
 
     def __init__(self, base: FileSystem) -> None:

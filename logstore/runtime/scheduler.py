@@ -1,4 +1,4 @@
-"""Background work: tasks due at monotonic times, in threads or one after another.
+"""Background work: tasks that run at monotonic times, in threads or one after another.
 
 Usage
 -----
@@ -61,14 +61,14 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 NEVER_NS = 2**63 - 1
-"""Delays of 292 years or more never end: in Kafka, 2⁶³ − 1 ms means never."""
+"""Delays of 292 years or more never end. In Kafka, 2⁶³ − 1 ms means never."""
 
 
 _schedulers: WeakSet[QueueScheduler] = WeakSet()
 
 
 class Deadlock(AssertionError):
-    """A wait cannot end: no task is left, or tasks run forever."""
+    """A wait cannot end, because no task is left or the tasks run forever."""
 
 
 _Key = tuple[int, float, int, int]
@@ -149,9 +149,10 @@ class ScheduledTask:
         return f"<ScheduledTask {self.name}: {state}, {self.runs} runs, {self.failures} failed>"
 
     def wake(self) -> None:
-        """Run from the next due time on: the inputs of the task have changed.
+        """Run the task at its next due time, because its inputs have changed.
 
-        For tasks with `idle_ms`. Cheap if the task does not sleep. Thread-safe.
+        This is for tasks with `idle_ms`. It is cheap if the task does not sleep, and
+        thread-safe.
         """
         self._was_woken = True
         if self._is_asleep:
@@ -354,7 +355,7 @@ class QueueScheduler:
         heapq.heapify(self._queue)
 
     def notify(self) -> None:
-        """Do nothing: no other thread waits."""
+        """Do nothing, because no other thread waits."""
 
     def next_due_ns(self) -> int | None:
         """Return the monotonic time at which the next task is due, maybe past."""
@@ -380,12 +381,15 @@ class QueueScheduler:
         heapq.heappush(self._queue, (task._key, task))
 
     def _key_of(self, task: ScheduledTask, due_ns: int, since_ns: int) -> _Key:
-        """Return the order of a task: at one due time, the longest waiting task is first."""
+        """Return the sort key of a task.
+
+        At the same due time, the task that waits longest is first.
+        """
         tie = 0.0 if self._rng is None else self._rng.random()
         return due_ns, tie, since_ns, task._number
 
     def _idle_ns(self, task: ScheduledTask) -> int | None:
-        """Return for how long runs of a task are left out; None is forever."""
+        """Return for how long the runs of a task are skipped. None means forever."""
         return 0
 
     def _pop(self, now_ns: int, due_ns: int) -> ScheduledTask | None:
@@ -416,7 +420,8 @@ class QueueScheduler:
             self._finish(task)
 
     def _finish(self, task: ScheduledTask) -> None:
-        # Without the lock: a thread that wakes a task may hold a lock that `idle_ms` takes.
+        # Do not hold the lock here. A thread that wakes a task may hold a lock that `idle_ms`
+        # acquires.
         idle_ns = self._idle_ns(task)
         with self._lock:
             task.runs += 1
@@ -439,9 +444,9 @@ class QueueScheduler:
         self.notify()
 
     def _forget_in_child(self) -> None:
-        """Run nothing in a forked child: tasks and threads belong to the parent.
+        """Do not run anything in a forked child, because tasks and threads belong to the parent.
 
-        The lock is replaced: another thread may have held it at the fork.
+        The lock is replaced, because another thread may have held it during the fork.
         """
         self._lock = threading.RLock()
         self._started = False

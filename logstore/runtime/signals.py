@@ -1,8 +1,9 @@
 """Signals: events with any number of listeners.
 
-A listener is a function. It is called in the thread of the event, under the locks held there (each
-signal documents which), after earlier subscribers. So it must be quick, must not take locks that
-could deadlock with those, and should wake another thread for real work.
+A listener is a function. It is called in the thread of the event, after earlier subscribers, while
+the locks of that thread are held. Each signal documents these locks. A listener must therefore be
+quick, and must not acquire locks that could cause a deadlock. For longer work, it should wake up
+another thread.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Signal(Generic[P]):
         self._name = name
         self._numbers = count()
         self._listeners: dict[int, Callable[P, object]] = {}  # in the order of their numbers
-        # A copy as of the last change: listeners may subscribe and leave during `emit`.
+        # This is a copy, because listeners may subscribe and leave during `emit`.
         self._called: tuple[Callable[P, object], ...] = ()
 
     def subscribe(self, listener: Callable[P, object]) -> Unsubscribe:

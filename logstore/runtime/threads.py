@@ -178,7 +178,7 @@ class ThreadScheduler(QueueScheduler):
         try:
             while self._work_once():
                 pass
-        finally:  # even if a hook fails: otherwise the thread would count as idle forever
+        finally:  # if a hook fails, the thread must not count as idle forever
             with self._lock:
                 self._workers.discard(threading.current_thread())
 
@@ -198,7 +198,7 @@ class ThreadScheduler(QueueScheduler):
         return True
 
     def _take(self) -> ScheduledTask | None:
-        """Wait for a due task; return None if the thread is no longer needed."""
+        """Wait for a task that is due. Return None if the thread is no longer needed."""
         with self._lock:
             while self._started:
                 now_ns = self._clock.monotonic_ns()
@@ -223,11 +223,11 @@ class ThreadScheduler(QueueScheduler):
 
 
 class PacedScheduler(ThreadScheduler):
-    """Threads on the system clock, next to a virtual clock that follows the waits.
+    """Threads that use the system clock, while a virtual clock follows it during waits.
 
-    For a broker on a virtual clock that has clients in other programs: these clients live in the
-    time of the system, so a caller that waits for them must block. While the caller blocks, the
-    virtual clock moves as far as the system clock does, and never beyond the timeout.
+    This is for a broker with a virtual clock that has clients in other programs. These clients
+    use the system clock, so a caller that waits for them must block. While the caller blocks,
+    the virtual clock moves as far as the system clock does, and never beyond the timeout.
 
     Parameters
     ----------

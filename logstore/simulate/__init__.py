@@ -1,4 +1,4 @@
-"""Simulation: months of appends, retention and cleaning in virtual time, recorded as series."""
+"""Simulates months of appends, retention and cleaning in virtual time, and records time series."""
 
 from logstore.simulate.engine import run
 from logstore.simulate.fitting import fit

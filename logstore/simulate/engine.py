@@ -139,8 +139,8 @@ class _Simulation:
         self.samples = samples
         self.clock = VirtualClock(scenario.start_ms)
         self.recordings: Mapping[str, TopicRecording] = {}
-        if scenario.origin:
-            recording = recording or record(scenario.origin, scenario.continued_topics)
+        if scenario.origins:
+            recording = recording or record(scenario.origins, scenario.continued_topics)
             _refuse_damage(recording)
             self.recordings = {name: recording.topics[name] for name in scenario.continued_topics}
         self.environment = Environment(scenario, data_dir, self.clock)
@@ -461,7 +461,7 @@ class _Simulation:
         }
 
     def _counts(self, each: _Partition, log: Log) -> dict[str, int]:
-        """Count records, tombstones and keys; report removed tombstones to the readers."""
+        """Count records, tombstones and keys. Report removed tombstones to the readers."""
         now_ms = self.clock.now_ms()
         before = each.statistics.tombstones.offsets
         each.statistics.update(log, self.environment.fs)
@@ -490,7 +490,10 @@ class _Simulation:
         }
 
     def _deleted_bytes(self, each: _Partition, log: Log, event: str) -> int:
-        """Return the size of files that wait for removal; reads no directory if there are none."""
+        """Return the size of files that wait for removal.
+
+        Without such files, no directory is read.
+        """
         now_ms = self.clock.now_ms()
         if event in (CLEAN, RETAIN):
             each.waits_until_ms = now_ms + log.config.file_delete_delay_ms
@@ -505,7 +508,7 @@ class _Simulation:
         self.notes.append(f"day {elapsed_ms / DAY_MS:.3f}: {text}")
 
     def _run_action(self, action: Action) -> None:
-        """Run an action; a refusal becomes a note."""
+        """Run an action. If it is refused, add a note."""
         self._note(str(action))
         targets = [
             each

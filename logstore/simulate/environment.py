@@ -1,4 +1,4 @@
-"""Environment of a simulation: a broker that stops, crashes and restarts, and disks that fail."""
+"""The environment of a simulation: a broker that stops and restarts, and disks that fail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _FULL: DiskError = "ENOSPC"
 
 
 class Environment:
-    """A broker that can stop and restart, and what outlives it: files, clock and disk faults.
+    """A broker that can stop and restart, with the files, clock and disk faults that remain.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class Environment:
         self._time = clock
         self.clock = SkewedClock(clock)
         self.fs: FileSystem
-        if scenario.origin:
+        if scenario.origins:
             self.fs, root = copy_start_state(scenario, clock, data_dir)
         elif data_dir is None:
             self.fs, root = MemoryFileSystem(clock), MEMORY_DIR
@@ -162,7 +162,7 @@ class Environment:
         self._faults.append((action, rule))
 
     def repair(self, is_repaired: Callable[[Action], bool]) -> None:
-        """Remove faults; directories that are offline remain offline."""
+        """Remove faults. Directories that are offline remain offline."""
         for action, rule in self._faults:
             if is_repaired(action) and rule is not None:
                 rule.remove()
@@ -212,7 +212,10 @@ class Environment:
         return sum(self.fs.stat(f"{directory}/{name}").size for name in names)
 
     def corrupt(self, directory: str, offset: int) -> bool:
-        """Flip a bit in the checksum of the batch that contains an offset; False without one."""
+        """Flip a bit in the checksum of the batch that contains an offset.
+
+        False if there is none.
+        """
         for path in self.log_files(directory):
             with closing(self.fs.open(path, write=True)) as file:
                 for at in walk_headers(file, path):

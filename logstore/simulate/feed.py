@@ -140,8 +140,8 @@ class Feed(Queue):
     def steps(self, log_of: LogOf, now_ms: int, until_ms: int) -> list[Step]:
         """Take the arrivals up to `until_ms`, inclusive.
 
-        Batches of a partition are appended together if none of them starts a segment: the files
-        are the same, and no task reads the log in between.
+        Batches of a partition are appended together if none of them starts a segment. The resulting
+        files are the same, because no task reads the log in between.
         """
         by_partition: dict[int, list[Arrival]] = {}
         while self._next is not None and self._next.at_ms <= until_ms:
@@ -213,7 +213,7 @@ class Feed(Queue):
                 batch = parcel.batches[position : position + size]
                 arrivals.append(Arrival(at_ms, parcel.partition, kind, producer, batch))
                 position += size
-        # The sort is stable: arrivals of a partition keep their order.
+        # The sort is stable, so arrivals of a partition retain their order.
         arrivals.sort(key=lambda arrival: arrival.at_ms)
         return iter(arrivals)
 

@@ -40,14 +40,16 @@ DAYS = 30.0
 """Default length of a fitted scenario."""
 
 RATES_DAYS = 28
-"""Rates are fitted to the last days, at most so many; whole weeks."""
+"""Rates are fitted to the last days. This is the maximum number, in whole weeks."""
 
 SPAN_MIN_MS = 3_600_000
 """A shorter recording is not extrapolated to a day."""
 
 LATE_MS = 60_000
-"""A record is late if its timestamp is older than an earlier one by more than this. Smaller
-differences result from batching and from concurrent producers."""
+"""A record is late if its timestamp is older than an earlier one by more than this.
+
+Smaller differences result from batching and from concurrent producers.
+"""
 
 RECORDS_MIN = 100
 """With fewer records, the key distribution is not fitted."""
@@ -56,7 +58,7 @@ _SLOT_RECORDS, _SLOT_BATCHES = 30, 4
 """Records and batches that each hour of a profile needs on average."""
 
 _PROFILES = ((14, 7), (2, 1))
-"""Days that a profile needs, and its length in days: a week, else a day."""
+"""The number of days that a profile requires, and its length in days (a week or a day)."""
 
 _DIRECTORIES = ("log.dir", "log.dirs")
 _UNSEEN_MAX, _RECENT_MAX = 1 << 40, 1 << 24
@@ -105,7 +107,7 @@ class Fit:
 
 
 def fit(
-    path: str,
+    paths: str | Sequence[str],
     topics: Sequence[str] = (),
     *,
     days: float = DAYS,
@@ -117,9 +119,9 @@ def fit(
 
     Parameters
     ----------
-    path : str
-        A data directory, a directory of data directories, or a partition directory. It is not
-        changed.
+    paths : str or sequence of str
+        One or several folders: data directories, directories of data directories, or partition
+        directories. They are not changed.
     topics : sequence of str
         Names of the topics, or empty for all.
     days : float
@@ -134,7 +136,7 @@ def fit(
     InvalidConfigurationError, UnknownTopicOrPartitionError
         See `recording.record`.
     """
-    recording = record(path, topics, progress=progress)
+    recording = record(paths, topics, progress=progress)
     return fit_recording(recording, days=days, now_ms=now_ms, seed=seed).scenario
 
 
@@ -169,10 +171,10 @@ def fit_recording(
         checks += _checks(topic, notes)
         notes += topic.assumed
     names = ", ".join(recording.topics)
-    tree = {
+    tree: dict[str, Any] = {
         "title": f"What if: {names}",
         "about": _about(recording, start_ms, checks),
-        "from": recording.path,
+        "from": recording.paths[0] if len(recording.paths) == 1 else list(recording.paths),
         "start": _iso(start_ms),
         "days": days,
         "seed": seed,
@@ -449,7 +451,7 @@ def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str,
     known = topic.keys.held - int(everything.is_first[everything.time_ms > end_ms].sum())
     growing = {**closed, "unseen": _unseen(missing * new_part, max(records, n), max(known, 1))}
     if len(counts) + hidden + 2 * _chao_deviation(once, twice) < known + closed["unseen"]:
-        closed = growing  # the log has more keys than the arrivals suggest: most are rare
+        closed = growing  # the log has more keys than the arrivals suggest, so most are rare
     last_third = slice(n - n // 3, None)
     _, first_in_window = np.unique(key, return_index=True)
     appears = np.zeros(n, np.bool_)
@@ -697,7 +699,8 @@ def _trial_bytes(
 
 def _about(recording: Recording, start_ms: int, checks: Sequence[Check]) -> str:
     sentences = [
-        f"Starts from {recording.path} at {_iso(start_ms)} and continues the recorded workload."
+        f"Starts from {' and '.join(recording.paths)} at {_iso(start_ms)} and continues the"
+        " recorded workload."
     ]
     if checks:
         errors = ", ".join(f"{check.what} {check.error:+.0%}" for check in checks[:8])

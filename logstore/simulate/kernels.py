@@ -18,7 +18,7 @@ from logstore.record.layout import (
 )
 
 WHOLE, FULL, OTHER = range(3)
-"""Why a survey ended: end of the data, output arrays full, or a batch that it cannot decode."""
+"""The reason why a survey ended: no more data, full output arrays, or an undecodable batch."""
 
 _OTHER_BITS = CODEC_MASK | TIMESTAMP_TYPE_BIT
 

@@ -127,7 +127,7 @@ class LogStatistics:
                     np.resize(each, 2 * len(each)) for each in (offsets, timestamps)
                 )
                 continue
-            # A slice of one batch: slicing all the remaining data would copy it for every batch.
+            # Slice one batch, because slicing all remaining data would copy it for each batch.
             batch = next(walk_buffer(data[position : _batch_end(data, position)]))
             columns = batch.columns(limit)
             rows = np.flatnonzero(columns.values.sizes < 0)

@@ -195,8 +195,8 @@ class Run:
     def over_time(self, topic: str | None = None) -> dict[str, Column]:
         """Combine the series of all partitions, or of a topic's partitions, at every time.
 
-        The costs, the report and the command line show these values. Every row of the series and
-        every pass counts: ages and delays are at their largest just before a pass.
+        The costs, the report and the command line show these values. All rows of the series and all
+        passes are included, because ages and delays are largest just before a pass.
 
         Returns
         -------

@@ -221,7 +221,7 @@ class KnownPopulation:
         choices = np.minimum(recent, index)
         source = index - 1 - (uniform[keyed] * choices).astype(np.int64)
         is_update = update[keyed]
-        # An update may repeat another update: double the jumps until none points to an update.
+        # An update may repeat another update, so double the jumps until none points to an update.
         source = np.where(is_update, source, index)
         pointers = np.concatenate((np.arange(earlier), source))
         while True:
@@ -236,7 +236,7 @@ class KnownPopulation:
     # -- partitions and bytes of keys ------------------------------------------------------
 
     def spread(self, partitions: int) -> None:
-        """Do nothing: the partitions are the recorded ones; see `Keys`."""
+        """Do nothing, because the partitions are the recorded ones; see `Keys`."""
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
         """Return the partitions of keys; see `Keys`."""

@@ -19,7 +19,7 @@ START_NS = 2_000_000_000
 
 
 class Workers:
-    """Processes that run jobs; they start with the first batch of jobs for which they pay.
+    """Processes that run jobs. They are started for the first batch of jobs that is large enough.
 
     Parameters
     ----------
@@ -70,8 +70,8 @@ class Workers:
         if done == len(jobs):
             return
         if self._pool is None:
-            # Spawned: forked processes would share the open files of this process, but not its
-            # threads.
+            # Spawn the processes. Forked ones would share the open files of this process, but not
+            # its threads.
             self._pool = ProcessPoolExecutor(
                 self._count,
                 mp_context=get_context("spawn"),

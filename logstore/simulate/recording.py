@@ -1,16 +1,16 @@
 """Recordings: the keys of a data directory's topics and the rates at which they were written.
 
-Reading changes nothing on the disk; damage is skipped and reported. *Arrivals* are the uncleaned
-records, after the cleaner checkpoint and after the last hole in the offsets: only they show how
-often a key was written. Older records still show the rates, as offsets are never reused, and the
-keys.
+Reading does not change the disk. Damage is skipped and reported. *Arrivals* are the uncleaned
+records, after the cleaner checkpoint and after the last gap in the offsets. Only they show how
+often a key was written. Older records still show the keys and, because offsets are never reused,
+the rates.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -244,10 +244,10 @@ class Recording:
 
     Attributes
     ----------
-    path : str
-        Absolute path of the directory.
+    paths : tuple of str
+        Absolute paths of the folders.
     directories : tuple of str
-        Data directories at the path.
+        Data directories at the paths.
     topics : mapping of str to TopicRecording
     damages : tuple of Damage
         Damage that was skipped.
@@ -255,7 +255,7 @@ class Recording:
         A sentence with the reason for each topic that is omitted from a recording of all topics.
     """
 
-    path: str
+    paths: tuple[str, ...]
     directories: tuple[str, ...]
     topics: Mapping[str, TopicRecording]
     damages: tuple[Damage, ...]
@@ -263,37 +263,54 @@ class Recording:
 
 
 class Origin(NamedTuple):
-    """An open directory: a read-only broker, and the partitions at the path."""
+    """Open folders: the partitions in them, each with its read-only broker."""
 
-    broker: Broker
-    partitions: tuple[TopicPartition, ...]
+    brokers: Mapping[TopicPartition, Broker]
+
+    def brokers_of(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[Broker, list[TopicPartition]]:
+        """Group partitions by their brokers."""
+        found: dict[Broker, list[TopicPartition]] = {}
+        for tp in partitions:
+            found.setdefault(self.brokers[tp], []).append(tp)
+        return found
 
 
 @contextmanager
 def open_origin(
-    path: str, clock: Clock | None = None, broker_config: BrokerConfig | None = None
+    paths: Sequence[str], clock: Clock | None = None, broker_config: BrokerConfig | None = None
 ) -> Iterator[Origin]:
-    """Open a data directory or a partition directory read-only, skipping damage.
+    """Open data directories and partition directories read-only, skipping damage.
 
     Raises
     ------
     InvalidConfigurationError
-        The directory does not exist or contains no partition.
+        A directory does not exist or contains no partition, or a partition is in two of them.
     """
     fs = ReadOnlyFileSystem(DiskFileSystem())
-    place = locate(fs, os.path.abspath(path), path)  # noqa: PTH100  # a link keeps its name
-    with Broker(
-        list(place.directories),
-        clock=clock,
-        broker_config=broker_config,
-        read_only=True,
-        on_damage="pass_over",
-        shown=place.shown,
-    ) as broker:
-        shown = place.shown
-        # The topics file next to a single partition directory lists other partitions, too.
-        partitions = broker.partitions() if shown is None else [shown.topic_partition]
-        yield Origin(broker, tuple(partitions))
+    brokers: dict[TopicPartition, Broker] = {}
+    homes: dict[TopicPartition, str] = {}
+    with ExitStack() as opened:
+        for path in paths:
+            place = locate(fs, os.path.abspath(path), path)  # noqa: PTH100  # a link keeps its name
+            broker = Broker(
+                list(place.directories),
+                clock=clock,
+                broker_config=broker_config,
+                read_only=True,
+                on_damage="pass_over",
+                shown=place.shown,
+            )
+            opened.enter_context(broker)
+            shown = place.shown
+            # The topics file next to a single partition directory lists other partitions, too.
+            found = broker.partitions() if shown is None else [shown.topic_partition]
+            for tp in found:
+                if tp in homes:
+                    raise InvalidConfigurationError(f"{tp} is in {homes[tp]} and in {path}")
+                brokers[tp], homes[tp] = broker, path
+        yield Origin(dict(sorted(brokers.items())))
 
 
 def select_partitions(origin: Origin, topics: Sequence[str]) -> dict[str, list[TopicPartition]]:
@@ -307,7 +324,7 @@ def select_partitions(origin: Origin, topics: Sequence[str]) -> dict[str, list[T
         A topic is internal, all topics are internal, or there are too many partitions.
     """
     existing: dict[str, list[TopicPartition]] = {}
-    for tp in origin.partitions:
+    for tp in origin.brokers:
         existing.setdefault(tp.topic, []).append(tp)
     if not existing:
         raise InvalidConfigurationError("the directory contains no partition")
@@ -330,7 +347,7 @@ def select_partitions(origin: Origin, topics: Sequence[str]) -> dict[str, list[T
 
 
 def record(
-    path: str,
+    paths: str | Sequence[str],
     topics: Sequence[str] = (),
     *,
     configs: Mapping[str, str] | None = None,
@@ -343,8 +360,9 @@ def record(
 
     Parameters
     ----------
-    path : str
-        A data directory, a directory of data directories, or a partition directory.
+    paths : str or sequence of str
+        One or several folders: data directories, directories of data directories, or partition
+        directories.
     topics : sequence of str
         Names of the topics, or empty for all.
     configs : mapping, optional
@@ -368,21 +386,25 @@ def record(
     Takes some µs per record. Memory: about 100 bytes for each of `keys_max` keys, 16 for each
     further key, 48 for each of `arrivals_max` records, 24 for each batch.
     """
-    with open_origin(path, broker_config=broker_config) as origin:
-        broker = origin.broker
-        directories = tuple(data_dirs(broker))
+    paths = [paths] if isinstance(paths, str) else paths
+    with open_origin(paths, broker_config=broker_config) as origin:
+        opened = dict.fromkeys(origin.brokers.values())
+        directories = tuple(path for broker in opened for path in data_dirs(broker))
         recordings: dict[str, TopicRecording] = {}
         damages: list[Damage] = []
         selection = select_partitions(origin, topics)
-        own = {tp.topic for tp in origin.partitions} & KAFKAS_OWN_TOPICS
+        own = {tp.topic for tp in origin.brokers} & KAFKAS_OWN_TOPICS
         left_out = [] if topics else [own_topic_text(name) for name in sorted(own)]
         failures: list[LogStoreError] = []
         for name, partitions in selection.items():
-            broker.override_configs(name, configs or {})
+            brokers = origin.brokers_of(partitions)
+            for broker in brokers:
+                broker.override_configs(name, configs or {})
             recorder = _TopicRecorder(keys_max, arrivals_max)
             assumed: list[str] = []
             try:
                 for tp in partitions:
+                    broker = origin.brokers[tp]
                     view = PartitionView(broker, tp)
                     recorder.read(view, cleaner_offset(broker, tp) or 0, progress)
                     damages += view.damages
@@ -393,6 +415,8 @@ def record(
                 failures.append(error)
                 left_out.append(f"topic {name!r} is left out: {error}")
                 continue
+            # Folders copied without the topic's configuration are the rule.
+            broker = next((each for each in brokers if each.topic(name).configs), broker)
             settings = {**broker.topic(name).configs, **(configs or {})}
             policy = topic_config(broker, name).cleanup_policy
             settings.setdefault("cleanup.policy", ",".join(policy))
@@ -401,8 +425,8 @@ def record(
             recordings[name] = recorder.finish(name, numbers, settings, assumptions_made)
         if not recordings:
             raise failures[0]
-    path = os.path.abspath(path)  # noqa: PTH100  # see `open_origin`
-    return Recording(path, directories, recordings, tuple(damages), tuple(left_out))
+    absolute = tuple(map(os.path.abspath, paths))
+    return Recording(absolute, directories, recordings, tuple(damages), tuple(left_out))
 
 
 class _Keys:
@@ -485,7 +509,7 @@ class _Piece(NamedTuple):
 class _Window:
     """The last arrivals of a partition, in pieces; pieces beyond the limit are removed.
 
-    The last cleaned piece is stored separately: it shows the sizes of records, not their
+    The last cleaned piece is stored separately, because it shows the sizes of records but not their
     frequencies.
     """
 

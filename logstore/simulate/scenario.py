@@ -51,8 +51,8 @@ SAMPLES_MAX = 2_000
 class Consumer:
     """A consumer that reads a topic with a lag.
 
-    It reads each record `lag` after the append. From `away_from` after the start it reads nothing
-    for `away`; then it catches up immediately.
+    It reads each record `lag` after the append. Starting at `away_from`, it does not read for
+    `away`, and then catches up immediately.
     """
 
     name: str = setting("consumer", "Name in the series.")
@@ -167,8 +167,8 @@ class Scenario:
 
     Attributes
     ----------
-    origin : str
-        The directory that continued topics start from, or empty if there is none.
+    origins : tuple of str
+        The folders that continued topics start from.
     broker : mapping
         Kafka's broker properties.
     actions : tuple of Action
@@ -182,7 +182,7 @@ class Scenario:
     days: float
     start_ms: int
     seed: int
-    origin: str
+    origins: tuple[str, ...]
     broker: Mapping[str, str]
     topics: tuple[Topic, ...]
     consumers: tuple[Consumer, ...]
@@ -203,12 +203,12 @@ class Scenario:
 
     @property
     def continued_topics(self) -> list[str]:
-        """Names of the topics that start from the directory."""
+        """Names of the topics that start from the folders."""
         return [topic.name for topic in self.topics if topic.continued]
 
-    def with_origin(self, path: str) -> Scenario:
-        """Return a copy that starts from another directory."""
-        return from_mapping({**self.tree, "from": path})
+    def with_origins(self, paths: Sequence[str]) -> Scenario:
+        """Return a copy that starts from other folders."""
+        return from_mapping({**self.tree, "from": list(paths)})
 
     def with_days(self, days: float) -> Scenario:
         """Return a copy with another length."""
@@ -250,7 +250,9 @@ class _Top:
     seed: int = setting(1, "Seed of all random numbers.", 0, (1 << 64) - 1)
     directories: int = setting(1, "Number of data directories, used for partitions.", 1, 100)
     replicas: int = setting(1, "Replicas of each partition, for the disk of a cluster.", 1, 1_000)
-    from_: str = setting("", "Data directory or partition directory that the scenario continues.")
+    from_: str = setting(
+        "", "Data directory or partition directory that the scenario continues, or a list of them."
+    )
 
 
 _PARTS = ("broker", "topics", "consumers", "actions")
@@ -281,8 +283,9 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
         out of range.
     """
     tree = read_toml(text, "scenario")
-    if isinstance(tree.get("from"), str) and tree["from"]:
-        tree["from"] = str(Path(folder or "").absolute() / tree["from"])
+    if paths := _origins(tree):
+        absolute = [str(Path(folder or "").absolute() / path) for path in paths]
+        tree["from"] = absolute if isinstance(tree["from"], list) else absolute[0]
     for topic in _topics(tree):
         replay = topic.get("replay") if isinstance(topic, Mapping) else None
         if isinstance(replay, dict) and isinstance(replay.get("file"), str):
@@ -292,9 +295,11 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
 
 def from_mapping(tree: Mapping[str, Any]) -> Scenario:
     """Build a scenario from parsed tables; see `parse`, which raises the same errors."""
-    top = read_table(
-        _Top, {name: value for name, value in tree.items() if name not in _PARTS}, "", also=_PARTS
-    )
+    origins = _origins(tree)
+    table = {name: value for name, value in tree.items() if name not in _PARTS}
+    if origins:
+        table["from"] = origins[0]
+    top = read_table(_Top, table, "", also=_PARTS)
     start_ms = specs.Time(start=top.start).start_ms
     broker = _without_units(_texts(tree.get("broker", {}), "broker"))
     BrokerConfig.from_properties(broker, refuse_unknown=True)
@@ -331,7 +336,7 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
         days=top.days,
         start_ms=start_ms,
         seed=top.seed,
-        origin=top.from_,
+        origins=origins,
         broker=broker,
         topics=topics,
         consumers=consumers,
@@ -339,6 +344,16 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
         directories=top.directories,
         tree=tree,
     )
+
+
+def _origins(tree: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the folders in `from`, which is a path or a list of paths."""
+    value = tree.get("from")
+    if not isinstance(value, list):
+        return (value,) if isinstance(value, str) and value else ()
+    if not all(isinstance(each, str) and each for each in value):
+        raise InvalidConfigurationError(f"from must be a path or a list of paths, not {value!r}")
+    return tuple(value)
 
 
 def _origin_problems(

@@ -452,8 +452,8 @@ def search(
     for name, values in axes.items():
         for value in values:
             scenario.with_config(name, value)
-    if scenario.origin and recording is None:
-        recording = record(scenario.origin, scenario.continued_topics)
+    if scenario.origins and recording is None:
+        recording = record(scenario.origins, scenario.continued_topics)
     tries = HELD_TRIES * HELD_SEEDS
     all_seeds = seeds_of(scenario, seeds + tries)
     done = 0

@@ -1,4 +1,4 @@
-"""Several seeds: the same scenario with other random numbers, and the spread of its results."""
+"""Runs a scenario with several seeds, and computes the spread of the results."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Spread:
 
 
 def seeds_of(scenario: Scenario, count: int) -> list[int]:
-    """Return seeds that share no random numbers: each topic takes a seed of its own."""
+    """Return seeds that share no random numbers, because each topic has its own seed."""
     step = len(scenario.topics)
     return [scenario.seed + number * step for number in range(count)]
 
@@ -154,8 +154,8 @@ def run_seeds(
     Run, Spread
         The run with the first seed, and the results of all seeds.
     """
-    if scenario.origin and recording is None:
-        recording = record(scenario.origin, scenario.continued_topics)
+    if scenario.origins and recording is None:
+        recording = record(scenario.origins, scenario.continued_topics)
     seeds = seeds_of(scenario, count)
     outcome = run(
         scenario, data_dir=data_dir, samples=samples, progress=progress, recording=recording

@@ -11,7 +11,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import TYPE_CHECKING
 
-from logstore.analysis.copies import copy_partitions
+from logstore.analysis.copies import copy_into, unfinished
 from logstore.broker.setup import MEMORY_DIR
 from logstore.manager.topics.store import Topic as StoredTopic
 from logstore.manager.topics.store import TopicStore
@@ -59,12 +59,14 @@ def copy_start_state(
     else:
         fs, target, link = DiskFileSystem(clock), os.path.abspath(data_dir), None  # noqa: PTH100
     continued = [topic for topic in scenario.topics if topic.continued]
-    with open_origin(scenario.origin, clock) as source:
+    ids: dict[str, str | None] = {}
+    with open_origin(scenario.origins, clock) as source, unfinished(fs, target):
         by_topic = select_partitions(source, [topic.name for topic in continued])
         partitions = [tp for some in by_topic.values() for tp in some]
-        manager = source.broker.manager
-        copy_partitions(manager, partitions, fs, target, link=link)
-        ids = {name: manager.catalog.topic(name).id for name in by_topic}
+        for broker, some in source.brokers_of(partitions).items():
+            copy_into(broker.manager, some, fs, target, link=link)
+            for name in {tp.topic for tp in some}:
+                ids.setdefault(name, broker.manager.catalog.topic(name).id)
     # Adopted topics (without an entry in the store) get no background retention or cleaning.
     TopicStore(fs, target).put(
         StoredTopic(

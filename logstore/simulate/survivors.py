@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 _NO_VERSION = np.iinfo(np.int64).min
-"""Smaller than every version: a record with a version supersedes those without (KIP-280)."""
+"""This is smaller than all versions, because a record with a version supersedes those without
+(KIP-280)."""
 
 
 class _Rows(NamedTuple):

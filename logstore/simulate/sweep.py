@@ -121,8 +121,8 @@ def sweep(
     settings = combinations(axes)
     numbers = seeds_of(scenario, seeds)
     plans = [with_settings(scenario, each) for each in settings]
-    if scenario.origin and recording is None:
-        recording = record(scenario.origin, scenario.continued_topics)
+    if scenario.origins and recording is None:
+        recording = record(scenario.origins, scenario.continued_topics)
     jobs = [(plan.with_seed(seed).tree, samples) for plan in plans for seed in numbers]
     costs: list[dict[str, float]] = [{} for _ in jobs]
     if progress is not None:

@@ -1,7 +1,7 @@
-"""Helpers for users' tests: assertions, failing disks, logs with holes, the pytest plugin.
+"""Helpers for users' tests: assertions, failing disks, logs with holes, and the pytest plugin.
 
-Production code never imports this package. Public names are loaded on first use, so the plugin
-costs nothing in test runs that do not use it.
+Code that runs in production never imports this package. Its public names are loaded when they are
+first used, so that the plugin does not slow down test runs that do not use it.
 """
 
 from __future__ import annotations

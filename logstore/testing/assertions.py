@@ -1,6 +1,9 @@
-"""Assertions about the contents of a broker; their messages name keys, offsets and reasons.
+"""Assertions about the records and offsets in a broker.
 
-By default they read all partitions with `read_committed`. They bypass the faults of `Broker.fail`.
+Their messages explain the reason for a failure.
+
+By default, they read all partitions with `read_committed`. Faults of `Broker.fail` do not affect
+them.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
 KEYS_SHOWN = 10
 
 _FORCED = ("active_segment", "dirty_ratio", "min_compaction_lag", "empty")
-"""Gates that `broker.clean(force=True, roll=True)` ignores."""
+"""The gates that do not apply to `broker.clean(force=True, roll=True)`."""
 
 
 def records_by_key(
@@ -29,7 +32,7 @@ def records_by_key(
     *,
     isolation: str = "read_committed",
 ) -> dict[bytes | None, list[ConsumerRecord]]:
-    """Return the records of each key, tombstones included, by partition and offset.
+    """Return the records of each key, including tombstones, ordered by partition and offset.
 
     Raises
     ------
@@ -50,7 +53,7 @@ def history(
     *,
     isolation: str = "read_committed",
 ) -> list[bytes | None]:
-    """Return the values of a key that are still in the log, oldest first, or None for a tombstone.
+    """Return the values of a key that are still in the log, oldest first. A tombstone is None.
 
     Raises
     ------
@@ -63,14 +66,14 @@ def history(
 
 
 def assert_compacted(broker: Broker, topic: str, partition: int | None = None) -> None:
-    """Assert that each key of a partition has at most one record.
+    """Assert that there is at most one record of each key in a partition.
 
     Under a version strategy (KIP-280), the last record of the log may be an additional one.
 
     Raises
     ------
     AssertionError
-        Names keys, offsets, and the gates that prevent cleaning.
+        The message contains the keys, the offsets, and the gates that prevent cleaning.
     UnknownTopicOrPartitionError
     """
     __tracebackhide__ = True
@@ -84,35 +87,37 @@ def assert_compacted(broker: Broker, topic: str, partition: int | None = None) -
 def assert_tombstone_gone(
     broker: Broker, topic: str, key: bytes, partition: int | None = None
 ) -> None:
-    """Assert that neither values nor tombstones of a key are left, for any reader.
+    """Assert that neither values nor tombstones of a key can still be read.
 
     Raises
     ------
     AssertionError
-        Names each remaining record, the reason, and when it can be removed.
+        The message contains each remaining record, the reason, and when it can be removed.
     UnknownTopicOrPartitionError
     """
     __tracebackhide__ = True
     _check_bytes(key)
     partitions = broker.partitions(topic, partition)
     if not any(broker.log(*tp).log_end_offset for tp in partitions):
-        raise AssertionError(f"{topic} is empty: nothing was ever appended")
+        raise AssertionError(f"{topic} is empty: no record was ever appended")
     complaints: list[str] = []
     for tp in partitions:
         complaints += _not_gone(broker, tp, key)
     if complaints:
-        raise AssertionError("\n".join([f"key {bytes_text(key)} is still there", *complaints]))
+        raise AssertionError(
+            "\n".join([f"there are still records with key {bytes_text(key)}", *complaints])
+        )
 
 
 def assert_committed(
     broker: Broker, group_id: str, offsets: Mapping[TopicPartition, int | None]
 ) -> None:
-    """Assert the committed offsets of a group; None means no committed offset.
+    """Assert the committed offsets of a group. None means that no offset is committed.
 
     Raises
     ------
     AssertionError
-        Names each partition with a different offset, and its log end offset.
+        The message contains each partition whose offset differs, and its log end offset.
     """
     __tracebackhide__ = True
     wanted = {TopicPartition(*tp): offset for tp, offset in offsets.items()}
@@ -130,7 +135,7 @@ def assert_committed(
             line += "; an open transaction has pending offsets"
         complaints.append(line)
     if complaints:
-        head = f"group {group_id!r} has other committed offsets:"
+        head = f"the committed offsets of group {group_id!r} differ:"
         raise AssertionError("\n".join([head, *complaints, *_other_groups(broker, group_id)]))
 
 
@@ -149,7 +154,7 @@ def _not_compacted(broker: Broker, tp: TopicPartition) -> Iterator[str]:
             several[key] = records, winner
     if not several:
         return
-    yield f"{tp} is not compacted: {len(several)} of {len(by_key)} keys have several records"
+    yield f"{tp} is not compacted: {len(several)} of {len(by_key)} keys have more than one record"
     for key, (records, winner) in list(several.items())[:KEYS_SHOWN]:
         offsets = ", ".join(str(record.offset) for record in records)
         yield f"  key {bytes_text(key)}: offsets {offsets}; compaction keeps {winner.offset}"
@@ -175,7 +180,7 @@ def _not_gone(broker: Broker, tp: TopicPartition, key: bytes) -> Iterator[str]:
         if record is not winner:
             why = f"superseded by offset {winner.offset}; the next pass removes it"
         elif record.value is not None:
-            why = "the latest record of the key; no tombstone follows"
+            why = "it is the latest record of the key, without a tombstone after it"
         elif horizon_ms is None:
             why = (
                 "it has no delete horizon: its first cleaning pass sets one, delete.retention.ms "

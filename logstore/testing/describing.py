@@ -1,4 +1,4 @@
-"""The state of a broker as text, for the report of a failed test."""
+"""Describes the state of a broker as text, for the report of a failed test."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 PARTITIONS_SHOWN = 20
 RECORDS_SHOWN = 4
 TEXT_SHOWN = 60
-"""Most characters shown of a key or a value."""
+"""Maximum number of characters of a key or a value that are shown."""
 
 
 def described(broker: Broker) -> str:
-    """Return time, topics, partitions with their last records, groups, transactions and faults.
+    """Describe the time, topics, partitions, last records, groups, transactions and faults.
 
-    Never raises: errors become part of the text. Changes nothing and does not advance the clock.
+    This never raises an exception; errors are included in the text. It does not change anything and
+    does not advance the clock.
     """
     if broker.manager.lifetime.is_over:
         return f"{broker!r} was closed"
@@ -106,7 +107,7 @@ def records_of(
     offset: int | None = None,
     isolation: str = "read_uncommitted",
 ) -> Iterator[ConsumerRecord]:
-    """Yield records as `Broker.read` does, bypassing fault rules."""
+    """Yield records like `Broker.read`, but without applying fault rules."""
     from logstore.clients.records import read_records
     from logstore.storage.log.reader import Isolation
 
@@ -123,7 +124,7 @@ def record_text(record: ConsumerRecord) -> str:
 
 
 def bytes_text(data: bytes | None) -> str:
-    """Return the repr of bytes, truncated if long."""
+    """Return the repr of bytes. It is truncated if it is long."""
     text = repr(data)
     return text if len(text) <= TEXT_SHOWN else f"{text[:TEXT_SHOWN]}… ({len(data or b'')} bytes)"
 
@@ -132,6 +133,6 @@ def time_text(wall_ms: int) -> str:
     """Return a time in UTC, followed by its Unix milliseconds."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=wall_ms)
-    except OverflowError:  # beyond the year 9999
+    except OverflowError:  # the time is after the year 9999
         return f"{wall_ms} ms"
     return f"{moment.isoformat(timespec='milliseconds').removesuffix('+00:00')}Z ({wall_ms} ms)"

@@ -1,9 +1,9 @@
-"""Logs with holes: every shape of a compacted log that is known to make clients hang.
+"""Logs with holes, in all the forms that are known to make clients hang.
 
-A client that counts records, or takes the offset of the last record for the end, waits for an
-offset that never comes. Ordinary producers, transactions and cleaning passes create these logs,
-while the factory advances the clock. No byte is written by hand. Kafka brokers can open the
-directories.
+If a client counts records, or assumes that the last record is at the end of the log, it waits for
+an offset that it never gets. The logs are created with ordinary producers, transactions and
+cleaning passes, while the clock is advanced. No bytes are written by hand, and Kafka brokers can
+open the directories.
 """
 
 from __future__ import annotations
@@ -24,24 +24,26 @@ if TYPE_CHECKING:
     MovableBroker = Broker[VirtualClock] | Broker[ShiftedClock]
 
 CONFIGS: Mapping[str, str] = MappingProxyType(
-    {"cleanup.policy": "compact,delete", "retention.ms": "-1"}  # delete: for delete-records alone
+    # "delete" is only for deleting records
+    {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
 )
-"""Configs of the topics that the factory creates."""
+"""Configs of the topics that are created here."""
 
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 
 
 class HoleyLog(NamedTuple):
-    """The offsets that a client sees in a log with holes.
+    """The offsets of a log with holes, as a client sees them.
 
     Attributes
     ----------
     log_start_offset, log_end_offset, last_stable_offset : int
-        First offset, and end offsets for `read_uncommitted` and `read_committed` (exclusive).
+        The first offset, and the end offsets for `read_uncommitted` and `read_committed`
+        (exclusive).
     offsets : tuple of int
-        Offsets of all records between log start and log end.
+        Offsets of all records between the log start and the log end.
     committed_offsets : tuple of int
-        Offsets of the records that `read_committed` returns.
+        Offsets of the records that are returned with `read_committed`.
     """
 
     topic: str
@@ -60,29 +62,29 @@ def fill(
     topic: str = "holes",
     partition: int = 0,
 ) -> HoleyLog:
-    """Append records to a partition and clean it, so it has a shape.
+    """Append records to a partition and clean it, so that the log has holes of the given shape.
 
     Parameters
     ----------
     shape : str
         One of `SHAPES`.
     topic : str
-        Created with `CONFIGS` if it does not exist. Existing records are cleaned too, so
+        If it does not exist, it is created with `CONFIGS`. Existing records are also cleaned, so
         superseded ones may be removed.
 
     Returns
     -------
     HoleyLog
-        The whole partition afterwards.
+        The resulting state of the whole partition.
 
     Raises
     ------
     ValueError
-        Unknown shape.
+        The shape is unknown.
 
     Notes
     -----
-    Advances the clock, by days if tombstones must expire.
+    The clock is advanced, by several days if tombstones have to expire.
     """
     if shape not in SHAPES:
         raise ValueError(f"unknown shape {shape!r} of a log with holes: {', '.join(SHAPES)}")
@@ -96,21 +98,23 @@ def fill(
 def make(
     shape: str, data_dir: str | PathLike[str], *, topic: str = "holes", seed: int = 0
 ) -> HoleyLog:
-    """Create a data directory with one partition of a shape, cleanly shut down.
+    """Create a data directory that contains one partition with the given shape.
+
+    The directory has been shut down cleanly.
 
     Parameters
     ----------
     shape : str
         One of `SHAPES`.
     data_dir : path
-        Created if missing.
+        It is created if it does not exist.
     seed : int
-        Equal seeds create equal bytes.
+        The same seed always creates the same bytes.
 
     Raises
     ------
     ValueError
-        Unknown shape.
+        The shape is unknown.
     """
     from logstore.broker import Broker
     from logstore.runtime import VirtualClock
@@ -120,7 +124,7 @@ def make(
 
 
 def look(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
-    """Return the offsets that a client sees in a partition."""
+    """Return the offsets of a partition as a client sees them."""
     log = broker.log(topic, partition)
     found, committed = (
         tuple(
@@ -143,7 +147,7 @@ def look(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
 
 
 class _Filling:
-    """A partition being filled; its keys differ from earlier ones."""
+    """A partition that is being filled. Its keys differ from the keys of earlier records."""
 
     def __init__(self, broker: MovableBroker, topic: str, partition: int) -> None:
         self.broker = broker
@@ -168,7 +172,7 @@ class _Filling:
         self.broker.roll(*self.tp)
 
     def clean(self) -> None:
-        """Clean the whole log without merging segments."""
+        """Clean the whole log, without merging segments."""
         with self._no_merging():
             self.broker.clean(*self.tp, force=True, roll=True)
 
@@ -179,7 +183,7 @@ class _Filling:
 
     @contextmanager
     def transactions(self) -> Iterator[Callable[..., None]]:
-        """Yield a function that commits or aborts a transaction of records for key numbers."""
+        """Yield a function that writes records for key numbers in a transaction, and ends it."""
         with self.broker.producer(transactional_id=f"holes-{self._prefix.decode()}") as producer:
             producer.init_transactions()
 
@@ -192,7 +196,7 @@ class _Filling:
             yield transaction
 
     def send(self, *numbers: int) -> None:
-        """Send batches of one record with a new idempotent producer."""
+        """Send batches with one record each, using a new idempotent producer."""
         with self.broker.producer() as producer:
             for number in numbers:
                 producer.send(*self._place(number)).get()
@@ -292,23 +296,23 @@ def _nothing_left(log: _Filling) -> None:
 
 def _bare_end(log: _Filling) -> None:
     log.batch(0, 1, 2)
-    # This cleaner, like Kafka 3.9, keeps the header of the last batch; Kafka 4 removes it.
+    # Like Kafka 3.9, this cleaner keeps the header of the last batch. Kafka 4 removes it.
     log.log.writer.roll(log.log.log_end_offset + 4)
     log.log.offsets.set_high_watermark(log.log.log_end_offset)
 
 
 _SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
     "trailing_hole": (
-        "the last records were removed, the log end offset does not change",
+        "the last records were removed, but the log end offset has not changed",
         _trailing_hole,
     ),
     "last_offset_gone": (
-        "the last record of a batch was removed, but not the batch",
+        "the last record of a batch was removed, but the batch was not",
         _last_offset_gone,
     ),
-    "empty_batch": ("batches without records, kept for producer sequences", _empty_batch),
+    "empty_batch": ("batches without records, which retain producer sequences", _empty_batch),
     "segment_gap": (
-        "the end of a segment and the beginning of the next one were removed",
+        "the end of a segment and the start of the next one were removed",
         _segment_gap,
     ),
     "control_batches": ("only transaction markers", _control_batches),
@@ -316,15 +320,24 @@ _SHAPES: dict[str, tuple[str, Callable[[_Filling], None]]] = {
         "a batch of tombstones with a delete horizon and holes",
         _delete_horizon,
     ),
-    "compressed": ("batches of every codec with holes", _compressed),
-    "start_in_hole": ("the log starts within a batch, at a removed offset", _start_in_hole),
+    "compressed": ("batches with holes for every codec", _compressed),
+    "start_in_hole": (
+        "the log starts inside a batch, at the offset of a removed record",
+        _start_in_hole,
+    ),
     "aborted_end": (
         "the last transaction was aborted: read_committed skips the last records",
         _aborted_end,
     ),
-    "bare_end": ("no batch before the log end offset, as Kafka 4 may leave it", _bare_end),
-    "nothing_left": ("all records were removed, the log end offset does not change", _nothing_left),
+    "bare_end": (
+        "the log ends without a batch, as it may happen with Kafka 4",
+        _bare_end,
+    ),
+    "nothing_left": (
+        "all records were removed, but the log end offset has not changed",
+        _nothing_left,
+    ),
 }
 
 SHAPES: Mapping[str, str] = MappingProxyType({name: each[0] for name, each in _SHAPES.items()})
-"""Shapes and their descriptions."""
+"""The shapes, with their descriptions."""

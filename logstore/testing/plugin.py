@@ -1,7 +1,7 @@
-"""The pytest plugin: a fresh broker per test, in memory or on disk, with a virtual clock.
+"""The pytest plugin. It provides a new broker for each test, with a virtual clock.
 
-pytest loads it through its entry point in every run, so it imports only pytest until a test uses
-one of its fixtures.
+pytest loads the plugin in every run through its entry point. Until a test uses one of the fixtures,
+the plugin only imports pytest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 MARKER = "logstore"
 
 FIXTURES = frozenset({"logstore_broker", "logstore_server", "logstore_server_factory"})
-"""Fixtures with a broker; with `logstore_warmup`, kernels are loaded before the first such test."""
+"""The fixtures that open a broker.
+
+With `logstore_warmup`, kernels are loaded before the first such test.
+"""
 
 STORAGES = ("memory", "disk")
 
@@ -37,7 +40,10 @@ _DEFAULTS: dict[str, Any] = {
     "background": False,
     "broker_config": {},
 }
-"""Options of the marker; None falls back to the command line or the ini file."""
+"""The options of the marker.
+
+If an option is None, the command line or the ini file determines it.
+"""
 
 _INI: tuple[tuple[str, str, Any, str], ...] = (
     ("logstore_storage", "string", "", "storage of brokers: memory (default) or disk"),
@@ -48,7 +54,7 @@ _INI: tuple[tuple[str, str, Any, str], ...] = (
         [],
         "broker settings as in server.properties, one key=value per line",
     ),
-    ("logstore_warmup", "bool", False, "compile kernels before the first test with a broker"),
+    ("logstore_warmup", "bool", False, "compile all kernels before the first test with a broker"),
 )
 
 
@@ -75,7 +81,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Compile kernels outside of any test's time limit; parallel workers share the work."""
+    """Compile all kernels outside of the time limit of any test.
+
+    Parallel workers share the work.
+    """
     config = session.config
     if config.getoption("collectonly") or not config.getini("logstore_warmup"):
         return
@@ -112,7 +121,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def logstore_clock(request: pytest.FixtureRequest) -> VirtualClock:
-    """Return a virtual clock, stopped at the marker's start time or at 2024-01-01."""
+    """Return a virtual clock that is stopped, at the start time in the marker or at 2024-01-01."""
     from datetime import datetime
 
     from logstore.runtime import VirtualClock
@@ -125,7 +134,7 @@ def logstore_clock(request: pytest.FixtureRequest) -> VirtualClock:
 
 @pytest.fixture
 def logstore_data_dir(tmp_path: Path) -> Path:
-    """Return the path of the data directory of `logstore_broker`; makes its storage the disk."""
+    """Return the path of the data directory of `logstore_broker`, which is then stored on disk."""
     return tmp_path / "logstore-data"
 
 
@@ -133,10 +142,10 @@ def logstore_data_dir(tmp_path: Path) -> Path:
 def logstore_broker(
     request: pytest.FixtureRequest, logstore_clock: VirtualClock
 ) -> Iterator[Broker[VirtualClock]]:
-    """Open a fresh broker on `logstore_clock`, in memory by default; closed after the test.
+    """Open a new broker that uses `logstore_clock`. It is closed after the test.
 
-    Its storage is the disk if the test also uses `logstore_data_dir`, or if the marker, the command
-    line or the ini file sets it.
+    The broker is in memory by default. It is on disk if the test also uses `logstore_data_dir`, or
+    if the marker, the command line or the ini file says so.
     """
     from logstore.broker import Broker
 
@@ -158,10 +167,10 @@ def logstore_broker(
 
 @pytest.fixture
 def logstore_server(logstore_broker: Broker[VirtualClock]) -> Iterator[Listener]:
-    """Serve `logstore_broker` to Kafka clients at `logstore_server.bootstrap`.
+    """Serve `logstore_broker` to Kafka clients at the address `logstore_server.bootstrap`.
 
-    Record timestamps are shifted by the difference between `logstore_clock` and the system clock,
-    so that records age with the virtual clock.
+    The timestamps of records are shifted by the difference between `logstore_clock` and the system
+    clock. Records therefore age with the virtual clock.
     """
     with _silent_afterwards(), logstore_broker.listen(restamp=True) as listener:
         yield listener
@@ -169,10 +178,11 @@ def logstore_server(logstore_broker: Broker[VirtualClock]) -> Iterator[Listener]
 
 @pytest.fixture
 def logstore_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., Listener]]:
-    """Return a function that opens further listeners, closed after the test.
+    """Return a function that opens more listeners, which are closed after the test.
 
-    It takes the arguments of `Broker.listen` and `broker`. Without `broker`, each listener has a
-    fresh broker in memory on the system clock, configured by `broker_config`.
+    The function takes `broker` and the arguments of `Broker.listen`. Without `broker`, each
+    listener has a new broker in memory with the system clock, which is configured with
+    `broker_config`.
     """
     from logstore.broker import Broker
 
@@ -187,7 +197,9 @@ def logstore_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable
                 configs = _options(request)["broker_config"] | dict(broker_config or {})
                 broker = opened.enter_context(Broker(broker_config=configs))
             elif broker_config is not None:
-                _refuse("logstore_server_factory takes a broker or its broker_config, not both")
+                _refuse(
+                    "logstore_server_factory takes either a broker or a broker_config, not both"
+                )
             return opened.enter_context(broker.listen(**options))
 
         yield serve
@@ -195,9 +207,9 @@ def logstore_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable
 
 @contextmanager
 def _silent_afterwards() -> Iterator[None]:
-    """Drop log records of kafka-python clients that outlive their server.
+    """Drop the log messages of kafka-python clients whose server has been closed.
 
-    A client that a test left open keeps reconnecting and would fill reports with ECONNREFUSED.
+    Such a client tries to reconnect and would fill the report with ECONNREFUSED errors.
     """
     import logging
     import threading
@@ -238,7 +250,7 @@ def _data_dir(request: pytest.FixtureRequest, storage: str | None) -> Path | Non
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Merge the options of a test's markers. The closest marker wins, broker configs are merged."""
+    """Merge the options of a test's markers. The closest marker wins. Broker configs are merged."""
     options = dict(_DEFAULTS)
     configs = dict(_property(line) for line in request.config.getini("logstore_broker_config"))
     for marker in reversed(list(request.node.iter_markers(MARKER))):

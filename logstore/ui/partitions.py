@@ -94,6 +94,13 @@ class Row:
     error: str | None = None
     verdict: Verdict | None = None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the log is empty and has nothing to report, as far as it was measured."""
+        if self.verdict is None:
+            return not self.size_bytes and self.error is None
+        return self.verdict.is_of_an_empty_log and self.in_progress is None
+
     def to_json(self, deleted_bytes: int) -> dict[str, Any]:
         """Return the row as JSON."""
         return {

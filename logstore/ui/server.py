@@ -19,10 +19,11 @@ from logstore.ui.connections import Connection
 from logstore.ui.context import Context
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from socket import socket
 
     from logstore.broker import Broker
+    from logstore.inspect.schemas.files import SchemaFiles
     from logstore.inspect.schemas.kinds import Schema
     from logstore.security.authorizer import Authorizer
 
@@ -55,9 +56,10 @@ class Ui:
         Authorizes the page's operations. By default all are allowed.
     principal : str
         Principal of the page's operations.
-    schemas : mapping of int to sequence of str, optional
-        Files of schemas (Avro, Protobuf, JSON Schema) by the ids that Confluent's serializers
-        write, to decode keys and values. Files that a schema references precede it.
+    schemas : mapping of int to sequence of str or Schema, optional
+        Schemas (Avro, Protobuf, JSON Schema) by the ids that Confluent's serializers write, to
+        decode keys and values: files, of which those that a schema references precede it, or
+        schemas that `logstore.inspect.schemas.registry.read_registry` returned.
 
     Raises
     ------
@@ -74,7 +76,7 @@ class Ui:
         token: str | None = None,
         authorizer: Authorizer | None = None,
         principal: str = ANONYMOUS,
-        schemas: Mapping[int, Sequence[str]] | None = None,
+        schemas: SchemaFiles | None = None,
     ) -> None:
         self._schemas = _loaded(schemas)
         # Not the broker's random source, which may be seeded and thus predictable.
@@ -188,7 +190,7 @@ class Ui:
         await self._serving
 
 
-def _loaded(files: Mapping[int, Sequence[str]] | None) -> Mapping[int, Schema]:
+def _loaded(files: SchemaFiles | None) -> Mapping[int, Schema]:
     if not files:
         return {}
     from logstore.inspect.schemas.files import load_schemas  # starts with their libraries

@@ -1,7 +1,7 @@
 """Kafka's wire protocol: frames, sessions and a handler for each API.
 
-One event loop in one thread serves a listener (`logstore.runtime.loops`), with a coroutine per
-connection. The requests of a connection are handled one by one, in order.
+Each listener has one event loop, which runs in its own thread (`logstore.runtime.loops`), and one
+coroutine per connection. The requests of a connection are handled one at a time, in order.
 
 Interfaces
 ----------

@@ -1,4 +1,4 @@
-"""Admin APIs for topics, partitions and log directories.
+"""APIs for the administration of topics, partitions and log directories.
 
 Source: ReplicationControlManager, ControllerApis, KafkaApis and ReplicaManager of Kafka 3.9.
 """
@@ -122,7 +122,7 @@ def _create(
         try:
             created_topic = nodes.create_topic(topic.name, overrides, count, factor, assignment)
             topic_id = created_topic.id or ZERO_UUID
-        except TopicAlreadyExistsError as error:  # another client was faster
+        except TopicAlreadyExistsError as error:  # another client has just created the topic
             message = f"Topic '{topic.name}' already exists."
             raise Refusal("TOPIC_ALREADY_EXISTS", message) from error
     created = CreatedTopic(
@@ -154,7 +154,7 @@ def _plain(name: str) -> str:
 
 
 def _similar_names(request: CreateTopicsRequest, nodes: Nodes) -> dict[str, list[str]]:
-    """Return the existing topics whose names collide with new ones as names of metrics."""
+    """Return the existing topics whose names collide with the new ones in the names of metrics."""
     similar: dict[str, list[str]] = {
         plain: [] for each in request.topics if "_" in (plain := _plain(each.name))
     }
@@ -167,7 +167,7 @@ def _similar_names(request: CreateTopicsRequest, nodes: Nodes) -> dict[str, list
 def _placement(
     topic: CreateTopicsRequest.CreatableTopic, default: int, nodes: Nodes
 ) -> tuple[int, int]:
-    """Return the numbers of partitions and replicas of a new topic, or raise `Refusal`."""
+    """Return the number of partitions and replicas of a new topic, or raise `Refusal`."""
     if topic.assignments:
         if topic.replication_factor != _BROKERS_DEFAULT:
             raise Refusal(
@@ -215,7 +215,7 @@ def _placement(
 
 
 def check_replicas(broker_ids: Sequence[int], allowed: Collection[int]) -> None:
-    """Raise `Refusal` if a replica is assigned twice or to a broker that is not allowed."""
+    """Raise `Refusal` if a replica is assigned twice, or to a broker that is not allowed."""
     if not broker_ids:
         raise Refusal(
             "INVALID_REPLICA_ASSIGNMENT",
@@ -241,7 +241,7 @@ DeletedTopic = DeleteTopicsResponse.DeletableTopicResult
 
 @handles("DeleteTopics", Where.APART)
 def delete_topics(request: DeleteTopicsRequest, session: Session) -> DeleteTopicsResponse:
-    """Delete topics by name, or by id since version 6."""
+    """Delete topics by name. Since version 6, a topic can also be given by its id."""
     asked = Counter(
         [
             *((name, ZERO_UUID) for name in request.topic_names),
@@ -262,7 +262,7 @@ def delete_topics(request: DeleteTopicsRequest, session: Session) -> DeleteTopic
 
 
 def _delete(asked: DeletedTopic, session: Session) -> None:
-    """Delete a topic. The response has its name and id only if the client may describe it."""
+    """Delete a topic. The response contains its name and id only if the client may describe it."""
     name = asked.name
     if asked.topic_id != ZERO_UUID:
         if name is not None:
@@ -352,7 +352,7 @@ DeletedPartition = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 @handles("DeleteRecords")
 async def delete_records(request: DeleteRecordsRequest, session: Session) -> DeleteRecordsResponse:
-    """Delete records below an offset in each partition, on all live replicas (KIP-107)."""
+    """Delete the records below an offset in each partition, on all live replicas (KIP-107)."""
     service = session.service
     begun: list[tuple[DeletedPartition, DelayedDeletion]] = []
 
@@ -378,9 +378,8 @@ async def delete_records(request: DeleteRecordsRequest, session: Session) -> Del
     waiting = [delayed for _, delayed in begun]
     await service.purgatory.wait_in(service.loops, waiting, deadline)
     for result, delayed in begun:
-        if delayed.error is None:
-            result.low_watermark = delayed.low_watermark
-        else:
+        result.low_watermark = delayed.low_watermark
+        if delayed.error is not None:
             result.error_code = delayed.error.code
     return DeleteRecordsResponse(topics=topics)
 
@@ -407,7 +406,7 @@ def _deleted(
 def describe_producers(
     request: DescribeProducersRequest, session: Session
 ) -> DescribeProducersResponse:
-    """Return the producer state of partitions with a replica on this broker (KIP-664)."""
+    """Return the producer state of the partitions that have a replica on this broker (KIP-664)."""
     return DescribeProducersResponse(
         topics=[
             DescribeProducersResponse.TopicResponse(
@@ -478,7 +477,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, session: Session) -> Desc
                 continue
             try:
                 size = manager.log(tp).size_bytes
-            except LogStoreError:  # deleted meanwhile
+            except LogStoreError:  # the topic has been deleted in the meantime
                 continue
             topic = topics.setdefault(
                 tp.topic, DescribeLogDirsResponse.DescribeLogDirsTopic(name=tp.topic)
@@ -498,7 +497,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, session: Session) -> Desc
 def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, session: Session
 ) -> AlterReplicaLogDirsResponse:
-    """Move partitions to other log directories; respond when they have been moved."""
+    """Move partitions to other log directories. Respond when all of them have been moved."""
     is_allowed = session.allows("alter", "cluster")
     results: dict[str, AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult] = {}
     for directory in request.dirs:
@@ -530,7 +529,7 @@ def alter_replica_log_dirs(
 
 
 def _partitions(asked: Iterable[Any] | None, session: Session) -> dict[str, list[int]]:
-    """Return the requested partitions by topic. All partitions if `asked` is None."""
+    """Return the requested partitions by topic. If `asked` is None, return all partitions."""
     if asked is not None:
         found: dict[str, list[int]] = {}
         for topic in asked:
@@ -557,9 +556,10 @@ _UNCLEAN = 1
 
 @handles("ElectLeaders")
 def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
-    """Elect preferred or, if unclean, any live replicas as leaders.
+    """Elect the preferred replicas as leaders, or any live replica if the election is unclean.
 
-    Without a list of partitions, the response has only those whose leader changed.
+    If the request has no list of partitions, the response only contains the partitions whose leader
+    has changed.
     """
     if not session.allows("alter", "cluster"):
         return _elections_refused(request, session)
@@ -589,7 +589,10 @@ def elect_leaders(request: ElectLeadersRequest, session: Session) -> ElectLeader
 
 
 def _elections_refused(request: ElectLeadersRequest, session: Session) -> ElectLeadersResponse:
-    """Return a response with an error for each partition and, since version 1, at top level."""
+    """Return a response with an error for each partition.
+
+    Since version 1, it is also set at the top level.
+    """
     code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
     return ElectLeadersResponse(
         error_code=code if session.version else 0,
@@ -615,7 +618,7 @@ ReassignedPartition = AlterPartitionReassignmentsResponse.ReassignablePartitionR
 def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, session: Session
 ) -> AlterPartitionReassignmentsResponse:
-    """Begin to move partitions to other replicas, or cancel moves."""
+    """Start moving partitions to other replicas, or cancel a reassignment."""
     may_change_factor = request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=may_change_factor, error_message=None
@@ -623,6 +626,8 @@ def alter_partition_reassignments(
     if not session.allows("alter", "cluster"):
         response.error_code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
         return response
+    targets: dict[TopicPartition, list[int] | None] = {}
+    accepted: dict[TopicPartition, ReassignedPartition] = {}
     for topic in request.topics:
         found = []
         for partition in topic.partitions:
@@ -630,9 +635,10 @@ def alter_partition_reassignments(
                 partition_index=partition.partition_index, error_message=None
             )
             try:
-                _reassign(topic.name, partition, session, may_change_factor=may_change_factor)
-            except NoReassignmentInProgressError as error:
-                result.error_code = error.code
+                tp = _checked_move(
+                    topic.name, partition, session, may_change_factor=may_change_factor
+                )
+                targets[tp], accepted[tp] = partition.replicas, result
             except LogStoreError as error:
                 result.error_code, result.error_message = code_of(error), message_of(error)
             found.append(result)
@@ -641,16 +647,21 @@ def alter_partition_reassignments(
                 name=topic.name, partitions=found
             )
         )
+    for tp, refusal in session.service.nodes.reassign(targets).items():
+        accepted[tp].error_code = code_of(refusal)
+        if not isinstance(refusal, NoReassignmentInProgressError):
+            accepted[tp].error_message = message_of(refusal)
     return response
 
 
-def _reassign(
+def _checked_move(
     topic: str,
     asked: AlterPartitionReassignmentsRequest.ReassignablePartition,
     session: Session,
     *,
     may_change_factor: bool,
-) -> None:
+) -> TopicPartition:
+    """Return the partition of a move; raises `Refusal` if the move is invalid."""
     nodes, number = session.service.nodes, asked.partition_index
     try:
         known = nodes.topic(topic)
@@ -663,20 +674,21 @@ def _reassign(
     if asked.replicas is not None:
         check_replicas(asked.replicas, nodes.registered)
         view = nodes.partition(tp)
-        before, after = len(view.replicas) - len(view.adding), len(asked.replicas)
+        # During a move, the factor is the one after it.
+        before, after = len(set(view.replicas) - set(view.removing)), len(asked.replicas)
         if before != after and not may_change_factor:
             raise Refusal(
                 "INVALID_REPLICATION_FACTOR",
                 f"The replication factor is changed from {before} to {after}",
             )
-    nodes.reassign(tp, asked.replicas)
+    return tp
 
 
 @handles("ListPartitionReassignments")
 def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, session: Session
 ) -> ListPartitionReassignmentsResponse:
-    """Return the partitions that are being moved."""
+    """Return the partitions that are being reassigned."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     if not session.allows("describe", "cluster"):
         response.error_code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]

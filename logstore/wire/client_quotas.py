@@ -1,4 +1,4 @@
-"""The client quotas of a listener: stored and described, but not enforced."""
+"""The client quotas of a listener. They are stored and described, but not enforced."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 
 Entity = tuple[tuple[str, str | None], ...]
-"""Types and names of a quota's users, clients or addresses, sorted; None is the default."""
+"""The types and names of the users, clients or addresses of a quota, sorted.
+
+None is the default.
+"""
 
 
 class ClientQuotas:
-    """The quotas of a listener, or of all listeners of a cluster."""
+    """The quotas of one listener, or of all listeners in a cluster."""
 
     def __init__(self) -> None:
         self._quotas: dict[Entity, dict[str, float]] = {}
         self._lock = threading.Lock()
 
     def alter(self, changes: Iterable[tuple[Entity, Mapping[str, float | None]]]) -> None:
-        """Set or, with None, remove quotas of several entities."""
+        """Set the quotas of several entities. A value of None removes a quota."""
         with self._lock:
             quotas = dict(self._quotas)
             for entity, values in changes:
@@ -25,7 +28,8 @@ class ClientQuotas:
                 quotas[entity] = {key: each for key, each in own.items() if each is not None}
                 if not quotas[entity]:
                     del quotas[entity]
-            self._quotas = quotas  # replaced as a whole, because other threads iterate over it
+            # replace the whole mapping, because other threads iterate over it
+            self._quotas = quotas
 
     def __iter__(self) -> Iterator[tuple[Entity, Mapping[str, float]]]:
         return iter(self._quotas.items())

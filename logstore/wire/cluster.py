@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from logstore.wire.session import Session
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""Valid names and versions of client software (KIP-511)."""
+"""The valid names and versions of client software (KIP-511)."""
 
 _LEVEL_0_FROM = 4
-"""First version that may name features whose lowest level is 0 (KAFKA-17492)."""
+"""First version in which a feature may have a lowest level of 0 (KAFKA-17492)."""
 
 _FEATURES_EPOCH = 0
-"""Any value but -1, which means unknown: the levels never change."""
+"""The epoch of the features, which never change. It must not be -1, which means unknown."""
 
 
 @handles("ApiVersions", Where.LOOP, before_authentication=True)
@@ -80,12 +80,12 @@ DescribedTopic = MetadataResponse.MetadataResponseTopic
 
 @handles("Metadata")
 def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
-    """Return the brokers and the requested topics, or all topics."""
+    """Return the brokers of the cluster, and the requested topics or all topics."""
     asked = request.topics or []
     if session.version < _TOPIC_IDS_FROM and any(
         topic.name is None or topic.topic_id != ZERO_UUID for topic in asked
     ):
-        # Versions 10 and 11 have the field for topic ids, but do not support them.
+        # Versions 10 and 11 have a field for topic ids, but it is not supported in these versions.
         code = KAFKA_CODES["INVALID_REQUEST"]
         topics = [DescribedTopic(error_code=code, name=each.name or "") for each in asked]
         return MetadataResponse(topics=topics)
@@ -111,7 +111,8 @@ def metadata(request: MetadataRequest, session: Session) -> MetadataResponse:
 def _described_topics(request: MetadataRequest, session: Session) -> list[DescribedTopic]:
     topics = request.topics
     with_operations = bool(request.include_topic_authorized_operations)
-    # Null requests all topics, as does an empty list in version 0, which has no null.
+    # A null list requests all topics. In version 0, where the list cannot be null, so does an empty
+    # one.
     if topics is None or (session.version == 0 and not topics):
         return [
             _described(topic, session, with_operations=with_operations)
@@ -119,7 +120,7 @@ def _described_topics(request: MetadataRequest, session: Session) -> list[Descri
             if session.allows("describe", "topic", topic.name)
         ]
     may_create = session.service.auto_create and request.allow_auto_topic_creation
-    # As in Kafka, a topic that is listed several times is described once.
+    # As in Kafka, a topic that is listed more than once is described only once.
     named = {(each.name, each.topic_id): each for each in topics}
     return [
         _described_one(topic, session, may_create=may_create, with_operations=with_operations)
@@ -161,7 +162,7 @@ def _described_one(
 
 
 def _created(name: str, session: Session) -> Topic:
-    """Auto-create a topic; `__consumer_offsets` is created by the group coordinator."""
+    """Create a topic automatically. The group coordinator creates `__consumer_offsets`."""
     service = session.service
     if name in INTERNAL_COMPACTED_TOPICS:
         if name == GROUP_OFFSETS_TOPIC:
@@ -171,7 +172,7 @@ def _created(name: str, session: Session) -> Topic:
         count = service.manager.broker_config.num_partitions
         factor = service.nodes.default_replication_factor
         return service.nodes.create_topic(name, {}, count, factor)
-    except TopicAlreadyExistsError:  # another client was faster
+    except TopicAlreadyExistsError:  # another client has just created the topic
         return service.nodes.topic(name)
 
 
@@ -213,7 +214,7 @@ def _described_partition(
 # -- DescribeCluster, DescribeTopicPartitions ----------------------------------------------------
 
 _BROKERS = 1
-"""Endpoint type of brokers; 2 are controllers (KIP-919)."""
+"""The endpoint type of brokers. 2 is the type of controllers (KIP-919)."""
 
 _CONTROLLERS = 2
 
@@ -245,14 +246,14 @@ def describe_cluster(request: DescribeClusterRequest, session: Session) -> Descr
 
 
 _PARTITIONS_MAX = 2000
-"""Most partitions in one response (Kafka's max.request.partition.size.limit)."""
+"""Maximum number of partitions in a response (Kafka's max.request.partition.size.limit)."""
 
 
 @handles("DescribeTopicPartitions")
 def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, session: Session
 ) -> DescribeTopicPartitionsResponse:
-    """Return topics and their partitions by name, one page at a time (KIP-966)."""
+    """Return topics and their partitions, sorted by name, one page at a time (KIP-966)."""
     names = sorted({topic.name for topic in request.topics})
     if not names:
         names = [topic.name for topic in session.service.nodes.topics()]
@@ -285,7 +286,7 @@ def describe_topic_partitions(
                 name=found.name,
                 topic_id=found.topic_id,
                 is_internal=found.is_internal,
-                # As in Kafka, also for a topic that does not exist.
+                # As in Kafka, the topic does not have to exist.
                 topic_authorized_operations=session.operations_on("topic", name),
                 partitions=[_with_elr(each) for each in partitions],
             )

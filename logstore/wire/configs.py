@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
 
 class ResourceType(IntEnum):
-    """Types of configurable resources, as in ConfigResource.Type."""
+    """The types of resources that can be configured, as in ConfigResource.Type."""
 
     TOPIC = 2
     BROKER = 4
@@ -77,7 +77,7 @@ SOURCES = {
     ORIGIN_DEFAULT: 5,
     ORIGIN_GROUP: 8,
 }
-"""Protocol codes of config sources (DescribeConfigsResponse.ConfigSource)."""
+"""The codes of config sources in the protocol (DescribeConfigsResponse.ConfigSource)."""
 
 _TYPES = {
     Kind.BOOLEAN: 1,
@@ -87,7 +87,7 @@ _TYPES = {
     Kind.DOUBLE: 6,
     Kind.LIST: 7,
 }
-"""Protocol codes of config types (DescribeConfigsResponse.ConfigType)."""
+"""The codes of config types in the protocol (DescribeConfigsResponse.ConfigType)."""
 
 _UNKNOWN_TYPE = 0
 
@@ -97,7 +97,7 @@ Synonym = DescribeConfigsResponse.DescribeConfigsSynonym
 
 @handles("DescribeConfigs")
 def describe_configs(request: DescribeConfigsRequest, session: Session) -> DescribeConfigsResponse:
-    """Return config values and their sources."""
+    """Return the values of configs and where they were set."""
     results = []
     distinct = {
         (each.resource_type, each.resource_name, tuple(each.configuration_keys or ())): each
@@ -154,7 +154,7 @@ def _rows(kind: int, name: str, session: Session) -> Iterator[Row]:
 
 
 def _check_broker(kind: int, name: str, session: Session) -> bool:
-    """Refuse other brokers, and return whether the request is for the cluster-wide defaults."""
+    """Refuse a request for another broker. Return whether it is for the cluster-wide defaults."""
     if name == "" and kind == ResourceType.BROKER:
         return True
     node_id = session.service.node_id
@@ -180,7 +180,7 @@ def _group_rows(group_id: str, session: Session) -> Iterator[Row]:
 
 
 def _listener_rows(session: Session) -> Iterator[Row]:
-    """Yield the address of this listener under Kafka's key."""
+    """Yield the address of this listener under the key that Kafka uses for it."""
     protocol = "SSL" if session.is_encrypted else "PLAINTEXT"
     if session.service.authenticates:
         protocol = f"SASL_{protocol}"
@@ -230,7 +230,10 @@ def _row(
 
 @handles("AlterConfigs")
 def alter_configs(request: AlterConfigsRequest, session: Session) -> AlterConfigsResponse:
-    """Replace all overrides of a resource; keys not in the request return to their defaults."""
+    """Replace all overrides of a resource.
+
+    A key that is not in the request returns to its default.
+    """
 
     def operations(
         resource: AlterConfigsRequest.AlterConfigsResource, own: Mapping[str, str]
@@ -253,7 +256,7 @@ def alter_configs(request: AlterConfigsRequest, session: Session) -> AlterConfig
 def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, session: Session
 ) -> IncrementalAlterConfigsResponse:
-    """Change individual config keys (KIP-339)."""
+    """Change individual configs (KIP-339)."""
 
     def operations(
         resource: IncrementalAlterConfigsRequest.AlterConfigsResource, own: Mapping[str, str]
@@ -285,7 +288,7 @@ def _altered(
     operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
     response: type[AlterConfigsResponse] | type[IncrementalAlterConfigsResponse],
 ) -> list[Any]:
-    """Change resources one by one. A refusal does not affect the others."""
+    """Change resources one at a time. If one is refused, the others are changed nevertheless."""
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
     results = []
     for resource in request.resources:
@@ -330,10 +333,10 @@ def _alter_topic(
         missing = Refusal("UNKNOWN_TOPIC_OR_PARTITION", text)
     now = {key: row.value for key, row in describe(own, manager.broker_config).items()}
     values, unset = apply_operations(operations(resource, own), STORED_TOPIC_KEYS, now)
-    # As in Kafka, unsetting a key that is not set always succeeds, even for unknown keys.
+    # As in Kafka, removing a key that is not set always succeeds, even if the key is unknown.
     unset = [key for key in unset if key in own]
     if validate_only or missing is not None:
-        # As in Kafka, an invalid value is reported before an unknown topic.
+        # As in Kafka, an invalid value is reported even if the topic does not exist.
         alter_overrides(own, values, unset, manager.broker_config)
         if missing is not None:
             raise missing

@@ -1,8 +1,8 @@
-"""A client connection: splits bytes into frames, decodes requests and sends responses in order.
+"""A client connection: splits the received bytes into frames, decodes requests and sends responses.
 
-One coroutine handles the requests one after another, and waits until the client has read the
-previous response. Reading the socket pauses while too many requests of this connection are queued,
-or while the requests of all connections use too many bytes (`RequestPool`).
+One coroutine handles the requests in order. It handles the next request only when the client has
+read the previous response. The socket is not read while too many requests of this connection are
+queued, or while the requests of all connections use too much memory (`RequestPool`).
 """
 
 from __future__ import annotations
@@ -42,19 +42,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FAILED_AUTHENTICATION_DELAY_S = 0.1
-"""Kafka's connection.failed.authentication.delay.ms."""
+"""Kafka's connection.failed.authentication.delay.ms, in seconds."""
 
 JOINED_BYTES = 64 << 10
-"""Responses up to this size are joined: copying costs less than a second system call."""
+"""Responses up to this size are joined, because a copy is cheaper than another system call.
+"""
 
 ELEMENT_BYTES = 512
-"""Approximate memory per array element of a large request and its response."""
+"""Approximate memory used per array element of a large request and its response."""
 
 _TURN_S = 0.005
-"""Time for which one connection is served before the event loop runs others."""
+"""How long one connection is served before the event loop runs others."""
 
 _SMALL_CHUNK_BYTES = 4 << 10
-"""Smaller chunks are appended to one bytearray, which uses less memory than an object each."""
+"""Smaller chunks are appended to one bytearray, which uses less memory than many objects."""
 
 
 class Connection(asyncio.Protocol):
@@ -63,20 +64,21 @@ class Connection(asyncio.Protocol):
     Parameters
     ----------
     new_session : callable
-        Creates the session of a transport; returns None if a connection limit is reached.
+        Creates the session of a transport. Returns None if a connection limit has been reached.
     on_request : callable
-        Called with the session, header, message and size of each request before it is handled.
+        Called with the session, header, message and size of each request before the request is
+        handled.
     on_end : callable
-        Called with this connection after it is closed.
+        Called with this connection when it has been closed.
     pool : RequestPool
-        Limits the bytes of queued requests.
+        Limits the memory used by queued requests.
     start : callable
-        Starts the task that handles requests.
+        Starts the task that handles the requests.
 
     Attributes
     ----------
     active_at : float
-        Time of the last byte received or sent, by the event loop's clock.
+        Time at which bytes were last received or sent, by the clock of the event loop.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Connection(asyncio.Protocol):
     # -- the transport's calls -----------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Create the session and start the task that handles requests."""
+        """Create the session, and start the task that handles the requests."""
         self._transport = cast("asyncio.Transport", transport)
         session = self._new_session(self._transport, self)
         if session is None:
@@ -128,7 +130,7 @@ class Connection(asyncio.Protocol):
         self._task = self._start(self._answer_all())
 
     def data_received(self, data: bytes) -> None:
-        """Split received bytes into requests."""
+        """Split the received bytes into requests."""
         if self._is_over:
             return
         self.active_at = self._loop.time()
@@ -154,7 +156,7 @@ class Connection(asyncio.Protocol):
             chunks.append(bytearray(data))
 
     def _take_frames(self) -> bool:
-        """Move complete requests from the chunks to the queue; return whether there were any."""
+        """Move complete requests from the chunks to the queue. Return whether there were any."""
         chunks = self._chunks
         data = b"".join(chunks)
         ends = []
@@ -163,8 +165,8 @@ class Connection(asyncio.Protocol):
         while end - at >= LENGTH.size:
             (size,) = LENGTH.unpack_from(data, at)
             if not 0 <= size <= limit:
-                # Kafka: InvalidReceiveException.
-                logger.warning("%s: a frame of %d bytes", self._session.client_host, size)
+                # Kafka raises an InvalidReceiveException here.
+                logger.warning("%s: received a frame of %d bytes", self._session.client_host, size)
                 self.abort()
                 return False
             if end - at < LENGTH.size + size:
@@ -176,7 +178,8 @@ class Connection(asyncio.Protocol):
         self._received = end - at
         if not ends:
             return False
-        # Decoded messages refer to these bytes. A copy keeps them from retaining a larger rest.
+        # Decoded messages refer to these bytes. Without a copy, they would keep all received bytes
+        # alive.
         view = memoryview(data if end - at <= at else data[:at])
         start = 0
         for stop in ends:
@@ -191,35 +194,38 @@ class Connection(asyncio.Protocol):
 
     @property
     def missing_bytes(self) -> int:
-        """Most bytes still missing from a partly received request; 0 between requests."""
+        """Number of bytes that are still missing from a partly received request.
+
+        0 between requests.
+        """
         if not self._received:
             return 0
-        if self._received < LENGTH.size:  # its size is not known yet
+        if self._received < LENGTH.size:  # the size of the request has not been received yet
             return self._frame_limit()
         return self._wanted - self._received
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held in memory by the requests of this connection."""
+        """Number of bytes that the requests of this connection occupy in memory."""
         return self._waiting_bytes + self._answering_bytes
 
     @property
     def held_since(self) -> float:
-        """Time when the oldest request in memory began to arrive, or its handling started."""
+        """Time when the oldest request in memory started to arrive, or to be handled."""
         return self._answering_since if self._answering_bytes else self._frame_began_at
 
     def hold(self) -> None:
-        """Stop reading the socket because the request pool is full."""
+        """Stop reading from the socket because the request pool is full."""
         self._is_held = True
         self._steer()
 
     def let_go(self) -> None:
-        """Resume reading the socket."""
+        """Resume reading from the socket."""
         self._is_held = False
         self._steer()
 
     def _steer(self) -> None:
-        """Pause or resume reading, as the limits require."""
+        """Pause or resume reading, depending on the limits."""
         reads = not (self._has_enough or self._is_held)
         if reads is self._is_reading or self._is_over:
             return
@@ -236,28 +242,28 @@ class Connection(asyncio.Protocol):
         return limits.frame_bytes_before_authentication
 
     def pause_writing(self) -> None:
-        """Stop handling requests until the client has read the responses."""
+        """Stop handling requests until the client has read its responses."""
         self._can_write = False
 
     def resume_writing(self) -> None:
-        """Continue handling requests."""
+        """Resume handling requests."""
         self._can_write = True
         self.active_at = self._loop.time()
         if self._drain_waiter is not None and not self._drain_waiter.done():
             self._drain_waiter.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the requests of a client that disconnected."""
+        """Cancel the requests of a client that has disconnected."""
         self._end()
         self._on_end(self)
 
     def abort(self) -> None:
-        """Close immediately and cancel all requests."""
+        """Close the connection immediately and cancel all of its requests."""
         self._end()
         self._transport.abort()
 
     def _end(self) -> None:
-        """Stop handling requests and release the bytes of those queued."""
+        """Stop handling requests, and release the memory of the queued ones."""
         self._is_over = True
         if self._session is not None:
             self._session.is_over = True
@@ -277,7 +283,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for its client to send a request or read a response."""
+        """Whether the connection waits for its client to send a request or to read a response."""
         waits = self._frame_waiter is not None or self._drain_waiter is not None
         return waits and not self._is_held
 
@@ -288,16 +294,18 @@ class Connection(asyncio.Protocol):
             while not self._session.ends:
                 await self._answer_next()
                 if self._session.has_failed:
-                    # If response and close arrive together, some clients only notice the close.
+                    # If the response and the close arrive together, some clients only notice the
+                    # close.
                     await asyncio.sleep(FAILED_AUTHENTICATION_DELAY_S)
                 if not self._can_write:
                     self._drain_waiter = self._loop.create_future()
                     await self._drain_waiter
                     self._drain_waiter = None
         except NotServed as error:
-            # Kafka closes the connection: InvalidRequestException, UnsupportedVersionException.
+            # Kafka also closes the connection (InvalidRequestException,
+            # UnsupportedVersionException).
             logger.info("%s: %s", self._session.client_host, error)
-        except IllegalStateError:  # the broker was closed
+        except IllegalStateError:  # the broker has been closed
             pass
         except asyncio.CancelledError:
             raise
@@ -337,7 +345,8 @@ class Connection(asyncio.Protocol):
             try:
                 token = answer_token(bytes(frame), session)
             except LogStoreError as error:
-                # A token has no header and so no error code: close the connection.
+                # A raw token has no header, so the response has no error code. Close the
+                # connection.
                 raise NotServed(str(error)) from error
             self._send([LENGTH.pack(len(token)), token])
             return
@@ -349,13 +358,14 @@ class Connection(asyncio.Protocol):
         handler = service.handlers.get(head.api.name)
         if served is None or handler is None or not served.first <= head.version <= served.last:
             if head.api.key != API_VERSIONS:
-                raise NotServed(f"{head.api.name} {head.version} is not served")
-            # The client does not know our versions yet, and every client reads version 0 (KIP-511).
+                raise NotServed(f"{head.api.name} version {head.version} is not supported")
+            # The client does not know our versions yet, so respond in version 0, which every client
+            # can read (KIP-511).
             self._send(response_frame(head, _unknown_api_versions(session), 0))
             return
         if not session.is_authenticated and not handler.before_authentication:
-            # Kafka closes the connection: IllegalSaslStateException.
-            raise NotServed(f"{head.api.name} before the authentication")
+            # Kafka also closes the connection (IllegalSaslStateException).
+            raise NotServed(f"{head.api.name} request before authentication")
         try:
             few = min(ELEMENTS_IN_LOOP, service.limits.entries)
             request, elements = parse_body(head, frame, few)
@@ -383,13 +393,16 @@ class Connection(asyncio.Protocol):
             self._send(response_frame(head, response))
 
     async def _decode_large(self, head: Head, frame: Buffer) -> tuple[Message, int]:
-        """Decode a large request in a worker, and return it and its number of array elements."""
+        """Decode a large request in a worker thread.
+
+        Return it and the number of its array elements.
+        """
         service = self._session.service
         limit = service.limits.entries
         try:
             return await service.run_large(partial(parse_body, head, frame, limit))
         except TooManyElementsError as error:
-            message = f"{error}: logstore.request.max.entries allows {limit} in one request"
+            message = f"{error}: a request may have at most {limit} (logstore.request.max.entries)"
             logger.warning("%s: %s", self._session.client_host, message)
             raise NotServed(message) from error
         except MessageError as error:
@@ -398,7 +411,7 @@ class Connection(asyncio.Protocol):
     async def _handle_by_rules(
         self, handler: Handler, head: Head, frame: Buffer, request: Message
     ) -> Message | None:
-        """Handle a request under the rules of `Listener.fail`."""
+        """Handle a request, applying the rules of `Listener.fail`."""
         session, name_of_id = self._session, self._session.service.topic_of_id
         rules = session.service.faults.apply_to(call_of(head, request, name_of_id))
         for rule in rules:
@@ -414,7 +427,7 @@ class Connection(asyncio.Protocol):
             return None
         subject = Subject.of(rule, head.version, name_of_id)
         refusal = refusal_of(head, request, error, subject)
-        # Decode a second copy: `Listener.requests` keeps the first one unchanged.
+        # Decode the request again, because `Listener.requests` keeps the first copy unchanged.
         rest, _ = parse_body(head, frame, session.service.limits.entries)
         if not rule.after:
             is_left = without(rest, subject)
@@ -423,7 +436,7 @@ class Connection(asyncio.Protocol):
             if not is_left and not isinstance(rest, MetadataRequest):
                 return refusal
         response = await self._handle(handler, rest)
-        assert response is not None, "only Produce has no answer"
+        assert response is not None, "only Produce requests can have no response"
         if rule.after:
             without(response, subject)
         return merged(response, refusal, subject)
@@ -451,7 +464,7 @@ class Connection(asyncio.Protocol):
         if sum(map(len, buffers)) <= JOINED_BYTES:
             transport.write(b"".join(buffers))
             return
-        for buffer in buffers:  # `writelines` joins them in Python 3.11
+        for buffer in buffers:  # `writelines` would join them in Python 3.11
             transport.write(buffer)
 
 

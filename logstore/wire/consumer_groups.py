@@ -1,7 +1,4 @@
-"""APIs of the consumer group protocol of Kafka 4: heartbeats and descriptions (KIP-848).
-
-Source: KafkaApis and GroupCoordinatorService of Kafka 4.3.
-"""
+"""APIs of Kafka 4's consumer group protocol: heartbeats and group descriptions (KIP-848)."""
 
 from __future__ import annotations
 
@@ -39,7 +36,10 @@ DescribedGroup = ConsumerGroupDescribeResponse.DescribedGroup
 async def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, session: Session
 ) -> ConsumerGroupHeartbeatResponse:
-    """Keep a member alive, or let it join or leave; return its epoch and its assignment."""
+    """Handle the heartbeat of a member, which can also join or leave.
+
+    Return its epoch and assignment.
+    """
     if not session.allows("read", "group", request.group_id):
         return ConsumerGroupHeartbeatResponse(error_code=code_of(NOT_ALLOWED))
     names = request.subscribed_topic_names
@@ -98,7 +98,7 @@ def _answer(result: ConsumerHeartbeatResult) -> ConsumerGroupHeartbeatResponse:
 def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, session: Session
 ) -> ConsumerGroupDescribeResponse:
-    """Describe consumer groups, their members, and the assignments that the client may see."""
+    """Describe consumer groups, their members, and the assignments that the client may describe."""
     groups = [_described(group_id, session) for group_id in session.each(request.group_ids)]
     if request.include_authorized_operations:
         for each in groups:

@@ -1,6 +1,7 @@
-"""Record APIs: Produce, ListOffsets and OffsetForLeaderEpoch; see `fetch` for Fetch.
+"""Record APIs: Produce, ListOffsets and OffsetForLeaderEpoch. Fetch is in `fetch`.
 
-Batches pass through as bytes; this module never decodes their records.
+Batches are passed on as bytes. This module never decodes their records.
+
 Source: KafkaApis, ReplicaManager, Partition and UnifiedLog of Kafka 3.9.
 """
 
@@ -53,6 +54,7 @@ from logstore.storage.log.reader import (
 )
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.frames import LENGTH
+from logstore.wire.leaders import NOT_LEADER, name_leaders
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
@@ -67,10 +69,13 @@ NONE = 0
 _ALL = -1
 _ACKS = (_ALL, 0, 1)
 _ABORTABLE_FROM = 11
-"""First Produce version that may answer TRANSACTION_ABORTABLE (KIP-890)."""
+"""First version of Produce that can return TRANSACTION_ABORTABLE (KIP-890)."""
+
+_LEADERS_FROM = 10
+"""First version that names the leader to a client that does not know it (KIP-951)."""
 
 _ADDS_FROM = 12
-"""First Produce version that adds partitions to the transaction (KIP-890)."""
+"""First version of Produce that adds partitions to the transaction (KIP-890)."""
 
 _TOPIC_IDS_FROM = 13
 """First Produce version that identifies topics by their ids (KIP-516)."""
@@ -84,17 +89,17 @@ _WITHOUT_LOG_START = (
     InvalidTxnStateError,
     KafkaStorageError,
 )
-"""Errors whose responses carry no log start offset in Kafka."""
+"""Errors for which Kafka's response does not contain a log start offset."""
 
 _NO_COORDINATOR = (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     NotCoordinatorError,
 )
-"""Errors of a transaction coordinator that does not serve at present."""
+"""Errors of a transaction coordinator that is not available."""
 
 _UNVERIFIED = (InvalidProducerEpochError, InvalidProducerIdMappingError)
-"""Errors that refuse a transactional batch before it reaches the log."""
+"""Errors with which a transactional batch is rejected before it reaches the log."""
 
 ProducedPartition = ProduceResponse.PartitionProduceResponse
 
@@ -110,7 +115,7 @@ async def produce(request: ProduceRequest, session: Session) -> ProduceResponse 
     session.is_large = session.is_large or load.takes_long
     appended = await session.run(partial(_append_all, request, session, load.is_transactional))
     if request.acks == 0:
-        # The client expects no response, so an error closes the connection.
+        # The client does not expect a response, so the connection is closed to report an error.
         session.ends = any(
             partition.error_code
             for topic in appended.responses
@@ -125,26 +130,45 @@ async def produce(request: ProduceRequest, session: Session) -> ProduceResponse 
             if delayed.error is not None:
                 refused = _refused(index, delayed.error.code)
                 _put(appended.responses, name, refused)
-    return ProduceResponse(responses=appended.responses)
+    response = ProduceResponse(responses=appended.responses)
+    if session.version >= _LEADERS_FROM:
+        _name_leaders(response, session)
+    return response
+
+
+def _name_leaders(response: ProduceResponse, session: Session) -> None:
+    refused = [
+        (TopicPartition(topic.name, each.index), partial(setattr, each, "current_leader"))
+        for topic in response.responses
+        for each in topic.partition_responses
+        if each.error_code == NOT_LEADER
+    ]
+    if refused:
+        response.node_endpoints = name_leaders(
+            refused, ProduceResponse.LeaderIdAndEpoch, ProduceResponse.NodeEndpoint, session
+        )
 
 
 _LOOP_BYTES = 2 << 20
-"""Most decompressed bytes that are validated and appended on the event loop."""
+"""Maximum number of decompressed bytes that are validated and appended on the event loop."""
 
 _LOOP_RECORDS = 20_000
-"""Most records that are appended on the event loop; about 40 ms without compiled kernels."""
+"""Maximum number of records that are appended on the event loop.
+
+They take about 40 ms without compiled kernels.
+"""
 
 
 class _Load(NamedTuple):
-    """Estimated work of a Produce request, from its batch headers.
+    """An estimate of the work that a Produce request causes, based on its batch headers.
 
     Attributes
     ----------
     takes_long : bool
-        Whether appending may block the event loop for too long. A batch of a few hundred bytes
+        Whether the appends could block the event loop for too long. A batch of a few hundred bytes
         can decompress to a million records, or to 256 MiB.
     is_transactional : bool
-        Whether any batch is transactional.
+        Whether one of the batches is transactional.
     """
 
     takes_long: bool
@@ -159,13 +183,13 @@ class _Load(NamedTuple):
                 data = partition.records
                 if data is None or len(data) < layout.HEADER_SIZE:
                     continue
-                assert not isinstance(data, list), "decoded records are one buffer"
+                assert not isinstance(data, list), "the records of a decoded request are one buffer"
                 attributes = data[layout.ATTRIBUTES_POSITION + 1]
                 if attributes & layout.TRANSACTIONAL_BIT:
                     is_transactional |= data[layout.MAGIC_POSITION] == layout.MAGIC
                 codec_id = attributes & layout.CODEC_MASK
                 size += len(data)
-                if Codec.NONE < codec_id <= Codec.ZSTD:  # the log refuses unknown codecs
+                if Codec.NONE < codec_id <= Codec.ZSTD:  # the log rejects unknown codecs
                     section = memoryview(data)[layout.HEADER_SIZE :]
                     size += size_bound(Codec(codec_id), section)
                 (records,) = LENGTH.unpack_from(data, layout.RECORD_COUNT_POSITION)
@@ -175,7 +199,7 @@ class _Load(NamedTuple):
 
 
 class _Appended(NamedTuple):
-    """Immediate responses to a Produce request, and the appends that wait for replicas."""
+    """The immediate responses to a Produce request, and the appends that wait for replicas."""
 
     responses: list[ProduceResponse.TopicProduceResponse]
     delayed: dict[TopicPartition, DelayedAppend]
@@ -184,7 +208,7 @@ class _Appended(NamedTuple):
 def _put(
     responses: Iterable[ProduceResponse.TopicProduceResponse], name: str, found: ProducedPartition
 ) -> None:
-    """Replace the response of one partition."""
+    """Replace the response for one partition."""
     for topic in responses:
         if topic.name == name:
             topic.partition_responses = [
@@ -223,7 +247,7 @@ def _append_all(request: ProduceRequest, session: Session, is_transactional: boo
 
 
 def _add_partitions(request: ProduceRequest, transactional_id: str, session: Session) -> None:
-    """Add the partitions of several transactional batches to their transaction at once."""
+    """Add the partitions of transactional batches to their transaction with one request."""
     count = sum(len(topic.partition_data) for topic in request.topic_data)
     if session.version < _ADDS_FROM or count == 1:
         return
@@ -265,8 +289,7 @@ def _produced(
     log: Log | None = None
     try:
         log = service.nodes.log(tp)
-        if request.acks == _ALL:
-            service.nodes.check_append(tp)
+        role = service.nodes.check_append(tp) if request.acks == _ALL else None
         if service.restamp:
             data = _restamped(data, service.shift_ms)
         info = append_as_client(
@@ -277,8 +300,10 @@ def _produced(
             request.transactional_id,
             adds=session.version >= _ADDS_FROM,
         )
-        if request.acks == _ALL and (waiting := service.nodes.delayed_append(tp, info.last_offset)):
-            delayed[tp] = waiting
+        if request.acks == _ALL:
+            waiting = service.nodes.delayed_append(tp, info.last_offset, role)
+            if waiting is not None:
+                delayed[tp] = waiting
         return ProducedPartition(
             index=index,
             base_offset=info.first_offset,
@@ -295,7 +320,7 @@ def _refusal(index: int, error: LogStoreError, log: Log | None, version: int) ->
         return _refused(index, KAFKA_CODES["TRANSACTION_ABORTABLE"])
     is_concurrent = isinstance(error, ConcurrentTransactionsError) and version < _ADDS_FROM
     if is_concurrent or isinstance(error, _NO_COORDINATOR):
-        # Producers retry it; errors of coordinators are unknown to them here.
+        # Producers retry after this error. They do not expect coordinator errors in this response.
         return _refused(index, KAFKA_CODES["NOT_ENOUGH_REPLICAS"])
     found = _refused(index, error.code)
     if isinstance(error, InvalidRecordError):
@@ -314,16 +339,16 @@ def _refusal(index: int, error: LogStoreError, log: Log | None, version: int) ->
 
 
 def _is_transactional(data: bytes) -> bool:
-    """Return whether a batch of `_one_batch` is transactional."""
+    """Return whether a batch returned by `_one_batch` is transactional."""
     return bool(data[layout.ATTRIBUTES_POSITION + 1] & layout.TRANSACTIONAL_BIT)
 
 
 def _one_batch(records: Buffer | list[Buffer] | None, version: int) -> bytes | int:
-    """Return the single batch sent for a partition, or an error code.
+    """Return the only batch sent to a partition, or an error code if there is not exactly one.
 
-    The log validates the contents of the batch. Source: ProduceRequest.validateRecords.
+    The contents of the batch are validated by the log. Source: ProduceRequest.validateRecords.
     """
-    assert not isinstance(records, list), "decoded records are one buffer"
+    assert not isinstance(records, list), "the records of a decoded request are one buffer"
     data = b"" if records is None else bytes(records)
     end = _batch_end(data, 0)
     if end is None or data[layout.MAGIC_POSITION] != layout.MAGIC:
@@ -337,7 +362,7 @@ def _one_batch(records: Buffer | list[Buffer] | None, version: int) -> bytes | i
 
 
 def _batch_end(data: bytes, at: int) -> int | None:
-    """Return the end position of the batch at a position, or None if it is truncated."""
+    """Return the end of the batch that starts at a position, or None if the batch is truncated."""
     if len(data) - at < layout.HEADER_SIZE:
         return None
     (length,) = LENGTH.unpack_from(data, at + layout.BATCH_LENGTH_POSITION)
@@ -346,10 +371,10 @@ def _batch_end(data: bytes, at: int) -> int | None:
 
 
 def _restamped(data: bytes, shift_ms: int) -> bytes:
-    """Shift the timestamps of a client's batch to the broker's clock.
+    """Shift the timestamps of a batch from the client's clock to the broker's.
 
-    Only the base and maximum timestamps change, because record timestamps are deltas. Damaged
-    batches and batches without timestamps are returned unchanged.
+    Record timestamps are deltas, so only the base timestamp and the maximum timestamp are changed.
+    A damaged batch, or a batch without timestamps, is returned unchanged.
     """
     batch = RecordBatch(data)
     header = batch.header
@@ -366,14 +391,17 @@ def _restamped(data: bytes, shift_ms: int) -> bytes:
 
 
 def isolation_of(level: int) -> Isolation:
-    """Return the isolation level for its number in a request."""
+    """Convert the number of an isolation level in a request."""
     return Isolation.READ_COMMITTED if level else Isolation.READ_UNCOMMITTED
 
 
 # -- ListOffsets ---------------------------------------------------------------------------------
 
 _EARLIEST_PENDING_UPLOAD = -6
-"""The first offset that is not in tiered storage; without tiered storage, there is none."""
+"""Requests the first offset that is not in tiered storage.
+
+Without tiered storage, it does not exist.
+"""
 
 _TARGETS_SINCE = {
     LATEST_TIMESTAMP: 1,
@@ -383,7 +411,7 @@ _TARGETS_SINCE = {
     LATEST_TIERED_TIMESTAMP: 9,
     _EARLIEST_PENDING_UPLOAD: 11,
 }
-"""Special (negative) timestamps and the ListOffsets version that introduced each."""
+"""The special (negative) timestamps, and the ListOffsets version that introduced each."""
 
 _AT_THE_START = (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP)
 
@@ -396,14 +424,14 @@ ListedPartition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 @handles("ListOffsets")
 async def list_offsets(request: ListOffsetsRequest, session: Session) -> ListOffsetsResponse:
-    """Return offsets by timestamp, or the first and last offsets of logs."""
+    """Return the offsets for timestamps, or the first and the last offsets of logs."""
     call = partial(_list_offsets, request, session)
     if not session.is_large and any(
         partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
         for topic in request.topics
         for partition in topic.partitions
     ):
-        # This decodes a batch, which may have a million records.
+        # A lookup by timestamp decodes a batch, which can have a million records.
         return await session.service.loops.blocking(call)
     return await session.run(call)
 
@@ -456,7 +484,7 @@ def _listed(
         return _unlisted(index, error.code)
     waits = target == LATEST_TIMESTAMP or (listed is None and target >= 0)
     if waits and not nodes.is_settled(log):
-        # A new leader may not know yet how far consumers have read (KIP-207).
+        # A new leader may not know yet up to which offset consumers have read (KIP-207).
         name = "OFFSET_NOT_AVAILABLE"
         if session.version < _NOT_AVAILABLE_FROM:
             name = "LEADER_NOT_AVAILABLE"
@@ -465,14 +493,14 @@ def _listed(
         return _unlisted(index, NONE)
     found = ListedPartition(partition_index=index, timestamp=listed.timestamp, offset=listed.offset)
     if session.version >= _LEADER_EPOCHS_FROM:
-        # A leader's epoch starts when it is elected, before its first record.
+        # The leader epoch begins with the election, so it can have no records yet.
         is_silent = log.epochs.latest is None and target in _AT_THE_START
         found.leader_epoch = log.leader_epoch if is_silent else listed.leader_epoch
     return found
 
 
 def _offset_of(log: Log, target: int, isolation: Isolation) -> ListedOffset | None:
-    """Return the offset for a timestamp, or None if the isolation level hides it.
+    """Return the offset for a timestamp, or None if it is hidden by the isolation level.
 
     Source: Partition.fetchOffsetForTimestamp.
     """

@@ -1,9 +1,9 @@
-"""Fault rules on the wire: match requests, and refuse all or part of them.
+"""Fault rules on the wire: find the requests that match a rule, and refuse them fully or partly.
 
-The arrays of a Kafka response mirror the arrays of its request, with an error code per element.
-Three functions over their fields therefore work for every API: `without` removes the part of a
-message that a rule matches, `refusal_of` builds the error response for that part, and `merged`
-combines it with the response for the rest.
+In Kafka's protocol, a response has the same arrays as its request, with an error code in each
+element. The functions of this module therefore work for every API. `without` removes the part of a
+request that matches a rule, `refusal_of` builds the error response for that part, and `merged` adds
+it to the response for the remaining part.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from logstore.wire.frames import Head
 
 CUT = "NETWORK_EXCEPTION"
-"""Stands for closing the connection; brokers never send this error."""
+"""The error that represents a closed connection. Brokers never send it."""
 
 NO_PARTITION = -1
-"""Partition number for a topic as a whole."""
+"""Partition number of a request element that refers to a topic as a whole."""
 
 _TOPIC_NAMES = ("name", "topic")
 _NAMES_ALONE = "topic_names"
-"""The array of topic names in DeleteTopics."""
+"""The field of DeleteTopics that contains topic names."""
 
 _PARTITION_NAMES = ("partition_index", "partition", "index")
 _UNKNOWN_OFFSETS = ("base_offset", "high_watermark", "low_watermark")
@@ -39,21 +39,23 @@ _NAME_OF_ID = Callable[[str], str | None]
 
 
 def kinds_of(apis: Iterable[str]) -> list[Kind]:
-    """Return a rule kind for each API."""
+    """Return one kind of rule for each API."""
     return [Kind(name, changes=True) for name in apis]
 
 
 class Subject(NamedTuple):
-    """The part of a message that a rule matches.
+    """The part of a message to which a rule applies.
 
     Attributes
     ----------
-    topic, partition : str, int or None
-        None matches all.
+    topic : str or None
+        None for all topics.
+    partition : int or None
+        None for all partitions.
     version : int
         Version of the message.
     name_of_id : callable
-        Returns the topic name of a topic id, or None.
+        Returns the name of the topic with an id, or None.
     """
 
     topic: str | None
@@ -63,23 +65,23 @@ class Subject(NamedTuple):
 
     @classmethod
     def of(cls, rule: FaultRule, version: int, name_of_id: _NAME_OF_ID) -> Subject:
-        """Return the part that a rule matches."""
+        """Return the part to which a rule applies."""
         return cls(rule.topic, rule.partition, version, name_of_id)
 
     def includes(self, topic: str, partition: int) -> bool:
-        """Return whether a partition matches."""
+        """Return whether a partition belongs to this part."""
         return self.topic in (None, topic) and self.partition in (None, partition, NO_PARTITION)
 
     # -- fields --------------------------------------------------------------------------
 
     def arrays(self, message: Message) -> Iterator[Field]:
-        """Yield the array fields of a message in this version."""
+        """Yield the fields of a message that are arrays in this version."""
         for field in message.schema.structs[message.struct_name]:
             if field.is_array and self.version in field.versions:
                 yield field
 
     def topic_of(self, element: object) -> str | None:
-        """Return the topic named by a structure, or None."""
+        """Return the name of the topic to which a structure refers, or None."""
         for attribute in _TOPIC_NAMES:
             name = getattr(element, attribute, None)
             if isinstance(name, str) and name:
@@ -89,7 +91,7 @@ class Subject(NamedTuple):
 
 
 def call_of(head: Head, request: Message, name_of_id: _NAME_OF_ID) -> Call:
-    """Return a request in the form that rules match."""
+    """Convert a request to the form in which rules are matched."""
     everything = Subject(None, None, head.version, name_of_id)
     partitions = tuple(dict.fromkeys(_partitions(request, everything, None)))
     group_id = getattr(request, "group_id", None)
@@ -123,7 +125,7 @@ def _partition_of(element: object) -> int | None:
 
 
 def without(message: Message, subject: Subject, topic: str | None = None) -> bool:
-    """Remove the matching part of a message, and return whether any topics are left."""
+    """Remove the matching part of a message. Return whether any topic remains."""
     any_left = False
     for field in subject.arrays(message):
         elements = getattr(message, field.attribute)
@@ -154,7 +156,7 @@ def without(message: Message, subject: Subject, topic: str | None = None) -> boo
 
 
 def refusal_of(head: Head, request: Message, error: str, subject: Subject) -> Message:
-    """Return the response that refuses the matching part of a request."""
+    """Return an error response for the matching part of a request."""
     response = head.api.response()
     _mirror(request, response, KAFKA_CODES[error], subject, None)
     return response
@@ -162,7 +164,7 @@ def refusal_of(head: Head, request: Message, error: str, subject: Subject) -> Me
 
 @cache
 def _has_errors(message: str, struct: str) -> bool:
-    """Return whether a structure, or a nested one, has an error code."""
+    """Return whether a structure, or one of its nested structures, has an error code."""
     return any(
         field.attribute == "error_code" or (field.is_struct and _has_errors(message, field.element))
         for field in classes(message)[struct].schema.structs[struct]
@@ -172,7 +174,7 @@ def _has_errors(message: str, struct: str) -> bool:
 def _mirror(
     request: Message, response: Message, code: int, subject: Subject, topic: str | None
 ) -> None:
-    """Fill a response structure from its request; set the error in the innermost structures."""
+    """Fill a response structure from its request. The error is set in the innermost structures."""
     kinds = classes(response.schema.name)
     asked = list(subject.arrays(request))
     is_innermost = True
@@ -205,12 +207,12 @@ def _mirrored(
     subject: Subject,
     topic: str | None,
 ) -> Message | None:
-    """Return the response to a request element, or None if it does not match."""
+    """Return the response to an element of a request, or None if the element does not match."""
     number = _partition_of(element)
     if topic is not None and number is not None and not subject.includes(topic, number):
         return None
     fields = [each for each in answer.schema.structs[answer.struct_name] if not each.is_array]
-    if not isinstance(element, Message):  # a bare name or number
+    if not isinstance(element, Message):  # the element is a name or a number
         kind = "string" if isinstance(element, str) else "int32"
         named = next(each for each in fields if each.element == kind)
         setattr(answer, named.attribute, element)
@@ -237,7 +239,10 @@ def _set_error(answer: Message, code: int) -> None:
 
 
 def merged(response: Message, refusal: Message, subject: Subject) -> Message:
-    """Add a refusal to the response for the rest, and return the refusal if it has no parts."""
+    """Add the refusal of one part to the response for the rest.
+
+    If the refusal has no parts, it replaces the response.
+    """
     is_in_parts = False
     for field in subject.arrays(refusal):
         if field.is_struct and _has_errors(refusal.schema.name, field.element):

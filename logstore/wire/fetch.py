@@ -1,6 +1,7 @@
-"""Fetch: raw batches of many partitions, in one request or in an incremental session (KIP-227).
+"""The Fetch API: returns batches of several partitions, with or without a fetch session (KIP-227).
 
-Batches pass through as bytes; this module never decodes their records.
+Batches are passed on as bytes. This module never decodes their records.
+
 Source: KafkaApis, ReplicaManager, Partition and FetchSession of Kafka 4.3.
 """
 
@@ -18,6 +19,7 @@ from logstore.messages.types import FetchRequest, FetchResponse
 from logstore.storage.log.reader import Isolation
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.data import isolation_of
+from logstore.wire.leaders import FENCED, NOT_LEADER, name_leaders
 from logstore.wire.nodes import NO_LEADER
 from logstore.wire.registry import handles
 from logstore.wire.session import ELEMENTS_IN_LOOP
@@ -37,21 +39,24 @@ _ZSTD_FROM = 10
 _FOLLOWERS_FROM = 11
 """First version in which consumers may read from followers (KIP-392)."""
 
+_LEADERS_FROM = 16
+"""First version that names the leader to a client that does not know it (KIP-951)."""
+
 _INCONSISTENT = KAFKA_CODES["INCONSISTENT_TOPIC_ID"]
 
 _UNREAD = frozenset(
     KAFKA_CODES[name]
     for name in ("UNKNOWN_TOPIC_ID", "TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PARTITION")
 )
-"""Errors that do not end the wait for other partitions."""
+"""Errors of a partition that do not end the wait for the others."""
 
 FetchedPartition = FetchResponse.PartitionData
 
 
 class _Found(NamedTuple):
-    """Response for all partitions from one read.
+    """The response for all partitions after reading each of them once.
 
-    `waits` is False if the client should be answered at once, whatever the response size.
+    `waits` is False if the response must be sent at once, even if it is smaller than min_bytes.
     """
 
     partitions: list[tuple[SessionPartition, FetchedPartition]]
@@ -60,7 +65,10 @@ class _Found(NamedTuple):
 
 
 class _FetchedOne(NamedTuple):
-    """Response for one partition and the size of its records; `waits` as in `_Found`."""
+    """The response for one partition, and the size of its records.
+
+    `waits` is used as in `_Found`.
+    """
 
     partition: FetchedPartition
     size_bytes: int = 0
@@ -69,7 +77,7 @@ class _FetchedOne(NamedTuple):
 
 @handles("Fetch")
 async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
-    """Read raw batches, and wait up to max_wait_ms until min_bytes are available."""
+    """Return batches. Wait up to max_wait_ms until at least min_bytes are available."""
     service = session.service
     sessions = service.fetch_sessions
     session.is_large |= sessions.size_of(request) > ELEMENTS_IN_LOOP
@@ -78,7 +86,7 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
     deadline = service.loops.loop.time() + max(0, request.max_wait_ms) / 1000
 
     def read(places: Sequence[SessionPartition]) -> tuple[_Stand | None, _Found]:
-        # Take the positions before the read, so no append between the two is missed.
+        # Get the positions before reading, so that an append in between is noticed.
         stand = _Stand.of(places, reading.isolation, service.nodes) if may_wait else None
         return stand, reading.read(places)
 
@@ -93,7 +101,7 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
         return FetchResponse(error_code=KAFKA_CODES[context.error])
     while stand is not None and found.waits and found.size_bytes < request.min_bytes:
         delayed = _DelayedFetch(stand, request.min_bytes - found.size_bytes)
-        # After the deadline, respond with the records available.
+        # The deadline has passed, so return the records that are available.
         may_wait = await service.purgatory.wait_in(service.loops, [delayed], deadline)
         stand, found = await session.run(partial(read, context.partitions))
     finish = partial(sessions.finish, context, found.partitions)
@@ -101,7 +109,10 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
     if finished is None:
         return FetchResponse(error_code=KAFKA_CODES["INVALID_FETCH_SESSION_EPOCH"])
     session_id, partitions = finished
-    return FetchResponse(session_id=session_id, responses=_by_topic(partitions))
+    response = FetchResponse(session_id=session_id, responses=_by_topic(partitions))
+    if session.version >= _LEADERS_FROM:
+        _name_leaders(response, session)
+    return response
 
 
 def _by_topic(
@@ -117,8 +128,24 @@ def _by_topic(
     return topics
 
 
+def _name_leaders(response: FetchResponse, session: Session) -> None:
+    refused = [
+        (
+            TopicPartition(topic.topic, each.partition_index),
+            partial(setattr, each, "current_leader"),
+        )
+        for topic in response.responses
+        for each in topic.partitions
+        if each.error_code in (NOT_LEADER, FENCED)
+    ]
+    if refused:
+        response.node_endpoints = name_leaders(
+            refused, FetchResponse.LeaderIdAndEpoch, FetchResponse.NodeEndpoint, session
+        )
+
+
 class _LogStand(NamedTuple):
-    """Positions of one log: the end of its readable part and the log end."""
+    """The positions of a log: the end of the part that can be read, and the log end offset."""
 
     upper_offset: int
     end: LogEnd
@@ -126,7 +153,7 @@ class _LogStand(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Stand:
-    """Log positions at the time a Fetch request was read."""
+    """The positions of all logs at the time of a read."""
 
     logs: list[Log]
     isolation: Isolation
@@ -136,8 +163,8 @@ class _Stand:
 
     @classmethod
     def of(cls, places: Iterable[SessionPartition], isolation: Isolation, nodes: Nodes) -> _Stand:
-        """Return the current positions. A log requested several times counts once."""
-        # Read once: another request of the session may replace the log meanwhile.
+        """Return the current positions. A log that is requested more than once counts once."""
+        # Read the attribute only once, because another request of the session may replace the log.
         logs = {id(log): log for each in places if (log := each.log) is not None}
         return cls._now(list(logs.values()), isolation, nodes)
 
@@ -150,15 +177,16 @@ class _Stand:
                 for log in logs
                 if not log.is_offline
             ]
-        except LogStoreError:  # a log was deleted, or the broker was closed
+        except LogStoreError:  # the log was deleted, or the broker was closed
             return cls(logs, isolation, nodes, [], [])
         return cls(logs, isolation, nodes, leaders, ends)
 
     def is_left(self, missing: int) -> bool:
-        """Return whether to read again: enough new bytes, or a log moved or deleted.
+        """Return whether to read again. This is the case if there are enough new bytes.
 
-        Bytes above the high watermark or the last stable offset are in the log before they become
-        readable, so any progress over them counts.
+        It is also the case if a log was moved or deleted. A byte above the high watermark or the
+        last stable offset is in the log before it can be read, so bytes are counted as soon as
+        either of them advances.
         """
         now = _Stand._now(self.logs, self.isolation, self.nodes)
         if now.leaders != self.leaders or len(now.ends) != len(self.ends):
@@ -178,7 +206,7 @@ class _Stand:
 
 
 class _DelayedFetch:
-    """A fetch in purgatory until enough bytes are available."""
+    """A fetch in the purgatory that waits until enough bytes are available."""
 
     def __init__(self, stand: _Stand, missing: int) -> None:
         self._stand = stand
@@ -189,17 +217,17 @@ class _DelayedFetch:
         return self._stand.is_left(self._missing)
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Call a listener after each change of the logs or their leaders."""
+        """Call the listener whenever a log or its leader changes."""
         with ExitStack() as subscriptions:
             subscriptions.callback(self._stand.nodes.changed.subscribe(listener))
             for log in self._stand.logs:
-                with suppress(LogStoreError):  # deleted or closed concurrently
+                with suppress(LogStoreError):  # the log was deleted or closed concurrently
                     subscriptions.callback(log.subscribe(listener))
             return subscriptions.pop_all().close
 
 
 def _locate(places: Sequence[SessionPartition], session: Session) -> None:
-    """Set the log or the error of each partition."""
+    """Set the log of each partition, or its error."""
     service = session.service
     faults, replica = service.manager.faults, service.nodes.replica
     name = topic_id = None
@@ -228,7 +256,10 @@ def _locate(places: Sequence[SessionPartition], session: Session) -> None:
 
 
 def _topic_error(place: SessionPartition, session: Session) -> int:
-    """Return the error code of a topic, which may have been created again within a session."""
+    """Return the error code of a topic.
+
+    Within a session, the topic may have been deleted and created again.
+    """
     service = session.service
     if not place.name:
         place.name = service.topic_of_id(place.topic_id) or ""
@@ -247,18 +278,18 @@ def _topic_error(place: SessionPartition, session: Session) -> int:
 
 @dataclass
 class _Reading:
-    """How a request reads its partitions.
+    """The parameters with which a request reads its partitions.
 
     Attributes
     ----------
     session : Session
     isolation : Isolation
     limit : int
-        Most bytes of all records.
+        Maximum size of all records in bytes.
     rack : str or None
-        Rack of the consumer; None if it can only read from leaders.
+        Rack of the consumer, or None if it can only read from leaders.
     only_news : bool
-        Whether partitions without news are left out, because a session has reported them.
+        Whether to leave out partitions that have not changed since the session reported them.
     """
 
     session: Session
@@ -269,14 +300,15 @@ class _Reading:
 
     @classmethod
     def of(cls, request: FetchRequest, session: Session) -> _Reading:
-        """Return how a request reads."""
+        """Return the parameters of a request."""
         limit = min(request.max_bytes, session.service.limits.fetch_bytes)
         rack = request.rack_id if session.version >= _FOLLOWERS_FROM else None
         return cls(session, isolation_of(request.isolation_level), limit, rack)
 
     def read(self, places: Sequence[SessionPartition]) -> _Found:
-        """Read all partitions once."""
-        # As in Kafka, partitions that are not read follow the others, also in a new session.
+        """Read each partition once."""
+        # As in Kafka, partitions that were not read come last in the response, even in a new
+        # session.
         partitions, unread = [], []
         size = 0
         all_wait, any_read = True, False
@@ -305,9 +337,9 @@ class _Reading:
         return self.session.service.nodes.preferred_replica(log, offset, self.rack)
 
     def _has_no_news(self, place: SessionPartition) -> bool:
-        """Return whether a session has reported the partition's state, and it is read to its end.
+        """Return whether the client has read a partition to its end and knows its state.
 
-        This is true for most partitions of most requests, so no response is built for them.
+        This is the case for most partitions of most requests. No response is built for them.
         """
         log, asked = place.log, place.asked
         if log is None or asked.last_fetched_epoch >= 0:
@@ -326,10 +358,11 @@ class _Reading:
     def _read_one(self, place: SessionPartition, limit: int, *, at_least_one: bool) -> _FetchedOne:
         partition, log = place.asked, place.log
         if log is None:
-            # As in Kafka: an empty list if the request is refused before any log is read, else
-            # null.
+            # As in Kafka, the list is empty if the request is refused before a log is read, and
+            # null otherwise.
             refused = _unread(partition, place.error)
-            refused.aborted_transactions = []
+            if place.error in _UNREAD:
+                refused.aborted_transactions = []
             if place.error == KAFKA_CODES["UNSUPPORTED_COMPRESSION_TYPE"]:
                 refused.records = None
             return _FetchedOne(refused)
@@ -337,7 +370,7 @@ class _Reading:
             self._check(log, partition.current_leader_epoch)
             preferred = self._preferred_replica(log, partition.fetch_offset)
             if preferred >= 0:
-                return _FetchedOne(_redirected(log, partition, preferred, self.isolation))
+                return _FetchedOne(_redirected(log, partition, preferred))
             if partition.last_fetched_epoch >= 0:
                 diverging = _diverging(log, partition)
                 if diverging is not None:
@@ -355,10 +388,10 @@ class _Reading:
             isolation=self.isolation,
             min_one_message=at_least_one,
         )
-        # Clients could not use the beginning of a batch.
+        # Clients cannot use an incomplete batch.
         data = b"" if read.first_entry_incomplete else read.data
         aborted = None
-        if self.isolation is Isolation.READ_COMMITTED:
+        if self.isolation is Isolation.READ_COMMITTED and not read.first_entry_incomplete:
             aborted = [
                 FetchResponse.AbortedTransaction(
                     producer_id=each.producer_id, first_offset=each.first_offset
@@ -373,22 +406,24 @@ class _Reading:
             aborted_transactions=aborted,
             records=data,
         )
-        upper = found.high_watermark if aborted is None else found.last_stable_offset
-        # A read never crosses a segment end: waiting cannot return records of later segments.
+        is_committed = self.isolation is Isolation.READ_COMMITTED
+        upper = found.last_stable_offset if is_committed else found.high_watermark
+        # A read does not cross the end of a segment. If there are records after it, do not wait for
+        # more.
         is_cut = partition.fetch_offset < log.log_end.base_offset < upper
         return _FetchedOne(found, len(data), waits=not is_cut)
 
 
 def _redirected(
-    log: Log, partition: FetchRequest.FetchPartition, preferred: int, isolation: Isolation
+    log: Log, partition: FetchRequest.FetchPartition, preferred: int
 ) -> FetchedPartition:
-    """Return a response that names another replica and has no records (KIP-392)."""
+    """Return a response without records that refers the consumer to another replica (KIP-392)."""
     return FetchedPartition(
         partition_index=partition.partition,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
-        aborted_transactions=[] if isolation is Isolation.READ_COMMITTED else None,
+        aborted_transactions=None,
         preferred_read_replica=preferred,
         records=b"",
     )
@@ -405,7 +440,7 @@ def _unread(partition: FetchRequest.FetchPartition, error_code: int) -> FetchedP
 
 
 def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedPartition | None:
-    """Return the diverging epoch of a client that read past the end of an epoch (KIP-595)."""
+    """Return the diverging epoch of a client that has read past the end of an epoch (KIP-595)."""
     end = log.epochs.end_offset_for(partition.last_fetched_epoch, log.log_end_offset)
     if end.epoch < 0:
         return _unread(partition, KAFKA_CODES["OFFSET_OUT_OF_RANGE"])
@@ -417,5 +452,6 @@ def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedParti
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         diverging_epoch=FetchResponse.EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset),
+        aborted_transactions=None,
         records=b"",
     )

@@ -1,8 +1,9 @@
-"""Incremental fetch sessions (KIP-227): a client names each partition once, not in every Fetch.
+"""Incremental fetch sessions (KIP-227), in which a client does not repeat its partitions.
 
-The first Fetch of a session names its partitions. The next ones name only changes, and responses
-contain only partitions with news. The number of sessions is bounded; a new session may replace an
-idle or a smaller one.
+The first Fetch request of a session contains all partitions. The following requests only contain
+changes, and the responses only contain partitions that have news. The number of sessions is
+limited. A new session may replace one that is idle or smaller.
+
 Source: Kafka's FetchSession, with FetchSessionCacheShard.
 """
 
@@ -25,44 +26,47 @@ if TYPE_CHECKING:
 NO_SESSION = 0
 
 _INITIAL_EPOCH = 0
-"""Epoch of a request for a new session."""
+"""The epoch in a request for a new session."""
 
 _FINAL_EPOCH = -1
-"""Epoch of a request without a session."""
+"""The epoch in a request without a session."""
 
 _EVICTION_MS = 2 * MINUTE_MS
-"""Time without a request after which any session may be replaced, and age after which a larger one
-may replace it."""
+"""After this time without a request, a session may be replaced by any other.
+
+After this age, it may be replaced by a larger one.
+"""
 
 _SHARDS = 8
-"""Kafka divides the slots into so many independent caches, used in turn."""
+"""Kafka divides the sessions into this number of independent caches, which it uses in turn."""
 
 _IDS_OF_SHARD = INT32_MAX // _SHARDS
 
 _MAX_PARTITIONS = 250_000
-"""Limit of the partitions in all sessions, which Kafka does not have. It is about 100 MiB.
+"""Maximum number of partitions in all sessions, which use about 100 MiB. Kafka has no such limit.
 
-Names that no topic can have may be long, so they are not kept in a session.
+A name that is not a valid topic name is not stored in a session, because it may be very long.
 """
 
 _TOPIC_IDS_FROM = 13
 
 Key = tuple[str, int]
-"""Topic name or topic id, and number of a partition."""
+"""A partition: its topic name or topic id, and its number."""
 
 
 class SessionPartition:
-    """A partition of a Fetch request, and what its session has last reported about it.
+    """A partition of a Fetch request, and the state that its session has last reported.
 
     Attributes
     ----------
     name : str
-        Topic name, or empty if the topic id was unknown so far.
+        Topic name. Empty if the topic id is not known yet.
     topic_id : str
     asked : FetchRequest.FetchPartition
     log : Log or None
-        The partition's log during a request, if there is no `error` code.
+        The log of the partition during a request, unless there is an `error`.
     error : int
+        Error code.
     """
 
     __slots__ = (
@@ -84,11 +88,11 @@ class SessionPartition:
         self._high_watermark = self._log_start_offset = NO_OFFSET
 
     def is_reported(self, high_watermark: int, log_start_offset: int) -> bool:
-        """Return whether the client knows these offsets."""
+        """Return whether the client already knows these offsets."""
         return high_watermark == self._high_watermark and log_start_offset == self._log_start_offset
 
     def note(self, found: FetchResponse.PartitionData) -> bool:
-        """Store the reported state of the partition; return whether the client must get it."""
+        """Store the state that is reported for the partition. Return whether to report it."""
         has_news = bool(
             found.records
             or found.error_code
@@ -96,14 +100,14 @@ class SessionPartition:
             or found.preferred_read_replica >= 0
             or found.diverging_epoch is not None
         )
-        # After an error, the next successful read is reported.
+        # The first successful read after an error is reported.
         self._high_watermark = NO_OFFSET if found.error_code else found.high_watermark
         self._log_start_offset = found.log_start_offset
         return has_news
 
 
 class _Session:
-    """The partitions of one session, in the order in which they are read."""
+    """The partitions of a session, in the order in which they are read."""
 
     def __init__(self, session_id: int, uses_ids: bool, now_ms: int) -> None:
         self.id = session_id
@@ -115,7 +119,7 @@ class _Session:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """Sessions of the lowest rank are replaced first."""
+        """The rank of a session. Sessions of the lowest rank are replaced first."""
         return self.size, self.id
 
 
@@ -125,12 +129,12 @@ class Context(NamedTuple):
     Attributes
     ----------
     error : str or None
-        Kafka's name of an error that applies to all partitions.
+        Kafka's name of an error that applies to the whole request.
     partitions : sequence of SessionPartition
     session_id : int
-        The session whose partitions these are, or 0.
+        The session of these partitions, or 0.
     is_new : bool
-        Whether the request asks for a new session.
+        Whether a new session is requested.
     """
 
     error: str | None = None
@@ -147,12 +151,12 @@ class FetchSessions:
     Parameters
     ----------
     slots : int
-        Most sessions (`max.incremental.fetch.session.cache.slots`), rounded down to a multiple of
-        eight, as in Kafka.
+        Maximum number of sessions (`max.incremental.fetch.session.cache.slots`). As in Kafka, it is
+        rounded down to a multiple of eight.
     lock : context manager
     monotonic_ms : callable
     rng : random.Random
-        Chooses the ids of sessions.
+        Generates the ids of sessions.
     """
 
     def __init__(
@@ -166,7 +170,7 @@ class FetchSessions:
         self._lock = lock
         self._monotonic_ms = monotonic_ms
         self._rng = rng
-        # Ordered by the last use.
+        # The sessions, ordered by their last use.
         self._shards: list[dict[int, _Session]] = [{} for _ in range(_SHARDS)]
         self._turn = count()
         self._total_partitions = 0
@@ -179,7 +183,7 @@ class FetchSessions:
         return f"FetchSessions({len(self)}, {self._total_partitions} partitions)"
 
     def size_of(self, request: FetchRequest) -> int:
-        """Return the number of partitions of a request's session before the request."""
+        """Return the number of partitions that the session of a request had before the request."""
         if request.session_id == NO_SESSION:
             return 0
         session = self._session(request.session_id)
@@ -190,12 +194,12 @@ class FetchSessions:
     def open(
         self, request: FetchRequest, version: int, name_of: Callable[[str], str | None]
     ) -> Context:
-        """Return the partitions that a request reads, and change its session.
+        """Return the partitions that a request reads, and update its session.
 
         Parameters
         ----------
         name_of : callable
-            Returns the topic name of a topic id, or None.
+            Returns the name of the topic with an id, or None.
         """
         uses_ids = version >= _TOPIC_IDS_FROM
         session_id, epoch = request.session_id, request.session_epoch
@@ -235,9 +239,9 @@ class FetchSessions:
         context: Context,
         found: Iterable[tuple[SessionPartition, FetchResponse.PartitionData]],
     ) -> tuple[int, list[tuple[SessionPartition, FetchResponse.PartitionData]]] | None:
-        """Return the session id and the partitions of a response.
+        """Return the session id and the partitions to include in the response.
 
-        Returns None if another request has used the session meanwhile.
+        Returns None if the session has been used by another request in the meantime.
         """
         if context.session_id:
             return self._report(context, found)
@@ -264,7 +268,7 @@ class FetchSessions:
                     continue
                 reported.append((partition, data))
                 if data.records:
-                    # It is read last in the next request, so that no partition starves.
+                    # Read this partition last in the next request, so that no partition starves.
                     key = partition.topic_id if session.uses_ids else partition.name
                     where = key, partition.asked.partition
                     session.partitions[where] = session.partitions.pop(where)
@@ -311,12 +315,12 @@ class FetchSessions:
         session.size = size
 
     def _evict(self, shard: dict[int, _Session], size: int, now_ms: int) -> bool:
-        """Remove an idle session, or an old one with fewer partitions than `size`."""
+        """Remove a session that is idle, or an old session with fewer than `size` partitions."""
         if not shard:
             return False
         session = next(iter(shard.values()))
         if now_ms - session.used_ms <= _EVICTION_MS:
-            # As of their last requests.
+            # The sizes after the last request of each session.
             old = [each for each in shard.values() if each.used_ms - each.created_ms > _EVICTION_MS]
             session = min(old, key=lambda each: each.rank, default=session)
             if not old or size <= session.size:

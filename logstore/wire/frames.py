@@ -1,4 +1,4 @@
-"""Frames: a length, a header, a message (the protocol guide's "Network", KIP-482 headers)."""
+"""Frames: a length, a header and a message (protocol guide, section "Network"; KIP-482)."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ LENGTH = struct.Struct(">i")
 _START = struct.Struct(">hhi")
 _CORRELATION = struct.Struct(">ii")
 _TAGGED_FIELDS_MAX = 100
-"""Limit on tagged fields in a request header, far above any real header."""
+"""Maximum number of tagged fields in a request header. Real headers have far fewer."""
 
 
 class NotServed(RequestError):
-    """A frame that is not a request, or an API or version that is not served.
+    """The frame is not a request, or its API or version is not supported.
 
     As in Kafka, the connection is closed.
     """
 
 
 class Head(NamedTuple):
-    """A request header.
+    """The header of a request.
 
     Attributes
     ----------
     body_at : int
-        Position of the request body in the frame, or -1 if the API version is unknown.
+        Position of the request's body in the frame, or -1 if the version is not known.
     """
 
     api: Api
@@ -42,7 +42,7 @@ class Head(NamedTuple):
 
 
 def parse_head(frame: Buffer) -> Head:
-    """Decode a request header.
+    """Decode the header of a request.
 
     Raises
     ------
@@ -66,16 +66,16 @@ def parse_head(frame: Buffer) -> Head:
 
 
 def parse_body(head: Head, frame: Buffer, elements_max: int) -> tuple[Message, int]:
-    """Decode a request body, and return it and the total number of its array elements.
+    """Decode the body of a request. Return it and the total number of its array elements.
 
     Raises
     ------
     TooManyElementsError
-        There are more than `elements_max`; decoding stopped there.
+        There are more than `elements_max` elements. The rest was not decoded.
     MessageError
-        The body is malformed. Trailing bytes are ignored, as in Kafka.
+        The body is malformed. As in Kafka, bytes after the end of the body are ignored.
     """
-    assert head.body_at >= 0, "unknown versions are refused before"
+    assert head.body_at >= 0, "unsupported versions have been refused before"
     message, _, elements = decode_bounded(
         head.api.request, head.version, frame, head.body_at, elements_max
     )
@@ -83,12 +83,12 @@ def parse_body(head: Head, frame: Buffer, elements_max: int) -> tuple[Message, i
 
 
 def response_frame(head: Head, response: Message, version: int | None = None) -> Sequence[Buffer]:
-    """Encode a response as a sequence of buffers; records are not copied.
+    """Encode a response as a sequence of buffers. The records in it are not copied.
 
     Parameters
     ----------
     version : int, optional
-        Version of the response. [default: the request's]
+        Version of the response. [default: the version of the request]
     """
     version = head.version if version is None else version
     body = encode(response, version)

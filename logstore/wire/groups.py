@@ -1,7 +1,7 @@
 """Consumer group APIs: coordinators, members and offsets.
 
-JoinGroup and SyncGroup await a future of the event loop, which the coordinator's callback
-completes. Source: KafkaApis and GroupCoordinator of Kafka 3.9 and 4.3.
+The handlers of JoinGroup and SyncGroup await a future, which is completed by the callback of the
+coordinator. Source: KafkaApis and GroupCoordinator of Kafka 3.9 and 4.3.
 """
 
 from __future__ import annotations
@@ -59,17 +59,20 @@ NOT_ALLOWED = "GROUP_AUTHORIZATION_FAILED"
 
 
 def code_of(error: str | None) -> int:
-    """Return the code of an error name, or 0 for None."""
+    """Return the code of an error, given its name. None has code 0."""
     return KAFKA_CODES["NONE" if error is None else error]
 
 
 async def await_result(session: Session, ask: Callable[[Callable[[R], object]], object]) -> R:
-    """Await the result that a coordinator passes to its callback, from any thread."""
+    """Await the result that a coordinator passes to its callback.
+
+    Any thread may call the callback.
+    """
     loops = session.service.loops
     future: asyncio.Future[R] = loops.loop.create_future()
 
     def end(result: R) -> None:
-        if not future.done():  # the client may have disconnected
+        if not future.done():  # the future is cancelled if the client disconnects
             future.set_result(result)
 
     await session.run(partial(ask, lambda result: loops.wake(partial(end, result))))
@@ -87,7 +90,7 @@ _BATCHED_FROM = 4
 
 @handles("FindCoordinator")
 def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindCoordinatorResponse:
-    """Return the address of the key's coordinator."""
+    """Return the address of a key's coordinator."""
     if session.version < _BATCHED_FROM:
         error, node_id, host, port = _coordinator(request.key, request.key_type, session)
         return FindCoordinatorResponse(
@@ -109,7 +112,7 @@ def find_coordinator(request: FindCoordinatorRequest, session: Session) -> FindC
 
 
 def _coordinator(key: str, key_type: int, session: Session) -> tuple[str | None, int, str, int]:
-    """Return an error or None, and id, host and port of the coordinator."""
+    """Return an error or None, and the id, host and port of the coordinator."""
     nobody = -1, "", -1
     if key_type not in _KEY_TYPES:
         return "INVALID_REQUEST", *nobody
@@ -139,7 +142,7 @@ _REQUIRES_PROTOCOL_FROM = 5
 
 @handles("JoinGroup")
 async def join_group(request: JoinGroupRequest, session: Session) -> JoinGroupResponse:
-    """Add a member to its group; respond when all members have joined."""
+    """Add a member to its group. Respond when all members have joined."""
     if not session.allows("read", "group", request.group_id):
         return _joined(JoinResult("", NOT_ALLOWED), session.version)
     asked = JoinRequest(
@@ -147,7 +150,7 @@ async def join_group(request: JoinGroupRequest, session: Session) -> JoinGroupRe
         request.protocol_type,
         tuple((each.name, bytes(each.metadata)) for each in request.protocols),
         request.session_timeout_ms,
-        # Version 0 has no rebalance timeout.
+        # Version 0 has no rebalance timeout. It uses the session timeout instead.
         request.rebalance_timeout_ms if session.version else request.session_timeout_ms,
         request.member_id,
         request.group_instance_id,
@@ -188,7 +191,7 @@ def _joined(result: JoinResult, version: int) -> JoinGroupResponse:
 
 @handles("SyncGroup")
 async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupResponse:
-    """Return the assignment of a member; respond when the leader has sent all assignments."""
+    """Return the assignment of a member. Respond when the leader has sent all assignments."""
     service = session.service
     requires_protocol = session.version >= _REQUIRES_PROTOCOL_FROM
     if not session.allows("read", "group", request.group_id):
@@ -219,7 +222,7 @@ async def sync_group(request: SyncGroupRequest, session: Session) -> SyncGroupRe
 
 @handles("Heartbeat")
 def heartbeat(request: HeartbeatRequest, session: Session) -> HeartbeatResponse:
-    """Keep a member alive; the error code asks it to rejoin, if necessary."""
+    """Handle the heartbeat of a member. The error code asks it to rejoin if necessary."""
     error: str | None = NOT_ALLOWED
     if session.allows("read", "group", request.group_id):
         error = session.service.groups.heartbeat(
@@ -265,12 +268,12 @@ def leave_group(request: LeaveGroupRequest, session: Session) -> LeaveGroupRespo
 def allowed_offsets(
     topics: Iterable[Any], session: Session, errors: dict[TopicPartition, str | None]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the offsets that may be committed; add the errors of all others to `errors`.
+    """Return the offsets that may be committed. Add an error to `errors` for each of the others.
 
     Parameters
     ----------
     topics : iterable
-        Topics of an OffsetCommit or TxnOffsetCommit request.
+        The topics of an OffsetCommit or TxnOffsetCommit request.
     """
     offsets = {}
     for topic in topics:
@@ -300,7 +303,7 @@ def exists(service: Service, topic_partition: TopicPartition) -> bool:
 
 
 def partitions_of(topics: Iterable[Any]) -> Iterator[TopicPartition]:
-    """Yield the partitions of an OffsetCommit or TxnOffsetCommit request."""
+    """Yield all partitions of an OffsetCommit or TxnOffsetCommit request."""
     for topic in topics:
         for partition in topic.partitions:
             yield TopicPartition(topic.name, partition.partition_index)
@@ -312,12 +315,12 @@ def errors_by_topic(
     of_topic: type[Any],
     of_partition: type[Any],
 ) -> list[Any]:
-    """Return the response topics with the error code of each partition.
+    """Return the topics of a response, with the error code of each partition.
 
     Parameters
     ----------
     of_topic, of_partition : type
-        Response structures of a topic and a partition.
+        The structures of a topic and of a partition in the response.
     """
     return [
         of_topic(
@@ -370,7 +373,7 @@ def offset_commit(request: OffsetCommitRequest, session: Session) -> OffsetCommi
 
 
 def _topics_of_ids(topics: Iterable[Any], session: Session) -> tuple[list[Any], list[Any]]:
-    """Name the topics of a request that identifies them by id; return the known and the unknown."""
+    """Look up the names of topics that are given by id. Return the known and the unknown topics."""
     known: list[Any] = []
     unknown: list[Any] = []
     for topic in topics:
@@ -385,7 +388,7 @@ _TOP_LEVEL_ERROR_FROM = 2
 
 @handles("OffsetFetch")
 def offset_fetch(request: OffsetFetchRequest, session: Session) -> OffsetFetchResponse:
-    """Return the committed offsets of groups."""
+    """Return the committed offsets of one or more groups."""
     stable = request.require_stable
     if session.version >= _GROUPS_FROM:
         groups = session.each(request.groups)
@@ -412,7 +415,7 @@ def offset_fetch(request: OffsetFetchRequest, session: Session) -> OffsetFetchRe
 def _fetched_group(
     group: OffsetFetchRequest.OffsetFetchRequestGroup, session: Session, *, require_stable: bool
 ) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    """Return the offsets of one group of a batched request (KIP-709)."""
+    """Return the committed offsets of one group in a request for several groups (KIP-709)."""
     of_topic = OffsetFetchResponse.OffsetFetchResponseTopics
     of_partition = OffsetFetchResponse.OffsetFetchResponsePartitions
     uses_ids = session.version >= _TOPIC_IDS_FROM
@@ -447,12 +450,14 @@ def _fetched(
     *,
     require_stable: bool,
 ) -> tuple[dict[TopicPartition, FetchedOffset], str | None]:
-    """Return the offsets of a group, without topics of all that may be seen; or why not.
+    """Return the committed offsets of a group, or an error.
+
+    If the request names no topics, all topics that the client may describe are returned.
 
     Parameters
     ----------
     member : (str or None, int), optional
-        Id and epoch of the member that asks, if the request has them.
+        Id and epoch of the member that sent the request, if it contains them.
     """
     if not session.allows("describe", "group", group_id):
         return {}, NOT_ALLOWED

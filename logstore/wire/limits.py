@@ -1,4 +1,4 @@
-"""Limits of a listener, which protect clients from each other."""
+"""The limits of a listener, which protect the broker and its clients from each other."""
 
 from __future__ import annotations
 
@@ -11,43 +11,45 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Limits of a listener, its connections and their requests.
+    """The limits of a listener, of its connections and of their requests.
 
-    By default, a listener takes them from the broker settings named below.
+    The defaults are the values of the broker settings named below.
 
     Attributes
     ----------
     frame_bytes : int
-        Size of one request (`socket.request.max.bytes`). A larger one closes its connection before
-        any of it is buffered.
+        Maximum size of a request (`socket.request.max.bytes`). If a client sends a larger one, its
+        connection is closed before any of the request is buffered.
     frame_bytes_before_authentication : int
-        The same before authentication (`sasl.server.max.receive.size`).
+        Maximum size of a request before authentication (`sasl.server.max.receive.size`).
     queued_bytes : int
-        Size of all requests in memory, from their first byte to their response
-        (`queued.max.request.bytes`); 0 or less means no limit. See `RequestPool`.
+        Maximum size of all requests in memory (`queued.max.request.bytes`). A request counts from
+        its first byte until its response is sent. 0 or less means no limit. See `RequestPool`.
     frame_ms : int
-        Time in which a request must arrive completely while the request pool is full; slower
-        connections are closed, so that partial requests cannot occupy the pool.
+        While the request pool is full, a request must arrive completely within this time. Otherwise
+        its connection is closed, so that incomplete requests cannot fill the pool.
     connections : int
-        Concurrent connections (`max.connections`); further ones are closed immediately.
+        Maximum number of connections (`max.connections`). Further connections are closed
+        immediately.
     connections_per_address : int
-        Concurrent connections from one address (`max.connections.per.ip`).
+        Maximum number of connections from one address (`max.connections.per.ip`).
     idle_ms : int
-        Time without traffic after which a connection is closed (`connections.max.idle.ms`), also
-        if its client does not read its responses; negative means no limit.
+        Time without traffic after which a connection is closed (`connections.max.idle.ms`). This
+        also closes the connection of a client that does not read its responses. A negative value
+        means no limit.
     in_flight : int
-        Queued requests of a connection at which its socket is no longer read.
+        Maximum number of queued requests of a connection. At this number, its socket is not read.
     fetch_bytes : int
-        Bytes of records in one response (`fetch.max.bytes`).
+        Maximum size of the records in a Fetch response (`fetch.max.bytes`).
     fetch_sessions : int
-        Incremental fetch sessions (`max.incremental.fetch.session.cache.slots`).
+        Maximum number of fetch sessions (`max.incremental.fetch.session.cache.slots`).
     entries : int
-        Elements in all arrays of one request (`logstore.request.max.entries`). A request with more
-        closes its connection.
+        Maximum total number of array elements in a request (`logstore.request.max.entries`). If a
+        client sends more, its connection is closed.
     partitions : int
-        Partitions that one request may create (Kafka's MAX_PARTITIONS_PER_BATCH).
+        Maximum number of partitions that a request may create (Kafka's MAX_PARTITIONS_PER_BATCH).
     remembered_requests, remembered_bytes : int
-        Number and total size of the requests kept in `Listener.requests`.
+        Maximum number and total size of the requests in `Listener.requests`.
     """
 
     frame_bytes: int = 100 << 20
@@ -67,7 +69,7 @@ class Limits:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> Limits:
-        """Return the limits from a broker's settings."""
+        """Return the limits that follow from the settings of a broker."""
         return cls(
             frame_bytes=config.socket_request_max_bytes,
             frame_bytes_before_authentication=config.sasl_server_max_receive_size,

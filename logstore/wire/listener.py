@@ -1,4 +1,4 @@
-"""A listener: serves Kafka's wire protocol at an address, with one event loop in one thread."""
+"""A listener, which serves Kafka's wire protocol at an address. It has its own thread."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ logger = logging.getLogger(__name__)
 
 BACKLOG = 512
 _ANY = ("", "0.0.0.0", "::")
-"""Hosts that mean all addresses of the machine."""
+"""The hosts that mean all addresses of the machine."""
 
 
 class ReceivedRequest(NamedTuple):
-    """A request as it was received.
+    """A request as it was received by the listener.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class ReceivedRequest(NamedTuple):
     body : Message
         The decoded request.
     size_bytes : int
-        Size of its frame.
+        Size of the request's frame.
     """
 
     api: str
@@ -64,7 +64,7 @@ class ReceivedRequest(NamedTuple):
 
 
 class Listener:
-    """Serve a broker to Kafka clients; created by `Broker.listen` and closed with the broker.
+    """Serves a broker to Kafka clients.
 
     Parameters
     ----------
@@ -78,8 +78,8 @@ class Listener:
     Raises
     ------
     InvalidConfigurationError
-        The address is invalid or cannot be bound, or the data directories belong to a broker with
-        another id than the settings give.
+        The address is invalid or cannot be bound, or `node.id` in the settings differs from the
+        broker id in the data directories.
     CorruptCheckpointError
         `meta.properties` is damaged.
     """
@@ -92,8 +92,8 @@ class Listener:
         settings: ListenerSettings | None = None,
     ) -> None:
         settings = settings or ListenerSettings()
-        # Everything that can be refused is checked before anything is opened.
-        _ = broker.manager.identity  # read now, because every client asks for it
+        # Check everything that can fail before anything is opened.
+        _ = broker.manager.identity  # read it now, because every client requests it
         tls, ca_pem = settings.tls, None
         if tls == "generate":
             tls, ca_pem = generate_tls(host)
@@ -102,8 +102,8 @@ class Listener:
         self._host, self._port = host, opened.getsockname()[1]
         if settings.sasl is None and not is_loopback(opened.getsockname()[0]):
             logger.warning(
-                "the broker listens on %s without authentication: anyone who can reach this"
-                " address can read, write and delete its topics",
+                "the broker listens on %s without authentication: anyone who can reach this address"
+                " can read, write and delete its topics",
                 self.bootstrap,
             )
         self._ca_path = None if ca_pem is None else _written(ca_pem)
@@ -138,19 +138,19 @@ class Listener:
     @property
     @lasting
     def bootstrap(self) -> str:
-        """The address for the client setting `bootstrap.servers`."""
+        """The address to use for the client setting `bootstrap.servers`."""
         return host_and_port(self._host, self._port)
 
     @property
     @lasting
     def port(self) -> int:
-        """The port it is bound to."""
+        """The port to which the listener is bound."""
         return cast("int", self._port)
 
     @property
     @lasting
     def address(self) -> tuple[str, int]:
-        """Host and port advertised to clients that are connected to another broker."""
+        """The host and port that are advertised to clients that are connected to another broker."""
         host = self._host
         if host in _ANY:
             host = "::1" if host == "::" else "127.0.0.1"
@@ -165,26 +165,29 @@ class Listener:
     @property
     @lasting
     def ca_path(self) -> str | None:
-        """Path of the CA certificate for clients. The file is removed when the listener closes.
+        """The path of the CA certificate for clients, or None if no certificate was generated.
 
-        None unless the certificate was generated.
+        The file is removed when the listener closes.
         """
         return self._ca_path
 
     @property
     @lasting
     def requests(self) -> list[ReceivedRequest]:
-        """The latest requests, oldest first, within the limits on remembered requests."""
+        """The latest requests, oldest first. The limits restrict their number and size."""
         return list(self._requests)
 
     @property
     def service(self) -> Service:
-        """State shared by its connections."""
+        """The state that is shared by all connections."""
         return self._service
 
     @property
     def faults(self) -> Faults:
-        """The active fault rules, in the order of their creation; `clear()` removes them."""
+        """The active fault rules in the order of their creation.
+
+        Use `clear()` to remove them all.
+        """
         return self._service.faults
 
     def fail(
@@ -195,42 +198,43 @@ class Listener:
         drop: bool = False,
         **options: Unpack[RuleOptions],
     ) -> FaultRule:
-        """Refuse requests, delay them, or close their connections.
+        """Return errors for requests, delay them, or close their connections.
 
-        A rule for a topic or a partition affects only that part of a request. The rest is handled
-        normally.
+        A rule for a topic or a partition only affects that part of a request. The other parts are
+        handled normally.
 
         Parameters
         ----------
         api : str
             Name of the API, such as `Produce`.
         error : str, int or exception class, optional
-            Kafka's name of an error, or a class of `logstore.errors` or of kafka-python's errors.
+            Kafka's name or code of an error, or an exception class of `logstore.errors` or
+            kafka-python.
         delay : timedelta or ms, optional
-            Delay before the request is handled, in real time.
+            Time in real time to wait before the request is handled.
         drop : bool
-            Close the connection instead of responding.
+            Close the connection instead of sending a response.
         nth, times, topic, partition, when
-            Which requests the rule applies to; see `Faults.add`.
+            The requests to which the rule applies; see `Faults.add`.
         after : bool
-            Handle the request first, then refuse it or close the connection.
+            Handle the request before returning the error or closing the connection.
 
         Returns
         -------
         FaultRule
-            Active until `remove`, the end of its `with` block, or `close` of the listener.
+            It is active until `remove` is called, its `with` block ends, or the listener is closed.
 
         Raises
         ------
         InvalidConfigurationError
-            Unknown API or error, or the rule has no effect.
+            The API or the error is unknown, or the rule has no effect.
         """
         if drop and error is not None:
-            raise InvalidConfigurationError("fail wants an error or drop, not both")
+            raise InvalidConfigurationError("fail takes either an error or drop, not both")
         return self._service.faults.add(api, error=CUT if drop else error, **options)
 
     def close(self) -> None:
-        """Close the socket and all connections immediately; may be called more than once."""
+        """Close the socket and all connections immediately. It can be called more than once."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -243,7 +247,7 @@ class Listener:
         self._loops.stop()
 
     def _follow(self, config: BrokerConfig) -> None:
-        """Apply changed connection limits."""
+        """Apply changes of the connection limits."""
         self._service.limits = replace(
             self._service.limits,
             connections=config.max_connections,
@@ -270,7 +274,7 @@ class Listener:
         for connection in list(self._connections):
             connection.abort()
         # Their tasks and subscriptions end in the next iterations of the loop. The task of a large
-        # request ends when its worker does.
+        # request ends when its worker thread is done.
         while self._connections:
             await asyncio.sleep(0)
         if self._tasks:
@@ -303,15 +307,18 @@ class Listener:
         )
 
     def _refuse(self, host: str, reason: str) -> None:
-        """Log a refused connection: the first one of each sweep; `_sweep` logs their number."""
+        """Log the first refused connection of each sweep.
+
+        `_sweep` logs the number of the others.
+        """
         if not self._refused:
             logger.warning("a connection from %s is refused: %s", host, reason)
         self._refused += 1
 
     def _forget(self, connection: Connection) -> None:
-        """Remove a closed connection from the counts."""
+        """Stop counting a closed connection."""
         if connection not in self._connections:
-            return  # it was refused
+            return  # the connection had been refused
         self._connections.remove(connection)
         host = connection.client_host
         self._per_address[host] -= 1
@@ -319,7 +326,7 @@ class Listener:
             del self._per_address[host]
 
     def _advertised_host(self, transport: asyncio.Transport) -> str:
-        """Return the host for Metadata: the address by which this client reached the broker."""
+        """Return the host for Metadata responses: the address to which this client connected."""
         if self._host not in _ANY:
             return self._host
         return cast("str", transport.get_extra_info("sockname")[0])
@@ -346,7 +353,7 @@ class Listener:
             self._requests_bytes -= self._requests.popleft().size_bytes
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Close connections that are idle or have not completed a request for too long."""
+        """Close connections that are idle, or whose request has been incomplete for too long."""
         limits = self._service.limits
         now = loop.time()
         if limits.idle_ms >= 0:
@@ -363,7 +370,7 @@ class Listener:
 
 
 def _written(pem: bytes) -> str:
-    """Write a certificate to a temporary file, because clients only accept paths."""
+    """Write a certificate to a temporary file, because clients only accept a path."""
     with NamedTemporaryFile(prefix="logstore-ca-", suffix=".pem", delete=False) as file:
         file.write(pem)
     return file.name

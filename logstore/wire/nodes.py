@@ -1,8 +1,8 @@
-"""Cluster metadata as one broker reports it: members, leaders, replicas.
+"""The metadata of a cluster as reported by one of its brokers: members, leaders and replicas.
 
-`Nodes` is a single broker, which is the controller and leads every partition. In a `Cluster`,
-`cluster.wire.ClusterNode` takes its place. Handlers use it for everything that differs between the
-two, including access to the logs that this broker leads.
+`Nodes` is for a single broker, which is the controller and the leader of all partitions. In a
+`Cluster`, it is replaced by `cluster.wire.ClusterNode`. Everything that differs between a single
+broker and a cluster is here, including the access to the logs that the broker leads.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 NO_LEADER = -1
 
 Address = tuple[str, int]
-"""Host and port advertised to clients."""
+"""The host and port that are advertised to clients."""
 
 
 class PartitionView(NamedTuple):
-    """A partition as Metadata reports it.
+    """A partition as described in a Metadata response.
 
     Attributes
     ----------
     leader : int
-        Broker id, or -1 without a leader.
+        Broker id of the leader, or -1 if there is none.
     offline : sequence of int
-        Replicas that are offline.
+        The replicas that are offline.
     error : LogStoreError or None
-        Why the partition has no available leader.
+        The reason why no leader is available.
     adding, removing : sequence of int
-        Replicas that a reassignment adds and removes.
+        The replicas that a reassignment adds and removes.
     """
 
     leader: int
@@ -67,14 +67,14 @@ class DelayedAppend(DelayedOperation, Protocol):
 
 
 class DelayedDeletion(DelayedOperation, Protocol):
-    """A DeleteRecords operation that waits for replicas."""
+    """A DeleteRecords operation that waits for the replicas."""
 
     low_watermark: int
     error: LogStoreError | None
 
 
 class DoneDeletion:
-    """A completed DeleteRecords operation."""
+    """A DeleteRecords operation that is complete."""
 
     error: LogStoreError | None = None
 
@@ -91,17 +91,17 @@ class DoneDeletion:
 
 
 class Nodes:
-    """Metadata of a single broker.
+    """The metadata of a single broker.
 
     Parameters
     ----------
     manager : LogManager
-        Log manager of the broker.
+        The log manager of the broker.
 
     Attributes
     ----------
     changed : Signal
-        Sent, in any thread, when the leader of a partition may have changed.
+        Emitted when the leader of a partition may have changed. Any thread may emit it.
     """
 
     def __init__(self, manager: LogManager) -> None:
@@ -112,16 +112,16 @@ class Nodes:
 
     @property
     def node_id(self) -> int:
-        """Id of this broker."""
+        """The id of this broker."""
         return self.manager.identity.node_id
 
     @property
     def controller_id(self) -> int:
-        """Id of the broker reported as controller."""
+        """The id of the broker that is reported as the controller."""
         return self.node_id
 
     def addresses(self, own: Address) -> dict[int, Address]:
-        """Return the addresses of all running brokers, given this broker's."""
+        """Return the addresses of all running brokers, given the address of this one."""
         return {self.node_id: own}
 
     def rack(self, node_id: int) -> str | None:
@@ -132,7 +132,7 @@ class Nodes:
 
     @property
     def topic_changes(self) -> int:
-        """Number of changes of topics so far; `topics` changes only if it increases."""
+        """The number of changes of topics so far. As long as it is the same, so is `topics`."""
         return self.manager.catalog.changes
 
     def topics(self) -> list[Topic]:
@@ -141,11 +141,11 @@ class Nodes:
 
     @property
     def changes(self) -> int:
-        """Number of changes of the topics so far."""
+        """The number of changes of topics so far."""
         return self.manager.catalog.changes
 
     def configured_groups(self) -> list[str]:
-        """Return the ids of the groups that have configurations of their own."""
+        """Return the ids of the groups that have their own configurations."""
         return sorted(self.manager.catalog.store.groups)
 
     def topic(self, name: str) -> Topic:
@@ -158,7 +158,7 @@ class Nodes:
         return self.manager.catalog.topic(name)
 
     def overrides(self, name: str) -> Mapping[str, str]:
-        """Return the config overrides of a topic, including temporary ones of a command."""
+        """Return the config overrides of a topic, including temporary overrides of a command."""
         return self.manager.catalog.overrides(name)
 
     def create_topic(
@@ -169,7 +169,7 @@ class Nodes:
         replication_factor: int,
         assignment: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
-        """Create a topic; `assignment` lists the replicas of each partition.
+        """Create a topic. `assignment` contains the replicas of each partition.
 
         Raises
         ------
@@ -180,7 +180,10 @@ class Nodes:
     def create_partitions(
         self, name: str, total: int, assignment: Sequence[Sequence[int]] | None
     ) -> None:
-        """Grow a topic to `total` partitions; `assignment` lists the replicas of the new ones."""
+        """Add partitions to a topic up to `total`.
+
+        `assignment` contains the replicas of the new ones.
+        """
         self.manager.topics.create_partitions(name, total)
 
     def delete_topic(self, name: str) -> None:
@@ -192,7 +195,7 @@ class Nodes:
         self.manager.topics.alter(name, configs, unset)
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
-        """Return the configurations that a group sets itself."""
+        """Return the configurations that are set for a group."""
         return self.manager.catalog.store.groups.get(group_id, {})
 
     def alter_group(
@@ -209,31 +212,34 @@ class Nodes:
 
     @property
     def running(self) -> Collection[int]:
-        """Ids of the running brokers, which can take new replicas."""
+        """The ids of the running brokers. They can get new replicas."""
         return (self.node_id,)
 
     @property
     def registered(self) -> Collection[int]:
-        """Ids of all brokers, which may be stopped."""
+        """The ids of all brokers, including stopped ones."""
         return self.running
 
-    def reassign(self, topic_partition: TopicPartition, replicas: Sequence[int] | None) -> None:
-        """Begin to move a partition to other replicas, or cancel a move.
+    def reassign(
+        self, targets: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> Mapping[TopicPartition, LogStoreError]:
+        """Start moving partitions to other replicas, or cancel (None); return the errors.
 
-        Raises
-        ------
-        NoReassignmentInProgressError, InvalidReplicaAssignmentError
+        They are `NoReassignmentInProgressError` and `InvalidReplicaAssignmentError`.
         """
-        if replicas is None:
-            raise NoReassignmentInProgressError(f"{topic_partition} is not being reassigned")
+        return {
+            tp: NoReassignmentInProgressError(f"{tp} is not being reassigned")
+            for tp, replicas in targets.items()
+            if replicas is None
+        }
 
     @property
     def default_replication_factor(self) -> int:
-        """Replication factor of topics created without one."""
+        """The replication factor of topics that are created without one."""
         return 1
 
     def check_replication_factor(self, factor: int) -> None:
-        """Raise InvalidReplicationFactorError if there are fewer running brokers."""
+        """Raise InvalidReplicationFactorError if there are not enough running brokers."""
         count = len(self.running)
         if factor > count:
             raise InvalidReplicationFactorError(
@@ -242,7 +248,7 @@ class Nodes:
             )
 
     def partition(self, topic_partition: TopicPartition) -> PartitionView:
-        """Return the leader and replicas of a partition."""
+        """Return the leader and the replicas of a partition."""
         me = (self.node_id,)
         try:
             epoch = self.manager.log(topic_partition).leader_epoch
@@ -257,7 +263,10 @@ class Nodes:
         topic_partition: TopicPartition,
         current_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     ) -> Log:
-        """Return the log of a partition led by this broker; raises as `replica` and `check` do."""
+        """Return the log of a partition that this broker leads.
+
+        Raises like `replica` and `check`.
+        """
         log = self.replica(topic_partition)
         self.check(log, current_leader_epoch)
         return log
@@ -274,25 +283,25 @@ class Nodes:
         return self.manager.log(topic_partition)
 
     def check(self, log: Log, current_leader_epoch: int) -> None:
-        """Check that this broker leads the partition and that the client's epoch is current.
+        """Check that this broker leads a partition and that the client's epoch is current.
 
         Parameters
         ----------
         current_leader_epoch : int
-            Leader epoch known to the client (KIP-320); -1 skips the check.
+            The leader epoch known to the client (KIP-320), or -1 to skip the check.
 
         Raises
         ------
         FencedLeaderEpochError, UnknownLeaderEpochError
-            The client's epoch is older, or newer, than this broker's.
+            The epoch of the client is older, or newer, than the epoch of this broker.
         NotLeaderForPartitionError
-            Another broker leads.
+            Another broker is the leader.
         """
         if current_leader_epoch != NO_PARTITION_LEADER_EPOCH:
             check_epoch(log.topic_partition, log.leader_epoch, current_leader_epoch)
 
     def check_readable(self, log: Log, current_leader_epoch: int) -> None:
-        """Check that consumers may read this replica, which need not be the leader (KIP-392).
+        """Check that consumers may read from this replica. It need not be the leader (KIP-392).
 
         Raises
         ------
@@ -301,52 +310,61 @@ class Nodes:
         self.check(log, current_leader_epoch)
 
     def preferred_replica(self, log: Log, offset: int, rack: str) -> int:
-        """Return the broker that a consumer in a rack should read from, or -1 for this one."""
+        """Return the broker from which a consumer in a rack should read, or -1 for this broker."""
         return NO_LEADER
 
     def is_settled(self, log: Log) -> bool:
-        """Return whether the high watermark has reached the start of the leader's epoch."""
+        """Return whether the high watermark has reached the start of the current leader epoch."""
         return True
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """Return leader id and leader epoch, to detect changes."""
+        """Return the leader's id and the leader epoch. They are compared to detect changes."""
         return self.node_id, 0
 
     def elect(self, topic_partition: TopicPartition, *, unclean: bool) -> bool:
-        """Elect the preferred or, if unclean, any live replica; return whether the leader changed.
+        """Elect the preferred replica, or any live replica if the election is unclean.
+
+        Returns whether the leader has changed.
 
         Raises
         ------
         LogStoreError
-            The partition does not exist, or no replica can lead it.
+            The partition does not exist, or none of its replicas can become the leader.
         """
         self.log(topic_partition)
         return False
 
-    def check_append(self, topic_partition: TopicPartition) -> None:
-        """Check `min.insync.replicas` before an append with acks=all.
+    def check_append(self, topic_partition: TopicPartition) -> object:
+        """Check `min.insync.replicas` before an append with acks=all; return the leader's role.
 
         Raises
         ------
         NotEnoughReplicasError
         """
+        return None
 
     def delayed_append(
-        self, topic_partition: TopicPartition, last_offset: int
+        self, topic_partition: TopicPartition, last_offset: int, role: object
     ) -> DelayedAppend | None:
-        """Return an operation that waits until all in-sync replicas have an offset, or None."""
+        """Return an operation that waits until all in-sync replicas have an offset, or None.
+
+        Parameters
+        ----------
+        role : object
+            Result of `check_append` before the append.
+        """
         return None
 
     def delete_records(
         self, topic_partition: TopicPartition, before_offset: int
     ) -> DelayedDeletion:
-        """Delete records, and return an operation that waits for all live replicas (KIP-107)."""
-        self.log(topic_partition)  # raises if another broker leads
+        """Delete records. Return an operation that waits for all live replicas (KIP-107)."""
+        self.log(topic_partition)  # raises an error if another broker is the leader
         return DoneDeletion(self.manager.delete_records(topic_partition, before_offset))
 
 
 def check_epoch(topic_partition: TopicPartition, known: int, asked: int) -> None:
-    """Raise unless a client's leader epoch is current or -1 (KIP-320)."""
+    """Check that the leader epoch of a client is current, or -1 (KIP-320)."""
     if asked in (NO_PARTITION_LEADER_EPOCH, known):
         return
     text = f"{topic_partition} has leader epoch {known}, the request has {asked}"

@@ -1,6 +1,7 @@
-"""The operations and resource types that each API requires.
+"""The operations and resource types that an API requires permissions for.
 
-An assertion stops a handler that checks anything else; docs/WIRE.md shows this table.
+A handler that checks any other permission fails an assertion. docs/WIRE.md contains this table.
+
 Source: KafkaApis, AclApis and ControllerApis of Kafka 3.9.
 """
 
@@ -15,7 +16,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "Produce": (("write", "transactional_id"), ("write", "topic")),
     "Fetch": (("read", "topic"),),
     "ListOffsets": (("describe", "topic"),),
-    # Without DESCRIBE, a topic is left out; CREATE is needed for auto-creation.
+    # Topics without DESCRIBE are left out. Automatic creation needs CREATE.
     "Metadata": (
         ("describe", "topic"),
         ("create", "cluster"),
@@ -25,28 +26,29 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "OffsetCommit": (("read", "group"), ("read", "topic")),
     "OffsetFetch": (("describe", "group"), ("describe", "topic")),
     "FindCoordinator": (("describe", "group"), ("describe", "transactional_id")),
-    # DESCRIBE decides which topics match the patterns of a consumer group.
+    # A pattern in a subscription only matches topics with DESCRIBE.
     "JoinGroup": (("read", "group"), ("describe", "topic")),
     "Heartbeat": (("read", "group"),),
     "LeaveGroup": (("read", "group"),),
     "SyncGroup": (("read", "group"),),
     "DescribeGroups": (("describe", "group"),),
-    # DESCRIBE on the cluster lists all groups; otherwise DESCRIBE is checked per group.
+    # With DESCRIBE on the cluster, all groups are listed. Otherwise, DESCRIBE is checked for each
+    # group.
     "ListGroups": (("describe", "cluster"), ("describe", "group")),
     "SaslHandshake": (),
     "ApiVersions": (),
-    # CREATE on the cluster replaces CREATE on the topic.
+    # CREATE on the topic is not needed with CREATE on the cluster.
     "CreateTopics": (("create", "cluster"), ("create", "topic"), ("describe_configs", "topic")),
     "DeleteTopics": (("describe", "topic"), ("delete", "topic")),
     "DeleteRecords": (("delete", "topic"),),  # KIP-107
-    # Without a transactional id, IDEMPOTENT_WRITE or WRITE on any topic.
+    # Without a transactional id, IDEMPOTENT_WRITE on the cluster or WRITE on any topic is needed.
     "InitProducerId": (
         ("write", "transactional_id"),
         ("idempotent_write", "cluster"),
         ("write", "topic"),
     ),
     "OffsetForLeaderEpoch": (("describe", "topic"),),
-    # Since version 4 only CLUSTER_ACTION, because brokers send it.
+    # Since version 4, only CLUSTER_ACTION is needed, because these versions are sent by brokers.
     "AddPartitionsToTxn": (
         ("write", "transactional_id"),
         ("write", "topic"),
@@ -54,7 +56,7 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     ),
     "AddOffsetsToTxn": (("write", "transactional_id"), ("read", "group")),
     "EndTxn": (("write", "transactional_id"),),
-    # One of the two is enough.
+    # One of these two is sufficient.
     "WriteTxnMarkers": (("alter", "cluster"), ("cluster_action", "cluster")),
     "TxnOffsetCommit": (("write", "transactional_id"), ("read", "group"), ("read", "topic")),
     "DescribeAcls": (("describe", "cluster"),),
@@ -96,9 +98,9 @@ NEEDS: Mapping[str, tuple[Need, ...]] = {
     "DescribeProducers": (("read", "topic"),),
     "DescribeTransactions": (("describe", "transactional_id"), ("describe", "topic")),
     "ListTransactions": (("describe", "transactional_id"),),
-    # DESCRIBE on the topics that are named; a pattern only matches topics with DESCRIBE.
+    # DESCRIBE is needed for topics given by name. A pattern only matches topics with DESCRIBE.
     "ConsumerGroupHeartbeat": (("read", "group"), ("describe", "topic")),
     "ConsumerGroupDescribe": (("describe", "group"), ("describe", "topic")),
     "DescribeTopicPartitions": (("describe", "topic"),),
 }
-"""Requirements by API. All of them apply unless a comment says otherwise."""
+"""The permissions needed for each API. All of them are needed unless a comment says otherwise."""

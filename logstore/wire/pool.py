@@ -1,8 +1,8 @@
-"""A limit on the memory held by all requests of a listener.
+"""A limit for the memory that the requests of a listener use.
 
-Kafka reserves the whole size of a request when its header arrives (KIP-72,
-`queued.max.request.bytes`). This pool counts bytes when they are received, so a client cannot
-reserve 100 MiB by sending only a size.
+Kafka reserves the full size of a request when it has received the size (KIP-72,
+`queued.max.request.bytes`). This pool counts the bytes that have actually been received, so a
+client cannot reserve 100 MiB by sending only a size.
 """
 
 from __future__ import annotations
@@ -14,26 +14,32 @@ from typing import Protocol
 logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
-"""More than one socket read returns, so bounds what arrives before reading pauses."""
+"""The limit for bytes that arrive before reading pauses.
+
+One read from a socket never returns that much.
+"""
 
 _HARMLESS_BYTES = 64 << 10
-"""Memory that a request may use for as long as it waits, without being closed as stalled."""
+"""A request that uses up to this much memory is never closed as stalled."""
 
 
 class Reader(Protocol):
-    """The interface of a connection that the pool uses."""
+    """The interface of a connection that is used by the pool."""
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes still missing from a partly received request; 0 between requests."""
+        """Number of bytes that are still missing from a partly received request.
+
+        0 between requests.
+        """
 
     @property
     def held_bytes(self) -> int:
-        """Bytes held in memory by the requests of the connection."""
+        """Number of bytes that the requests of the connection occupy in memory."""
 
     @property
     def held_since(self) -> float:
-        """Time when the oldest of them began to arrive, or its handling began (loop time)."""
+        """Time when the oldest request in memory started to arrive, or to be handled."""
 
     def hold(self) -> None:
         """Stop reading the socket."""
@@ -46,20 +52,20 @@ class Reader(Protocol):
 
 
 class RequestPool:
-    """Counts the bytes of all requests to a listener, from arrival to response.
+    """Counts the bytes of all requests to a listener, from their arrival to their response.
 
-    At the limit, no connection reads a new request. Partly received requests are completed, oldest
-    first, as far as they fit into an allowance above the limit. The others wait. Reading resumes
-    when responses have brought the sum below the limit.
+    If the limit is reached, connections do not read new requests. Requests that have been received
+    partly are completed, oldest first, as far as they fit into an additional allowance. The others
+    have to wait. Reading is resumed when enough responses have been sent.
 
-    Must be used in the thread of the event loop.
+    All methods must be called in the thread of the event loop.
 
     Parameters
     ----------
     limit_bytes : int
-        0 or less means no limit; values below `largest_bytes` are raised to it.
+        0 or less means no limit. A limit below `largest_bytes` is raised to that size.
     largest_bytes : int
-        Size of the largest request. The allowance is as large, so the oldest request can
+        Size of the largest request. The allowance has this size too, so that the oldest request can
         always be completed.
     readers : collection of Reader
         A live view of all connections.
@@ -80,7 +86,7 @@ class RequestPool:
         return f"RequestPool({self.used_bytes} of {self._limit_bytes} bytes)"
 
     def take(self, size_bytes: int) -> None:
-        """Add received bytes."""
+        """Count bytes that have been received."""
         self.used_bytes += size_bytes
         if self.used_bytes >= self._limit_bytes > 0 and not self.is_full:
             self.is_full = True
@@ -101,7 +107,7 @@ class RequestPool:
         )
 
     def give_back(self, size_bytes: int) -> None:
-        """Subtract bytes of handled or dropped requests."""
+        """Stop counting the bytes of requests that were handled or dropped."""
         self.used_bytes -= size_bytes
         if not self.is_full:
             return
@@ -118,20 +124,20 @@ class RequestPool:
             reader.hold()
 
     def begin(self, reader: Reader) -> None:
-        """Record that a request has partly arrived."""
+        """Record that a part of a request has arrived."""
         self._started[reader] = None
         if self.is_full:
             self._admit()
 
     def end(self, reader: Reader) -> None:
-        """Record that the request is complete, or its connection closed."""
+        """Record that a request is complete, or that its connection was closed."""
         self._started.pop(reader, None)
         if self.is_full:
             reader.hold()
             self._admit()
 
     def _admit(self) -> None:
-        """Resume reading the oldest partly received requests that fit."""
+        """Resume reading the oldest incomplete requests that fit."""
         room = self._most_bytes - self.used_bytes
         for reader in self._started:
             room -= reader.missing_bytes
@@ -140,10 +146,11 @@ class RequestPool:
             reader.let_go()
 
     def close_stalled(self, before: float) -> None:
-        """If the pool is full, close connections that have held memory since before a time.
+        """If the pool is full, close connections that have used memory since before a given time.
 
-        Candidates have a partly received request, or requests that use much memory while they
-        wait, even for other clients. The oldest are closed first, until the pool is no longer full.
+        These are connections with an incomplete request, or with requests that use much memory
+        while they wait, possibly for other clients. The oldest ones are closed first, until the
+        pool is no longer full.
         """
         if not self.is_full:
             self._is_reported = False

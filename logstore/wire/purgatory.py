@@ -1,8 +1,10 @@
-"""The purgatory: operations that wait for a condition or a timeout.
+"""The purgatory, in which operations wait for a condition or a timeout.
 
-A fetch waits for bytes, an append for its replicas, a deletion until no replica has the records.
-Each operation has a condition, `is_done`, and signals when to check it again. The thread that makes
-a change only wakes the waiter, which checks the condition itself, without polling or holding locks.
+For example, a fetch waits for bytes, an append waits for the replicas, and a deletion waits until
+no replica has the records. Each operation has a condition (`is_done`) and signals when the
+condition should be checked again. The thread that makes a change only wakes up the waiting thread,
+which then checks the condition itself. This needs no polling, and no lock is held during the check.
+
 Source: Kafka's DelayedOperationPurgatory and DelayedOperation.
 """
 
@@ -23,17 +25,20 @@ class DelayedOperation(Protocol):
     """An operation that waits for a condition."""
 
     def is_done(self) -> bool:
-        """Return whether the operation is complete, and store its result.
+        """Return whether the operation is complete. If it is, store its result.
 
-        Called by the waiter, without a lock. It must not block.
+        This is called by the waiting thread without any locks. It must not block.
         """
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
-        """Call a listener when `is_done` may have changed: in any thread, maybe under a lock."""
+        """Call the listener when `is_done` may have changed.
+
+        The listener may be called by any thread, which may hold locks.
+        """
 
 
 class Purgatory:
-    """The waiting operations of a broker or a cluster. Thread-safe.
+    """The operations of a broker or a cluster that are waiting. Thread-safe.
 
     In virtual time, waiting advances the clock.
     """
@@ -55,17 +60,17 @@ class Purgatory:
         *,
         timeout_ms: int | None = None,
     ) -> bool:
-        """Wait until all operations are complete, while the scheduler's tasks run.
+        """Wait until all operations are complete. Meanwhile, the tasks of the scheduler run.
 
         Returns
         -------
         bool
-            False after a timeout.
+            False if the timeout expired.
 
         Raises
         ------
         Deadlock
-            No task is left that could complete an operation; see `Scheduler.wait_until`.
+            No remaining task can complete an operation; see `Scheduler.wait_until`.
         """
         with self._subscribed(operations, scheduler.notify):
             return scheduler.wait_until(_all_done(operations), timeout_ms=timeout_ms)
@@ -73,22 +78,23 @@ class Purgatory:
     async def wait_in(
         self, loops: LoopThread, operations: Sequence[DelayedOperation], deadline: float
     ) -> bool:
-        """Wait until all operations are complete, in a coroutine.
+        """Wait in a coroutine until all operations are complete.
 
         Parameters
         ----------
         deadline : float
-            In the time of the event loop, which is real time, whatever clock the broker has.
+            In the time of the event loop. This is real time, even if the broker has a virtual
+            clock.
 
         Returns
         -------
         bool
-            False after a timeout.
+            False if the timeout expired.
         """
         woken = _Event(loops)
         are_done = _all_done(operations)
         with self._subscribed(operations, woken.set):
-            # Checked after subscribing, so no change is missed.
+            # Check the conditions after subscribing, so that no change is missed.
             while not are_done():
                 if not await woken.until(deadline):
                     return are_done()
@@ -108,7 +114,7 @@ class Purgatory:
 
 
 def _all_done(operations: Sequence[DelayedOperation]) -> Callable[[], bool]:
-    """Return a check of all operations; completed ones are not checked again."""
+    """Return a function that checks all operations. A complete one is not checked again."""
     left = list(operations)
 
     def are_done() -> bool:
@@ -119,7 +125,7 @@ def _all_done(operations: Sequence[DelayedOperation]) -> Callable[[], bool]:
 
 
 class _Event:
-    """An event that any thread may set; setting it repeatedly wakes the event loop once."""
+    """An event that any thread can set. Setting it repeatedly wakes up the event loop only once."""
 
     def __init__(self, loops: LoopThread) -> None:
         self._loops = loops
@@ -139,18 +145,19 @@ class _Event:
             self._sleeper.set_result(is_set)
 
     async def until(self, deadline: float) -> bool:
-        """Wait until the event is set, and clear it, and return False after the deadline."""
+        """Wait until the event is set, and clear it. Return False at the deadline."""
         loop = self._loops.loop
         if loop.time() >= deadline:
             return False
         self._sleeper = loop.create_future()
         timer = loop.call_at(deadline, self._finish, False)
         try:
-            # If the event was set before, the loop wakes the sleeper as soon as this waits.
+            # If the event is already set, the event loop ends this wait immediately.
             if not await self._sleeper:
                 return False
         finally:
             timer.cancel()
             self._sleeper = None
-        self._is_set = False  # cleared before the check, so a concurrent change sets it again
+        # clear the event before the check, so that a concurrent change sets it again
+        self._is_set = False
         return True

@@ -1,7 +1,9 @@
-"""APIs about the controller and the cluster as a whole, as a cluster with a fixed set of brokers.
+"""APIs for the controller and the cluster as a whole.
 
-The controller is one object without a metadata log; it is reported as a quorum of one voter, and
-the number of its changes as the end of its log.
+The set of brokers in a cluster is fixed. The controller is a single object without a metadata log.
+It is reported as a quorum with one voter, and the number of its changes as the end offset of its
+log.
+
 Source: KafkaApis, QuorumController and FeatureControlManager of Kafka 4.3.
 """
 
@@ -48,13 +50,15 @@ def describe_quorum(request: DescribeQuorumRequest, session: Session) -> Describ
         (topic.topic_name, [each.partition_index for each in topic.partitions])
         for topic in request.topics
     ]
-    # As in Kafka, a request that has other partitions too is refused for all of them.
+    # As in Kafka, a request that also contains other partitions is refused for all of them.
     is_known = asked == [(_METADATA_TOPIC, [0])]
+    nodes = session.service.nodes
+    controller = nodes.controller_id  # read once: it may stop meanwhile
     response.topics = [
         DescribeQuorumResponse.TopicData(
             topic_name=name,
             partitions=[
-                _described_quorum(session)
+                _described_quorum(session, controller)
                 if is_known
                 else QuorumPartition(
                     partition_index=number,
@@ -67,16 +71,14 @@ def describe_quorum(request: DescribeQuorumRequest, session: Session) -> Describ
         for name, numbers in asked
     ]
     if is_known and session.version >= _NODES_FROM:
-        nodes = session.service.nodes
-        host, port = nodes.addresses(session.address)[nodes.controller_id]
+        address = nodes.addresses(session.address).get(controller, session.address)
+        host, port = address
         listener = DescribeQuorumResponse.Listener(name="CONTROLLER", host=host, port=port)
-        response.nodes = [
-            DescribeQuorumResponse.Node(node_id=nodes.controller_id, listeners=[listener])
-        ]
+        response.nodes = [DescribeQuorumResponse.Node(node_id=controller, listeners=[listener])]
     return response
 
 
-def _described_quorum(session: Session) -> DescribeQuorumResponse.PartitionData:
+def _described_quorum(session: Session, leader: int) -> DescribeQuorumResponse.PartitionData:
     nodes = session.service.nodes
     end_offset, now_ms = nodes.changes, -1
     if session.version >= _TIMES_FROM:
@@ -90,7 +92,6 @@ def _described_quorum(session: Session) -> DescribeQuorumResponse.PartitionData:
             last_caught_up_timestamp=now_ms,
         )
 
-    leader = nodes.controller_id
     return QuorumPartition(
         error_message="",
         leader_id=leader,
@@ -110,7 +111,7 @@ _RESULTS_UNTIL = 1
 
 @handles("UpdateFeatures", Where.LOOP)
 def update_features(request: UpdateFeaturesRequest, session: Session) -> UpdateFeaturesResponse:
-    """Accept the present levels of features; refuse all changes."""
+    """Accept the current levels of features, and refuse to change them."""
     if not session.allows("alter", "cluster"):
         code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]
         return UpdateFeaturesResponse(error_code=code, error_message=None)
@@ -138,7 +139,7 @@ def update_features(request: UpdateFeaturesRequest, session: Session) -> UpdateF
 
 
 def _why_not(name: str, level: int, kind: int, session: Session) -> str | None:
-    """Return why a feature cannot have a level, or None if it has that level."""
+    """Return why a feature cannot be set to a level, or None if it already has that level."""
     present = features_of(session.service.versions).get(name)
     controller = f"Local controller {session.service.nodes.controller_id}"
     if kind not in (_UPGRADE, _SAFE_DOWNGRADE, _UNSAFE_DOWNGRADE):
@@ -155,7 +156,9 @@ def _why_not(name: str, level: int, kind: int, session: Session) -> str | None:
             " either safe or unsafe downgrade."
         )
     if level < present:
-        return "The levels of features are fixed here; see the setting of the served versions."
+        return (
+            "Feature levels are fixed: they depend on the API versions that this listener serves."
+        )
     return None
 
 
@@ -166,8 +169,8 @@ def _why_not(name: str, level: int, kind: int, session: Session) -> str | None:
 def unregister_broker(
     request: UnregisterBrokerRequest, session: Session
 ) -> UnregisterBrokerResponse:
-    """Refuse: the brokers of a cluster are fixed."""
-    error, message = "INVALID_REQUEST", "The brokers of this cluster are fixed."
+    """Refuse the request, because the set of brokers is fixed."""
+    error, message = "INVALID_REQUEST", "The set of brokers in this cluster is fixed."
     if not session.allows("alter", "cluster"):
         error, message = "CLUSTER_AUTHORIZATION_FAILED", ""
     elif request.broker_id not in session.service.nodes.registered:
@@ -187,7 +190,7 @@ _TYPES_OF_RESOURCES_FROM = 1
 def list_config_resources(
     request: ListConfigResourcesRequest, session: Session
 ) -> ListConfigResourcesResponse:
-    """Return the resources that can have configurations; version 0 lists client metrics only."""
+    """Return the resources that can be configured. Version 0 only lists client metrics."""
     response = ListConfigResourcesResponse()
     if not session.allows("describe_configs", "cluster"):
         response.error_code = KAFKA_CODES["CLUSTER_AUTHORIZATION_FAILED"]

@@ -1,7 +1,4 @@
-"""Client quotas: stored and described, but not enforced.
-
-Source: ClientQuotaControlManager, ClientQuotasImage and QuotaConfig of Kafka 4.3.
-"""
+"""Client quotas. They are stored and described, but not enforced."""
 
 from __future__ import annotations
 
@@ -37,11 +34,11 @@ _OF_CLIENTS: Mapping[str, float] = {
     "controller_mutation_rate": math.inf,
 }
 _OF_ADDRESSES: Mapping[str, float] = {"connection_creation_rate": INT32_MAX}
-"""Quotas and their largest values; infinity means that fractions are allowed."""
+"""The quotas and their largest values. If the value is infinity, fractions are allowed."""
 
 
 _Key = frozenset[tuple[str, str | None]]
-"""The parts of an entity in any order."""
+"""The parts of an entity, in any order."""
 
 # -- AlterClientQuotas -----------------------------------------------------------------------------
 
@@ -50,7 +47,7 @@ _Key = frozenset[tuple[str, str | None]]
 def alter_client_quotas(
     request: AlterClientQuotasRequest, session: Session
 ) -> AlterClientQuotasResponse:
-    """Change client quotas, which are stored but not enforced."""
+    """Change client quotas. They are stored but not enforced."""
     allowed = session.allows("alter_configs", "cluster")
     asked = Counter(_key(entry.entity) for entry in request.entries)
     results, changes = [], []
@@ -77,7 +74,7 @@ def alter_client_quotas(
 def _change(
     entry: AlterClientQuotasRequest.EntryData, asked: Mapping[_Key, int], *, is_allowed: bool
 ) -> tuple[Entity, dict[str, float | None]]:
-    """Return a valid change of quotas, or raise `Refusal`."""
+    """Validate a change of quotas, or raise `Refusal`."""
     if not is_allowed:
         raise Refusal("CLUSTER_AUTHORIZATION_FAILED")
     if asked[_key(entry.entity)] > 1 or len({op.key for op in entry.ops}) < len(entry.ops):
@@ -97,7 +94,7 @@ def _key(parts: Sequence[AlterClientQuotasRequest.EntityData]) -> _Key:
 
 
 def _entity(parts: Sequence[AlterClientQuotasRequest.EntityData]) -> Entity:
-    """Return a valid entity, or raise `Refusal`; the last one of several names is used."""
+    """Validate an entity, or raise `Refusal`. If a type occurs twice, the last name is used."""
     entity = {each.entity_type: each.entity_name for each in parts}
     if not entity:
         raise Refusal("INVALID_REQUEST", "Invalid empty client quota entity")

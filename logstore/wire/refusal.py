@@ -1,4 +1,4 @@
-"""Refusals: Kafka errors for a request or a part of it."""
+"""Refusals: an error of Kafka for a request, or for a part of it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from logstore.errors import KAFKA_CODES, LogStoreError, RequestError
 
 
 class Refusal(RequestError):
-    """An error response by Kafka's error name.
+    """Raised to respond with an error, given by Kafka's name.
 
     Attributes
     ----------
     error : str
-        Kafka's error name.
+        Kafka's name of the error.
     message : str or None
-        Error message; None sends none.
+        The error message, or None to send no message.
     """
 
     def __init__(self, error: str, message: str | None = None) -> None:
@@ -23,10 +23,10 @@ class Refusal(RequestError):
 
 
 def code_of(error: LogStoreError) -> int:
-    """Return the error code to send for an error."""
+    """Return the error code for an exception."""
     return KAFKA_CODES[error.error] if isinstance(error, Refusal) else error.code
 
 
 def message_of(error: LogStoreError) -> str | None:
-    """Return the error message to send for an error, or None."""
+    """Return the error message for an exception, or None to send no message."""
     return error.message if isinstance(error, Refusal) else str(error)

@@ -1,4 +1,7 @@
-"""Handlers of all APIs by name; each module of handlers registers its own on import."""
+"""The handlers of all APIs by name.
+
+Each module with handlers registers them when it is imported.
+"""
 
 from __future__ import annotations
 
@@ -27,18 +30,18 @@ FAMILIES = (
 
 
 class Where(Enum):
-    """The thread that a handler runs in.
+    """The thread that runs a handler.
 
     Attributes
     ----------
     LOOP
-        The event loop: the handler never blocks. Coroutines run here too, and pass blocking calls
-        to `Session.run`.
+        The event loop. The handler must not block. A coroutine also runs on the event loop, and
+        uses `Session.run` for calls that block.
     DISK
-        The event loop if the broker is in memory, else a worker thread.
+        The event loop if the broker is in memory, otherwise a worker thread.
     APART
-        Always a worker thread: the handler waits for others, such as a cleaner that must stop, or
-        takes long even for small requests.
+        Always a worker thread. This is for a handler that waits, for example until the cleaner has
+        stopped, or that takes long even for small requests.
 
     A large request (`Session.is_large`) is never handled on the event loop.
     """
@@ -49,12 +52,12 @@ class Where(Enum):
 
 
 class Handler(NamedTuple):
-    """A function from (request, session) to a response, or to None to send none.
+    """A function from (request, session) to a response. It returns None to send no response.
 
     Attributes
     ----------
     before_authentication : bool
-        Whether unauthenticated connections may use the API.
+        Whether connections that are not authenticated may use this API.
     """
 
     function: Callable[..., Any]
@@ -69,10 +72,10 @@ _HANDLERS: dict[str, Handler] = {}
 def handles(
     api: str, where: Where = Where.DISK, *, before_authentication: bool = False
 ) -> Callable[[Function], Function]:
-    """Register the handler of an API."""
+    """Register the decorated function as the handler of an API."""
 
     def register(function: Function) -> Function:
-        assert api not in _HANDLERS, f"{api} has a handler"
+        assert api not in _HANDLERS, f"{api} already has a handler"
         is_coroutine = inspect.iscoroutinefunction(function)
         _HANDLERS[api] = Handler(function, where, is_coroutine, before_authentication)
         return function
@@ -82,7 +85,7 @@ def handles(
 
 @cache
 def handlers() -> dict[str, Handler]:
-    """Return all handlers by API name."""
+    """Return all handlers by the name of their API."""
     for family in FAMILIES:
         importlib.import_module(f"logstore.wire.{family}")
     return _HANDLERS

@@ -1,7 +1,4 @@
-"""Security APIs: SASL, SCRAM credentials and ACLs.
-
-Source: SaslServerAuthenticator, AclApis and ScramControlManager of Kafka 3.9.
-"""
+"""Security APIs: SASL authentication, SCRAM credentials and ACLs."""
 
 from __future__ import annotations
 
@@ -47,7 +44,7 @@ NO_AUTHORIZER = "SECURITY_DISABLED"
 
 @handles("SaslHandshake", Where.LOOP, before_authentication=True)
 def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHandshakeResponse:
-    """Let a client choose a SASL mechanism."""
+    """Let the client choose a SASL mechanism."""
     if session.is_authenticated:
         return SaslHandshakeResponse(error_code=KAFKA_CODES["ILLEGAL_SASL_STATE"])
     credentials = session.service.credentials
@@ -56,7 +53,8 @@ def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHands
     code = 0
     try:
         session.sasl.choose(request.mechanism)
-        # Since version 1, SASL tokens are sent as requests; before, as frames without a header.
+        # Since version 1, SASL tokens are sent in requests. In version 0, they are raw frames
+        # without a header.
         session.takes_tokens = session.version == 0
     except UnsupportedSaslMechanismError as error:
         code = error.code
@@ -71,11 +69,11 @@ def sasl_handshake(request: SaslHandshakeRequest, session: Session) -> SaslHands
 def sasl_authenticate(
     request: SaslAuthenticateRequest, session: Session
 ) -> SaslAuthenticateResponse:
-    """Handle the next SASL token of a client. A failure closes the connection."""
+    """Handle the next SASL token of a client. If it fails, the connection is closed."""
     if session.is_authenticated:
         return SaslAuthenticateResponse(
             error_code=KAFKA_CODES["ILLEGAL_SASL_STATE"],
-            error_message="SaslAuthenticate after the authentication",
+            error_message="SaslAuthenticate request after authentication",
         )
     try:
         return SaslAuthenticateResponse(
@@ -87,7 +85,7 @@ def sasl_authenticate(
 
 
 def answer_token(token: bytes, session: Session) -> bytes:
-    """Return the response to a SASL token; the last one authenticates the session.
+    """Return the response to a SASL token. The last token authenticates the session.
 
     Raises
     ------
@@ -121,7 +119,7 @@ ScramResult = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsR
 def describe_user_scram_credentials(
     request: DescribeUserScramCredentialsRequest, session: Session
 ) -> DescribeUserScramCredentialsResponse:
-    """Return the users with SCRAM credentials, and their iteration counts."""
+    """Return the users that have SCRAM credentials, with their iteration counts."""
     if not session.allows("describe", "cluster"):
         return DescribeUserScramCredentialsResponse(
             error_code=KAFKA_CODES[CLUSTER_NOT_ALLOWED], error_message=None
@@ -152,7 +150,7 @@ def describe_user_scram_credentials(
 def alter_user_scram_credentials(
     request: AlterUserScramCredentialsRequest, session: Session
 ) -> AlterUserScramCredentialsResponse:
-    """Set and delete SCRAM credentials. The changes of one user all apply or none does."""
+    """Set and delete SCRAM credentials. Either all changes of a user are made or none."""
     given: list[_Deletion | _Upsertion] = [*request.deletions, *request.upsertions]
     users = list(dict.fromkeys(each.name for each in given))
     errors: dict[str, tuple[str, str]] = {}
@@ -253,7 +251,7 @@ def describe_acls(request: DescribeAclsRequest, session: Session) -> DescribeAcl
 
 @handles("CreateAcls")
 def create_acls(request: CreateAclsRequest, session: Session) -> CreateAclsResponse:
-    """Create ACLs. An invalid one does not affect the others."""
+    """Create ACLs. If one is invalid, the others are created nevertheless."""
     refusal = _change_refusal(session)
     authorizer = session.service.authorizer
     results, good = [], []
@@ -284,7 +282,7 @@ def create_acls(request: CreateAclsRequest, session: Session) -> CreateAclsRespo
 
 @handles("DeleteAcls")
 def delete_acls(request: DeleteAclsRequest, session: Session) -> DeleteAclsResponse:
-    """Delete the ACLs that match the given filters, and return the deleted ACLs."""
+    """Delete the ACLs that match the given filters. Return the deleted ACLs."""
     refusal = _change_refusal(session)
     authorizer = session.service.authorizer
     results = []
@@ -339,7 +337,7 @@ Refused = TypeVar("Refused", bound=Message)
 
 
 def _refuse(result: Refused, error: str, message: str) -> Refused:
-    """Set error code and message of a result or response, and return it."""
+    """Set the error code and the message of a result or response, and return it."""
     refused: Any = result
     refused.error_code, refused.error_message = KAFKA_CODES[error], message
     return result

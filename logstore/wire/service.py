@@ -1,7 +1,7 @@
-"""State shared by the connections of a listener: the parts of the broker and the settings.
+"""The state that is shared by the connections of a listener.
 
-Handlers reach everything that does not belong to one connection through it: logs and topics by the
-manager, both coordinators, the authorizer, the event loop and the worker threads.
+Handlers use it to access everything that does not belong to a single connection: the log manager,
+both coordinators, the authorizer, the settings, the event loop and the worker threads.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _LARGE_AT_ONCE = 2
-"""Large requests handled concurrently; limits their total memory."""
+"""Maximum number of large requests that are handled at the same time. This limits their memory."""
 
 
 class ServedBroker(NamedTuple):
@@ -46,9 +46,9 @@ class ServedBroker(NamedTuple):
     Attributes
     ----------
     works_in_memory : bool
-        Whether file operations never wait for a disk, so the event loop may run them.
+        Whether file operations never wait for a disk. The event loop may then perform them.
     nodes : Nodes, optional
-        Cluster metadata. [default: a single broker]
+        The metadata of the cluster. [default: a single broker]
     """
 
     runtime: Runtime
@@ -60,35 +60,35 @@ class ServedBroker(NamedTuple):
 
 
 class Service:
-    """State shared by the connections of one listener.
+    """The state shared by the connections of one listener.
 
     Parameters
     ----------
     broker : ServedBroker
-        Its parts become attributes.
+        Its parts become attributes of the service.
     settings : ListenerSettings
-        Except for `sasl` and `tls`, these become attributes too.
+        Except for `sasl` and `tls`, the settings also become attributes.
     limits : Limits
-        Current limits.
+        The current limits.
     pool : RequestPool
-        Limits the memory of all requests.
+        Limits the memory used by all requests.
     loops : LoopThread
-        Event loop of the listener.
+        The event loop of the listener.
 
     Attributes
     ----------
     credentials : Credentials
-        Users and their passwords.
+        The users and their passwords.
     authenticates : bool
-        Whether clients must authenticate.
+        Whether clients have to authenticate.
     faults : Faults
-        Rules created by `Listener.fail`.
+        The rules created by `Listener.fail`.
     purgatory : Purgatory
-        Requests that wait for a condition.
+        The requests that are waiting for a condition.
     nodes : Nodes
-        Cluster metadata as this broker reports it.
+        The metadata of the cluster as reported by this broker.
     fetch_sessions : FetchSessions
-        Incremental fetch sessions (KIP-227).
+        The fetch sessions (KIP-227).
     """
 
     def __init__(
@@ -123,7 +123,8 @@ class Service:
             SystemClock().monotonic_ms,
             random_source(),
         )
-        self._names: tuple[int, dict[str, str]] = -1, {}  # of a number of changes
+        # the number of changes, and the names at that time
+        self._names: tuple[int, dict[str, str]] = -1, {}
         self._slots = asyncio.Semaphore(_LARGE_AT_ONCE)
 
     @property
@@ -138,12 +139,12 @@ class Service:
 
     @cached_property
     def handlers(self) -> Mapping[str, Handler]:
-        """Handlers of the served APIs, by API name."""
+        """The handlers of the supported APIs by name."""
         return {name: found for name, found in handlers().items() if name in self.versions}
 
     @cached_property
     def api_keys(self) -> Sequence[ApiVersionsResponse.ApiVersion]:
-        """API versions for the ApiVersions response, ordered by API key."""
+        """The versions for the ApiVersions response, ordered by API key."""
         keys = {name: api.key for name, api in apis_by_name().items()}
         return [
             ApiVersionsResponse.ApiVersion(
@@ -156,12 +157,13 @@ class Service:
 
     @property
     def shift_ms(self) -> int:
-        """How far the broker's clock is ahead of the system clock, in ms."""
+        """The difference between the broker's clock and the system clock, in ms."""
         return self.runtime.clock.now_ms() - SystemClock().now_ms()
 
     def topic_of_id(self, topic_id: str) -> str | None:
-        """Return the topic name of a topic id, or None."""
-        changes = self.nodes.topic_changes  # before the topics, which may change meanwhile
+        """Return the name of the topic with an id, or None."""
+        # read this before the topics, which can change in the meantime
+        changes = self.nodes.topic_changes
         known, names = self._names
         if changes != known:
             topics = self.nodes.topics()
@@ -170,21 +172,21 @@ class Service:
         return names.get(topic_id)
 
     def id_of_topic(self, name: str) -> str | None:
-        """Return the id of a topic, or None if it does not exist or has none."""
+        """Return the id of a topic. None if the topic does not exist or has no id."""
         with suppress(UnknownTopicOrPartitionError):
             return self.nodes.topic(name).id
         return None
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a call that may block, on a disk or a fault rule, in a worker thread."""
+        """Run a call that may block, because of a disk or a fault rule, in a worker thread."""
         is_quick = self.works_in_memory and not self.manager.faults.rules
         return call() if is_quick else await self.loops.blocking(call)
 
     async def run_large(self, call: Callable[[], T]) -> T:
-        """Run a call of a large request in a worker thread, when a slot is free.
+        """Run a call for a large request in a worker thread, as soon as one of the slots is free.
 
-        The call keeps its slot until it returns, even if the client disconnects, because its memory
-        is in use until then.
+        The call uses its slot until it returns. This is also the case if the client disconnects,
+        because the memory is in use until then.
         """
         async with self._slots:
             return await self.loops.to_its_end(call)

@@ -1,4 +1,4 @@
-"""The session of a connection: the client's principal and its permissions."""
+"""The session of a connection: the principal of the client and its permissions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,14 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 ELEMENTS_IN_LOOP = 256
-"""Most array elements of a request handled on the event loop; a few milliseconds."""
+"""Requests with more array elements are not handled on the event loop.
+
+This many take a few milliseconds.
+"""
 
 _SLICE_ELEMENTS = 64
-"""Elements of a large request handled between two pauses; about a millisecond."""
+"""Number of elements of a large request that are handled between pauses (about 1 ms).
+"""
 
 _OF_RESOURCES = {
     "topic": (
@@ -47,48 +51,48 @@ _OF_RESOURCES = {
         "describe",
     ),
 }
-"""Operations on each resource type (AclEntry.supportedOperations)."""
+"""The operations that exist for each resource type (AclEntry.supportedOperations)."""
 
 
 class ClientLeft(Exception):
-    """The client closed its connection during a large request, so its handler stops."""
+    """The client closed its connection while a large request was handled, so the handler stops."""
 
 
 class Session:
-    """State of one connection and of its current request.
+    """The state of a connection and of its current request.
 
     Attributes
     ----------
     service : Service
-        State shared by all connections of the listener.
+        The state shared by all connections of the listener.
     client_host : str
-        Address of the client.
+        The address of the client.
     address : (str, int)
-        Advertised host and port of the listener.
+        The advertised host and port of the listener.
     client_id : str or None
-        Client id of the current request.
+        The client id in the current request.
     api : str
-        API of the current request, such as `Fetch`.
+        The API of the current request, such as `Fetch`.
     version : int
-        Version of the current request.
+        The version of the current request.
     principal : str
-        Principal of the client.
+        The principal of the client.
     is_authenticated : bool
-        Whether the client has authenticated, or need not.
+        Whether the client has authenticated, or does not have to.
     sasl : SaslServer or None
-        SASL exchange in progress.
+        The SASL exchange, while it is in progress.
     takes_tokens : bool
-        Whether frames are SASL tokens without a header, as after SaslHandshake version 0.
+        Whether the next frames are raw SASL tokens, as after version 0 of SaslHandshake.
     is_encrypted : bool
         Whether the connection uses TLS.
     has_failed : bool
-        Whether authentication failed. The connection is closed shortly after the response.
+        Whether the authentication failed. The connection is closed shortly after the response.
     ends : bool
-        Set to close the connection after the response.
+        A handler sets this to close the connection after the response.
     is_large : bool
-        Whether the current request is handled in another thread, because of its size.
+        Whether the current request is so large that it is handled in another thread.
     is_over : bool
-        Whether the connection is closed.
+        Whether the connection has been closed.
     """
 
     def __init__(
@@ -117,19 +121,19 @@ class Session:
         self._left_in_slice = 0
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run work of the current request without blocking other connections.
+        """Run a call for the current request without blocking the other connections.
 
-        A large request always runs in another thread. See `Service.run`.
+        A call for a large request always runs in another thread. See `Service.run`.
         """
         if self.is_large:
             return await self.service.run_large(call)
         return await self.service.run(call)
 
     def each(self, elements: Sequence[T]) -> Iterable[T]:
-        """Iterate over elements of the request, in a handler without side effects.
+        """Iterate over elements of the request. The handler must not have side effects.
 
-        A large request yields to other threads after each slice, and stops if its client has
-        disconnected.
+        If the request is large, other threads can run after each slice, and the iteration stops if
+        the client has disconnected.
 
         Raises
         ------
@@ -148,15 +152,15 @@ class Session:
             yield element
 
     def allows(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> bool:
-        """Return whether the principal has an operation on a resource, by Kafka's names.
+        """Return whether the principal may perform an operation on a resource, by Kafka's names.
 
-        `permissions.NEEDS` must list the operation for the current API.
+        The operation must be listed for the current API in `permissions.NEEDS`.
         """
         self._check_is_needed(operation, resource_type)
         return self._allows(operation, resource_type, name)
 
     def allows_any(self, operation: str, resource_type: str) -> bool:
-        """Return whether an operation may be allowed on any resource of a type."""
+        """Return whether the principal may perform an operation on any resource of a type."""
         self._check_is_needed(operation, resource_type)
         authorizer = self.service.authorizer
         if authorizer is None:
@@ -170,7 +174,7 @@ class Session:
 
     def _check_is_needed(self, operation: str, resource_type: str) -> None:
         need = operation, resource_type
-        assert need in NEEDS[self.api], f"{need} is not what permissions.NEEDS says of {self.api}"
+        assert need in NEEDS[self.api], f"permissions.NEEDS does not list {need} for {self.api}"
 
     def _allows(self, operation: str, resource_type: str, name: str) -> bool:
         authorizer = self.service.authorizer
@@ -183,7 +187,8 @@ class Session:
         return decision.allowed
 
     def _log(self, decision: Decision, operation: str, resource_type: str, name: str) -> None:
-        # Debug level, unlike Kafka's authorizer log: a denial often only filters a response.
+        # Unlike Kafka's authorizer log, use the debug level, because a denial often only filters a
+        # response.
         logger.debug(
             "%s from %s is %s %s of %s '%s' for %s: %s",
             self.principal,
@@ -197,7 +202,7 @@ class Session:
         )
 
     def operations_on(self, resource_type: str, name: str = CLUSTER_NAME) -> int:
-        """Return the operations allowed on a resource, as the protocol's bit field."""
+        """Return the operations allowed on a resource, as a bit field of the protocol."""
         return sum(
             1 << AclOperation[operation.upper()]
             for operation in _OF_RESOURCES[resource_type]

@@ -1,4 +1,4 @@
-"""Settings of a listener other than its address."""
+"""The settings of a listener, except for its address."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ListenerOptions(TypedDict, total=False):
-    """Keyword settings of a cluster's listeners, as in `ListenerSettings`."""
+    """Keyword settings for the listeners of a cluster; see `ListenerSettings`."""
 
     sasl: Credentials | Mapping[str, str] | None
     tls: SSLContext | Literal["generate"] | None
@@ -37,26 +37,29 @@ class ListenerSettings:
     Attributes
     ----------
     sasl : mapping of str to str, or Credentials, optional
-        Passwords by user name; makes SASL authentication mandatory.
+        The passwords by user name. If they are given, clients have to authenticate with SASL.
     tls : ssl.SSLContext or "generate", optional
-        A server context, or "generate" for a new certificate for this host. The CA certificate for
-        clients is then in the file `Listener.ca_path` (needs the extra `tls`).
+        A server context, or "generate" to create a certificate for this host. In this case,
+        `Listener.ca_path` is the path of the CA certificate for clients. This needs the extra
+        `tls`.
     authorizer : Authorizer, optional
-        Checks the permissions of clients. Without one, every client may do everything.
+        Checks the permissions of clients. Without an authorizer, every client may do everything.
     auto_create : bool
-        Whether Metadata requests create missing topics (`auto.create.topics.enable`).
+        Whether a Metadata request creates topics that do not exist (`auto.create.topics.enable`).
     restamp : bool
-        Whether to shift the timestamps of produced records by the difference between the broker's
-        clock and the system clock.
+        Whether the timestamps of produced records are shifted by the difference between the
+        broker's clock and the system clock.
     limits : Limits, optional
-        By default taken from the broker's settings (`Limits.of`). The connection limits then
-        follow changes of the settings.
+        The default is to use the broker's settings (`Limits.of`). In this case, a change of the
+        settings also changes the connection limits.
     versions : mapping of str to Versions, optional
-        Served versions by API name (default: all); fewer versions imitate an older broker.
+        The supported versions of each API; the default is all. Restrict them to simulate an older
+        broker.
     quotas : ClientQuotas
-        The quotas that clients set; listeners with the same settings share them.
+        The quotas set by clients. Listeners with the same settings share them.
     own_credentials : Credentials
-        Users that clients create without `sasl`; listeners with the same settings share them.
+        The users created by clients if `sasl` is not set. Listeners with the same settings share
+        them.
 
     Raises
     ------
@@ -80,18 +83,21 @@ class ListenerSettings:
 
     @property
     def credentials(self) -> Credentials | None:
-        """Users and passwords; listeners with the same settings share changes by clients."""
+        """The users and passwords.
+
+        Listeners with the same settings share the changes made by clients.
+        """
         assert self.sasl is None or isinstance(self.sasl, Credentials)
         return self.sasl
 
 
 def settings_of_several(settings: Mapping[str, Any]) -> ListenerSettings:
-    """Return the common settings of a cluster's listeners.
+    """Return the settings that the listeners of a cluster share.
 
     Raises
     ------
     InvalidConfigurationError
-        A setting is unknown, or only works for a single listener.
+        A setting is unknown, or cannot be used for more than one listener.
     """
     known = {each.name for each in fields(ListenerSettings) if each.init}
     unknown = sorted(settings.keys() - known)

@@ -1,7 +1,4 @@
-"""Transaction APIs: producer ids, transactions and their administration.
-
-Source: KafkaApis and TransactionCoordinator of Kafka 4.3.
-"""
+"""Transaction APIs: producer ids, transactions, and the administration of transactions."""
 
 from __future__ import annotations
 
@@ -75,12 +72,12 @@ NOBODY = ProducerIdAndEpoch(NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 
 def _error_of(call: Callable[[], object], session: Session, fenced_from: int) -> str | None:
-    """Call the coordinator, and return the name of its error, or None.
+    """Call the coordinator. Return the name of its error, or None.
 
     Parameters
     ----------
     fenced_from : int
-        First version that has PRODUCER_FENCED; older ones answer INVALID_PRODUCER_EPOCH.
+        First version that knows PRODUCER_FENCED. Older versions use INVALID_PRODUCER_EPOCH instead.
     """
     try:
         call()
@@ -89,7 +86,7 @@ def _error_of(call: Callable[[], object], session: Session, fenced_from: int) ->
     except ConcurrentTransactionsError as error:
         return error.kafka_error
     except NotEnoughReplicasError:
-        return "COORDINATOR_NOT_AVAILABLE"  # the client retries
+        return "COORDINATOR_NOT_AVAILABLE"  # the client retries after this error
     except (KafkaStorageError, NotLeaderForPartitionError):
         return "NOT_COORDINATOR"
     except LogStoreError as error:
@@ -104,7 +101,7 @@ _INIT_FENCED_FROM = 4
 
 @handles("InitProducerId")
 def init_producer_id(request: InitProducerIdRequest, session: Session) -> InitProducerIdResponse:
-    """Assign a producer id, or fence earlier producers of a transactional id."""
+    """Allocate a producer id, or fence the earlier producers of a transactional id."""
     given: list[ProducerIdAndEpoch] = []
     error = _init_refusal(request, session) or _error_of(
         lambda: given.append(_given(request, session)), session, _INIT_FENCED_FROM
@@ -134,7 +131,8 @@ def _given(request: InitProducerIdRequest, session: Session) -> ProducerIdAndEpo
     if request.transactional_id is None:
         try:
             return ProducerIdAndEpoch(coordinator.new_producer_id(), 0)
-        except KafkaStorageError as error:  # the producer has no coordinator to look for
+        # without a transactional id, the producer cannot look up a coordinator
+        except KafkaStorageError as error:
             raise CoordinatorLoadInProgressError(str(error)) from error
     known = ProducerIdAndEpoch(request.producer_id, request.producer_epoch)
     return coordinator.init_producer_id(
@@ -153,14 +151,14 @@ _OFFSETS_ADDED_FROM = 5
 _BUMPED_FROM = 5
 
 _Errors = Mapping[TopicPartition, str | None]
-"""Error of each partition, by name."""
+"""The error of each partition, by name."""
 
 
 @handles("AddPartitionsToTxn")
 def add_partitions_to_txn(
     request: AddPartitionsToTxnRequest, session: Session
 ) -> AddPartitionsToTxnResponse:
-    """Add partitions to a transaction. If one is refused, none is added."""
+    """Add partitions to a transaction. If one of them is refused, none is added."""
     if session.version >= _BATCHED_FROM:
         return _add_for_brokers(request, session)
     transactional_id = request.v3_and_below_transactional_id
@@ -183,7 +181,10 @@ def add_partitions_to_txn(
 def _add_for_brokers(
     request: AddPartitionsToTxnRequest, session: Session
 ) -> AddPartitionsToTxnResponse:
-    """Add or verify the partitions of several transactions for the leaders of the partitions."""
+    """Add partitions to several transactions, or verify them.
+
+    Sent by the leaders of the partitions.
+    """
     if not session.allows("cluster_action", "cluster"):
         return AddPartitionsToTxnResponse(error_code=code_of("CLUSTER_AUTHORIZATION_FAILED"))
     results = []
@@ -262,7 +263,7 @@ def _refused_partitions(partitions: list[TopicPartition], session: Session) -> _
 
 
 def _with_not_attempted(errors: _Errors) -> _Errors:
-    """Return the errors, where one refused partition refuses all others too."""
+    """Return the errors. If a partition was refused, the others get OPERATION_NOT_ATTEMPTED."""
     if not any(errors.values()):
         return errors
     return {tp: error or "OPERATION_NOT_ATTEMPTED" for tp, error in errors.items()}
@@ -282,7 +283,7 @@ def _in_transaction(
     session: Session,
     version: TransactionVersion = TransactionVersion.V0,
 ) -> str | None:
-    """Add partitions to a transaction, and return the name of an error, or None."""
+    """Add partitions to a transaction. Return the name of an error, or None."""
     if not transactional_id:
         return "INVALID_REQUEST"
     coordinator = session.service.transactions
@@ -335,7 +336,7 @@ def txn_offset_commit(request: TxnOffsetCommitRequest, session: Session) -> TxnO
 def _commit_offsets(
     request: TxnOffsetCommitRequest, session: Session, errors: dict[TopicPartition, str | None]
 ) -> None:
-    """Append the offsets that may be committed; add the error of each partition to `errors`."""
+    """Append the offsets that may be committed. Add the error of each partition to `errors`."""
     coordinator = session.service.transactions
     groups = coordinator.groups
     offsets = allowed_offsets(request.topics, session, errors)
@@ -351,7 +352,7 @@ def _commit_offsets(
         except (OffsetMetadataTooLargeError, UnknownTopicOrPartitionError) as error:
             del offsets[tp]
             errors[tp] = error.kafka_error
-        except LogStoreError as error:  # a group error concerns all partitions
+        except LogStoreError as error:  # an error of the group applies to all partitions
             errors |= dict.fromkeys(offsets, error.kafka_error)
             return
     if not offsets:
@@ -386,7 +387,7 @@ def _commit_offsets(
 
 @handles("EndTxn")
 def end_txn(request: EndTxnRequest, session: Session) -> EndTxnResponse:
-    """Commit or abort a transaction; since version 5, the producer continues with another epoch."""
+    """Commit or abort a transaction. Since version 5, the producer then uses another epoch."""
     transactional_id = request.transactional_id
     next_producer: list[ProducerIdAndEpoch] = []
     if not session.allows("write", "transactional_id", transactional_id):
@@ -414,7 +415,8 @@ def end_txn(request: EndTxnRequest, session: Session) -> EndTxnResponse:
 # -- markers ---------------------------------------------------------------------------------------
 
 _MARKER_TIMEOUT_S = 30
-"""`request.timeout.ms` of a broker: how long a marker may wait for the in-sync replicas."""
+"""How long a marker may wait for the in-sync replicas (a broker's `request.timeout.ms`).
+"""
 
 
 @handles("WriteTxnMarkers")

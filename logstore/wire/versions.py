@@ -1,7 +1,8 @@
-"""The served APIs and their versions.
+"""The supported APIs and their versions.
 
-A client uses the newest version of each API that both sides support. An API that is not listed
-here, or has no handler, is not advertised and is refused as Kafka refuses unknown APIs.
+For each API, a client uses the newest version that both sides support. An API that is not listed
+here, or that has no handler, is not advertised. Requests for it are refused like unknown APIs in
+Kafka.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from logstore.coordinator.transactions.state import SERVER_VERSION
 
 
 class Versions(NamedTuple):
-    """Versions of one API, both ends inclusive.
+    """The versions of an API, both ends inclusive.
 
     Attributes
     ----------
     first, last : int
-        First and last served version.
+        The first and the last supported version.
     advertised_from : int or None
-        First version in ApiVersions, if it differs from `first`.
+        The first version in ApiVersions responses, if it differs from `first`.
     """
 
     first: int
@@ -29,7 +30,7 @@ class Versions(NamedTuple):
 
     @property
     def first_advertised(self) -> int:
-        """First version in ApiVersions."""
+        """The first version in ApiVersions responses."""
         return self.first if self.advertised_from is None else self.advertised_from
 
 
@@ -55,7 +56,7 @@ SERVED: Mapping[str, Versions] = {
     "DeleteRecords": Versions(0, 2),
     "InitProducerId": Versions(0, 5),
     "OffsetForLeaderEpoch": Versions(2, 4),
-    # Since version 4 only brokers and tools use it.
+    # Since version 4, it is only used by brokers and tools.
     "AddPartitionsToTxn": Versions(0, 5),
     "AddOffsetsToTxn": Versions(0, 4),
     "EndTxn": Versions(0, 5),
@@ -128,26 +129,29 @@ MINIMUM: Mapping[str, Versions] = {
     "IncrementalAlterConfigs": Versions(0, 1),
     "DescribeCluster": Versions(0, 0),
 }
-"""The oldest versions that the clients of docs/WIRE.md support, to test as an old broker."""
+"""The oldest versions that the clients in docs/WIRE.md support.
+
+Tests use them to act as an old broker.
+"""
 
 TRANSACTION_VERSION = "transaction.version"
 GROUP_VERSION = "group.version"
-"""Names of the features."""
+"""The names of the features."""
 
 GROUP_VERSION_LEVEL = 1
-"""Level of `group.version` with which consumers may use the protocol of KIP-848."""
+"""The level of `group.version` at which consumers may use the protocol of KIP-848."""
 
 _V2_SINCE = {"Produce": 12, "TxnOffsetCommit": 5, "EndTxn": 5}
-"""First versions of the APIs that clients of `transaction.version` 2 use."""
+"""The first versions of the APIs that clients use with level 2 of `transaction.version`."""
 
 
 def supports_v2(versions: Mapping[str, Versions]) -> bool:
-    """Return whether clients can use `transaction.version` 2 with these versions."""
+    """Return whether clients can use level 2 of `transaction.version` with these versions."""
     return all(api in versions and versions[api].last >= v for api, v in _V2_SINCE.items())
 
 
 def features_of(versions: Mapping[str, Versions]) -> dict[str, int]:
-    """Return the levels of the features that clients can use with these versions."""
+    """Return the feature levels that clients can use with these versions."""
     features = {}
     if "ConsumerGroupHeartbeat" in versions:
         features[GROUP_VERSION] = GROUP_VERSION_LEVEL

@@ -28,7 +28,7 @@ def ui():
 @pytest.fixture
 def page(browser, ui):
     with Visitor(browser) as visitor:
-        yield go(visitor.visit(ui.url), "#/?sort=name")
+        yield go(visitor.visit(ui.url), "#/?sort=name&empty=1")
 
 
 def test_of_thousands_of_rows_only_those_in_view_are_drawn(page):

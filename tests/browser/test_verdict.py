@@ -73,11 +73,14 @@ def test_the_list_shows_damage_and_reclaimable_bytes(page):
     expect(row(page, "due")).to_contain_text("at most")
     expect(row(page, "waiting")).to_contain_text("0 B")
     assert page.locator("main .badge.is-good").count() == 0
+    headers_only = page.get_by_text("Only batch headers were read.")
+    expect(headers_only).to_be_visible()
     page.get_by_role("button", name="Compute exact values").click()
     expect(row(page, "damaged")).to_contain_text("damaged")
     expect(row(page, "due")).not_to_contain_text("at most")
     expect(summary).to_contain_text("3 partitions: 1 damaged, 1 due (free")
     expect(summary).not_to_contain_text("at most")
+    expect(headers_only).to_have_count(0)
     page.get_by_role("combobox", name="Order").select_option("Damage first")
     expect(page.get_by_role("row").nth(1)).to_contain_text("damaged-0")
 
@@ -153,6 +156,41 @@ def test_a_partial_copy_says_that_it_does_not_know(browser, directory, tmp_path)
         expect(page.get_by_role("main")).to_contain_text("Assumed: no configuration of topic due")
         go(page, "#/cleaner")
         assert page.locator("main svg").count() == 0  # curves of a cleaner that does not run
+
+
+def test_empty_partitions_are_one_line_until_they_are_wanted(browser, tmp_path):
+    with Broker(tmp_path / "logs", clock=VirtualClock()) as broker:
+        broker.create_topic("__consumer_offsets", partitions=50)
+        broker.create_topic("users", configs={"cleanup.policy": "compact"})
+        broker.append("users", key=b"k", value=b"v")
+    with Broker(tmp_path / "logs", read_only=True) as broker, Visitor(browser) as visitor:
+        page = settled(visitor.visit(broker.ui().url))
+        grid = page.get_by_role("grid", name="Partitions")
+        expect(grid).to_have_attribute("aria-rowcount", "2")
+        main = page.get_by_role("main")
+        expect(main).to_contain_text("50 empty partitions with nothing to do")
+        expect(main.get_by_role("status")).to_contain_text("51 partitions")
+        page.get_by_role("button", name="List them too").click()
+        expect(grid).to_have_attribute("aria-rowcount", "52")
+        page.reload()
+        expect(grid).to_have_attribute("aria-rowcount", "52")
+        page.get_by_role("button", name="Hide empty partitions").click()
+        expect(grid).to_have_attribute("aria-rowcount", "2")
+        page.get_by_label("Filter").fill("consumer")
+        expect(grid).to_have_attribute("aria-rowcount", "51")
+
+
+def test_missing_offsets_are_noted(browser, tmp_path):
+    with Broker(tmp_path, clock=VirtualClock()) as broker:
+        broker.create_topic("users", configs={"cleanup.policy": "compact"})
+        for number in range(3):
+            broker.append("users", key=b"k", value=b"%d" % number)
+            broker.roll("users")
+    (tmp_path / "users-0" / f"{1:020}.log").unlink()
+    with Broker(tmp_path, read_only=True) as broker, Visitor(browser) as visitor:
+        page = go(visitor.visit(broker.ui().url), "#/t/users/0")
+        verdict = page.get_by_role("region", name="Verdict")
+        expect(verdict).to_contain_text("Note: offsets 1..1 are missing between two segments")
 
 
 def test_an_empty_directory_is_an_empty_page(browser, tmp_path):

@@ -454,9 +454,16 @@ def test_an_assumed_policy_is_noted(run, data_dir, tmp_path, option):
         shutil.copytree(data_dir / "users-0", tmp_path / "copy" / name)
     one = run("inspect", f"{tmp_path}/copy/users-0", *option).stderr
     assert one == (
-        "note: assumed: no configuration of topic users is stored here: cleanup.policy delete and"
-        " the current defaults are assumed; override with --config KEY=VALUE\n"
+        "note: assumed: no configuration of topic users is stored here: cleanup.policy delete"
+        " (Kafka's default) and the current defaults are assumed; override with --config"
+        " KEY=VALUE\n"
     )
+    config = tmp_path / "server.properties"
+    config.write_text("log.cleanup.policy=compact\n")
+    given_for_all = ("--config-file", config, *option)
+    one = run("inspect", f"{tmp_path}/copy/users-0", *given_for_all)
+    assert "cleanup.policy compact (log.cleanup.policy) and the current defaults" in one.stderr
+    assert ("cleanup.policy compact (assumed)" in one.stdout) == (option in ((), ("--deep",)))
     all_of_them = run("inspect", f"{tmp_path}/copy", *option).stderr
     assert all_of_them.endswith("KEY=VALUE (likewise for 2 other topics)\n")
     given = ("--config", "cleanup.policy=compact")

@@ -291,4 +291,19 @@ def test_dry_run_under_an_assumed_policy_notes_it(run, copied):
         "note: assumed: no configuration of topic events is stored here: cleanup.policy delete"
     )
     given = ("--config", "cleanup.policy=delete")
-    assert run("retain", f"{copied}", "--now", day(31), "--dry-run", *given).stderr == ""
+    limits = ("--config", "retention.ms=1d", "--config", "retention.bytes=-1")
+    assert run("retain", f"{copied}", "--now", day(31), "--dry-run", *given, *limits).stderr == ""
+
+
+def test_limits_that_are_assumed_are_noted(run, copied):
+    late = ("--data-dir", copied, "--now", day(31), "--config", "cleanup.policy=delete")
+    text = (
+        "note: assumed: no configuration of topic events is stored here: {} are assumed in addition"
+        " to --config; override with --config KEY=VALUE\n"
+    )
+    both = "retention.ms 7d and retention.bytes -1 (Kafka's defaults)"
+    assert run("retain", *late, "--dry-run").stderr == text.format(both)
+    given = ("--config", "retention.bytes=1GiB")
+    one = "retention.ms 7d (Kafka's default)"
+    assert run("retain", *late, *given).stderr == text.format(one).replace(" are ", " is ")
+    assert bases(copied) == [6]

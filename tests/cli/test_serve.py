@@ -266,12 +266,19 @@ def test_an_invalid_listener_is_refused_by_name(run, tmp_path, text, arguments, 
         (("--listen", "127.0.0.1:0", "--topic", "t:1:key"), "'key' is not KEY=VALUE"),
         (("--listen", "no.such.host.invalid:0"), "cannot listen on no.such.host.invalid:0"),
         (("--listen", "127.0.0.1:0", "--topic", "t:1:no.such=1"), "unknown topic configuration"),
+        (("--schema", "7=no-such.avsc"), "no-such.avsc: no such file"),
     ),
 )
 def test_options_that_cannot_be_served_are_refused_by_name(run, arguments, message):
     outcome = run("serve", "--memory", *arguments, code=2)
     assert message in outcome.stderr
     assert outcome.stdout == ""
+
+
+def test_schemas_need_the_page(run, tmp_path):
+    (tmp_path / "7.avsc").write_text('"long"')
+    outcome = run("serve", "--memory", "--schema", tmp_path, code=2)
+    assert "--schema decodes values on the page: it needs --ui" in outcome.stderr
 
 
 def test_it_serves_several_brokers_that_replicate(tmp_path):

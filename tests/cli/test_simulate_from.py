@@ -195,3 +195,58 @@ def test_any_folder_is_a_start_for_a_search(run, tmp_path, where):
     ).json  # fmt: skip
     assert told["met"]
     assert told["spread"]["disk_bytes"]["max"] == 2 * told["spread"]["bytes_peak"]["max"]
+
+
+@pytest.fixture
+def two_disks(tmp_path):
+    """The partitions of a topic in copies of two brokers' directories, and one renamed folder."""
+    data = tmp_path / "data"
+    with Broker(data, clock=VirtualClock()) as broker:
+        broker.create_topic("users", 4, {"cleanup.policy": "compact", "segment.ms": "6h"})
+        for hour in range(30):
+            for partition in (1, 2, 3):
+                key = b"%d" % (hour % 5)
+                broker.append("users", key=key, value=b"x" * 50, partition=partition)
+            broker.clock.advance(hours=1)
+        broker.clean("users", partition=2, roll=True, force=True)
+    for partition in (1, 2):
+        shutil.copytree(
+            data / f"users-{partition}", tmp_path / f"disk-{partition}/users-{partition}"
+        )
+    shutil.copy(data / "cleaner-offset-checkpoint", tmp_path / "disk-2")
+    shutil.copytree(data / "users-3", tmp_path / "users-3.bak")
+    return [tmp_path / "disk-1", tmp_path / "disk-2", tmp_path / "users-3.bak"]
+
+
+def test_several_folders_are_one_start(run, two_disks, tmp_path):
+    folders = [part for path in two_disks for part in ("--from", path)]
+    given = ("--config", "cleanup.policy=compact", "--days", 1, "--samples", 3)
+    out = tmp_path / "out"
+    told = run("simulate", *folders, *given, "--out", out, "--keep-logs", "--format", "json").json
+    (topic,) = told["fit"]["topics"]
+    assert set(topic["partition_shares"]) == {"1", "2", "3"}
+    text = (out / "scenario.toml").read_text()
+    assert f'from = ["{two_disks[0]}", "{two_disks[1]}", "{two_disks[2]}"]' in text
+    kept = {path.name for path in (out / "data").glob("users-*")}
+    assert kept >= {"users-1", "users-2", "users-3"}
+    again = run(
+        "simulate", out / "scenario.toml", "--out", tmp_path / "again", "--samples", 3,
+        "--format", "json",
+    ).json  # fmt: skip
+    for result in (told, again):
+        del result["files"]
+        result.pop("fit", None)
+    assert again == told
+    moved = tmp_path / "moved"
+    shutil.copytree(two_disks[0], moved)
+    run(
+        "simulate", out / "scenario.toml", "--from", moved, "--from", two_disks[1],
+        "--from", two_disks[2], "--out", tmp_path / "elsewhere", "--samples", 3,
+    )  # fmt: skip
+
+
+def test_a_partition_in_two_folders_is_refused(run, two_disks, tmp_path):
+    shutil.copytree(two_disks[0], tmp_path / "disk-3")
+    folders = ("--from", two_disks[0], "--from", tmp_path / "disk-3")
+    told = run("simulate", *folders, "--print", code=2)
+    assert f"users-1 is in {two_disks[0]} and in {tmp_path / 'disk-3'}" in told.stderr

@@ -109,6 +109,29 @@ def test_the_page_of_a_served_broker_steers_it():
         assert process.returncode == 0
 
 
+@pytest.mark.parametrize("command", ("ui", "serve"))
+def test_the_log_of_a_schema_registry_decodes_values(tmp_path, command):
+    """`--schema` names the registry's partition, or a directory that contains it."""
+    data, registry = tmp_path / "data", tmp_path / "registry"
+    schema = {"type": "record", "name": "O", "fields": [{"name": "id", "type": "long"}]}
+    with Broker(registry) as broker:
+        broker.create_topic("_schemas", configs={"cleanup.policy": "compact"})
+        key = b'{"keytype":"SCHEMA","subject":"orders-value","version":1,"magic":1}'
+        value = {"subject": "orders-value", "version": 1, "id": 7, "schema": json.dumps(schema)}
+        broker.append("_schemas", key=key, value=json.dumps(value).encode())
+    with Broker(data) as broker:
+        broker.create_topic("orders")
+        broker.append("orders", key=b"k", value=b"\0\0\0\0\x07\x54")
+    where = {
+        "ui": ("ui", data, "--listen", "127.0.0.1:0", "--schema", registry),
+        "serve": ("serve", "--data-dir", data, "--listen", "127.0.0.1:0", "--ui", "127.0.0.1:0",
+                  "--schema", registry / "_schemas-0"),
+    }[command]  # fmt: skip
+    with running(*where, lines=1 + (command == "serve")) as (_, lines):
+        found = answer(lines[-1], "/api/partitions/orders/0/records?count=1")[1]
+        assert found["records"][0]["decoded"] == {"value": {"id": 42}}
+
+
 def test_each_broker_of_a_served_cluster_has_a_page_that_only_shows():
     arguments = ("serve", "--memory", "--brokers", "2", "--listen", "127.0.0.1:0")
     with running(*arguments, "--ui", "127.0.0.1:0", "--topic", "users", lines=3) as (

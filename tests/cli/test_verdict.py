@@ -5,7 +5,7 @@ An exact value equals the freed bytes. A bound is never below them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,10 @@ from logstore import Broker, VirtualClock
 from logstore.analysis import verdict as verdicts
 from logstore.analysis.verdict import STATES, Removal
 from logstore.cli.main import main
+from logstore.cli.times import parse_time
 from logstore.reasons.formats import format_size
+from logstore.runtime import FixedWallClock
+from tests.support.world.page import Asked
 
 NOW = ("--now", "2024-01-05T00:00:00Z")
 COMPACT = {"cleanup.policy": "compact"}
@@ -130,6 +133,24 @@ class Directory:
         assert [summary[state] for state in STATES] == [states.count(state) for state in STATES]
         return {f"{item['topic']}-{item['partition']}": item["verdict"] for item in items}
 
+    def verdicts_of_page(self) -> Iterator[dict[str, dict[str, Any]]]:
+        """Yield the verdicts in the page's list: from batch headers, then from dry runs."""
+        clock = FixedWallClock(parse_time(NOW[1], lambda: 0))
+        with (
+            Broker(self._path, read_only=True, on_damage="pass_over", clock=clock) as broker,
+            Asked(broker) as page,
+        ):
+            for tp in broker.partitions():
+                broker.log(tp)
+            yield self._rows(page)
+            for tp in broker.partitions():
+                page.get(f"/api/partitions/{tp.topic}/{tp.partition}/verdict")
+            yield self._rows(page)
+
+    def _rows(self, page: Asked) -> dict[str, dict[str, Any]]:
+        rows = page.get("/api/partitions")["partitions"]
+        return {f"{row['topic']}-{row['partition']}": row["verdict"] for row in rows}
+
     def sizes(self) -> dict[str, int]:
         items = self.run("stats").json["partitions"]
         return {f"{item['topic']}-{item['partition']}": item["bytes"] for item in items}
@@ -157,6 +178,7 @@ def check(directory: Directory, expected: set[str]) -> None:
         directory.verdicts("explain", "--quick"),
         directory.verdicts("explain"),
         directory.verdicts("explain", "--exact"),
+        *directory.verdicts_of_page(),
         directory.verdicts("stats"),
     ]
     exact = views[-1]

@@ -11,6 +11,7 @@ import click
 
 from logstore.cli.options import (
     Settings,
+    all_option,
     as_recovered_option,
     command,
     config_option,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from logstore.broker import Broker
     from logstore.cleaner.explaining import Remedy
     from logstore.cleaner.selection import CleaningDecision, Gate
+    from logstore.cli.show.verdict import EmptyPartitions
     from logstore.errors import LogStoreError
     from logstore.types import TopicPartition
 
@@ -79,6 +81,7 @@ EITHER = ("dirty_ratio", "max_compaction_lag")
     help="Also dry-run partitions that are not due, to show how many bytes the cleaner frees.",
 )
 @key_options
+@all_option
 @as_recovered_option
 def explain(
     settings: Settings,
@@ -89,6 +92,7 @@ def explain(
     exact: bool,
     key: str | None,
     key_base64: str | None,
+    lists_all: bool,
     as_recovered: bool,
 ) -> int:
     """Explain why partitions are due for cleaning now, or why not, and what helps.
@@ -103,7 +107,12 @@ def explain(
     A folder copied from a broker does not contain its topic's configuration; pass it with --config.
     """
     from logstore.analysis.broker_state import topic_config
-    from logstore.cli.show.verdict import summarize, summary_json, summary_lines
+    from logstore.cli.show.verdict import (
+        EmptyPartitions,
+        summarize,
+        summary_json,
+        summary_lines,
+    )
 
     wanted = key_of(key, key_base64)
     if quick and exact:
@@ -129,7 +138,11 @@ def explain(
 
         clock = () if settings.now_ms is not None else (_clock(broker),)
         if settings.as_table:
-            emit_lines(_lines(explained(), broker.clock.now_ms(), clock))
+            # With a key, each partition has something to say about it.
+            empty = EmptyPartitions(
+                broker, found.partitions, lists_all=lists_all or wanted is not None
+            )
+            emit_lines(_lines(explained(), broker.clock.now_ms(), clock, empty))
             if len(found.partitions) > 1:
                 emit("")
                 emit_lines(summary_lines(summarize(broker, verdicts, failures)))
@@ -187,7 +200,10 @@ def _items(
 
 
 def _lines(
-    found: Iterable[PartitionExplanation], now_ms: int, assumed: Sequence[str]
+    found: Iterable[PartitionExplanation],
+    now_ms: int,
+    assumed: Sequence[str],
+    empty: EmptyPartitions,
 ) -> Iterator[str]:
     """Yield the lines of each partition, streaming.
 
@@ -195,7 +211,11 @@ def _lines(
     """
     listed: dict[str, None] = {}
     is_first = True
+    is_any = False
     for partition in found:
+        is_any = True
+        if not partition.damages and empty.omits(partition.topic, partition.verdict):
+            continue
         if not is_first:
             yield ""
         yield from _headline(partition, now_ms)
@@ -209,7 +229,8 @@ def _lines(
         yield from bullet_list("assumed", [text for text in texts if text not in listed], "dim")
         listed |= dict.fromkeys(texts)
         is_first = False
-    if is_first:
+    yield from empty.lines()
+    if not is_any:
         yield "no partitions"
 
 
@@ -229,7 +250,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
             parts.append(f"{at_most}{each.passes_needed} passes")
         yield from wrapped(", ".join(parts), "  ")
     elif each.opens_at_ms is not None:
-        # Only logstore rolls an idle segment; Kafka's broker waits for an append.
+        # Only logstore rolls an idle segment. Kafka's broker waits for an append.
         is_rolled = any(gate.gate == "active_segment" and not gate.open for gate in each.gates)
         cleaner = "logstore broker" if is_rolled else "cleaner"
         yield (

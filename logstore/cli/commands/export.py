@@ -17,7 +17,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.schema_option import SchemaFiles, schema_option
+from logstore.cli.schema_option import schema_option
 from logstore.cli.show.damage import MetDamages, found_json, report_damages
 from logstore.cli.show.decoded import decoded_member, raw_option
 from logstore.cli.show.output import (
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from logstore.analysis.view import PartitionView
     from logstore.export.rows import Row
     from logstore.inspect.schemas.decoding import Decoder
+    from logstore.inspect.schemas.files import SchemaFiles
     from logstore.storage.log.log import Log
 
 SUFFIXES = (".parquet", ".arrow", ".csv", ".jsonl")

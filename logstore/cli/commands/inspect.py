@@ -11,6 +11,7 @@ import click
 
 from logstore.cli.options import (
     Settings,
+    all_option,
     as_recovered_option,
     command,
     config_option,
@@ -96,6 +97,7 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
 @click.option(
     "--roll", is_flag=True, help="With --fate: as if the active segment were rolled first."
 )
+@all_option
 @raw_option
 @as_recovered_option
 @config_option("Topic configuration to assume. Can be repeated.")
@@ -112,6 +114,7 @@ def inspect(
     fate: bool,
     force: bool,
     roll: bool,
+    lists_all: bool,
     raw: bool,
     as_recovered: bool,
     configs: tuple[tuple[str, str], ...],
@@ -175,7 +178,13 @@ def inspect(
         if batches or found.file is not None:
             return _print_batches(settings, found)
         return _print_partitions(
-            settings, found, deep=deep, exact=exact, is_summary=summary, sort=sort
+            settings,
+            found,
+            deep=deep,
+            exact=exact,
+            is_summary=summary,
+            sort=sort,
+            lists_all=lists_all,
         )
 
 
@@ -190,10 +199,11 @@ def _print_partitions(
     exact: bool,
     is_summary: bool,
     sort: str | None,
+    lists_all: bool,
 ) -> int:
     """Print summaries; partitions that cannot be opened are reported after the others."""
     from logstore.analysis.summary import inspect_partition
-    from logstore.cli.show.verdict import summarize, summary_json
+    from logstore.cli.show.verdict import EmptyPartitions, summarize, summary_json
     from logstore.errors import LogStoreError
 
     broker = target.broker
@@ -232,14 +242,19 @@ def _print_partitions(
         note_assumed_policy(broker, target.partitions)
         is_one = len(target.partitions) == 1 and not is_summary
         if is_one and (summary := next(found, None)) is not None:
-            show_one(summary)
+            show_one(summary, is_deep=deep)
         else:
             width = max((len(str(tp)) for tp in target.partitions), default=0)
             ordered = list(found)
             if sort is None:
                 ordered.sort(key=_by_verdict)
+            empty = EmptyPartitions(broker, target.partitions, lists_all=lists_all)
             show_many(
-                summarize(broker, verdicts, failures), ordered, has_counts=deep, name_width=width
+                summarize(broker, verdicts, failures),
+                ordered,
+                empty,
+                is_deep=deep,
+                name_width=width,
             )
     elif is_summary:
         texts = map(json.dumps, _items(found, failures, is_summary=True))

@@ -16,7 +16,7 @@ from logstore.cli.options import (
     partition_option,
     topic_overrides,
 )
-from logstore.cli.show.damage import assumed_of, note_assumed_policy
+from logstore.cli.show.damage import assumed_of, note_assumed_limits, note_assumed_policy
 from logstore.cli.show.output import (
     emit,
     emit_failure,
@@ -107,6 +107,7 @@ def retain(
 def _run(
     settings: Settings, broker: Broker, partitions: Sequence[TopicPartition], *, dry_run: bool
 ) -> Failures:
+    note_assumed_limits(broker, partitions)
     report, failures = _retain(broker, partitions, dry_run=dry_run)
     assumed = assumed_of(broker, partitions)
     if dry_run and settings.as_table:

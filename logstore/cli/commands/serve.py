@@ -17,15 +17,17 @@ from logstore.cli.options import (
     to_racks,
     topic_overrides,
 )
+from logstore.cli.schema_option import schema_option
 from logstore.cli.show.output import note, plural
 from logstore.cli.stopping import Stopping
 from logstore.security.acls import ANONYMOUS
 
 if TYPE_CHECKING:
     from logstore.broker import Broker, Topic
+    from logstore.broker.plugins import PageSettings
     from logstore.cluster import Cluster, ClusterTopic
+    from logstore.inspect.schemas.files import SchemaFiles
     from logstore.runtime import Clock
-    from logstore.security.authorizer import Authorizer
 
 DEFAULT_ADDRESS = "127.0.0.1:9092"
 
@@ -108,6 +110,7 @@ def to_topics(
     metavar="PRINCIPAL",
     help="Principal of the page's operations, if there are ACLs.",
 )
+@schema_option
 @accept_data_loss_option
 @listener_options
 def serve(
@@ -120,6 +123,7 @@ def serve(
     no_auto_create: bool,  # as click gives it
     page_address: tuple[str, int] | None,
     ui_principal: str,
+    schemas: SchemaFiles,
     **listener: Any,  # the fields of `ListenerOptions`
 ) -> None:
     """Serve Kafka clients in any language until SIGTERM or Ctrl-C.
@@ -132,6 +136,8 @@ def serve(
     Without users, every client that can reach the address may connect. Without ACLs, every client
     may perform every operation.
     """
+    if schemas and page_address is None:
+        raise click.UsageError("--schema decodes values on the page: it needs --ui")
     with Stopping() as stopping:
         opened = _opened(ListenerOptions(**listener), address[0])
         opened["auto_create"] = not no_auto_create
@@ -146,7 +152,12 @@ def serve(
             with served.listen(*address, **opened) as listening:
                 print(listening.bootstrap, flush=True)
                 if page_address is not None:
-                    pages = _pages(served, page_address, opened["authorizer"], ui_principal)
+                    settings_of_page: PageSettings = {
+                        "authorizer": opened["authorizer"],
+                        "principal": ui_principal,
+                        "schemas": schemas,
+                    }
+                    pages = _pages(served, page_address, settings_of_page)
                     print("\n".join(pages), flush=True)
                 stopping.wait()
 
@@ -154,8 +165,7 @@ def serve(
 def _pages(
     served: Broker | Cluster[Clock],
     address: tuple[str, int],
-    authorizer: Authorizer | None,
-    principal: str,
+    settings: PageSettings,
 ) -> list[str]:
     """Start the page of each broker and return their addresses. It is closed with the broker."""
     from logstore.broker import Broker
@@ -163,9 +173,7 @@ def _pages(
     host, port = address
     brokers = [served] if isinstance(served, Broker) else list(served.brokers.values())
     return [
-        broker.ui(
-            host, port + number if port else 0, authorizer=authorizer, principal=principal
-        ).url
+        broker.ui(host, port + number if port else 0, **settings).url
         for number, broker in enumerate(brokers)
     ]
 

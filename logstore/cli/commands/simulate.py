@@ -95,10 +95,11 @@ def to_axes(
 @click.option("--out", metavar="DIR", help="Directory for the series and the report.")
 @click.option(
     "--from",
-    "origin",
+    "origins",
+    multiple=True,
     metavar="DIR",
     help="Start from the data in this data directory or partition's folder, and continue with a "
-    "workload fitted to it; nothing in it is changed.",
+    "workload fitted to it; nothing in it is changed. Can be repeated.",
 )
 @click.option(
     "--topic",
@@ -179,7 +180,7 @@ def simulate(
     settings: Settings,
     scenario: str | None,
     out: str | None,
-    origin: str | None,
+    origins: tuple[str, ...],
     topics: tuple[str, ...],
     days: float | None,
     seed: int | None,
@@ -221,13 +222,13 @@ def simulate(
 
     if lists:
         return _list(settings)
-    if topics and (origin is None or scenario is not None):
+    if topics and (not origins or scenario is not None):
         raise click.UsageError("--topic selects topics to fit: it needs --from and no SCENARIO")
     request = Request(axes, _goal(**goal), seeds, jobs, samples, keep_logs)
     _refuse_combinations(request)
-    if origin is not None and scenario is None:
+    if origins and scenario is None:
         return _simulate_from(
-            settings, origin, topics, out, days, seed, configs, request, replicas, prints=prints
+            settings, origins, topics, out, days, seed, configs, request, replicas, prints=prints
         )
     if scenario is None:
         raise click.UsageError("give a SCENARIO (see --list), or --from DIR")
@@ -239,8 +240,8 @@ def simulate(
     if out is None:
         raise click.UsageError("give --out DIR for the results")
     plan = plans.parse(text, file.parent)
-    if origin is not None:
-        plan = plan.with_origin(origin)
+    if origins:
+        plan = plan.with_origins(origins)
     if days is not None:
         plan = plan.with_days(days)
     if seed is not None:
@@ -250,8 +251,8 @@ def simulate(
     if replicas is not None:
         plan = plan.with_replicas(replicas)
     recording = None
-    if plan.origin:
-        recording = simulate_from.read_directory(settings, plan.origin, plan.continued_topics)
+    if plan.origins:
+        recording = simulate_from.read_directory(settings, plan.origins, plan.continued_topics)
     with _results(Path(out), keep_logs=keep_logs) as directory:
         return _work(settings, plan, request, directory, recording)
 
@@ -284,7 +285,7 @@ def _refuse_combinations(request: Request) -> None:
 
 def _simulate_from(
     settings: Settings,
-    origin: str,
+    origins: Sequence[str],
     topics: Sequence[str],
     out: str | None,
     days: float | None,
@@ -295,10 +296,10 @@ def _simulate_from(
     *,
     prints: bool,
 ) -> int:
-    """Fit a scenario to a directory, and run it or print it."""
+    """Fit a scenario to folders, and run it or print it."""
     if out is None and not prints:
         raise click.UsageError("give --out DIR for the results, or --print to show the fit")
-    fit = simulate_from.fit_directory(settings, origin, topics, configs, days, seed)
+    fit = simulate_from.fit_directory(settings, origins, topics, configs, days, seed)
     code = simulate_from.report(fit)
     if prints or out is None:
         emit(fit.text.rstrip("\n"))

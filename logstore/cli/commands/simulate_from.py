@@ -1,4 +1,4 @@
-"""`logstore simulate --from`: fit a scenario to a data directory and show the fit."""
+"""`logstore simulate --from`: fit a scenario to folders and show the fit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 
 def read_directory(
-    settings: Settings, path: str, topics: Sequence[str], configs: Mapping[str, str] | None = None
+    settings: Settings,
+    paths: Sequence[str],
+    topics: Sequence[str],
+    configs: Mapping[str, str] | None = None,
 ) -> Recording:
-    """Read the topics of a data directory or a partition's folder, without changing it."""
+    """Read the topics of data directories or partitions' folders, without changing them."""
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import raise_descriptor_limit
     from logstore.simulate.recording import record
@@ -29,7 +32,7 @@ def read_directory(
     show_messages(Recovery.COMPUTED)
     with ProgressBar() as bar:
         found = record(
-            path,
+            paths,
             topics,
             configs=configs,
             broker_config=settings.broker_config(),
@@ -41,19 +44,19 @@ def read_directory(
 
 def fit_directory(
     settings: Settings,
-    path: str,
+    paths: Sequence[str],
     topics: Sequence[str],
     configs: Sequence[tuple[str, str]],
     days: float | None,
     seed: int | None,
 ) -> Fit:
-    """Fit a scenario to a directory, with these configurations."""
+    """Fit a scenario to folders, with these configurations."""
     from logstore.config.overrides import alter_overrides
     from logstore.config.topic_keys import TOPIC_KEYS
     from logstore.simulate.fitting import DAYS, fit_recording
 
     own, _ = alter_overrides({}, {n: v for n, v in configs if n in TOPIC_KEYS}, ())
-    recording = read_directory(settings, path, topics, own)
+    recording = read_directory(settings, paths, topics, own)
     broker = {name: value for name, value in configs if name not in TOPIC_KEYS}
     return fit_recording(
         recording,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,10 +15,13 @@ from logstore.cli.options import (
     listen_option,
     topic_overrides,
 )
-from logstore.cli.schema_option import SchemaFiles, schema_option
+from logstore.cli.schema_option import schema_option
 from logstore.cli.show.output import note
 from logstore.cli.stopping import Stopping
 from logstore.cli.targets import open_target
+
+if TYPE_CHECKING:
+    from logstore.inspect.schemas.files import SchemaFiles
 
 DEFAULT_ADDRESS = "127.0.0.1:0"
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logstore.cli.show.output import note, plural, print_stderr
 
 if TYPE_CHECKING:
     from logstore.broker import Broker
+    from logstore.manager.manager import LogManager
     from logstore.record.survey import Damage
     from logstore.types import TopicPartition
 
@@ -89,8 +90,23 @@ def note_assumed_policy(broker: Broker, partitions: Iterable[TopicPartition]) ->
     """Print a note on standard error if the cleanup.policy of any topic is assumed."""
     from logstore.analysis.assumptions import policy_assumption
 
+    _note_assumed(broker, partitions, policy_assumption)
+
+
+def note_assumed_limits(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
+    """Print a note on standard error if the retention limits of any topic are assumed."""
+    from logstore.analysis.assumptions import limits_assumption
+
+    _note_assumed(broker, partitions, limits_assumption)
+
+
+def _note_assumed(
+    broker: Broker,
+    partitions: Iterable[TopicPartition],
+    assumption: Callable[[LogManager, str], str | None],
+) -> None:
     topics = dict.fromkeys(tp.topic for tp in partitions)
-    assumed = [text for topic in topics if (text := policy_assumption(broker.manager, topic))]
+    assumed = [text for topic in topics if (text := assumption(broker.manager, topic))]
     if assumed:
         others = plural(len(assumed) - 1, "other topic")
         note(f"assumed: {assumed[0]}" + (f" (likewise for {others})" if assumed[1:] else ""))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from logstore.analysis.summary import CORRUPT_BATCH
 from logstore.cli.show.output import emit, emit_lines, format_count, plural
+from logstore.cli.show.prose import wrapped
 from logstore.cli.show.tables import (
     Cell,
     Styled,
@@ -19,7 +20,13 @@ from logstore.cli.show.tables import (
     paint,
 )
 from logstore.cli.show.verdict import STYLES as STATE_STYLES
-from logstore.cli.show.verdict import short_amount, short_state, summary_lines, verdict_lines
+from logstore.cli.show.verdict import (
+    EmptyPartitions,
+    short_amount,
+    short_state,
+    summary_lines,
+    verdict_lines,
+)
 from logstore.reasons.formats import format_size, format_span, format_time
 
 if TYPE_CHECKING:
@@ -40,11 +47,12 @@ _HIDDEN_FIRST = ("sections", "offsets", "policy", "segments", "lag", "dirty")
 """Columns that the table of partitions lacks if the terminal is too narrow, in this order."""
 
 
-def show_one(summary: PartitionSummary) -> None:
+def show_one(summary: PartitionSummary, *, is_deep: bool) -> None:
     """Print everything about one partition."""
     name = f"{summary.topic}-{summary.partition}"
     emit_lines(verdict_lines(name, summary.verdict, summary.now_ms))
-    policy = f"cleanup.policy {summary.cleanup_policy or 'empty'}"
+    assumed = " (assumed)" if summary.is_policy_assumed else ""
+    policy = f"cleanup.policy {summary.cleanup_policy or 'empty'}{assumed}"
     emit(f"{policy}  {paint(display_text(summary.directory), 'dim')}\n")
     emit_lines(_facts(summary))
     emit("")
@@ -53,33 +61,48 @@ def show_one(summary: PartitionSummary) -> None:
     emit_lines(_segment_lines(summary.segments))
     _print_recovery(summary.recovery)
     _print_damages(summary.damages)
+    if summary.records and not is_deep:
+        _print_headers_only()
+
+
+def _print_headers_only() -> None:
+    text = "only batch headers were read; --deep also finds damage inside batches"
+    emit(paint(f"\n{text}", "dim"))
 
 
 def show_many(
     summary: Summary,
     summaries: Sequence[PartitionSummary],
+    empty: EmptyPartitions,
     *,
-    has_counts: bool,
+    is_deep: bool,
     name_width: int = 0,
 ) -> None:
-    """Print the summary, and one line per partition; names are at most `name_width` long."""
+    """Print the summary, and one line per partition; names are at most `name_width` long.
+
+    Parameters
+    ----------
+    empty : EmptyPartitions
+        Counts the partitions that are not listed.
+    """
     if not summary.partitions:
         emit("no partitions")
         return
     emit_lines(summary_lines(summary))
     if not summaries:
         return
-    emit("")
     findings: list[FindingSummary] = []
     damages: list[Damage] = []
     rows = []
     for each in summaries:
+        if not each.recovery and empty.omits(each.topic, each.verdict):
+            continue
         findings.extend(each.recovery)
         damages.extend(each.damages)
-        rows.append(_overview_row(each, has_counts=has_counts))
+        rows.append(_overview_row(each, has_counts=is_deep))
     columns = ["partition", "verdict", "frees", "policy", "offsets", "records", "size", "segments"]
     columns += ["dirty", "lag"]
-    columns += ["live keys", "tombstones"] if has_counts else []
+    columns += ["live keys", "tombstones"] if is_deep else []
     columns.append("sections")
     for name in _HIDDEN_FIRST:
         if is_bounded() and full_width(columns, rows) > output_width():
@@ -90,9 +113,18 @@ def show_many(
         whole=("verdict", "policy", "offsets", "sections"),
         least={"partition": name_width},
     )
-    emit_lines(table.lines([row[name] for name in columns] for row in rows))
+    if rows:
+        emit("")
+        emit_lines(table.lines([row[name] for name in columns] for row in rows))
+    emit_lines(empty.lines())
+    for each in summaries:
+        if each.verdict is not None and each.verdict.notes:
+            text = "; ".join(note.text for note in each.verdict.notes)
+            emit_lines(("", *wrapped(f"note: {each.topic}-{each.partition}: {text}", "", "yellow")))
     _print_recovery(findings)
     _print_damages(damages)
+    if summary.bytes and not is_deep:
+        _print_headers_only()
 
 
 def _overview_row(summary: PartitionSummary, *, has_counts: bool) -> dict[str, Cell]:

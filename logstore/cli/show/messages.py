@@ -26,13 +26,13 @@ class Recovery(Enum):
     """How a command handles the findings of recovery."""
 
     MENDED = auto()
-    """Print them: the repairs are performed and cannot be looked up later."""
+    """Print them, because the repairs are performed and cannot be looked up later."""
 
     COMPUTED = auto()
-    """Count them: nothing is changed, and `inspect` shows them."""
+    """Count them, because no file is changed, and `inspect` shows them."""
 
     PART_OF_RESULT = auto()
-    """Ignore them: the command shows them itself."""
+    """Ignore them, because the command shows them itself."""
 
 
 class MessageHandler(logging.Handler):

@@ -73,7 +73,7 @@ def one_line(text: str) -> str:
 
 
 def emit_lines(lines: Iterable[str]) -> None:
-    """Write many lines: the first at once, then in growing chunks.
+    """Write many lines. The first one is written immediately, the others in growing chunks.
 
     If the iterable raises, the lines before the error are written.
     """
@@ -139,7 +139,7 @@ def _write_out(pending: list[str]) -> None:
     """Write and flush pending text."""
     if pending:
         text = "".join(pending)
-        pending.clear()  # before writing: after a broken pipe it must not be written again
+        pending.clear()  # clear it first: after a broken pipe, it must not be written again
         sys.stdout.write(text)
         sys.stdout.flush()
 

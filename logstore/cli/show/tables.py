@@ -1,6 +1,6 @@
 """Text tables: aligned columns, a rule under the header, colours on a terminal.
 
-Does not use rich, whose import takes longer than most commands run.
+It does not use rich, because importing rich takes longer than most commands.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _is_cut = True
 
 
 def cut_cells(is_wanted: bool) -> None:
-    """Say whether tables cut long cells to the width of the terminal; `--full` does not."""
+    """Set whether tables cut long cells to the width of the terminal. `--full` disables it."""
     global _is_cut
     _is_cut = is_wanted
 
@@ -100,7 +100,7 @@ def rule(width: int) -> str:
 
 
 class Table:
-    """A table that streams its rows; the first rows determine the column widths.
+    """A table that streams its rows. The first rows determine the widths of the columns.
 
     Parameters
     ----------

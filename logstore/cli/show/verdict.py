@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logstore.analysis.verdict import (
     DAMAGED,
     DUE,
+    EMPTY_LISTED,
     NOT_COMPACTED,
     NOTHING_TO_DO,
     STATES,
@@ -39,7 +40,7 @@ STYLES = {
 
 
 def verdict_lines(name: object, verdict: Verdict | None, now_ms: int) -> Iterator[str]:
-    """Yield the state, the bytes that can be freed, the reason and the time; then what helps."""
+    """Yield the state, the bytes that can be freed, the reason and the time; notes; what helps."""
     if verdict is None:
         return
     parts = [*_amounts(verdict)]
@@ -50,6 +51,8 @@ def verdict_lines(name: object, verdict: Verdict | None, now_ms: int) -> Iterato
         parts.append(f"failed {span} ago" if verdict.state == UNCLEANABLE else f"dirty for {span}")
     text = f"{name} {verdict.state.replace('_', ' ')}: {'; '.join(parts)}"
     yield from wrapped(text, "", STYLES[verdict.state])
+    for each in verdict.notes:
+        yield from wrapped(f"note: {each.text}", "  ", "yellow")
     if verdict.helps:
         helps = "; or ".join(each.text for each in verdict.helps)
         yield from wrapped(f"helps: {helps}", "  ")
@@ -105,6 +108,53 @@ def _cleaned(verdict: Verdict, total: str) -> Iterator[str]:
         yield f"{bound}{format_size(rolled)} if the active segment is rolled"
 
 
+class EmptyPartitions:
+    """The empty partitions that a table counts instead of listing them, unless they are few.
+
+    Parameters
+    ----------
+    partitions : sequence of TopicPartition
+        The partitions of the table.
+    lists_all : bool
+        Whether the table lists every partition.
+    """
+
+    def __init__(
+        self, broker: Broker, partitions: Sequence[TopicPartition], *, lists_all: bool
+    ) -> None:
+        self._topics: dict[str, int] = {}
+        self._is_active = not lists_all and len(partitions) > EMPTY_LISTED
+        if self._is_active:
+            from logstore.analysis.reports import segment_sizes
+
+            empty = sum(not any(segment_sizes(broker.manager, each)) for each in partitions)
+            self._is_active = empty > EMPTY_LISTED
+
+    def omits(self, topic: str, verdict: Verdict | None) -> bool:
+        """Count a partition and return True, if the table does not list it."""
+        if not self._is_active or verdict is None or not verdict.is_of_an_empty_log:
+            return False
+        self._topics[topic] = self._topics.get(topic, 0) + 1
+        return True
+
+    def lines(self) -> Iterator[str]:
+        """Yield an empty line, and a sentence about the partitions that were omitted."""
+        if not self._topics:
+            return
+        count = plural(sum(self._topics.values()), "empty partition")
+        topics = ", ".join(
+            f"{count:,} of {topic}" for topic, count in [*self._topics.items()][:_TOPICS_NAMED]
+        )
+        if len(self._topics) > _TOPICS_NAMED:
+            topics += f" and others of {plural(len(self._topics) - _TOPICS_NAMED, 'topic')}"
+        yield ""
+        text = f"{count} with nothing to do: {topics}; --all lists them"
+        yield from wrapped(text, "", "dim")
+
+
+_TOPICS_NAMED = 5
+
+
 def summary_json(
     broker: Broker,
     verdicts: Iterable[Verdict],
@@ -145,6 +195,9 @@ def summary_lines(summary: Summary) -> list[str]:
     text = f"{plural(summary.partitions, 'partition')}{total}: {', '.join(parts)}"
     if summary.retention_bytes:
         text += f"; retention removes {format_size(summary.retention_bytes)}"
+        if summary.retention_bytes_of_due:
+            of_due = format_size(summary.retention_bytes_of_due)
+            text += f", {of_due} of it from the partitions that are due"
     return [*wrapped(text, "", "bold")]
 
 

@@ -1,1 +1,1 @@
-"""Consumer groups: membership, rebalances, committed offsets, and the consumer protocol."""
+"""Consumer groups: membership, rebalances, committed offsets, and the protocol of KIP-848."""

@@ -1,9 +1,10 @@
 """Assignors: the named strategies that assign partitions to the members of a group.
 
-An assignor maps subscriptions and partition counts to the share of each member. Only the leader
-runs it, so clients over the wire and members in this process can be in one group if they support a
-common assignor. `range` and `roundrobin` produce the same assignments as Kafka. The sticky
-assignors are as balanced and move as few partitions, but break ties differently.
+An assignor maps the subscriptions and the partition counts to an assignment for each member. It is
+only run by the group leader. Clients that connect over the network and members in this process can
+therefore be in the same group, if they have an assignor in common. `range` and `roundrobin` create
+the same assignments as Kafka. The sticky assignors create assignments that are equally balanced and
+move equally few partitions, but they may choose other ones among equally good assignments.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ class Assignor(NamedTuple):
     Attributes
     ----------
     assign : callable
-        Maps partition counts by topic, and subscriptions by member id, to shares by member id.
+        Takes the partition counts by topic and the subscriptions by member id. Returns the assigned
+        partitions by member id.
     is_cooperative : bool
-        Whether members keep their partitions while they join, and revoke only those that move
-        (KIP-429).
+        Whether members keep their partitions while they join, and only revoke those that move to
+        another member (KIP-429).
     """
 
     name: str
@@ -42,7 +44,10 @@ class Assignor(NamedTuple):
 def assign_range(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Assign each member a range of each topic's partitions; the first members may get one more."""
+    """Assign a range of each topic's partitions to each member.
+
+    If the partitions of a topic cannot be divided evenly, the first members get one more.
+    """
     shares: Shares = {member_id: [] for member_id in members}
     for topic, count in sorted(partition_counts.items()):
         subscribers = sorted(
@@ -61,7 +66,7 @@ def assign_range(
 def assign_round_robin(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Assign all partitions round-robin to the members subscribed to their topics."""
+    """Assign all partitions round-robin to the members that are subscribed to their topics."""
     shares: Shares = {member_id: [] for member_id in members}
     order = sorted(members)
     slot = 0
@@ -77,7 +82,7 @@ def assign_round_robin(
 def assign_sticky(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Balance the shares while moving as few partitions as possible."""
+    """Balance the number of partitions per member, moving as few partitions as possible."""
     everything = _all_partitions(partition_counts)
     subscribed = [
         tp
@@ -102,10 +107,10 @@ def assign_sticky(
 def assign_cooperatively(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Assign as `assign_sticky`, but withhold a partition that another member still owns.
+    """Like `assign_sticky`, but do not assign a partition that another member still owns.
 
-    Its owner revokes it on receiving the new share and rejoins, and that rebalance assigns it
-    (KIP-429).
+    When the owner gets its new assignment, it revokes the partition and rejoins. The partition is
+    assigned in the rebalance that follows (KIP-429).
     """
     shares = assign_sticky(partition_counts, members)
     owners = {
@@ -130,7 +135,10 @@ def _all_partitions(partition_counts: Mapping[str, int]) -> list[TopicPartition]
 def _owners(
     partitions: set[TopicPartition], members: Mapping[str, Subscription]
 ) -> dict[TopicPartition, str]:
-    """Return the last owner of each partition; the claim of the latest generation is valid."""
+    """Return the last owner of each partition.
+
+    If there are several, the latest generation counts.
+    """
     claims: dict[TopicPartition, tuple[int, str]] = {}
     for member_id, subscription in sorted(members.items()):
         owned, generation = owned_before(subscription)
@@ -148,7 +156,7 @@ def _poorest(shares: Shares, members: Mapping[str, Subscription], tp: TopicParti
 def _next_move(
     shares: Shares, members: Mapping[str, Subscription]
 ) -> tuple[TopicPartition, str, str] | None:
-    """Return a partition whose move balances two shares, with its owner and its new owner."""
+    """Return a partition to move to balance the group, with its current owner and its new owner."""
     for giver in sorted(shares, key=lambda each: (-len(shares[each]), each)):
         for tp in reversed(shares[giver]):
             taker = _poorest(shares, members, tp)
@@ -161,7 +169,7 @@ def _next_move(
 
 
 def sticky_user_data(partitions: tuple[TopicPartition, ...], generation_id: int) -> bytes:
-    """Encode a member's user data for the sticky assignor: its last share and generation."""
+    """Encode a member's user data for the sticky assignor: last assignment and generation."""
     numbers_by_topic = by_topic(partitions)
     parts = [_INT.pack(len(numbers_by_topic))]
     for topic, numbers in numbers_by_topic.items():
@@ -172,10 +180,10 @@ def sticky_user_data(partitions: tuple[TopicPartition, ...], generation_id: int)
 
 
 def owned_before(subscription: Subscription) -> tuple[tuple[TopicPartition, ...], int]:
-    """Return the last share of a member and its generation, or -1 if the generation is unknown.
+    """Return the last assignment of a member and its generation, or -1 if it is unknown.
 
-    They are in the subscription itself, or else in its user data, unless these are another
-    assignor's.
+    They are in the subscription, or in its user data, unless another assignor has written the user
+    data.
     """
     if subscription.owned_partitions or not subscription.user_data:
         return subscription.owned_partitions, subscription.generation_id
@@ -194,7 +202,7 @@ def _read_user_data(data: bytes) -> tuple[tuple[TopicPartition, ...], int]:
         position += 2 + size
         (count,) = _INT.unpack_from(data, position)
         if not 0 <= count <= len(data):
-            raise InvalidRecordError(f"{count} partitions do not fit in {len(data)} bytes")
+            raise InvalidRecordError(f"{count} partitions cannot fit in {len(data)} bytes")
         numbers = struct.unpack_from(f">{count}i", data, position + _INT.size)
         owned += [TopicPartition(topic, number) for number in numbers]
         position += _INT.size * (1 + count)
@@ -211,4 +219,4 @@ ASSIGNORS = {
         Assignor("cooperative-sticky", assign_cooperatively, is_cooperative=True),
     )
 }
-"""Assignors by name."""
+"""The assignors by name."""

@@ -1,8 +1,9 @@
 """Exclusive calls of the group coordinator.
 
-A call holds one lock throughout. Results for members that wait, possibly in other calls, are
-collected during the call and passed to their callbacks after the lock is released, so a callback
-may call the coordinator. Results are passed on when the in-sync replicas have the call's records.
+A call holds the coordinator's lock until it returns. It may produce results for members that are
+waiting, possibly in other calls. Their callbacks are called after the lock has been released, so
+that a callback can call the coordinator. The callbacks are called when the in-sync replicas have
+the records of the call.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class Result(Protocol):
-    """A result that a member waits for."""
+    """A result that a member is waiting for."""
 
     def refused(self, error: str) -> Self:
-        """Return the result with an error instead."""
+        """Return the same result with an error."""
 
 
 R = TypeVar("R", bound=Result)
 
 
 class ExclusiveCalls:
-    """The coordinator's lock, and the replies to send after its release.
+    """The lock of the coordinator, and the callbacks to call when it is released.
 
     Parameters
     ----------
@@ -39,11 +40,12 @@ class ExclusiveCalls:
         A reentrant lock.
     host : CoordinatorHost
     take_written : callable
-        Returns the last offset written to each log since its last call.
+        Returns the last offset written to each log since it was last called.
     prepare : callable
-        Called at the start of a call with its argument `expires`: whether offsets may expire first.
+        Called at the start of each call. Its argument `expires` is whether offsets may expire
+        first.
     verify : callable
-        Asserts invariants at the end of a call, if LOGSTORE_VERIFY is set.
+        Asserts invariants at the end of each call if LOGSTORE_VERIFY is set.
     """
 
     def __init__(
@@ -72,13 +74,13 @@ class ExclusiveCalls:
 
     @contextmanager
     def __call__(self, *, expires: bool = True, waits: bool = False) -> Iterator[None]:
-        """Hold the lock; after its release, send the replies.
+        """Hold the lock. After it is released, call the callbacks.
 
         Parameters
         ----------
         waits : bool
-            Whether to return only when the in-sync replicas have the call's records. Replies are
-            sent at that time in any case.
+            Whether to wait until the in-sync replicas have the records of the call. The callbacks
+            are called at that time in any case.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""The topics of the cluster, as consumer groups see them: ids, names and partitions."""
+"""The topics of the cluster as the group coordinator uses them: ids, names and partitions."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ _HASH_FORMAT = b"\0"
 
 
 class TopicInfo(NamedTuple):
-    """A topic's name, id and partitions.
+    """The name, the id and the partitions of a topic.
 
     Attributes
     ----------
     partitions : sequence of int
-        Partition numbers, ascending; a copied topic may lack some.
+        Partition numbers in ascending order. If the topic was copied, some may be missing.
     racks : sequence of sequences of str
-        The replicas' racks for each of these partitions, sorted; empty if no broker has a rack.
+        For each of these partitions, the racks of its replicas, sorted. Empty if no broker has a
+        rack.
     """
 
     name: str
@@ -33,7 +34,7 @@ class TopicInfo(NamedTuple):
     racks: Sequence[Sequence[str]] = ()
 
     def hash(self) -> bytes:
-        """Return the XXH3 hash of the topic, as Kafka's coordinator computes it."""
+        """Return the XXH3 hash of the topic, as computed by Kafka's coordinator."""
         content = [_HASH_FORMAT]
         identity = decode_topic_id(self.topic_id)
         content += [identity[:8][::-1], identity[8:][::-1], *_text(self.name)]
@@ -55,15 +56,15 @@ def _text(text: str) -> tuple[bytes, bytes]:
 
 
 class ClusterTopics:
-    """All topics at one time. Immutable.
+    """All topics at one point in time. Immutable.
 
     Parameters
     ----------
     topics : iterable of TopicInfo
     version : int
-        Increases when a topic is created, deleted or gets partitions.
+        Incremented when a topic is created, is deleted, or gets more partitions.
     created_version : int
-        Version at which a topic was created last.
+        The version at which a topic was last created.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class ClusterTopics:
     __hash__ = None  # type: ignore[assignment]  # compared, never a key
 
     def changed_to(self, topics: Iterable[TopicInfo]) -> ClusterTopics:
-        """Return the topics after a change; the same object if they are equal."""
+        """Return the topics after a change. If they are equal, return this object."""
         after = ClusterTopics(topics, self.version + 1, self.created_version)
         if after == self:
             return self
@@ -98,7 +99,7 @@ class ClusterTopics:
         return self._by_id.get(topic_id)
 
     def ids(self, names: Iterable[str]) -> Collection[str]:
-        """Return the ids of the topics that exist, in the order of a HashSet of the names."""
+        """Return the ids of the topics that exist, in the order of a Java HashSet of the names."""
         by_name = self._by_name
         known = java_hash_order(sorted(name for name in names if name in by_name))
         return dict.fromkeys(by_name[name].topic_id for name in known)
@@ -108,7 +109,10 @@ class ClusterTopics:
         return self._by_name.keys()
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """Return the signed 64-bit hash of topics that a group stores; 0 if none of them exists."""
+        """Return the signed 64-bit hash of topics that is stored for a group.
+
+        0 if none of them exists.
+        """
         existing = sorted(name for name in names if name in self._by_name)
         if not existing:
             return 0
@@ -121,7 +125,7 @@ class ClusterTopics:
 
 
 class TopicsFollower:
-    """Keeps the current topics of a host. Calls must be serialized by the caller."""
+    """Provides the current topics of a host. Calls must be serialized by the caller."""
 
     def __init__(self, host: CoordinatorHost) -> None:
         self._host = host
@@ -130,7 +134,7 @@ class TopicsFollower:
 
     @property
     def current(self) -> ClusterTopics:
-        """The current topics; the same object until a topic changes."""
+        """The current topics. This is the same object until a topic changes."""
         changes = self._host.topic_changes
         if changes != self._changes:
             self._topics = self._topics.changed_to(self._read())

@@ -1,7 +1,7 @@
-"""A consumer group: the state that its records describe (KIP-848).
+"""The state of a consumer group, which is described by its records (KIP-848).
 
-The state changes only when a record is applied. The rules that decide on records are in
-`consumer_rules`; they read this state and never change it.
+The state is only changed by applying a record. The rules in `consumer_rules` determine which
+records to write. They read the state and do not change it.
 """
 
 from __future__ import annotations
@@ -56,28 +56,31 @@ if TYPE_CHECKING:
 
 
 FIRST_EPOCH = 1
-"""Epoch of a group without a record of its epoch, and of its first target assignment."""
+"""The epoch of a group that has no record of its epoch, and of its first target assignment."""
 
 _NO_EPOCH = -1
 _EPOCHS_SINCE = 9
-"""First version of OffsetCommit that has member epochs."""
+"""The first version of OffsetCommit that uses member epochs."""
 
 
 class Subscription(NamedTuple):
-    """Topics and pattern of a member; members with the same ones are counted together."""
+    """The topics and the pattern of a member.
+
+    Members with equal subscriptions are counted together.
+    """
 
     topics: frozenset[str]
     regex: str | None
 
     @classmethod
     def of(cls, member: ConsumerMember) -> Subscription:
-        """Return a member's subscription."""
+        """Return the subscription of a member."""
         return cls(member.topics, member.regex or None)
 
 
 @dataclass(slots=True)
 class Session:
-    """A member's session: its end, and the time for which its timer is set, both monotonic."""
+    """The session of a member: when it ends, and when its timer will fire, in monotonic time."""
 
     deadline_ns: int = 0
     armed_ns: int | None = None
@@ -89,29 +92,29 @@ class ConsumerGroup:
     Attributes
     ----------
     group_epoch : int
-        Increases with each change of subscriptions or topics.
+        Incremented when subscriptions or topics change.
     metadata_hash : int
-        Hash of the subscribed topics (`ClusterTopics.hash_of`).
+        Hash of the subscribed topics, see `ClusterTopics.hash_of`.
     target_epoch : int
-        Group epoch of the target assignment; -1 if it was deleted.
+        Group epoch of the target assignment, or -1 if it was deleted.
     target_ms : int
-        Time of the target assignment in Unix ms, or 0 if it is unknown.
+        Time of the target assignment in Unix ms, or 0 if it is not known.
     members : dict of str to ConsumerMember
     targets : dict of str to Target
         Target assignments by member id.
     regexes : dict of str to ResolvedRegex
-        Resolved patterns.
+        The topics that match each pattern.
     static_members : dict of str to str
         Member ids by instance id.
     subscriptions : Counter of Subscription
-        Number of members by subscription.
+        The number of members with each subscription.
     has_partition_metadata : bool
-        Whether the log has a record of Kafka 4.0 that must be deleted.
+        Whether the log contains a record of Kafka 4.0 that must be deleted.
     checked_version, resolved_version : int or None
-        Versions of the topics that were last compared with the hash, and with the patterns. Not
-        stored, as the two times below.
+        Versions of the topics that were last compared with the hash, and with the patterns. They
+        are not stored, and neither are the two times below.
     assigned_ns, resolved_ns : int or None
-        Monotonic times of the last target assignment and the last resolution of patterns.
+        Monotonic times of the last target assignment, and of the last resolution of patterns.
     sessions : dict of str to Session
         Sessions by member id.
     timeouts : dict
@@ -144,7 +147,8 @@ class ConsumerGroup:
         self.timeouts: dict[tuple[str, str], object] = {}
         self._owners: dict[str, dict[int, str]] = {}
         self._is_dead = False
-        # Members that have not reached the target's epoch; None until the state is requested.
+        # The members that have not reached the epoch of the target. None until the state is
+        # requested.
         self._is_reconciled: bool | None = None
         self._subscribed: frozenset[str] | None = None
 
@@ -158,7 +162,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> GroupState:
-        """State of the group, which follows from its members and epochs."""
+        """The state of the group, which is derived from its members and epochs."""
         if self._is_dead:
             return GroupState.DEAD
         if not self.members:
@@ -173,22 +177,22 @@ class ConsumerGroup:
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """Names of the topics to which members are subscribed, including topics of patterns."""
+        """The names of the subscribed topics, including those that match patterns."""
         if self._subscribed is None:
             self._subscribed = topics_of(self.subscriptions, self.regexes)
         return self._subscribed
 
     @property
     def classic_members(self) -> int:
-        """Number of members that use the classic protocol."""
+        """The number of members that use the classic protocol."""
         return sum(each.classic is not None for each in self.members.values())
 
     def target_of(self, member_id: str) -> Target:
-        """Return a member's target assignment; empty if it has none."""
+        """Return the target assignment of a member. It may be empty."""
         return self.targets.get(member_id, NO_TARGET)
 
     def is_free(self, topic_id: str, partition: int) -> bool:
-        """Return whether no member has a partition, or still has to revoke it."""
+        """Return whether a partition is neither assigned to a member nor being revoked by one."""
         return partition not in self._owners.get(topic_id, ())
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
@@ -202,10 +206,10 @@ class ConsumerGroup:
         before: ConsumerMember | None = None,
         after: ConsumerMember | None = None,
     ) -> str:
-        """Return the assignor that most members name, after one of them is replaced.
+        """Return the assignor that most members prefer, after one of the members is replaced.
 
-        Ties go to the first one in Kafka's hash map. Both names share a bucket there, and a new
-        name is added in front.
+        If there is a tie, the first one in Kafka's hash map is used. There, both names are in the
+        same bucket, and a new name is added at its front.
         """
         counts = Counter(each.assignor for each in self.members.values() if each.assignor)
         names = timeline_order(counts)
@@ -227,10 +231,10 @@ class ConsumerGroup:
         is_transactional: bool = False,
         version: int | None = None,
     ) -> str | None:
-        """Return the error that all offsets of a commit get, or None.
+        """Return the error for all offsets of a commit, or None.
 
-        The generation id is the member epoch. With an older epoch, each partition is checked
-        by `check_partition`.
+        The generation id is the member epoch. If it is older than the current one, each partition
+        is checked with `check_partition`.
 
         Parameters
         ----------
@@ -253,10 +257,9 @@ class ConsumerGroup:
     def check_partition(
         self, sender: ConsumerGroupMetadata, topic_id: str | None, partition: int
     ) -> str | None:
-        """Return the error of one partition of a commit that `check_commit` accepted, or None.
+        """Return the error for one partition of a commit that `check_commit` accepted, or None.
 
-        A member may commit with an older epoch for a partition that it has had since then
-        (KIP-1251).
+        A member may commit with an older epoch if it has had the partition since then (KIP-1251).
         """
         member = self.members.get(sender.member_id)
         epoch = sender.generation_id
@@ -268,7 +271,7 @@ class ConsumerGroup:
         return _wrong_epoch(member) if assigned is None or epoch < assigned else None
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> str | None:
-        """Return the error of a fetch of offsets with a member epoch, or None."""
+        """Return the error for a fetch of offsets that contains a member epoch, or None."""
         if member_id is None and member_epoch < 0:
             return None
         member = self.members.get(member_id or "")
@@ -281,7 +284,7 @@ class ConsumerGroup:
     def describe_consumer_group(
         self, topics: ClusterTopics, default_assignor: str
     ) -> ConsumerGroupDescription:
-        """Return the description for ConsumerGroupDescribe."""
+        """Return the description for a ConsumerGroupDescribe response."""
         return ConsumerGroupDescription(
             self.group_id,
             self.state.value,
@@ -309,14 +312,14 @@ class ConsumerGroup:
     # -- records ---------------------------------------------------------------------------
 
     def apply(self, records: Iterable[Record]) -> None:
-        """Apply records of this group, in order, and ignore records of a classic group."""
+        """Apply records of this group, in order. Records of a classic group are ignored."""
         for key, value in records:
             apply = _APPLY.get(type(key))
             if apply is not None:
                 apply(self, key, value)
 
     def deletion(self) -> list[Record]:
-        """Return the tombstones of the group and all its members."""
+        """Return the tombstones of the group and of all its members."""
         group_id = self.group_id
         by_member = [consumer_records.no_member(group_id, each) for each in self.members]
         return [
@@ -330,7 +333,7 @@ class ConsumerGroup:
         ]
 
     def enter(self, state: GroupState, now_ms: int) -> None:
-        """End the group; all other states follow from its records."""
+        """Enter the state DEAD. All other states are derived from the group's records."""
         del now_ms
         assert state is GroupState.DEAD
         self._is_dead = True
@@ -441,7 +444,7 @@ class ConsumerGroup:
             )
 
     def _replace(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
-        """Replace a member, and everything that is derived from it."""
+        """Replace a member, and update everything that is derived from it."""
         self._is_reconciled = None
         if before is not None:
             self._release(before)
@@ -481,7 +484,10 @@ class ConsumerGroup:
                     self._owners.pop(topic_id, None)
 
     def _check(self) -> None:
-        """Assert the invariants of the group: above all, each partition has one owner."""
+        """Assert the invariants of the group.
+
+        The most important one is that a partition has one owner.
+        """
         owners: dict[str, dict[int, str]] = {}
         for member in self.members.values():
             for partitions in (member.assigned, member.revoking):
@@ -515,7 +521,7 @@ _APPLY: Mapping[type[Message], Callable[[ConsumerGroup, Any, Any], None]] = {
 def topics_of(
     subscriptions: Iterable[Subscription], regexes: Mapping[str, ResolvedRegex]
 ) -> frozenset[str]:
-    """Return the topics of subscriptions; a pattern that is not resolved has none."""
+    """Return the topics of subscriptions. A pattern that is not resolved yet has none."""
     names: set[str] = set()
     for topics, regex in subscriptions:
         names |= topics
@@ -539,7 +545,7 @@ def _wrong_epoch(member: ConsumerMember) -> str:
 def _owned(
     stored: Iterable[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], epoch: int
 ) -> OwnedPartitions:
-    """Return stored partitions. Without assignment epochs, they get the epoch of the member."""
+    """Return stored partitions. If they have no assignment epoch, use the epoch of the member."""
     owned = {}
     for each in stored:
         epochs: Collection[int] = each.assignment_epochs or ()
@@ -552,7 +558,7 @@ def _owned(
 def _named(
     partitions: Iterable[Mapping[str, Iterable[int]]], topics: ClusterTopics
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return partitions by topic name, without deleted topics."""
+    """Return partitions by topic name. Deleted topics are left out."""
     named: dict[str, list[int]] = {}
     for by_id in partitions:
         for topic_id, numbers in by_id.items():

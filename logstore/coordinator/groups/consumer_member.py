@@ -1,4 +1,4 @@
-"""A member of a consumer group, and the values that describe its partitions (KIP-848)."""
+"""A member of a consumer group, and its partitions (KIP-848)."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import NamedTuple
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
-"""Member epochs with a meaning of their own; all others are positive."""
+"""Member epochs that have a special meaning. All others are positive."""
 
 OwnedPartitions = Mapping[str, Mapping[int, int]]
 """Partitions by topic id, each with the member epoch in which it was assigned (KIP-1251)."""
 
 Target = Mapping[str, frozenset[int]]
-"""Partitions of a target assignment by topic id."""
+"""The partitions of a target assignment by topic id."""
 
 NO_PARTITIONS: OwnedPartitions = {}
 NO_TARGET: Target = {}
 
 
 class MemberState(enum.IntEnum):
-    """Progress of a member towards its target assignment.
+    """The progress of a member towards its target assignment.
 
     Attributes
     ----------
     STABLE
         The member has its target assignment.
     UNREVOKED_PARTITIONS
-        The member must revoke partitions before its epoch may advance.
+        The member must revoke partitions before it can advance to the next epoch.
     UNRELEASED_PARTITIONS
-        The member has the latest epoch, but waits for partitions of other members.
+        The member has the latest epoch, but is waiting for partitions that other members have.
     UNKNOWN
-        A state of a later version of Kafka. The member must rejoin without partitions.
+        A state written by a later version of Kafka. The member must rejoin without partitions.
     """
 
     STABLE = 0
@@ -47,7 +47,7 @@ class MemberState(enum.IntEnum):
 
 
 class ClassicProtocols(NamedTuple):
-    """Session timeout and supported assignors of a member that uses the classic protocol."""
+    """The session timeout and the assignors of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -59,9 +59,9 @@ class ResolvedRegex(NamedTuple):
     Attributes
     ----------
     version : int
-        Version of the cluster's topics at that time.
+        The version of the cluster's topics at that time.
     resolved_ms : int
-        Unix time in ms.
+        Time in Unix ms.
     """
 
     topics: frozenset[str]
@@ -70,18 +70,18 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerMember(NamedTuple):
-    """A member. Values are immutable; each change of a member makes a new one.
+    """A member of a consumer group. It is immutable: each change creates a new object.
 
     Attributes
     ----------
     previous_epoch : int
-        Epoch before the last change of the epoch; -1 if the member is new.
+        The epoch before the current one, or -1 if the member is new.
     regex : str or None
-        Pattern of further topics, in RE2 syntax. It may be empty or None.
+        Pattern of additional topics, in RE2 syntax. It may be empty.
     assigned : mapping
-        Partitions that the member may use.
+        The partitions that the member may use.
     revoking : mapping
-        Partitions that the member must give up first.
+        The partitions that the member must give up first.
     classic : ClassicProtocols or None
         None if the member uses the consumer protocol.
     """
@@ -107,7 +107,7 @@ class ConsumerMember(NamedTuple):
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
     def advance(self, member_epoch: int) -> ConsumerMember:
-        """Return the member with a new epoch, which may equal the old one."""
+        """Return the member with a new epoch, which may be the same as the old one."""
         return self._replace(member_epoch=member_epoch, previous_epoch=self.member_epoch)
 
     def assignment_epoch(self, topic_id: str, partition: int) -> int | None:

@@ -1,7 +1,7 @@
 """The members of consumer groups: their requests, sessions and timeouts (KIP-848).
 
-`consumer_rules` and `migration` decide; this module writes the records, applies them to the group,
-sets timers and answers. Nothing changes if the records cannot be written.
+Decisions are made in `consumer_rules` and `migration`. This module writes the records, applies them
+to the group, sets timers and responds. If the records cannot be written, the group is not changed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS = 500
-"""Time until a timeout is repeated whose records could not be written, as in Kafka."""
+"""If the records of a timeout cannot be written, it is retried after this time, as in Kafka."""
 
 MayDescribe = Callable[[str], bool]
 """Returns whether a member may describe a topic."""
@@ -68,19 +68,19 @@ class ConsumerMembership:
     ----------
     timers : GroupTimers
     clock : Clock
-        Dates the records.
+        Provides the timestamps of records.
     rng : Random
-        Source of member ids.
+        Used to generate member ids.
     topics : TopicsFollower
     store : GroupStore
     classic : ClassicMembership
-        Takes over groups that become classic.
+        Takes over groups that become classic groups.
     put : callable
         Adds a group to the registry, or replaces one.
     settings_of : callable
-        Returns the settings of a group by id.
+        Returns the settings of a group, given its id.
     reply : callable
-        Calls a callback with a result, after the coordinator's lock is released.
+        Calls a callback with a result, after the lock of the coordinator is released.
     """
 
     def __init__(
@@ -114,12 +114,13 @@ class ConsumerMembership:
         on_done: ConsumerHeartbeatCallback,
         may_describe: MayDescribe | None = None,
     ) -> None:
-        """Answer a heartbeat.
+        """Handle a heartbeat.
 
         Parameters
         ----------
         may_describe : callable, optional
-            Hides topics from the patterns of the group. By default, all topics are visible.
+            The group's patterns only match topics that the member may describe. By default, it may
+            describe all topics.
         """
         at = self._circumstances(request.group_id)
         try:
@@ -155,7 +156,7 @@ class ConsumerMembership:
         decision = consumer_rules.heartbeat(known, request, at, check_pattern)
         assert decision.result is not None
         if known is not group:
-            # The records describe the whole group, so they are applied to an empty one.
+            # The records describe the whole group, so apply them to an empty group.
             known = ConsumerGroup(request.group_id)
         self._write(known, [*records, *decision.records])
         if known is not group:
@@ -182,13 +183,16 @@ class ConsumerMembership:
         return ConsumerHeartbeatResult(request.member_id, LEAVE_EPOCH)
 
     def _new_member_id(self) -> str:
-        """Return a new member id: a random UUID in the text form of topic ids, as in Kafka."""
+        """Return a new member id.
+
+        As in Kafka, it is a random UUID in the text form of topic ids.
+        """
         return encode_topic_id(uuid.UUID(int=self._rng.getrandbits(128), version=4).bytes)
 
     # -- requests of classic members -------------------------------------------------------
 
     def join(self, group: ConsumerGroup, request: JoinRequest, on_done: JoinCallback) -> str | None:
-        """Add a classic member; return an error instead, if any."""
+        """Add a classic member. Return an error, or None."""
         at = self._circumstances(request.group_id)
         try:
             joined = migration.classic_join(group, request, at, check_pattern, self._new_member_id)
@@ -208,7 +212,7 @@ class ConsumerMembership:
         return None
 
     def sync(self, group: ConsumerGroup, request: SyncRequest, on_done: SyncCallback) -> str | None:
-        """Return the assignment of a classic member; return an error instead, if any."""
+        """Return the assignment of a classic member, or an error."""
         try:
             member = migration.classic_member(
                 group, request.member_id, request.group_instance_id, request.generation_id
@@ -229,7 +233,7 @@ class ConsumerMembership:
     def classic_heartbeat(
         self, group: ConsumerGroup, generation_id: int, member_id: str, instance_id: str | None
     ) -> str | None:
-        """Keep the session of a classic member; return an error that it must handle, or None."""
+        """Restart the session of a classic member. Return an error that it must handle, or None."""
         try:
             member = migration.classic_member(group, member_id, instance_id, generation_id)
         except Refusal as refusal:
@@ -241,7 +245,10 @@ class ConsumerMembership:
         return None
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> list[str | None]:
-        """Remove members on request of a classic client or an administrator; return the errors."""
+        """Remove members at the request of a classic client or an administrator.
+
+        Return the errors.
+        """
         errors: list[str | None] = []
         members: dict[str, ConsumerMember] = {}
         for member_id, instance_id in leaving:
@@ -264,24 +271,24 @@ class ConsumerMembership:
         return errors
 
     def _expect_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Remove a classic member that was asked to rejoin and does not, within its timeout."""
+        """Remove a classic member if it was asked to rejoin and does not do so in time."""
         if ("join", member.member_id) not in group.timeouts:
             self._time_out(group, "join", member.member_id, member.rebalance_timeout_ms)
 
     # -- groups loaded and lost ------------------------------------------------------------
 
     def resume(self, group: ConsumerGroup) -> None:
-        """Start the sessions of a loaded group, and the revocations in progress."""
+        """Start the sessions of a group that has been loaded, and continue revocations."""
         for member in group.members.values():
             self._touch(group, member.member_id)
             self._watch_revocation(group, member)
 
     def abandon(self, group: ConsumerGroup) -> None:
-        """End a group whose partition was deleted or replaced."""
+        """Remove a group whose partition was deleted or replaced."""
         group.enter(GroupState.DEAD, self._clock.now_ms())
 
     def shift(self, group: ConsumerGroup, shift_ns: int) -> None:
-        """Start new sessions after the timers moved to another clock."""
+        """Start new sessions after the timers were moved to another clock."""
         if group.assigned_ns is not None:
             group.assigned_ns += shift_ns
         if group.resolved_ns is not None:
@@ -296,14 +303,19 @@ class ConsumerMembership:
     def _resolve(
         self, group: ConsumerGroup, patterns: Collection[str], may_describe: MayDescribe | None
     ) -> None:
-        """Resolve patterns after the answer, as Kafka does: the next heartbeat sees the topics."""
+        """Resolve patterns after the response, as in Kafka.
+
+        The next heartbeat returns the topics.
+        """
         at = self._circumstances(group.group_id)
         found = resolve_patterns(patterns, at.topics.names(), may_describe)
         decision = consumer_rules.resolve(group, found, at)
         try:
             self._write(group, decision.records)
         except Refusal as refusal:
-            logger.warning("%s: patterns cannot be stored: %s", group, refusal.message)
+            logger.warning(
+                "%s: the topics of patterns cannot be stored: %s", group, refusal.message
+            )
             return
         group.resolved_ns, group.resolved_version = at.now_ns, at.topics.version
         if decision.has_checked_topics:
@@ -320,12 +332,12 @@ class ConsumerMembership:
         )
 
     def _write(self, group: ConsumerGroup, records: Iterable[consumer_records.Record]) -> None:
-        """Write records and apply them.
+        """Write records and apply them to the group.
 
         Raises
         ------
         Refusal
-            They could not be written; the group is unchanged.
+            The records could not be written. The group is unchanged.
         """
         records = list(records)
         if not records:
@@ -336,7 +348,7 @@ class ConsumerMembership:
         group.apply(records)
 
     def _act(self, group: ConsumerGroup, decision: Decision, at: Circumstances) -> None:
-        """Set the timers of a decision whose records are written."""
+        """Set the timers of a decision after its records were written."""
         if decision.has_checked_topics:
             group.checked_version = at.topics.version
         if decision.has_target:
@@ -350,7 +362,7 @@ class ConsumerMembership:
     def _remove(
         self, group: ConsumerGroup, members: Collection[ConsumerMember], at: Circumstances
     ) -> None:
-        """Remove members, after which the group may become classic.
+        """Remove members. Afterwards, the group may become a classic group.
 
         Raises
         ------
@@ -390,7 +402,10 @@ class ConsumerMembership:
             self._arm(group, member_id)
 
     def _arm(self, group: ConsumerGroup, member_id: str) -> None:
-        """Set the session timer; it is renewed when it is due."""
+        """Set the session timer.
+
+        If the session was extended, the timer is set again when it fires.
+        """
         session = group.sessions[member_id]
         due_ns = session.armed_ns = session.deadline_ns
         self._timers.at(
@@ -402,7 +417,7 @@ class ConsumerMembership:
         if session is None or session.armed_ns != due_ns or group.state is GroupState.DEAD:
             return
         session.armed_ns = None
-        if member_id not in group.members:  # a static member that returned under another id
+        if member_id not in group.members:  # the static member has returned under another id
             del group.sessions[member_id]
         elif self._timers.now_ns() < session.deadline_ns:
             self._arm(group, member_id)
@@ -411,7 +426,7 @@ class ConsumerMembership:
             self._arm(group, member_id)
 
     def _watch_revocation(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Limit the time in which a member gives up partitions, in its current epoch."""
+        """Limit the time for a member to give up partitions in its current epoch."""
         member_id = member.member_id
         if consumer_rules.must_revoke(member):
             epoch, timeout_ms = member.member_epoch, member.rebalance_timeout_ms
@@ -427,7 +442,7 @@ class ConsumerMembership:
         timeout_ms: int,
         epoch: int | None = None,
     ) -> None:
-        """Remove a member after a timeout, unless that is withdrawn or its epoch changes."""
+        """Remove a member after a timeout, unless the timeout is cancelled or its epoch changes."""
         key = kind, member_id
         token = group.timeouts[key] = object()
         reason = f"the {kind} took longer than {timeout_ms} ms"
@@ -445,11 +460,12 @@ class ConsumerMembership:
         self._timers.after(timeout_ms, f"consumer-{kind}", run)
 
     def _fence(self, group: ConsumerGroup, member_id: str, reason: str) -> bool:
-        """Remove a member; return False if the caller must retry later.
+        """Remove a member. Return False if the caller must retry later.
 
-        A coordinator that lost its partition gives up: another one has the group.
+        If this coordinator has lost the partition, there is nothing to do, because another one has
+        the group.
         """
-        logger.info("group '%s': %s is removed: %s", group.group_id, member_id, reason)
+        logger.info("group '%s': removing %s: %s", group.group_id, member_id, reason)
         try:
             self._remove(group, [group.members[member_id]], self._circumstances(group.group_id))
         except Refusal as refusal:

@@ -1,8 +1,8 @@
-"""Subscriptions and assignments: the messages that members of a consumer group exchange.
+"""The subscriptions and assignments that the members of a consumer group exchange.
 
-Encoders write version 3, as Kafka 3.9's clients do. Later versions only append fields, so the known
-fields of a newer version can be read. Source: KIP-429, KIP-792, KIP-881; Kafka's
-`ConsumerProtocol`.
+They are encoded in version 3, as by the clients of Kafka 3.9. Later versions only add fields at the
+end, so the known fields of a newer version can be decoded. Source: KIP-429, KIP-792, KIP-881, and
+Kafka's `ConsumerProtocol`.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ M = TypeVar("M", bound=Message)
 
 
 class Subscription(NamedTuple):
-    """A member's subscription, and the partitions it owns.
+    """The subscription of a member, and the partitions that it owns.
 
     Attributes
     ----------
     owned_partitions : tuple of TopicPartition
-        The last assignment (version 1 and above).
+        The last assignment of the member (since version 1).
     generation_id : int
-        Generation of the last assignment, or -1 below version 2.
+        The generation of the last assignment, or -1 before version 2.
     """
 
     topics: tuple[str, ...]
@@ -46,7 +46,7 @@ class Subscription(NamedTuple):
 
 
 class Assignment(NamedTuple):
-    """A member's assignment."""
+    """The assignment of a member."""
 
     partitions: tuple[TopicPartition, ...]
     user_data: bytes | None = None
@@ -73,7 +73,7 @@ def decode_subscription(data: bytes) -> Subscription:
     Raises
     ------
     InvalidRecordError
-        The bytes are malformed.
+        The data is malformed.
     """
     message = _decoded(ConsumerProtocolSubscription, data, SUBSCRIPTION_VERSION)
     user_data = message.user_data
@@ -88,7 +88,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION) -> bytes:
-    """Encode an assignment, in version 3 or in an older one."""
+    """Encode an assignment. The version can be 3 or older."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=numbers)
@@ -100,12 +100,12 @@ def encode_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION)
 
 
 def decode_assignment(data: bytes) -> Assignment:
-    """Decode an assignment. Zero bytes are an empty assignment.
+    """Decode an assignment. Empty data is an empty assignment.
 
     Raises
     ------
     InvalidRecordError
-        The bytes are malformed.
+        The data is malformed.
     """
     if not data:
         return Assignment(())
@@ -126,7 +126,7 @@ def _decoded(kind: type[M], data: bytes, newest: int) -> M:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """Group partitions by topic, both in order."""
+    """Group partitions by topic. Topics and partitions are sorted."""
     return {
         topic: [tp.partition for tp in group]
         for topic, group in groupby(sorted(partitions), key=lambda tp: tp.topic)

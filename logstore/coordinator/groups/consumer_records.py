@@ -1,9 +1,10 @@
 """The records of consumer groups in `__consumer_offsets` (KIP-848).
 
-A record is a pair of messages: a key of type 3 to 8 or 16, and a value of version 0, or None for a
-tombstone. The state of a group changes only by its records: the same function applies them after a
-write and when a coordinator loads its partition. Kafka 4.1 replaced the partition metadata (type 4)
-by a hash in the group's record, so such records are deleted but never written.
+A record consists of two messages: a key with type 3 to 8 or 16, and a value of version 0, or None
+for a tombstone. The state of a group is only changed by its records. They are applied by the same
+function after they were written and when a coordinator loads its partition. In Kafka 4.1, the
+partition metadata (type 4) was replaced by a hash in the group's record, so such records are
+deleted but never written.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     )
 
 Record = tuple[Message, Message | None]
-"""Key and value; the value of a tombstone is None."""
+"""A key and a value. The value of a tombstone is None."""
 
 _KINDS: Mapping[int, tuple[type[Message], type[Message]]] = {
     3: (ConsumerGroupMetadataKey, ConsumerGroupMetadataValue),
@@ -53,22 +54,25 @@ _KINDS: Mapping[int, tuple[type[Message], type[Message]]] = {
     8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
-"""Messages of keys and values by the number at the start of a key."""
+"""The messages of keys and values, by the number at the start of a key."""
 
 _VERSIONS: Mapping[type[Message], tuple[int, int]] = {
     GroupMetadataKey: (GROUP_KEY_VERSION, GROUP_VALUE_VERSION),
     **{key: (number, 0) for number, (key, _) in _KINDS.items()},
 }
-"""Versions of key and value by the class of the key, for groups of both protocols."""
+"""The versions of key and value, by the class of the key.
+
+This includes groups of both protocols.
+"""
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
-    """Encode key and value of a record.
+    """Encode the key and the value of a record.
 
     Raises
     ------
     InvalidRecordError
-        A string is longer than Kafka's records allow, or cannot be encoded.
+        A string is too long for Kafka's records, or cannot be encoded.
     """
     key, value = record
     key_version, value_version = _VERSIONS[type(key)]
@@ -77,7 +81,7 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode_consumer_key(key: bytes) -> tuple[str, Message] | None:
-    """Return the group id of a consumer group's record and its key; None for other records.
+    """Return the group id and the key of a consumer group's record. None for other records.
 
     Raises
     ------
@@ -98,7 +102,7 @@ def decode(key: bytes, value: bytes) -> Record:
     Raises
     ------
     InvalidRecordError, UnsupportedFormatError
-        Key or value are malformed, or have an unknown version.
+        The key or the value is malformed, or has an unknown version.
     """
     kinds = _KINDS.get(version_of(key))
     if kinds is None:
@@ -110,7 +114,7 @@ def decode(key: bytes, value: bytes) -> Record:
 
 
 def group_epoch(group_id: str, epoch: int, metadata_hash: int) -> Record:
-    """Return the record of a group's epoch."""
+    """Return the record that contains the epoch of a group."""
     value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
     return ConsumerGroupMetadataKey(group_id=group_id), value
 
@@ -126,7 +130,7 @@ def no_partition_metadata(group_id: str) -> Record:
 
 
 def resolved_regex(group_id: str, pattern: str, resolved: ResolvedRegex) -> Record:
-    """Return the record of the topics that match a pattern."""
+    """Return the record that contains the topics that match a pattern."""
     value = ConsumerGroupRegularExpressionValue(
         topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.resolved_ms
     )
@@ -146,7 +150,7 @@ def _regex_key(group_id: str, pattern: str) -> ConsumerGroupRegularExpressionKey
 
 
 def member(group_id: str, member: ConsumerMember) -> Record:
-    """Return the record of a member's subscription."""
+    """Return the record that contains the subscription of a member."""
     classic = member.classic
     value = ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -171,7 +175,7 @@ def member(group_id: str, member: ConsumerMember) -> Record:
 
 
 def current_assignment(group_id: str, member: ConsumerMember) -> Record:
-    """Return the record of a member's epoch and partitions."""
+    """Return the record that contains the epoch and the partitions of a member."""
     value = ConsumerGroupCurrentMemberAssignmentValue(
         member_epoch=member.member_epoch,
         previous_member_epoch=member.previous_epoch,
@@ -197,9 +201,9 @@ def _current(
 
 
 def target_assignment(group_id: str, member_id: str, target: Target) -> Record:
-    """Return the record of a member's target assignment.
+    """Return the record that contains the target assignment of a member.
 
-    Topics keep their order, on which the uniform assignor depends.
+    The order of topics is preserved, because the uniform assignor depends on it.
     """
     value = ConsumerGroupTargetAssignmentMemberValue(
         topic_partitions=[
@@ -214,7 +218,7 @@ def target_assignment(group_id: str, member_id: str, target: Target) -> Record:
 
 
 def target_epoch(group_id: str, epoch: int, now_ms: int) -> Record:
-    """Return the record of the epoch for which the target assignment was computed."""
+    """Return the record that contains the epoch of the target assignment."""
     value = ConsumerGroupTargetAssignmentMetadataValue(
         assignment_epoch=epoch, assignment_timestamp=now_ms
     )
@@ -227,7 +231,7 @@ def no_target(group_id: str) -> Record:
 
 
 def no_member(group_id: str, member_id: str) -> list[Record]:
-    """Return the tombstones of a member, in the order in which Kafka requires them."""
+    """Return the tombstones of a member, in the order in which Kafka has to read them."""
     return [
         (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),

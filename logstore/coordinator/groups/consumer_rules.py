@@ -1,8 +1,8 @@
-"""The rules of consumer groups: which records a request or a timeout leads to (KIP-848).
+"""The rules of consumer groups, which turn a request or a timeout into records (KIP-848).
 
-Each rule reads a group and returns a decision: records, the answer, and the timers to set. Nothing
-is changed, so a decision whose records cannot be written has no effect. The rules use no clock and
-no file.
+A rule reads a group and returns a decision, which consists of the records to write, the response,
+and the timers to set. The rule itself does not change anything, so the decision has no effect if
+its records cannot be written. The rules use neither clocks nor files.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from logstore.coordinator.groups.reconciliation import Reported
 
 REGEX_REFRESH_MIN_MS = 10_000
-"""Shortest time between two resolutions of a group's patterns. Kafka has no setting for it."""
+"""Minimum time between two resolutions of a group's patterns. Kafka has no setting for it."""
 
 NS_PER_MS = 1_000_000
 
 
 class MigrationPolicy(Enum):
-    """Conversions between the protocols that `group.consumer.migration.policy` allows."""
+    """The conversions between protocols that are allowed by `group.consumer.migration.policy`."""
 
     DISABLED = "disabled"
     DOWNGRADE = "downgrade"
@@ -51,7 +51,7 @@ class MigrationPolicy(Enum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """Whether a member of the consumer protocol may convert a classic group."""
+        """Whether a classic group is converted when a member of the consumer protocol joins it."""
         return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 
     @property
@@ -61,14 +61,14 @@ class MigrationPolicy(Enum):
 
 
 class GroupSettings(NamedTuple):
-    """The settings of one consumer group, with Kafka's defaults.
+    """The settings of a consumer group, with Kafka's defaults.
 
     Attributes
     ----------
     max_size, classic_max_size : int
-        Largest number of members of a consumer group and of a classic group.
+        Maximum number of members of a consumer group and of a classic group.
     assignors : tuple of str
-        Assignors that members may name; the first one is the default.
+        The assignors that a member may name. The first one is the default.
     """
 
     session_timeout_ms: int = 45_000
@@ -82,12 +82,14 @@ class GroupSettings(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """Everything outside the group that a rule depends on.
+    """Everything outside of the group that a rule depends on.
 
     Attributes
     ----------
-    now_ms, now_ns : int
-        Time in Unix ms, for records, and monotonic time, for intervals.
+    now_ms : int
+        Current time in Unix ms, for records.
+    now_ns : int
+        Current monotonic time, for intervals.
     """
 
     topics: ClusterTopics
@@ -97,7 +99,7 @@ class Circumstances(NamedTuple):
 
 
 class Refusal(Exception):
-    """A request is refused with an error of Kafka's protocol, and a message."""
+    """A request is refused with an error of Kafka's protocol and a message."""
 
     def __init__(self, error: str, message: str = "") -> None:
         super().__init__(error, message)
@@ -106,22 +108,25 @@ class Refusal(Exception):
 
 
 class Decision(NamedTuple):
-    """The records, the answer and the timers of a request or a timeout.
+    """The result of a request or a timeout: records, response and timers.
 
     Attributes
     ----------
     member : ConsumerMember or None
-        The member after its request; its session starts again.
+        The member after its request. Its session is restarted.
     group_epoch : int
-        The group's epoch after a request of a member.
+        The epoch of the group after the request.
     is_reconciled : bool
-        Whether the member's assignment changed, so that its revocation timer starts or stops.
-    has_checked_topics, has_target : bool
-        Whether topics were compared with the group's hash, and whether a target was computed.
+        Whether the assignment of the member has changed, so its revocation timer must be started or
+        stopped.
+    has_checked_topics : bool
+        Whether the topics were compared with the hash of the group.
+    has_target : bool
+        Whether a target assignment was computed.
     patterns : collection of str
-        Patterns to be resolved.
+        Patterns that must be resolved.
     left : collection of str
-        Ids of the removed members, whose timers stop.
+        Ids of the members that were removed. Their timers must be stopped.
     """
 
     records: list[Record]
@@ -139,7 +144,7 @@ class Decision(NamedTuple):
 
 
 def check_request(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
-    """Check a heartbeat, whatever the state of the group.
+    """Check the parts of a heartbeat that do not depend on the state of the group.
 
     Raises
     ------
@@ -184,7 +189,7 @@ def _check_join(request: ConsumerHeartbeat) -> None:
 
 
 def check_room(group: ConsumerGroup, member_id: str, settings: GroupSettings) -> None:
-    """Raise GROUP_MAX_SIZE_REACHED if a new member does not fit into the group."""
+    """Raise GROUP_MAX_SIZE_REACHED if the group has no room for a new member."""
     if len(group.members) >= settings.max_size and member_id not in group.members:
         raise Refusal(
             "GROUP_MAX_SIZE_REACHED",
@@ -198,12 +203,12 @@ def heartbeat(
     at: Circumstances,
     check_pattern: Callable[[str], None],
 ) -> Decision:
-    """Join a group, or report as a member: change the subscription, revoke and get partitions.
+    """Handle the heartbeat of a member. It can join, change its subscription, or revoke partitions.
 
     Parameters
     ----------
     request : ConsumerHeartbeat
-        A request with a member id, which has been checked.
+        A request that has been checked and has a member id.
     check_pattern : callable
         Raises `Refusal` if a pattern is invalid.
 
@@ -254,14 +259,17 @@ def _or(new: str | None, old: str | None) -> str | None:
 
 
 def numbers_of(partitions: OwnedPartitions) -> Mapping[str, tuple[int, ...]]:
-    """Return partitions without epochs, in order."""
+    """Return partitions in order, without their epochs."""
     return {topic_id: tuple(sorted(numbers)) for topic_id, numbers in sorted(partitions.items())}
 
 
 def _sender(
     group: ConsumerGroup, request: ConsumerHeartbeat
 ) -> tuple[ConsumerMember, list[Record]]:
-    """Return the member that sends a request, new or known, and records to replace another."""
+    """Return the member that sent a request, and the records to replace another member with it.
+
+    The member may be new.
+    """
     is_joining = request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
         member = group.members.get(request.member_id)
@@ -289,7 +297,7 @@ def _sender(
 def replace_static(
     group: ConsumerGroup, known: ConsumerMember, member_id: str
 ) -> tuple[ConsumerMember, list[Record]]:
-    """Return a static member under a new id, and the records to replace it."""
+    """Return a static member under its new id, and the records that replace the old member."""
     member = known._replace(member_id=member_id, member_epoch=0, previous_epoch=0)
     group_id = group.group_id
     target = group.target_of(known.member_id)
@@ -315,17 +323,17 @@ def check_static(known: ConsumerMember | None, member_id: str, instance_id: str)
 
 
 def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
-    """Return the refusal of an unknown member's request."""
+    """Return the error for a request of an unknown member."""
     return Refusal(
         "UNKNOWN_MEMBER_ID", f"Member {member_id} is not a member of group {group.group_id}."
     )
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
-    """Raise FENCED_MEMBER_EPOCH unless the epoch is the member's.
+    """Raise FENCED_MEMBER_EPOCH if an epoch is not the current epoch of the member.
 
-    The previous epoch is accepted if the member owns nothing that it must give up: the answer with
-    the new epoch was lost.
+    The previous epoch is accepted if the member owns no partition that it must give up. In this
+    case, the response with the new epoch was lost.
     """
     epoch = request.member_epoch
     if epoch in (JOIN_EPOCH, member.member_epoch):
@@ -363,19 +371,19 @@ def update_member(
     bumps_for_regex: bool,
     assigns: bool = True,
 ) -> Decision:
-    """Store a changed member, start a new epoch if necessary, and take the member's next step.
+    """Store a changed member, start a new epoch if necessary, and reconcile the member.
 
     Parameters
     ----------
     member, updated : ConsumerMember
         The member before and after its request.
     records : list of Record
-        Records to be written first.
+        Records that must be written first.
     bumps_for_regex : bool
         Whether another pattern starts a new epoch even if it is not resolved yet.
     assigns : bool
-        Whether a new epoch gets a target assignment; otherwise only a member of the current epoch
-        takes a step.
+        Whether to compute a target assignment in a new epoch. Otherwise, a member is only
+        reconciled if it is in the current epoch.
     """
     group_id = group.group_id
     if updated != member:
@@ -416,7 +424,7 @@ def _changed_regex(
     records: list[Record],
     check_pattern: Callable[[str], None],
 ) -> tuple[bool, bool]:
-    """Return whether a member changes its pattern, and whether the new one is resolved."""
+    """Return whether a member changes its pattern, and whether the new pattern is resolved."""
     before, after = member.regex or "", updated.regex or ""
     if before == after:
         return False, False
@@ -437,9 +445,10 @@ def _subscribers(group: ConsumerGroup, pattern: str) -> int:
 def _subscriptions_after(
     group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember
 ) -> set[Subscription]:
-    """Return the group's subscriptions after the update of a member."""
+    """Return the subscriptions of the group after the update of a member."""
     counts = group.subscriptions.copy()
-    counts[Subscription.of(member)] -= 1  # a new member had no subscription; `+counts` drops it
+    # a new member has no subscription, and `+counts` removes the negative count
+    counts[Subscription.of(member)] -= 1
     counts[Subscription.of(updated)] += 1
     return set(+counts)
 
@@ -453,7 +462,10 @@ def _checked_epoch(
     *,
     bumps: bool,
 ) -> int:
-    """Return the epoch: a new one if `bumps`, or if the subscribed topics changed."""
+    """Return the current epoch.
+
+    It is a new one if `bumps` is set or the subscribed topics changed.
+    """
     topics = topics_of(_subscriptions_after(group, member, updated), group.regexes)
     metadata_hash = at.topics.hash_of(topics)
     epoch = group.group_epoch
@@ -473,7 +485,7 @@ def _last_target(group: ConsumerGroup, member: ConsumerMember) -> Target:
 
 
 def _may_assign(group: ConsumerGroup, at: Circumstances) -> bool:
-    """Return whether the interval since the last target assignment is over."""
+    """Return whether enough time has passed since the last target assignment."""
     interval_ms = at.settings.assignment_interval_ms
     if group.target_ms == 0 or interval_ms == 0:
         return True
@@ -482,7 +494,7 @@ def _may_assign(group: ConsumerGroup, at: Circumstances) -> bool:
 
 
 def _since(known_ns: int | None, stored_ms: int, at: Circumstances) -> int:
-    """Return the monotonic time of an event. Only its Unix time is known in a loaded group."""
+    """Return the monotonic time of an event. After loading a group, only its Unix time is known."""
     return at.now_ns - (at.now_ms - stored_ms) * NS_PER_MS if known_ns is None else known_ns
 
 
@@ -539,10 +551,10 @@ def _reconciled(
 def patterns_to_resolve(
     group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, at: Circumstances
 ) -> Collection[str]:
-    """Return the patterns of a group if they must be resolved now, else nothing.
+    """Return the patterns of a group if they must be resolved now. Otherwise return none.
 
-    All patterns of a group are resolved together: if one of them is new, if topics were created,
-    and at intervals.
+    All patterns of a group are resolved at the same time. This happens if one of them is new, if
+    topics have been created, and periodically.
     """
     after = updated.regex or ""
     if not after and not any(each.regex for each in group.subscriptions):
@@ -568,7 +580,7 @@ def patterns_to_resolve(
 def resolve(
     group: ConsumerGroup, found: Mapping[str, Iterable[str]], at: Circumstances
 ) -> Decision:
-    """Store the topics that match the patterns of a group; start a new epoch if they changed."""
+    """Store the topics that match the patterns of a group. Start a new epoch if they changed."""
     records = []
     regexes = dict(group.regexes)
     bumps = False
@@ -592,7 +604,7 @@ def resolve(
 
 
 def leaving_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> ConsumerMember:
-    """Return a member that leaves, or raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
+    """Return the member that leaves, or raise UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID."""
     if request.instance_id is None:
         member = group.members.get(request.member_id)
         if member is None:
@@ -603,7 +615,7 @@ def leaving_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> Consumer
 
 
 def leave_for_now(group: ConsumerGroup, member: ConsumerMember) -> Decision:
-    """Keep the partitions of a static member that will return before its session expires."""
+    """Keep the partitions of a static member, which will return before its session expires."""
     away = member._replace(
         member_epoch=LEAVE_STATIC_EPOCH,
         revoking=NO_PARTITIONS,
@@ -616,7 +628,7 @@ def leave_for_now(group: ConsumerGroup, member: ConsumerMember) -> Decision:
 def remove(
     group: ConsumerGroup, members: Collection[ConsumerMember], at: Circumstances
 ) -> Decision:
-    """Remove members, and start a new epoch."""
+    """Remove members and start a new epoch."""
     group_id = group.group_id
     records: list[Record] = []
     counts = group.subscriptions.copy()
@@ -634,5 +646,5 @@ def remove(
 
 
 def must_revoke(member: ConsumerMember) -> bool:
-    """Return whether a member has the time of its rebalance timeout to give up partitions."""
+    """Return whether a member must give up partitions within its rebalance timeout."""
     return member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None

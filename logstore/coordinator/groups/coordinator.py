@@ -1,15 +1,16 @@
 """The group coordinator: membership, assignments and committed offsets of consumer groups.
 
-`GroupCoordinator` takes the lock, finds the group of a request, and passes both on: `membership` is
-the classic rebalance protocol, `committed` and `expiry` handle offsets, `registry` keeps the groups
-in memory, and `store` keeps both in `__consumer_offsets`. Requests and responses are plain values
-(`requests`), the same for members in this process and over the network. No call blocks. Joins and
-syncs, which wait for other members, take a callback, which is called once, without a lock held,
-possibly before the request returns. States, responses and timeouts equal those in
-Kafka's GroupCoordinator.
+`GroupCoordinator` acquires the lock, looks up the group of a request, and passes the request on.
+The classic rebalance protocol is in `membership`, offsets are handled by `committed` and `expiry`,
+`registry` contains the groups in memory, and `store` saves groups and offsets in
+`__consumer_offsets`. Requests and responses are plain values (`requests`). They are the same for
+members in this process and over the network. No call blocks. Joins and syncs have to wait for other
+members, so they have a callback. It is called once, without holding a lock, possibly before the
+request returns. States, responses and timeouts are the same as in Kafka's GroupCoordinator.
 
-Offsets are stored when they are committed, a group when its members get their assignments or it
-becomes empty. After a restart, members have one session timeout to send a heartbeat.
+Offsets are stored when they are committed. A group is stored when its members get their
+assignments, or when it becomes empty. After a restart, members have one session timeout to send a
+heartbeat.
 """
 
 from __future__ import annotations
@@ -92,15 +93,16 @@ _MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
 
 
 _REPORTS_UNKNOWN_GROUPS_FROM = 9
-"""First version of OffsetCommit with the error GROUP_ID_NOT_FOUND."""
+"""First version of OffsetCommit that has the error GROUP_ID_NOT_FOUND."""
 
 
 class GroupCoordinator:
-    """Handles joins, syncs, heartbeats and commits of all groups.
+    """Handles the joins, syncs, heartbeats and commits of all groups.
 
-    Started as a service of the log manager, it loads all groups at once and checks for expired
-    offsets in the background, at Kafka's interval. Otherwise it loads each partition of the topic
-    on first use, and checks for expired offsets during calls, at the same interval.
+    If it is started as a service of the log manager, it immediately loads all groups, and
+    periodically checks for expired offsets in the background. Otherwise, a partition of the topic
+    is loaded when it is first used, and expired offsets are checked during calls. The interval is
+    the same as in Kafka.
 
     Parameters
     ----------
@@ -111,8 +113,8 @@ class GroupCoordinator:
 
     Notes
     -----
-    The coordinator is thread-safe. Calls hold one lock throughout. It is acquired after the
-    transaction coordinator's lock and before the manager's.
+    The coordinator is thread-safe. A call holds the coordinator's lock until it returns. This lock
+    is acquired after the lock of the transaction coordinator and before the lock of the manager.
     """
 
     def __init__(
@@ -166,7 +168,7 @@ class GroupCoordinator:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether the coordinators of groups may move between brokers."""
+        """Whether the coordinator of a group can move to another broker."""
         return self._host.is_replicated
 
     @property
@@ -177,12 +179,12 @@ class GroupCoordinator:
     @property
     @lasting
     def is_over(self) -> bool:
-        """Whether the broker has ended."""
+        """Whether the broker has been closed."""
         return self._manager.lifetime.is_over
 
     @property
     def faults(self) -> Faults:
-        """Fault rules that apply to joins and commits."""
+        """The fault rules that apply to joins and commits."""
         return self._manager.faults
 
     def _settings_of(self, group_id: str) -> GroupSettings:
@@ -207,7 +209,7 @@ class GroupCoordinator:
         on_done: ConsumerHeartbeatCallback,
         may_describe: Callable[[str], bool] | None = None,
     ) -> None:
-        """Answer a member's heartbeat in a consumer group, with which it also joins and leaves.
+        """Handle a member's heartbeat in a consumer group, which can also join or leave.
 
         Errors: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
         FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED,
@@ -216,7 +218,7 @@ class GroupCoordinator:
         Parameters
         ----------
         may_describe : callable, optional
-            Returns whether the member may describe a topic. By default, it may describe all.
+            Returns whether the member may describe a topic. By default, it may describe all topics.
         """
         with self._calls():
             error = None
@@ -231,10 +233,12 @@ class GroupCoordinator:
                 self._consumers.heartbeat(group, request, on_done, may_describe)
 
     def join(self, request: JoinRequest, on_done: JoinCallback) -> None:
-        """Join or rejoin a group. The result arrives once all members joined, or on timeout.
+        """Join or rejoin a group.
+
+        The result is delivered when all members have joined, or at a timeout.
 
         Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED
-        (with the id to join with), INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID,
+        (with the id that the member must use), INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID,
         GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
         """
         faults = self.faults
@@ -285,7 +289,8 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             if group.members:
                 return self._consumers.join(group, request, on_done)
-            error = self._groups.delete(group)  # an empty group becomes classic
+            # an empty group is deleted before it becomes a classic group
+            error = self._groups.delete(group)
             if error is not None:
                 return error
             group = self._groups.get_or_create(request.group_id)
@@ -293,10 +298,11 @@ class GroupCoordinator:
         return self._membership.join(group, request, on_done)
 
     def sync(self, request: SyncRequest, on_done: SyncCallback) -> None:
-        """Request the assignment. The leader's request carries all assignments and ends the wait.
+        """Request the assignment of a member. The leader's request contains all assignments.
 
-        Errors: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS,
-        INCONSISTENT_GROUP_PROTOCOL, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
+        The result is delivered when the leader has sent its request. Errors: UNKNOWN_MEMBER_ID,
+        FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, INCONSISTENT_GROUP_PROTOCOL,
+        COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
         """
         with self._calls():
             group, error = self._groups.find(request.group_id)
@@ -316,10 +322,10 @@ class GroupCoordinator:
         member_id: str,
         group_instance_id: str | None = None,
     ) -> str | None:
-        """Keep a member's session alive; return an error that the member must handle, or None.
+        """Restart the session of a member. Return an error that the member must handle, or None.
 
-        REBALANCE_IN_PROGRESS: rejoin. UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION: join as a new member.
-        FENCED_INSTANCE_ID: fatal.
+        After REBALANCE_IN_PROGRESS, it must rejoin. After UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION,
+        it must join as a new member. FENCED_INSTANCE_ID is fatal.
         """
         with self._calls():
             group, error = self._groups.find(group_id)
@@ -334,12 +340,12 @@ class GroupCoordinator:
     def leave(
         self, group_id: str, members: Sequence[LeavingMember], *, waits: bool = False
     ) -> LeaveResult:
-        """Remove members from a group, and rebalance it.
+        """Remove members from a group and start a rebalance.
 
         Parameters
         ----------
         waits : bool
-            Whether to return only when the in-sync replicas have the change.
+            Whether to wait until all in-sync replicas have the change.
         """
         try:
             with self._calls(waits=waits):
@@ -366,7 +372,10 @@ class GroupCoordinator:
     def named_partitions(
         self, assignment: Mapping[str, Iterable[int]]
     ) -> tuple[TopicPartition, ...]:
-        """Return an assignment by topic name, in order, without partitions of deleted topics."""
+        """Return an assignment by topic name, in order.
+
+        Partitions of deleted topics are left out.
+        """
         topics = self._topics.current
         named = ((topics.of_id(topic_id), numbers) for topic_id, numbers in assignment.items())
         return tuple(
@@ -390,18 +399,18 @@ class GroupCoordinator:
         *,
         version: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Commit offsets; return each partition's error, or None.
+        """Commit offsets. Return the error of each partition, or None.
 
-        Commits without generation and member id are only accepted for groups without members. An
-        invalid partition does not prevent the commit of the others.
+        A commit without a generation and a member id is only accepted if the group has no members.
+        If one partition is invalid, the others are committed nevertheless.
 
         Parameters
         ----------
         generation_id : int
-            The member epoch in a consumer group.
+            In a consumer group, this is the member epoch.
         version : int, optional
-            Version of the OffsetCommit request. Since version 9, a member that names an unknown
-            group gets GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
+            Version of the OffsetCommit request. Since version 9, the error for a member of an
+            unknown group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
         """
         sender = ConsumerGroupMetadata(group_id, generation_id, member_id, group_instance_id)
         commit = partial(self._commit, sender, offsets, version)
@@ -444,7 +453,7 @@ class GroupCoordinator:
         is_transactional: bool = False,
         version: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Return the error of each partition in a commit to a consumer group, or None."""
+        """Return the error for each partition in a commit to a consumer group, or None."""
         error = group.check_commit(sender, is_transactional=is_transactional, version=version)
         if error is not None:
             return dict.fromkeys(partitions, error)
@@ -459,7 +468,7 @@ class GroupCoordinator:
     def check_transactional(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Check the offsets of a transaction before anything is written.
+        """Check the offsets of a transaction before any of them is written.
 
         Raises
         ------
@@ -472,7 +481,8 @@ class GroupCoordinator:
         InvalidRecordError
             The group id is too long, or cannot be encoded.
         NotCoordinatorError, CoordinatorLoadInProgressError
-            Another broker coordinates the group, or its partition cannot be read, or not yet.
+            Another broker coordinates the group, or its partition is still being loaded or cannot
+            be read.
         """
         if not group.group_id:
             raise InvalidGroupIdError("the group id is empty")
@@ -488,14 +498,14 @@ class GroupCoordinator:
                 self._offsets.check(tp, committed)
 
     def check_epoch(self, group_id: str, producer: tuple[int, int]) -> None:
-        """Check a producer's epoch against the log, before its coordinator is asked.
+        """Check the epoch of a producer against the log, before asking its coordinator.
 
         Raises
         ------
         InvalidProducerEpochError
-            The partition of the group has records of a newer epoch.
+            The partition of the group contains records of a newer epoch.
         LogStoreError
-            The partition cannot be read here.
+            The partition cannot be read on this broker.
         """
         with self._calls():
             self._store.check_epoch(group_id, producer)
@@ -515,7 +525,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             errors = self._check_partitions(group, sender, partitions, is_transactional=True)
             error = next(filter(None, errors.values()), None)
-            # A transaction has no error for an epoch of the consumer protocol.
+            # Transactions have no error for an epoch of the consumer protocol.
             return "ILLEGAL_GENERATION" if error == "STALE_MEMBER_EPOCH" else error
         if sender.generation_id < 0 and group.state is GroupState.EMPTY:
             return None
@@ -532,8 +542,8 @@ class GroupCoordinator:
         Returns
         -------
         callable
-            Waits until the in-sync replicas have the offsets, and raises the errors of
-            `CoordinatorHost.await_replicated`. Call it without a lock.
+            Waits until the in-sync replicas have the offsets. Raises the errors of
+            `CoordinatorHost.await_replicated`. No lock may be held when it is called.
 
         Raises
         ------
@@ -553,12 +563,12 @@ class GroupCoordinator:
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Return committed offsets, by default of all partitions with one.
+        """Return the committed offsets of the given partitions, or of all partitions that have one.
 
         Parameters
         ----------
         require_stable : bool
-            Return UNSTABLE_OFFSET_COMMIT for partitions with offsets in an open transaction
+            Return UNSTABLE_OFFSET_COMMIT for a partition with an offset in an open transaction
             (KIP-447).
 
         Raises
@@ -570,10 +580,10 @@ class GroupCoordinator:
             return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> str | None:
-        """Return the error of a fetch of offsets with a member epoch, or None.
+        """Return the error for a fetch of offsets that contains a member epoch, or None.
 
-        Errors: UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH in a consumer group, or ILLEGAL_GENERATION
-        for its classic members. Other groups accept every fetch.
+        In a consumer group, the errors are UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH, or
+        ILLEGAL_GENERATION for its classic members. In other groups, every fetch is accepted.
         """
         with self._calls():
             group, _ = self._groups.find(group_id)
@@ -582,10 +592,10 @@ class GroupCoordinator:
             return None
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return a group's committed offsets, including those from committed transactions.
+        """Return the committed offsets of a group, including offsets in committed transactions.
 
-        Offsets of a transaction take effect with its marker, even if an older transaction of
-        another group is open.
+        The offsets of a transaction are committed when its marker is written, even if an older
+        transaction of another group is still open.
 
         Raises
         ------
@@ -598,37 +608,40 @@ class GroupCoordinator:
         return {tp: each.committed for tp, each in fetched.items() if each.committed is not None}
 
     def of(self, group_id: str, *, creates: bool = False) -> GroupCoordinator:
-        """Return the coordinator of a group: this one, except in a cluster.
+        """Return the coordinator of a group. Outside of a cluster, this is always this object.
 
         Parameters
         ----------
         creates : bool
-            Whether to create the topic in a cluster first, because a write follows.
+            In a cluster, create the topic first because a write follows.
 
         Raises
         ------
         CoordinatorNotAvailableError
-            No broker coordinates the group at present.
+            No broker is currently the coordinator of the group.
         """
         if creates and self._host.is_replicated:
             self.ensure_stored()
         return self._host.groups_of(self, group_id)
 
     def everywhere(self) -> list[GroupCoordinator]:
-        """Return the coordinators of all brokers: this one, except in a cluster."""
+        """Return the coordinators of all brokers.
+
+        Outside of a cluster, this is only this object.
+        """
         return self._host.all_groups(self)
 
     def partition_of(self, group_id: str) -> TopicPartition:
-        """Return the partition of `__consumer_offsets` for a group."""
+        """Return the partition of `__consumer_offsets` that stores a group."""
         return self._store.partition_of(group_id)
 
     def ensure_stored(self) -> None:
-        """Create the topic, or take over a copied one.
+        """Create the topic, or take over a topic that was copied from a broker.
 
         Raises
         ------
         InvalidConfigurationError
-            The broker was opened read-only.
+            The broker is read-only.
         CoordinatorNotAvailableError
             No broker of the cluster is running.
         KafkaStorageError
@@ -637,7 +650,7 @@ class GroupCoordinator:
             self._store.ensure_stored()
 
     def partition_for(self, group_id: str) -> TopicPartition:
-        """Return the partition for a group, and create the topic if necessary.
+        """Return the partition that stores a group. Create the topic if necessary.
 
         Raises the errors of `ensure_stored`.
         """
@@ -645,9 +658,10 @@ class GroupCoordinator:
         return self._store.partition_of(group_id)
 
     def logs_with_open_transactions(self) -> list[Log]:
-        """Return the logs of `__consumer_offsets` in which a transaction is open.
+        """Return the logs of `__consumer_offsets` that contain an open transaction.
 
-        Logs that cannot be opened are omitted, as is a topic copied from a broker.
+        Logs that cannot be opened are left out. The result is empty if the topic was copied from a
+        broker.
         """
         with self._calls():
             return self._store.logs_with_open_transactions()
@@ -655,7 +669,7 @@ class GroupCoordinator:
     # -- administration --------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupDescription:
-        """Describe a group. The state is `Dead` if the group does not exist."""
+        """Describe a group. If it does not exist, its state is `Dead`."""
         with self._calls():
             group, error = self._groups.find(group_id)
             if not isinstance(group, Group):
@@ -681,7 +695,7 @@ class GroupCoordinator:
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[GroupListing]:
-        """List groups by id, optionally filtered by states and types (classic, consumer).
+        """List groups by id. They can be filtered by state and by type (classic, consumer).
 
         Raises
         ------
@@ -705,7 +719,9 @@ class GroupCoordinator:
             ]
 
     def delete(self, group_ids: Iterable[str]) -> dict[str, str | None]:
-        """Delete groups without members, and their offsets; return each group's error, or None.
+        """Delete groups that have no members, and their offsets.
+
+        Return the error of each group, or None.
 
         Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
         """
@@ -727,11 +743,11 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> DeletedOffsets:
-        """Delete offsets of partitions to which no member of the group is subscribed.
+        """Delete the offsets of partitions, except of topics to which a member is subscribed.
 
         Errors of the group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (if it is not a consumer group),
-        NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
-        Errors of a partition: UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC.
+        NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE. Errors of a partition:
+        UNKNOWN_TOPIC_OR_PARTITION, GROUP_SUBSCRIBED_TO_TOPIC.
         """
         try:
             with self._calls(waits=True):
@@ -745,32 +761,32 @@ class GroupCoordinator:
             return DeletedOffsets(refusal.kafka_error)
 
     def delete_offsets_of(self, partitions: Iterable[TopicPartition]) -> None:
-        """Delete the offsets of deleted partitions, in the groups that this broker coordinates.
+        """Delete the offsets of deleted partitions in all groups that this broker coordinates.
 
-        A cluster calls it on each running broker, as Kafka's brokers learn of a deletion. Returns
-        when the deletions are replicated; a failure is logged.
+        A cluster calls this on each running broker when a topic is deleted. It returns when the
+        deletions have been replicated. If that fails, the error is logged.
         """
         self._expiry.note_removed(partitions)
         try:
             with self._calls(waits=True):
                 pass
         except LogStoreError as error:
-            logger.warning("offsets of a deleted topic may remain: %s", error)
+            logger.warning("offsets of a deleted topic may not have been deleted: %s", error)
 
     # -- background tasks ------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Load the partitions that this broker coordinates now, and drop the others."""
+        """Load the partitions that this broker coordinates now, and drop all others."""
         with self._calls():
             self._groups.load_readable()
 
     def remove_expired(self) -> list[str]:
-        """Delete expired offsets, and groups without members and offsets.
+        """Delete expired offsets, and groups that have neither members nor offsets.
 
         Returns
         -------
         list of str
-            Ids of the deleted groups.
+            The ids of the deleted groups.
         """
         with self._calls(expires=False):
             return self._expiry.delete_expired()
@@ -789,10 +805,10 @@ class GroupCoordinator:
         self._timers.stop()
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Check for expired offsets again after changes of logs and configs.
+        """Check for expired offsets again after a change of the log or of the configs.
 
-        Offsets of deleted partitions are deleted when the deletion of their topic ends. In a
-        cluster, see `delete_offsets_of`.
+        The offsets of deleted partitions are deleted when the deletion of their topic is complete.
+        In a cluster, see `delete_offsets_of`.
         """
         if self._host.is_replicated:
             return self._expiry.follow(events)
@@ -800,20 +816,21 @@ class GroupCoordinator:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The started scheduler of the timers."""
+        """The scheduler of the timers. It is started if necessary."""
         return self._timers.scheduler
 
     @property
     def own_scheduler(self) -> Scheduler | None:
-        """The scheduler that the coordinator created for its timers, if any."""
+        """The scheduler that the coordinator has created for its timers, or None."""
         return self._timers.own_scheduler
 
     def use_system_clock(self) -> None:
-        """Time sessions and rebalances by the system clock, even if the broker's clock is virtual.
+        """Use the system clock for sessions and rebalances, even if the broker has a virtual clock.
 
-        Members in other programs need this: a jump of a virtual clock would expire their sessions,
-        and their waits between jumps would never end. Current members start a new session.
-        Rebalances in progress and pending member ids keep their remaining time.
+        This is necessary if there are members in other processes. If a virtual clock is advanced by
+        much, their sessions would expire. If it is not advanced, their requests would wait forever.
+        The sessions of the current members start again. Rebalances in progress and pending member
+        ids keep the remaining time.
         """
         with self._calls(expires=False):
             shift_ns = self._timers.use_system_clock()
@@ -823,6 +840,6 @@ class GroupCoordinator:
 
 
 def _absence(group_id: str, group: AnyGroup | None, wanted: str) -> str:
-    """Return Kafka's message about a group that does not exist, or is not of the wanted type."""
+    """Return Kafka's message for a group that does not exist or does not have the expected type."""
     reason = "not found" if group is None else f"is not a {wanted} group"
     return f"Group {group_id} {reason}."

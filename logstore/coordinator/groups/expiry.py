@@ -1,7 +1,7 @@
-"""Expiry of committed offsets.
+"""The expiry of committed offsets.
 
-Offsets expire after `offsets.retention.minutes`. The offsets of deleted partitions are deleted with
-their topic. A group without members is deleted with its last offset.
+An offset expires after `offsets.retention.minutes`. The offsets of a deleted partition are deleted
+together with its topic. A group without members is deleted together with its last offset.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 class OffsetExpiry:
     """Deletes expired offsets. Calls must be serialized by the caller.
 
-    A topic copied from a broker is not changed.
+    The offsets of a topic that was copied from a broker are not changed.
 
     Parameters
     ----------
@@ -46,9 +46,9 @@ class OffsetExpiry:
     host : CoordinatorHost
     config : BrokerConfig
     clock : Clock
-        Dates the expiry of offsets.
+        Determines whether an offset has expired.
     calls : ExclusiveCalls
-        Each periodic check is a call.
+        Each periodic check is such a call.
     """
 
     def __init__(
@@ -71,8 +71,9 @@ class OffsetExpiry:
         self._calls = calls
         self._task: ScheduledTask | None = None
         self._removed: deque[tuple[TopicPartition, int]] = deque()
-        # Partitions that were deleted while a coordinator was missing, with the last time in Unix
-        # ms of commits to delete; and the partitions of groups in which their offsets are deleted.
+        # Partitions that were deleted while a group had no coordinator, with the time in Unix ms up
+        # to which commits must be deleted, and the partitions of the groups in which their offsets
+        # have to be deleted.
         self._missed: dict[TopicPartition, int] = {}
         self._applied_to: object = None
 
@@ -103,7 +104,7 @@ class OffsetExpiry:
         self._task = None
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Check again after changes of logs and configs."""
+        """Check again after a change of the log or of the configs."""
         return (
             events.log_changed.subscribe(self._wake),
             events.config_changed.subscribe(self._wake),  # a copied topic may have been taken over
@@ -111,20 +112,20 @@ class OffsetExpiry:
         )
 
     def follow_deletions(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Delete the offsets of this broker's deleted partitions."""
+        """Delete the offsets of this broker's partitions when they are deleted."""
 
         def delete() -> None:
             with self._calls(expires=False):
                 pass
 
         return (
-            # Under the manager's lock, which is acquired after the lock of a call.
+            # The manager's lock is held here, and it must be acquired after the lock of a call.
             events.partition_removed.subscribe(lambda tp: self.note_removed([tp])),
             events.topic_deleted.subscribe(delete),
         )
 
     def note_removed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Let the next call delete the offsets of deleted partitions."""
+        """Delete the offsets of deleted partitions in the next call."""
         now_ms = self._clock.now_ms()
         self._removed.extend((tp, now_ms) for tp in partitions)
 
@@ -133,9 +134,12 @@ class OffsetExpiry:
             task.wake()
 
     def catch_up(self, *, expires: bool) -> None:
-        """Delete the offsets of deleted partitions; without a periodic check, also expired ones.
+        """Delete the offsets of deleted partitions.
 
-        Expired offsets are deleted if the check interval has passed, and `expires`.
+        Without a periodic check, also delete expired ones.
+
+        Expired offsets are only deleted if `expires` is set and the interval has passed since the
+        last check.
         """
         if self._store.read_only:
             return
@@ -148,9 +152,9 @@ class OffsetExpiry:
     def _delete_removed(self) -> None:
         """Delete the offsets of deleted partitions, and groups without members and offsets.
 
-        If a coordinator was missing at the deletion, this is repeated for the groups that this
-        broker takes over. Commits that a former coordinator accepted since then are kept: the topic
-        was created again.
+        If a group had no coordinator at that time, this is repeated when this broker takes over the
+        group. If a former coordinator has accepted a commit since then, the commit is valid because
+        the topic was created again.
         """
         is_new = bool(self._removed)
         while self._removed:
@@ -174,11 +178,14 @@ class OffsetExpiry:
             self._offsets.remove(group, contents, deleted)
         if self._host.is_coordinated(GROUP_OFFSETS_TOPIC):
             self._missed.clear()
-        elif is_new:  # a later commit of the same ms may be to a topic that was created again
+        elif is_new:  # a commit at the same ms may be for a new topic of the same name
             self._missed = {tp: removed_ms - 1 for tp, removed_ms in self._missed.items()}
 
     def delete_expired(self) -> list[str]:
-        """Delete expired offsets, and groups without members and offsets; return those groups."""
+        """Delete expired offsets, and groups with neither members nor offsets.
+
+        Return these groups.
+        """
         deleted = []
         for group, contents in self._groups.load_readable() if self._store.is_writable else ():
             try:
@@ -193,7 +200,7 @@ class OffsetExpiry:
         return deleted
 
     def _idle_ms(self) -> int | None:
-        """Return the time in ms until an offset may expire; None if none will without a change."""
+        """Return the time in ms until an offset may expire, or None if no offset will."""
         expiry_times = []
         for group in self._groups if self._store.is_writable else ():
             try:
@@ -204,19 +211,19 @@ class OffsetExpiry:
                 if group.state is GroupState.EMPTY and not contents.has_offsets(group.group_id):
                     return 0
             except LogStoreError:
-                continue  # reported by `delete_expired`
+                continue  # `delete_expired` reports this error
         now_ms = self._clock.now_ms()
         return max(0, min(expiry_times) - now_ms) if expiry_times else None
 
     def _expiries(
         self, group: AnyGroup, contents: OffsetsPartition
     ) -> Iterator[tuple[TopicPartition, int]]:
-        """Yield the partitions whose offsets will expire, with the expiry time in Unix ms.
+        """Yield the partitions whose offsets will expire, with the time of expiry in Unix ms.
 
-        The retention period starts when the last member left the group, or at the commit if the
-        group never had members. In a group with members, only offsets of topics without a
-        subscribed member expire, and the period starts at the commit. An expiry time stored by an
-        old client takes precedence.
+        The retention period starts when the last member leaves the group, or at the commit if the
+        group has never had a member. If the group has members, only the offsets of topics to which
+        no member is subscribed can expire, and the period starts at the commit. If an old client
+        has stored a time of expiry, it takes precedence.
         """
         pending = contents.pending_of(group.group_id)
         for tp, stored in contents.offsets_of(group.group_id).items():

@@ -1,4 +1,4 @@
-"""A group: its members, generation and state.
+"""A group of the classic protocol: its members, generation and state.
 
 The implementation follows Kafka's GroupMetadata and MemberMetadata. The states are:
 
@@ -8,10 +8,10 @@ CompletingRebalance   waiting for the leader's assignments
 Stable                assignments are known
 Dead                  being deleted
 
-Consumer groups (KIP-848) have the states Empty, Stable and Dead, and two of their own:
+Consumer groups (KIP-848) have the states Empty, Stable and Dead, and two more:
 
 Assigning             a target assignment must be computed
-Reconciling           members are on the way to the target assignment
+Reconciling           members have not reached the target assignment yet
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from logstore.types import NO_TIMESTAMP
 
 
 class GroupState(enum.Enum):
-    """State of a group, with Kafka's names."""
+    """The state of a group, with Kafka's name."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -64,7 +64,7 @@ _BEFORE = {
     GroupState.STABLE: {GroupState.COMPLETING_REBALANCE},
     GroupState.DEAD: set(GroupState),
 }
-"""Valid previous states of each state, for classic groups."""
+"""The valid previous states of each state, for classic groups."""
 
 
 @dataclass(slots=True, eq=False)
@@ -74,13 +74,13 @@ class Member:
     Attributes
     ----------
     is_new : bool
-        Whether the member's first rebalance is not complete yet.
+        Whether the first rebalance of the member is still in progress.
     on_join, on_sync : callable or None
-        Callbacks of a pending join or sync.
+        Callbacks of a join or sync that is waiting.
     deadline_ns : int
-        Monotonic time at which the session expires.
+        Monotonic time when the session expires.
     armed_ns : int or None
-        Monotonic time for which the session timer is set.
+        Monotonic time when the session timer fires.
     """
 
     member_id: str
@@ -98,34 +98,37 @@ class Member:
     armed_ns: int | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return the member's metadata for a protocol; b"" if the member does not support it."""
+        """Return the member's metadata for a protocol, or b"" if it does not support it."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """Return the candidate that the member prefers."""
+        """Return the one of the candidates that the member prefers."""
         known = set(candidates)
         return next(name for name, _ in self.protocols if name in known)
 
 
 class Group:
-    """The in-memory state of a group.
+    """The state of a group in memory.
 
     Attributes
     ----------
     members : dict of str to Member
-        Members by id, in the order in which they joined.
+        The members by id, in the order in which they joined.
     pending_members : dict of str to int
-        Issued member ids that were not used to join yet, with their monotonic deadlines.
+        Member ids that were assigned but not used to join yet, with the monotonic time when they
+        expire.
     pending_sync : set of str
-        Members of this generation that did not request their assignment yet.
+        Members of this generation that have not requested their assignment yet.
     round : int
-        Number of waits, so that the timer of an earlier wait can detect that it is outdated.
+        The number of waits so far. The timer of an earlier wait compares it to detect that it is
+        outdated.
     is_delayed : bool
-        Whether the current rebalance is in the initial delay.
+        Whether the group is waiting for the initial rebalance delay.
     has_new_member : bool
         Whether a member joined during the initial delay.
     subscribed_topics : frozenset of str or None
-        Topics to which the members of a consumer group are subscribed, or None if unknown.
+        Topics to which the members of a consumer group are subscribed, or None if they are not
+        known.
     """
 
     type = GroupType.CLASSIC
@@ -155,10 +158,10 @@ class Group:
 
     @classmethod
     def from_record(cls, group_id: str, stored: GroupMetadataValue) -> Group:
-        """Create a group from its record."""
+        """Create a group from its stored record."""
         group = cls(group_id)
         for each in stored.members:
-            # Version 0 has one timeout for both.
+            # In version 0, the record has only one timeout.
             has_one_timeout = each.rebalance_timeout == NO_TIMEOUT
             member = group.members[each.member_id] = Member(
                 each.member_id,
@@ -209,12 +212,12 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of all members."""
+        """The longest rebalance timeout of the members."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     @property
     def is_consumer_group(self) -> bool:
-        """Whether the members use the consumer protocol."""
+        """Whether the members use the embedded protocol of consumers."""
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def enter(self, state: GroupState, now_ms: int) -> None:
@@ -224,7 +227,7 @@ class Group:
         self.state_ms = now_ms
 
     def become_stable(self, protocol_type: str, now_ms: int) -> None:
-        """Start with members that have assignments, as a consumer group becomes classic."""
+        """Become stable with members that already have assignments from a consumer group."""
         self.protocol_type = protocol_type
         self.protocol_name = self.select_protocol()
         self.subscribed_topics = self._topics_of_members()
@@ -249,7 +252,7 @@ class Group:
 
     @property
     def awaiting_join(self) -> int:
-        """Number of members that joined the current rebalance."""
+        """The number of members that have joined the current rebalance."""
         return sum(each.on_join is not None for each in self.members.values())
 
     @property
@@ -281,7 +284,7 @@ class Group:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
-        """Change the member id of a rejoining static member, and return the member."""
+        """Change the member id of a static member that rejoins. Return the member."""
         was_awaiting = old_member_id in self.pending_sync
         member = self.members.pop(old_member_id)
         assert member.group_instance_id is not None
@@ -296,7 +299,10 @@ class Group:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Elect a joined member as leader, preferably the current one; return False if none has."""
+        """Elect a member that has joined as the leader, preferably the current one.
+
+        Return False if no member has joined.
+        """
         if self.leader is None:
             return False
         if self.members[self.leader].on_join is not None:
@@ -310,7 +316,10 @@ class Group:
     def check_member(
         self, member_id: str, group_instance_id: str | None, generation_id: int | None = None
     ) -> str | None:
-        """Return the error of a request's ids and generation, or None if they are valid."""
+        """Check the ids and the generation in a request.
+
+        Return an error, or None if they are valid.
+        """
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -325,7 +334,7 @@ class Group:
     # -- protocols -------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
-        """Return whether all members support one of these protocols."""
+        """Return whether one of these protocols is supported by all members."""
         names = [name for name, _ in protocols]
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
@@ -333,7 +342,7 @@ class Group:
         return self.protocol_type == protocol_type and not candidates.isdisjoint(names)
 
     def select_protocol(self) -> str:
-        """Return the protocol that most members prefer among those that all support."""
+        """Return the protocol that is supported by all members and preferred by most of them."""
         candidates = self._candidates()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
@@ -354,12 +363,12 @@ class Group:
                 for topic in decode_subscription(each.metadata(self.protocol_name)).topics
             )
         except InvalidRecordError:
-            return None  # not the consumer protocol despite its type; Kafka does the same
+            return None  # the metadata is not in the format of consumers, and Kafka also ignores it
 
     # -- results ---------------------------------------------------------------------------
 
     def join_result(self, member: Member) -> JoinResult:
-        """Return a member's join result for this generation."""
+        """Return the result of a member's join in this generation."""
         members = self.members.values() if member.member_id == self.leader else ()
         return JoinResult(
             member.member_id,
@@ -377,7 +386,7 @@ class Group:
         )
 
     def describe(self) -> GroupDescription:
-        """Return the group's description for admin clients."""
+        """Return the description of the group for admin clients."""
         is_stable = self.state is GroupState.STABLE
         return GroupDescription(
             self.group_id,

@@ -1,8 +1,8 @@
 """The state machine of the classic rebalance protocol: joins, syncs, heartbeats and leaves.
 
-The states, responses and timeouts equal Kafka's GroupCoordinator's. The state machine does not
-use offsets or the topic: it gets a function that saves a group. Requests that wait for other
-members have a callback, which gets the result through `reply`. Errors are returned.
+States, responses and timeouts are the same as in Kafka's GroupCoordinator. The state machine does
+not use offsets or the topic. It is given a function that saves a group. A request that has to wait
+for other members has a callback, which gets the result through `reply`. Errors are returned.
 """
 
 from __future__ import annotations
@@ -38,24 +38,29 @@ PREPARING, COMPLETING = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_RE
 STABLE = GroupState.STABLE
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * MINUTE_MS
-"""Session timeout of a new member until the end of its first rebalance; a constant in Kafka too."""
+"""Session timeout of a new member until its first rebalance is complete.
+
+Kafka has no setting for it.
+"""
 
 
 class ClassicMembership:
-    """Changes the members, generations and states of groups. Calls must be serialized.
+    """Changes the members, generations and states of groups.
+
+    Calls must be serialized by the caller.
 
     Parameters
     ----------
     config : BrokerConfig
     timers : GroupTimers
     clock : Clock
-        Dates changes of state.
+        Provides the timestamps of state changes.
     rng : Random
-        Source of member ids.
+        Used to generate member ids.
     reply : callable
-        Calls a callback with a result, after the coordinator's lock is released.
+        Calls a callback with a result, after the lock of the coordinator is released.
     save : callable
-        Stores a group with the given assignments; returns an error on failure.
+        Stores a group with the given assignments. Returns an error, or None.
     """
 
     def __init__(
@@ -77,7 +82,7 @@ class ClassicMembership:
     # -- requests --------------------------------------------------------------------------
 
     def join(self, group: Group, request: JoinRequest, on_done: JoinCallback) -> str | None:
-        """Add a member, or return the error that prevents it."""
+        """Add a member to the group. Return an error, or None."""
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
             self._try_complete_join(group)
@@ -90,7 +95,7 @@ class ClassicMembership:
         return error
 
     def sync(self, group: Group, request: SyncRequest, on_done: SyncCallback) -> str | None:
-        """Reply to a sync or keep it waiting; return an error instead, if any."""
+        """Reply to a sync, or let it wait. Return an error, or None."""
         member_id = request.member_id
         error = group.check_member(member_id, request.group_instance_id, request.generation_id)
         if error is not None:
@@ -118,7 +123,7 @@ class ClassicMembership:
     def heartbeat(
         self, group: Group, generation_id: int, member_id: str, group_instance_id: str | None
     ) -> str | None:
-        """Keep a member's session alive; return an error that the member must handle, or None."""
+        """Restart the session of a member. Return an error that the member must handle, or None."""
         error = group.check_member(member_id, group_instance_id, generation_id)
         if error is not None:
             return error
@@ -126,10 +131,13 @@ class ClassicMembership:
         return "REBALANCE_IN_PROGRESS" if group.state is PREPARING else None
 
     def check_commit(self, group: Group, sender: ConsumerGroupMetadata) -> str | None:
-        """Keep the session of a member that commits; return the error if it may not commit."""
+        """Restart the session of a member that commits offsets.
+
+        Return an error if it must not commit.
+        """
         if sender.generation_id < 0 and group.state is EMPTY:
-            # From an admin client, or a consumer with assigned partitions. A consumer of KIP-848
-            # generates a member id even if it does not join.
+            # The commit is from an admin client, or from a consumer with manually assigned
+            # partitions. A consumer of KIP-848 generates a member id even if it does not join.
             return None
         if not sender.is_member:
             return "UNKNOWN_MEMBER_ID"
@@ -142,7 +150,7 @@ class ClassicMembership:
         return None
 
     def leave(self, group: Group, leaving: LeavingMember) -> str | None:
-        """Remove a member, and rebalance the group; return an error if it is not a member."""
+        """Remove a member and start a rebalance. Return an error if it is not a member."""
         member_id, instance_id = leaving
         if member_id == NO_MEMBER:
             known = group.static_members.get(instance_id) if instance_id is not None else None
@@ -160,25 +168,25 @@ class ClassicMembership:
     # -- groups loaded and lost ------------------------------------------------------------
 
     def resume(self, group: Group) -> None:
-        """Start the sessions of a loaded group."""
+        """Start the sessions of a group that has been loaded."""
         for member in group.members.values():
             self._touch(group, member)
         if len(group.members) > self._config.group_max_size:
             self._prepare_rebalance(group)
 
     def adopt(self, group: Group, *, must_rebalance: bool) -> None:
-        """Start the sessions of a group that was a consumer group, and possibly a rebalance."""
+        """Start the sessions of a group that was a consumer group, and a rebalance if necessary."""
         for member in group.members.values():
             self._touch(group, member)
         if must_rebalance:
             self._prepare_rebalance(group)
 
     def abandon(self, group: Group) -> None:
-        """End a group whose partition was deleted or replaced, and fail waiting requests."""
+        """End a group whose partition was deleted or replaced. Its waiting requests fail."""
         self._end(group, "NOT_COORDINATOR")
 
     def give_up(self, group: Group) -> None:
-        """End a group that became a consumer group; waiting members must rejoin."""
+        """End a group that has become a consumer group. Its waiting members have to rejoin."""
         self._end(group, "REBALANCE_IN_PROGRESS")
 
     def _end(self, group: Group, error: str) -> None:
@@ -187,7 +195,7 @@ class ClassicMembership:
         group.enter(DEAD, self._clock.now_ms())
 
     def shift(self, group: Group, shift_ns: int) -> None:
-        """Start new sessions after the timers moved to another clock."""
+        """Start new sessions after the timers were moved to another clock."""
         for member_id in group.pending_members:
             group.pending_members[member_id] += shift_ns
         for member in group.members.values():
@@ -197,13 +205,16 @@ class ClassicMembership:
     # -- sessions --------------------------------------------------------------------------
 
     def _touch(self, group: Group, member: Member, timeout_ms: int | None = None) -> None:
-        """Restart a member's session."""
+        """Restart the session of a member."""
         timeout_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
         member.deadline_ns = self._timers.now_ns() + timeout_ms * 1_000_000
         self._arm(group, member)
 
     def _arm(self, group: Group, member: Member) -> None:
-        """Set the session timer, unless it is due earlier; it is then renewed when it is due."""
+        """Set the session timer, unless it already fires earlier.
+
+        In this case, it is set again then.
+        """
         if member.armed_ns is None or member.deadline_ns < member.armed_ns:
             member.armed_ns = member.deadline_ns
             due_ns = member.deadline_ns
@@ -213,23 +224,26 @@ class ClassicMembership:
 
     def _session_is_over(self, group: Group, member: Member, due_ns: int) -> None:
         if member.armed_ns != due_ns:
-            return  # superseded by a timer that was due earlier
+            return  # another timer was set that fires earlier
         member.armed_ns = None
         if group.members.get(member.member_id) is not member or group.state is DEAD:
             return
         if self._timers.now_ns() < member.deadline_ns:
             self._arm(group, member)
         elif member.is_new or (member.on_join is None and member.on_sync is None):
-            logger.info("group '%s': session of %s expired", group.group_id, member.member_id)
+            logger.info(
+                "group '%s': the session of %s has expired", group.group_id, member.member_id
+            )
             self._remove_member(group, member)
 
     # -- joining ---------------------------------------------------------------------------
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """Return whether a group of limited size may admit a member (KIP-389)."""
+        """Return whether a group with a maximum size has room for a member (KIP-389)."""
         known = group.members.get(member_id)
         if group.state is PREPARING:
-            # Only joined members count: if the group is too large, the last to join are rejected.
+            # Only members that have joined count. If the group is too large, the last ones to join
+            # are rejected.
             has_joined = known is not None and known.on_join is not None
             return has_joined or group.awaiting_join < self._config.group_max_size
         return (
@@ -258,7 +272,10 @@ class ClassicMembership:
         return None
 
     def _new_member_id(self, group: Group, request: JoinRequest) -> str:
-        """Return an unused member id. A broker with the same seed may have issued the first one."""
+        """Return an unused member id.
+
+        The first one may be in use if an earlier broker had the same seed.
+        """
         instance_id = request.group_instance_id
         name = request.client_id if instance_id is None else instance_id
         while True:
@@ -277,7 +294,7 @@ class ClassicMembership:
             return error
         member = group.members[member_id]
         is_same = member.protocols == request.protocols
-        # A joined member that repeats its request did not receive the response.
+        # If a member repeats its join, it has not received the response.
         if (group.state is COMPLETING and is_same) or (
             group.state is STABLE and is_same and member_id != group.leader
         ):
@@ -305,7 +322,8 @@ class ClassicMembership:
         if group.state is PREPARING and group.generation_id == 0:
             group.has_new_member = True
         group.add(member, request.protocol_type)
-        # A client sends no heartbeats before it has its id, so the wait may exceed a session.
+        # A client sends no heartbeat before it has its member id, so it may wait longer than a
+        # session.
         self._touch(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._maybe_prepare_rebalance(group)
 
@@ -324,7 +342,7 @@ class ClassicMembership:
         request: JoinRequest,
         on_done: JoinCallback,
     ) -> None:
-        """Readmit a static member under a new id, if possible without a rebalance."""
+        """Add a static member again under a new id, if possible without a rebalance."""
         leader_before = group.leader
         member = group.members[old_member_id]
         self._fail(member, "FENCED_INSTANCE_ID", old_member_id)
@@ -345,12 +363,13 @@ class ClassicMembership:
             if request.can_skip_assignment:
                 result = result._replace(skip_assignment=group.leader == member_id)
             else:
-                # The leader of an older client would assign again, which a stable group ignores.
-                # Return its previous id as the leader's, so that it does not consider itself one.
+                # With an older client, the leader would compute assignments again, which a stable
+                # group ignores. Return its previous id as the leader, so that it does not consider
+                # itself the leader.
                 result = result._replace(leader=leader_before or NO_MEMBER, members=())
             self._reply(on_done, result)
         elif group.state in (STABLE, COMPLETING):
-            # The leader may be assigning partitions to the old id.
+            # The leader may be computing an assignment for the old id.
             self._prepare_rebalance(group)
 
     # -- rebalances ------------------------------------------------------------------------
@@ -360,7 +379,7 @@ class ClassicMembership:
             self._prepare_rebalance(group)
 
     def _prepare_rebalance(self, group: Group) -> None:
-        """Start a rebalance: wait for all members to rejoin."""
+        """Start a rebalance and wait until all members rejoin."""
         if group.state is COMPLETING:
             self._propagate(group, error="REBALANCE_IN_PROGRESS")
         was_empty = group.state is EMPTY
@@ -377,7 +396,7 @@ class ClassicMembership:
             self._try_complete_join(group)
 
     def _wait_for_first(self, group: Group, delay_ms: int, left_ms: int) -> None:
-        """Delay a group's first rebalance; each member that joins extends the delay."""
+        """Delay the first rebalance of a group. Each member that joins extends the delay."""
 
         def over(group: Group) -> None:
             if group.has_new_member and left_ms > 0:
@@ -395,7 +414,7 @@ class ClassicMembership:
         self._wait(group, group.rebalance_timeout_ms, "group-rebalance", self._complete_join)
 
     def _wait(self, group: Group, delay_ms: int, name: str, over: Callable[[Group], None]) -> None:
-        """Call `over` after a delay, unless this wait of the group has ended by then."""
+        """Call `over` after a delay, unless the group is not in the same wait anymore."""
         group.round += 1
         round_number = group.round
 
@@ -410,19 +429,23 @@ class ClassicMembership:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """End the wait for joins: remove missing members, and start the next generation."""
+        """Stop waiting for joins.
+
+        Remove members that have not joined, and start the next generation.
+        """
         for member in list(group.members.values()):
             if member.on_join is None and member.group_instance_id is None:
                 group.remove(member.member_id)
         if group.members and not group.elect_joined_leader():
-            # All members are static and have not rejoined: wait for them or their session timeouts.
+            # All members are static and none has rejoined. Wait for them, or for the end of their
+            # sessions.
             self._wait_for_joins(group)
             return
         group.next_generation(self._clock.now_ms())
         if group.state is EMPTY:
             error = self._save(group, {})
             if error is not None:
-                logger.warning("%s: cannot store that the group is empty: %s", group, error)
+                logger.warning("%s: cannot store the empty group: %s", group, error)
             return
         for member in group.members.values():
             self._reply_join(member, group.join_result(member))
@@ -432,7 +455,7 @@ class ClassicMembership:
         self._wait(group, group.rebalance_timeout_ms, "group-sync", self._remove_silent)
 
     def _remove_silent(self, group: Group) -> None:
-        """Remove members that did not request their assignment in time."""
+        """Remove members that have not requested their assignment in time."""
         silent = [each for each in group.members if each in group.pending_sync]
         for member_id in silent:
             group.remove(member_id)
@@ -452,7 +475,7 @@ class ClassicMembership:
         self._propagate(group)
 
     def _propagate(self, group: Group, *, error: str | None = None) -> None:
-        """Reply to waiting members with their assignments, or with an error."""
+        """Send their assignments, or an error, to waiting members."""
         for member in group.members.values():
             if error is not None:
                 member.assignment = b""
@@ -486,7 +509,7 @@ class ClassicMembership:
     # -- replies ---------------------------------------------------------------------------
 
     def _reply_join(self, member: Member, result: JoinResult) -> None:
-        """Answer a member's join, if it waits for one."""
+        """Respond to the join of a member if it is waiting."""
         if member.on_join is not None:
             self._reply(member.on_join, result)
             member.on_join = None
@@ -497,6 +520,6 @@ class ClassicMembership:
             member.on_sync = None
 
     def _fail(self, member: Member, error: str, member_id: str) -> None:
-        """Answer all waiting requests of a member with an error."""
+        """Respond with an error to all waiting requests of a member."""
         self._reply_join(member, JoinResult(member_id, error))
         self._reply_sync(member, SyncResult(error))

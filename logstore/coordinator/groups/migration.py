@@ -1,9 +1,9 @@
 """Classic members of consumer groups, and conversions between the two protocols (KIP-848).
 
-A member of the consumer protocol that joins a classic group converts it. Members of the classic
-protocol remain in it: a join returns the current assignment, and a heartbeat asks them to rejoin
-for each step. When the last member of the consumer protocol leaves, the group becomes classic
-again. `group.consumer.migration.policy` allows both, one of them, or none.
+If a member of the consumer protocol joins a classic group, the group is converted. Its classic
+members remain. A join returns their current assignment, and a heartbeat asks them to rejoin for
+each step of their reconciliation. When the last member of the consumer protocol leaves, the group
+becomes a classic group again. `group.consumer.migration.policy` can disallow either conversion.
 """
 
 from __future__ import annotations
@@ -61,16 +61,16 @@ if TYPE_CHECKING:
 def upgrade(
     group: Group, topics: ClusterTopics, settings: GroupSettings
 ) -> tuple[ConsumerGroup, list[Record]]:
-    """Return a consumer group with the members of a classic group, and the records of the change.
+    """Convert a classic group to a consumer group. Return it and the records to write.
 
     Raises
     ------
     Refusal
-        GROUP_ID_NOT_FOUND: the group may not be converted, or cannot.
+        GROUP_ID_NOT_FOUND: the group cannot be converted, or the policy does not allow it.
     """
     group_id = group.group_id
     records: list[Record] = []
-    if group.generation_id > 0:  # generation 0 was never stored
+    if group.generation_id > 0:  # generation 0 has not been stored
         records.append((GroupMetadataKey(group=group_id), None))
     after = ConsumerGroup(group_id)
     if group.state is GroupState.EMPTY:
@@ -107,20 +107,20 @@ def _not_upgraded(group_id: str, reason: str) -> Refusal:
 
 
 def _upgraded_member(group: Group, member: Member, topics: ClusterTopics) -> ConsumerMember:
-    """Return a classic member with its last assignment.
+    """Convert a classic member with its last assignment.
 
     Raises
     ------
     InvalidRecordError
-        Its subscription or its assignment is malformed.
+        The subscription or the assignment is malformed.
     Refusal
-        The assignment has data of an assignor that brokers do not have.
+        The assignment contains the data of an assignor that is not available on brokers.
     """
     epoch = group.generation_id
     assignment = decode_assignment(member.assignment)
     if assignment.user_data:
         raise _not_upgraded(group.group_id, "an unsupported custom assignor is in use")
-    # A group that has not completed a rebalance has no protocol yet.
+    # If the group has not completed a rebalance, it has no protocol yet.
     name = group.protocol_name or group.select_protocol()
     subscription = decode_subscription(member.metadata(name))
     assigned = _ids(assignment.partitions, topics)
@@ -143,7 +143,7 @@ def _upgraded_member(group: Group, member: Member, topics: ClusterTopics) -> Con
 def _ids(
     partitions: Iterable[TopicPartition], topics: ClusterTopics
 ) -> Mapping[str, Collection[int]]:
-    """Return partitions by topic id, without those that do not exist."""
+    """Return partitions by topic id. Partitions that do not exist are left out."""
     ids = {}
     for name, numbers in by_topic(partitions).items():
         topic = topics.named(name)
@@ -159,7 +159,7 @@ def _ids(
 def may_downgrade(
     group: ConsumerGroup, leaving: Collection[ConsumerMember], settings: GroupSettings
 ) -> bool:
-    """Return whether a group becomes classic when members leave."""
+    """Return whether the group becomes a classic group when members leave."""
     left = len(group.members) - len(leaving)
     classic_left = group.classic_members - sum(each.classic is not None for each in leaving)
     return (
@@ -172,7 +172,7 @@ def may_downgrade(
 def may_downgrade_replaced(
     group: ConsumerGroup, replaced: ConsumerMember, settings: GroupSettings
 ) -> bool:
-    """Return whether a group becomes classic when a classic member replaces a static one."""
+    """Return whether the group becomes classic when a classic member replaces a static one."""
     count = len(group.members)
     return (
         replaced.classic is None
@@ -188,7 +188,7 @@ class Downgrade(NamedTuple):
     Attributes
     ----------
     must_rebalance : bool
-        Whether the members must rejoin at once.
+        Whether the members must rejoin immediately.
     """
 
     group: Group
@@ -205,14 +205,14 @@ def downgrade(
     joining: ConsumerMember | None = None,
     must_rebalance: bool = True,
 ) -> Downgrade:
-    """Return a classic group with the remaining members and their target assignments.
+    """Convert a consumer group to a classic group with the remaining members and their targets.
 
     Parameters
     ----------
     leaving : collection of str
         Ids of the members that leave.
     joining : ConsumerMember, optional
-        A static member that replaces the one with its instance id.
+        A static member that replaces the one with the same instance id.
     """
     replaced = None if joining is None else group.static_member(joining.instance_id)
     after = Group(group.group_id)
@@ -263,7 +263,7 @@ def _encode_assignment(
 
 
 class ClassicJoin(NamedTuple):
-    """The decision about a join of a classic member.
+    """What happens when a classic member joins a consumer group.
 
     Attributes
     ----------
@@ -271,7 +271,8 @@ class ClassicJoin(NamedTuple):
     decision : Decision or None
         None if nothing changes.
     downgrade : Downgrade or None
-        Replaces the group, if the member was the last of the consumer protocol.
+        The classic group that replaces the group, if the replaced member was the last one that used
+        the consumer protocol.
     """
 
     result: JoinResult
@@ -286,7 +287,7 @@ def classic_join(
     check_pattern: Callable[[str], None],
     new_member_id: Callable[[], str],
 ) -> ClassicJoin:
-    """Add or update a classic member of a consumer group.
+    """Add a classic member to a consumer group, or update it.
 
     Raises
     ------
@@ -358,7 +359,7 @@ def classic_join(
 
 
 def _supported(group: ConsumerGroup, request: JoinRequest) -> Subscription:
-    """Return the subscription of a join whose assignors other classic members support too."""
+    """Return the subscription in a join. The other classic members must support its assignors."""
     names = [name for name, _ in request.protocols]
     known = [
         {name for name, _ in each.classic.protocols}
@@ -379,7 +380,7 @@ def _supported(group: ConsumerGroup, request: JoinRequest) -> Subscription:
 def classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation_id: int | None
 ) -> ConsumerMember:
-    """Return a classic member that sends a request.
+    """Return the classic member that sent a request.
 
     Raises
     ------
@@ -431,7 +432,7 @@ def classic_sync(
 
 
 def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Return whether a classic member must rejoin, for its next step or for free partitions."""
+    """Return whether a classic member must rejoin for its next step or for free partitions."""
     return (
         member.member_epoch < group.target_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
@@ -440,7 +441,7 @@ def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _is_waiting(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Return whether other members have partitions of a member's target."""
+    """Return whether other members still have partitions of a member's target assignment."""
     return any(
         number not in member.assigned.get(topic_id, ()) and not group.is_free(topic_id, number)
         for topic_id, numbers in group.target_of(member.member_id).items()

@@ -1,4 +1,4 @@
-"""Committed offsets and group metadata, with kafka-python's fields."""
+"""Committed offsets and group metadata, with the fields of kafka-python."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NO_MEMBER = ""
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A group's committed offset in a partition, with kafka-python's fields.
+    """The committed offset of a group in a partition, with the fields of kafka-python.
 
     Attributes
     ----------
@@ -22,7 +22,7 @@ class OffsetAndMetadata(NamedTuple):
     metadata : str
         Any text that the client wants to store.
     leader_epoch : int
-        Leader epoch of the last record read; -1 if unknown.
+        Leader epoch of the last record that was read, or -1 if it is not known.
     """
 
     offset: int
@@ -31,7 +31,10 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """A consumer's identity in its group, with kafka-python's fields. Only the id is required."""
+    """The metadata of a consumer in its group, with the fields of kafka-python.
+
+    Only the group id is required.
+    """
 
     group_id: str
     generation_id: int = NO_GENERATION
@@ -40,18 +43,18 @@ class ConsumerGroupMetadata(NamedTuple):
 
     @property
     def is_member(self) -> bool:
-        """Whether there is a generation, or an id of a member."""
+        """Whether there is a generation or a member id."""
         is_named = self.member_id != NO_MEMBER or self.group_instance_id is not None
         return is_named or self.generation_id >= 0
 
 
 def to_group_metadata(group: object) -> ConsumerGroupMetadata:
-    """Convert a group id or group metadata, also kafka-python's, to `ConsumerGroupMetadata`.
+    """Convert a group id or group metadata to `ConsumerGroupMetadata`.
 
     Raises
     ------
     TypeError
-        The argument is neither.
+        The argument is neither a group id nor group metadata.
     ValueError
         There is a generation but no member id.
     """
@@ -68,7 +71,7 @@ def to_group_metadata(group: object) -> ConsumerGroupMetadata:
 
 
 def to_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Convert offsets, also kafka-python's, to the engine's types.
+    """Convert offsets, which may be instances of kafka-python's classes.
 
     Raises
     ------
@@ -99,7 +102,7 @@ def _to_offset(value: object) -> OffsetAndMetadata:
         raise TypeError(f"expected an OffsetAndMetadata, not {value!r}")
     if not (0 <= offset <= INT64_MAX and NO_LEADER_EPOCH <= leader_epoch <= INT32_MAX):
         raise ValueError(f"offset or leader epoch out of range: {value!r}")
-    metadata.encode()  # raises ValueError here rather than in the middle of a batch
+    metadata.encode()  # raise a ValueError here, and not while a batch is encoded
     return OffsetAndMetadata(offset, metadata, leader_epoch)
 
 

@@ -1,7 +1,8 @@
-"""Steps of a member from its current to its target assignment (KIP-848).
+"""The steps of a member from its current assignment to its target assignment (KIP-848).
 
-A member first revokes partitions, in its old epoch. When it reports that it no longer owns them, it
-advances to the target's epoch, and gets its new partitions as soon as no other member has them.
+First, the member revokes partitions while it remains in its old epoch. When it reports that it does
+not own them anymore, it advances to the epoch of the target. It gets each of its new partitions as
+soon as no other member has it.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ if TYPE_CHECKING:
     from logstore.coordinator.groups.consumer_member import Target
 
 Reported = Mapping[str, Collection[int]]
-"""Partitions by topic id that a member reports as its own."""
+"""The partitions that a member reports as owned, by topic id."""
 
 
 class MustRejoinError(Exception):
-    """The member is in a state of a later version of Kafka and must rejoin without partitions."""
+    """The member has a state of a later version of Kafka, and must rejoin without partitions."""
 
 
 def reconcile(
@@ -37,20 +38,20 @@ def reconcile(
     reported: Reported | None,
     is_resubscribed: bool = False,
 ) -> ConsumerMember:
-    """Return the member after its next step; the same member if it must wait.
+    """Return the member after its next step. If it has to wait, return the same member.
 
     Parameters
     ----------
     target : Target
-        The member's target assignment of `target_epoch`.
+        The target assignment of the member, which belongs to `target_epoch`.
     subscribed_ids : collection of str
-        Ids of the topics to which the member is subscribed.
+        The ids of the topics to which the member is subscribed.
     is_free : callable
-        Returns whether no member has a partition, by topic id and number.
+        Returns whether no member has a partition, given by topic id and number.
     reported : mapping, optional
-        Partitions that the member reports as its own; None if it does not report them.
+        The partitions that the member reports as owned. None if it does not report them.
     is_resubscribed : bool
-        Whether the member changed its subscription in this request.
+        Whether the member has changed its subscription in this request.
 
     Raises
     ------
@@ -100,7 +101,7 @@ def reconcile(
 def _drop_unsubscribed(
     member: ConsumerMember, subscribed_ids: Collection[str], reported: Reported | None
 ) -> ConsumerMember:
-    """Take away the topics to which a member is no longer subscribed, without a new epoch."""
+    """Remove the topics to which the member is not subscribed anymore, without a new epoch."""
     lost = {
         each: numbers for each, numbers in member.assigned.items() if each not in subscribed_ids
     }
@@ -117,7 +118,7 @@ def _drop_unsubscribed(
 
 
 def _owns(reported: Reported | None, partitions: OwnedPartitions) -> bool:
-    """Return whether a member may still own one of these partitions."""
+    """Return whether a member may still own any of these partitions."""
     if reported is None:
         return True
     return any(

@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets`: committed offsets and groups.
 
-Encoders write the versions of Kafka 3.9: `OffsetCommitKey` 1, `OffsetCommitValue` 3,
-`GroupMetadataKey` 2 and `GroupMetadataValue` 3 (their fields are in `logstore.messages`). Decoders
-accept all versions. A null value deletes the offset or the group.
+Records are written in the versions of Kafka 3.9: `OffsetCommitKey` 1, `OffsetCommitValue` 3,
+`GroupMetadataKey` 2 and `GroupMetadataValue` 3. Their fields are in `logstore.messages`. All
+versions can be read. A null value deletes the offset or the group.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NO_TIMEOUT = -1
 
 
 class StoredOffset(NamedTuple):
-    """Contents of an offset record.
+    """The contents of an offset record.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class StoredOffset(NamedTuple):
     commit_ms : int
         Time of the commit in Unix ms.
     expire_ms : int or None
-        Expiry time in Unix ms; only set by old clients.
+        Time of expiry in Unix ms. Only old clients set it.
     """
 
     committed: OffsetAndMetadata
@@ -51,7 +51,7 @@ def encode_group_key(group_id: str) -> bytes:
     Raises
     ------
     InvalidRecordError
-        The group id is longer than 32767 bytes of UTF-8, or cannot be encoded.
+        The group id is longer than 32767 bytes in UTF-8, or cannot be encoded.
     """
     return write_record(GroupMetadataKey(group=group_id), GROUP_KEY_VERSION)
 
@@ -75,7 +75,7 @@ def decode_group(value: bytes) -> GroupMetadataValue:
 
 
 def decode_group_key(key: bytes | None) -> str | None:
-    """Return the group id of a group record's key; None for keys of other kinds.
+    """Return the group id in the key of a group record. None for other kinds of keys.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def encode_key(group_id: str, topic_partition: TopicPartition) -> bytes:
     Raises
     ------
     InvalidRecordError
-        A name is longer than 32767 bytes of UTF-8, or cannot be encoded.
+        A name is longer than 32767 bytes in UTF-8, or cannot be encoded.
     """
     topic, partition = topic_partition
     key = OffsetCommitKey(group=group_id, topic=topic, partition=partition)
@@ -101,7 +101,7 @@ def encode_key(group_id: str, topic_partition: TopicPartition) -> bytes:
 
 
 def decode_key(key: bytes | None) -> tuple[str, TopicPartition] | None:
-    """Return group id and partition of an offset record's key; None for keys of other kinds.
+    """Return the group id and partition in the key of an offset record. None for other keys.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def _key_version(key: bytes | None) -> int:
 
 
 def encode_value(committed: OffsetAndMetadata, now_ms: int) -> bytes:
-    """Encode the value of an offset record, committed at `now_ms` in Unix ms."""
+    """Encode the value of an offset record. `now_ms` is the time of the commit in Unix ms."""
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,

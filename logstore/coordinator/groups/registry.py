@@ -1,9 +1,10 @@
 """The groups in memory, by the partition of `__consumer_offsets` that stores them.
 
-A partition is loaded on first use, and follows its log from then on: a group appears with its
-record or its first offset. If the log is deleted or replaced, or another broker leads it, the
-groups of the partition are dropped; those in a new log are loaded. A group whose record is
-malformed is refused, while the others are served.
+A partition is loaded when it is first used. After that, new records of its log are applied: a group
+is created by its record or by its first offset. If the log is deleted or replaced, or another
+broker becomes its leader, the groups of the partition are dropped. The groups in a new log are then
+loaded. If the record of a group is malformed, requests for this group fail, but not those for
+others.
 """
 
 from __future__ import annotations
@@ -33,24 +34,24 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 AnyGroup = Group | ConsumerGroup
-"""A group of the classic or the consumer protocol."""
+"""A group of the classic protocol or of the consumer protocol."""
 
 
 class Membership(Protocol):
-    """The part of the membership protocols that is common to both."""
+    """The part that the memberships of both protocols have in common."""
 
     def resume(self, group: Any) -> None:  # noqa: ANN401  # a group of its own type
-        """Continue a group that was just loaded."""
+        """Continue a group that has just been loaded."""
 
     def abandon(self, group: Any) -> None:  # noqa: ANN401
         """End a group whose partition was deleted or replaced."""
 
     def shift(self, group: Any, shift_ns: int) -> None:  # noqa: ANN401
-        """Start new sessions after the timers moved to another clock."""
+        """Start new sessions after the timers were moved to another clock."""
 
 
 class _Partition:
-    """The groups of a partition; `contents` is None if the partition does not exist."""
+    """The groups of a partition. If the partition does not exist, `contents` is None."""
 
     def __init__(self) -> None:
         self.contents: OffsetsPartition | None = None
@@ -59,14 +60,14 @@ class _Partition:
 
 
 class GroupRegistry:
-    """All loaded groups. Calls must be serialized by the caller.
+    """All groups that are loaded. Calls must be serialized by the caller.
 
     Parameters
     ----------
     store : GroupStore
     memberships : mapping of GroupType to Membership
     clock : Clock
-        Dates the deletion of groups.
+        Provides the timestamps of deletions.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class GroupRegistry:
             yield from list(partition.groups.values())
 
     def find(self, group_id: str) -> tuple[AnyGroup | None, str | None]:
-        """Return a group, or None if it does not exist, and the error of reading it."""
+        """Return a group and the error of reading it. Both may be None."""
         try:
             partition = self._partition_of(group_id)
         except (NotCoordinatorError, CoordinatorLoadInProgressError) as error:
@@ -96,15 +97,15 @@ class GroupRegistry:
         return partition.groups.get(group_id), None
 
     def get_or_create(self, group_id: str) -> AnyGroup:
-        """Return a group of a loaded partition; a new one is classic."""
+        """Return a group of a loaded partition. If it does not exist, create a classic group."""
         return self._siblings(group_id).setdefault(group_id, Group(group_id))
 
     def put(self, group: AnyGroup) -> None:
-        """Add a group to a loaded partition, or replace one of the other type."""
+        """Add a group to a loaded partition, or replace one that has another type."""
         self._siblings(group.group_id)[group.group_id] = group
 
     def contents_of(self, group_id: str) -> OffsetsPartition | None:
-        """Return the current contents of a group's partition; None if it does not exist.
+        """Return the current contents of a group's partition, or None if it does not exist.
 
         Raises
         ------
@@ -120,7 +121,7 @@ class GroupRegistry:
                 self._load(number)
 
     def load_readable(self) -> list[tuple[AnyGroup, OffsetsPartition]]:
-        """Load all partitions that can be read; return their groups and contents."""
+        """Load all partitions that can be read. Return their groups and contents."""
         loaded = []
         for number in self._numbers():
             try:
@@ -135,7 +136,7 @@ class GroupRegistry:
         return loaded
 
     def delete(self, group: AnyGroup) -> str | None:
-        """Delete a group without members and offsets; return an error if that fails."""
+        """Delete a group that has neither members nor offsets. Return an error, or None."""
         entries = _deletion(group)
         error = self._store.try_write(lambda: self._store.write(group.group_id, entries))
         if error is not None:
@@ -156,7 +157,7 @@ class GroupRegistry:
         return self._loaded(self._store.partition_of(group_id).partition).groups
 
     def _numbers(self) -> list[int]:
-        """Return this broker's partitions, including lost ones that are still loaded."""
+        """Return the partitions of this broker, including lost ones that are still loaded."""
         return sorted({*self._store.numbers(), *self._partitions})
 
     def _loaded(self, number: int) -> _Partition:
@@ -166,7 +167,10 @@ class GroupRegistry:
         return self._load(self._store.partition_of(group_id).partition)
 
     def _load(self, number: int) -> _Partition:
-        """Read new records of a partition; if its log was replaced, reload all its groups."""
+        """Read the new records of a partition.
+
+        If its log was replaced, load all its groups again.
+        """
         partition = self._loaded(number)
         try:
             contents = self._store.partition(number)
@@ -184,7 +188,7 @@ class GroupRegistry:
             for group_id in [*contents.groups, *contents.consumer_groups]:
                 self._load_group(partition, contents, group_id)
         for group_id in contents.take_changed():
-            # Groups with offsets need not have a group record.
+            # A group that has offsets need not have a group record.
             if group_id not in partition.damaged and contents.has_offsets(group_id):
                 partition.groups.setdefault(group_id, Group(group_id))
         return partition
@@ -210,7 +214,7 @@ def _deletion(group: AnyGroup) -> list[Entry]:
     """Return the tombstones of a group."""
     if isinstance(group, ConsumerGroup):
         return [consumer_records.encode(record) for record in group.deletion()]
-    # Generation 0 was never stored.
+    # Generation 0 is never stored.
     return [(encode_group_key(group.group_id), None)] if group.generation_id > 0 else []
 
 

@@ -1,7 +1,8 @@
 """Requests to the group coordinator and their results, as plain values.
 
 An `error` is Kafka's error name, or None. Source: Kafka's messages JoinGroup, SyncGroup,
-LeaveGroup, OffsetFetch, DescribeGroups and ListGroups, without fields that only matter on the wire.
+LeaveGroup, OffsetFetch, DescribeGroups and ListGroups. Fields that are only used on the wire are
+left out.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from logstore.types import TopicPartition
 
 
 class GroupType(enum.Enum):
-    """Protocol of a group, with Kafka's names."""
+    """The protocol of a group, with Kafka's name."""
 
     CLASSIC = "classic"
     CONSUMER = "consumer"
 
 
 Protocol = tuple[str, bytes]
-"""An assignor's name, and the member's metadata for it."""
+"""The name of an assignor, and the member's metadata for it."""
 
 
 class JoinRequest(NamedTuple):
@@ -33,18 +34,18 @@ class JoinRequest(NamedTuple):
     member_id : str
         Empty for a new member.
     session_timeout_ms : int
-        Time without a heartbeat after which the member is removed from the group.
+        The member is removed from the group after this time without a heartbeat.
     rebalance_timeout_ms : int
-        Longest time that a rebalance waits for the member.
+        The longest time that a rebalance waits for this member.
     protocols : tuple of (str, bytes)
-        Supported assignors with metadata, in order of preference.
+        The supported assignors and their metadata, in order of preference.
     requires_member_id : bool
-        Whether a new member is assigned an id with which it must rejoin (JoinGroup version 4).
+        Whether a new member gets an id and must join again with it (JoinGroup version 4).
     can_skip_assignment : bool
-        Whether the client understands `skip_assignment` (JoinGroup version 9).
+        Whether the client supports `skip_assignment` (JoinGroup version 9).
     may_describe : callable, optional
-        Returns whether the member may describe a topic, for the patterns of other members of a
-        consumer group. By default, it may describe all.
+        Returns whether the member may describe a topic. This is used for the patterns of other
+        members of a consumer group. By default, it may describe all topics.
     """
 
     group_id: str
@@ -62,7 +63,7 @@ class JoinRequest(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """A member in the leader's join result, with its metadata for the selected protocol."""
+    """A member in the join result of the leader, with its metadata for the selected protocol."""
 
     member_id: str
     group_instance_id: str | None
@@ -70,7 +71,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """Result of a join. Only the leader gets `members`."""
+    """The result of a join. Only the leader gets `members`."""
 
     member_id: str
     error: str | None = None
@@ -82,7 +83,7 @@ class JoinResult(NamedTuple):
     skip_assignment: bool = False
 
     def refused(self, error: str) -> JoinResult:
-        """Return the result with an error instead."""
+        """Return the same result with an error."""
         return JoinResult(self.member_id, error)
 
 
@@ -90,7 +91,10 @@ JoinCallback = Callable[[JoinResult], object]
 
 
 class SyncRequest(NamedTuple):
-    """A request for a member's assignment. The leader's request carries all assignments."""
+    """A request for the assignment of a member.
+
+    The request of the leader contains all assignments.
+    """
 
     group_id: str
     generation_id: int
@@ -102,7 +106,7 @@ class SyncRequest(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """Result of a sync: the member's assignment."""
+    """The result of a sync, which contains the assignment of the member."""
 
     error: str | None = None
     protocol_type: str | None = None
@@ -110,7 +114,7 @@ class SyncResult(NamedTuple):
     assignment: bytes = b""
 
     def refused(self, error: str) -> SyncResult:
-        """Return the result with an error instead."""
+        """Return the same result with an error."""
         return SyncResult(error)
 
 
@@ -118,14 +122,14 @@ SyncCallback = Callable[[SyncResult], object]
 
 
 class LeavingMember(NamedTuple):
-    """A member to remove. Admin clients identify static members by instance id alone."""
+    """A member to remove. Admin clients identify a static member only by its instance id."""
 
     member_id: str = NO_MEMBER
     group_instance_id: str | None = None
 
 
 class LeftMember(NamedTuple):
-    """Result of the removal of one member."""
+    """The result of removing one member."""
 
     member_id: str
     group_instance_id: str | None
@@ -133,25 +137,25 @@ class LeftMember(NamedTuple):
 
 
 class LeaveResult(NamedTuple):
-    """Results of removals, in the order of the request."""
+    """The results of removing members, in the order of the request."""
 
     error: str | None
     members: tuple[LeftMember, ...] = ()
 
 
 class ConsumerHeartbeat(NamedTuple):
-    """A member's heartbeat in a consumer group, with which it also joins and leaves (KIP-848).
+    """A member's heartbeat in a consumer group, which can also join or leave (KIP-848).
 
     Attributes
     ----------
     member_epoch : int
-        0 to join, -1 to leave, -2 to leave as a static member that will return.
+        0 to join, -1 to leave, or -2 to leave as a static member that will return.
     rebalance_timeout_ms : int
-        Longest time in which the member gives up partitions; -1 if it did not change.
+        The longest time for the member to give up partitions, or -1 if it has not changed.
     topics, regex, owned : optional
-        None if they did not change. `owned` maps topic ids to partitions.
+        None if they have not changed. `owned` contains partitions by topic id.
     requires_member_id : bool
-        Whether the client generates its id (version 1).
+        Whether the client generates its member id (version 1).
     """
 
     group_id: str
@@ -170,12 +174,12 @@ class ConsumerHeartbeat(NamedTuple):
 
 
 class ConsumerHeartbeatResult(NamedTuple):
-    """Result of a heartbeat.
+    """The result of a heartbeat.
 
     Attributes
     ----------
     assignment : mapping of str to tuple of int, or None
-        All partitions that the member may use, by topic id; None if they did not change.
+        All partitions that the member may use, by topic id. None if they have not changed.
     """
 
     member_id: str = NO_MEMBER
@@ -186,7 +190,7 @@ class ConsumerHeartbeatResult(NamedTuple):
     message: str | None = None
 
     def refused(self, error: str) -> ConsumerHeartbeatResult:
-        """Return the result with an error instead."""
+        """Return the same result with an error."""
         return ConsumerHeartbeatResult(error=error)
 
 
@@ -194,14 +198,14 @@ ConsumerHeartbeatCallback = Callable[[ConsumerHeartbeatResult], object]
 
 
 class FetchedOffset(NamedTuple):
-    """A committed offset; None if there is none, or on error."""
+    """A committed offset. None if no offset was committed, or if there is an error."""
 
     committed: OffsetAndMetadata | None
     error: str | None = None
 
 
 class MemberDescription(NamedTuple):
-    """A member's description; metadata and assignment are empty unless the group is stable."""
+    """A member in a description. Metadata and assignment are empty unless the group is stable."""
 
     member_id: str
     group_instance_id: str | None
@@ -212,9 +216,9 @@ class MemberDescription(NamedTuple):
 
 
 class GroupDescription(NamedTuple):
-    """A description of a classic group.
+    """The description of a classic group.
 
-    If it does not exist, the state is `Dead`, and `message` gives the reason.
+    If the group does not exist, its state is `Dead` and `message` contains the reason.
     """
 
     group_id: str
@@ -227,12 +231,12 @@ class GroupDescription(NamedTuple):
 
 
 class ConsumerMemberDescription(NamedTuple):
-    """A member of a consumer group (ConsumerGroupDescribe).
+    """A member in the description of a consumer group (ConsumerGroupDescribe).
 
     Attributes
     ----------
     assignment, target : mapping of str to tuple of int
-        Partitions by topic name: those that the member has, and those that it will have.
+        The partitions that the member has, and those that it will have, by topic name.
     """
 
     member_id: str
@@ -249,7 +253,7 @@ class ConsumerMemberDescription(NamedTuple):
 
 
 class ConsumerGroupDescription(NamedTuple):
-    """A consumer group's description. All other fields are unset if there is an error."""
+    """The description of a consumer group. If there is an error, the other fields are not set."""
 
     group_id: str
     state: str = ""
@@ -262,7 +266,7 @@ class ConsumerGroupDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group in a listing."""
+    """A group in the result of listing groups."""
 
     group_id: str
     protocol_type: str
@@ -271,7 +275,7 @@ class GroupListing(NamedTuple):
 
 
 class DeletedOffsets(NamedTuple):
-    """Results of offset deletions; `partitions` is empty if the group has an error."""
+    """The results of deleting offsets. If the group has an error, `partitions` is empty."""
 
     error: str | None
     partitions: Mapping[TopicPartition, str | None] = {}

@@ -1,7 +1,8 @@
-"""The assignors of the broker, `uniform` and `range`, which compute target assignments (KIP-848).
+"""The assignors of the broker, which compute target assignments: `uniform` and `range` (KIP-848).
 
-Both return the same assignments as Kafka's, including the choice between equally good ones, which
-depends on the iteration order of Java's hash maps. An assignor is a function of the group alone.
+Both return the same assignments as in Kafka. If several assignments are equally good, the choice
+depends on the iteration order of Java's hash maps, which is reproduced. The result of an assignor
+only depends on the group.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from logstore.coordinator.groups.java_maps import (
 )
 
 _MOST_ROUNDS = 16
-"""Rounds over all topics to balance members whose subscriptions differ."""
+"""Maximum number of rounds over all topics when balancing members with different subscriptions."""
 
 
 class AssignedMember(NamedTuple):
-    """A member as an assignor sees it.
+    """A member as seen by an assignor.
 
     Attributes
     ----------
@@ -38,18 +39,19 @@ class AssignedMember(NamedTuple):
 
 
 class AssignedGroup(NamedTuple):
-    """A group as an assignor sees it.
+    """A group as seen by an assignor.
 
     Attributes
     ----------
     members : mapping of str to AssignedMember
-        Members by id.
+        The members by id.
     partitions : mapping of str to sequence of int
-        Partition numbers of each subscribed topic, ascending, by topic id.
+        The partition numbers of each subscribed topic by topic id, in ascending order.
     is_homogeneous : bool
         Whether all members have the same subscription.
     is_assigned : callable
-        Returns whether a partition, by topic id and number, is in a previous target assignment.
+        Returns whether a partition, given by topic id and number, is in a previous target
+        assignment.
     """
 
     members: Mapping[str, AssignedMember]
@@ -66,7 +68,7 @@ ServerAssign = Callable[[AssignedGroup], Targets]
 
 
 def assign_range(group: AssignedGroup) -> Targets:
-    """Give each member a range of each topic, static members first."""
+    """Assign a range of each topic to each member. Static members come first."""
     members = group.members
 
     def rank(member_id: str) -> tuple[bool, str]:
@@ -95,14 +97,14 @@ def assign_range(group: AssignedGroup) -> Targets:
 
 
 def assign_uniform(group: AssignedGroup) -> Targets:
-    """Balance the numbers of partitions, and move as few as possible."""
+    """Balance the number of partitions per member, moving as few partitions as possible."""
     if not any(each.topic_ids for each in group.members.values()):
         return {}
     return _assign_same(group) if group.is_homogeneous else _Balancing(group).assign()
 
 
 class _Share:
-    """The share of a member, which is only copied if it changes."""
+    """The partitions of a member. They are only copied if they change."""
 
     def __init__(self, target: Target) -> None:
         self._before = target
@@ -115,7 +117,8 @@ class _Share:
 
     def add(self, topic_id: str, number: int) -> None:
         share = self._changed()
-        if topic_id not in share:  # Java's computeIfAbsent puts a key before its bucket's others
+        # Java's computeIfAbsent inserts a key before the others in its bucket
+        if topic_id not in share:
             self._now = share = {topic_id: set(), **share}
         share[topic_id].add(number)
 
@@ -137,8 +140,8 @@ class _Share:
 def _assign_same(group: AssignedGroup) -> Targets:
     """Assign partitions to members that all have the same subscription.
 
-    Members keep their partitions, up to their quota. The rest, and free partitions, go to members
-    below their quota.
+    Members keep their partitions up to their quota. All other partitions are assigned to members
+    that are below their quota.
     """
     member_ids = java_hash_order(group.members)
     topic_ids = java_id_order(group.members[member_ids[0]].topic_ids, is_copy=True)
@@ -170,7 +173,7 @@ def _assign_same(group: AssignedGroup) -> Targets:
                     free.append((topic_id, number))
                 room = 0
         if room > 0 and takes_extra and len(member_ids) - position > extras:
-            # Leave the extra partition to a member that already has one.
+            # Give the additional partition to a member that already has one.
             room -= 1
             takes_extra = False
         if room > 0:
@@ -184,11 +187,11 @@ def _assign_same(group: AssignedGroup) -> Targets:
 
 
 class _Balancing:
-    """Assigns partitions to members whose subscriptions differ.
+    """Assigns partitions to members that have different subscriptions.
 
-    Members keep the topics to which they are subscribed. Free partitions go to the
-    subscriber with the fewest partitions. Then partitions move, topic by topic, from subscribers
-    with many to subscribers with few.
+    Members keep the partitions of topics to which they are subscribed. A free partition is assigned
+    to the subscriber with the fewest partitions. After that, partitions are moved, topic by topic,
+    from subscribers that have many to subscribers that have few.
     """
 
     def __init__(self, group: AssignedGroup) -> None:
@@ -214,7 +217,7 @@ class _Balancing:
             for topic_id, owners in self._owners.items()
         }
         for topic_id in sorted((each for each in free if free[each]), key=self._rank):
-            # Sizes grow with each partition, so the order of the queue never changes.
+            # The sizes increase with each partition, so the order of the queue never changes.
             queue = _Poorest(self._sizes, self._in_order(topic_id))
             for number in free[topic_id]:
                 self._move(topic_id, number, queue.next())
@@ -225,13 +228,16 @@ class _Balancing:
         return {member_id: share.target() for member_id, share in shares}
 
     def _rank(self, topic_id: str) -> tuple[float, int, tuple[int, int]]:
-        """Return the sort key of a topic: the most partitions per subscriber come first."""
+        """Return the sort key of a topic.
+
+        Topics with the most partitions per subscriber come first.
+        """
         subscribers = len(self._subscribers[topic_id])
         count = len(self._group.partitions[topic_id])
         return -count / subscribers, subscribers, id_order_key(topic_id)
 
     def _in_order(self, topic_id: str) -> list[int]:
-        """Return the subscribers of a topic, those with the fewest partitions first."""
+        """Return the subscribers of a topic. Those with the fewest partitions come first."""
         return sorted(self._subscribers[topic_id], key=lambda index: (self._sizes[index], index))
 
     def _keep(self, index: int, member_id: str) -> None:
@@ -259,7 +265,7 @@ class _Balancing:
         owners[number] = index
 
     def _balance(self, topic_ids: list[str]) -> None:
-        """Balance each topic until a round over all topics moves nothing, or for 16 rounds."""
+        """Balance all topics until no partition moves, in at most 16 rounds."""
         last_changed = -1
         for _ in range(_MOST_ROUNDS):
             for position, topic_id in enumerate(topic_ids):
@@ -269,7 +275,7 @@ class _Balancing:
                     last_changed = position
 
     def _balance_topic(self, topic_id: str) -> bool:
-        """Move partitions of a topic; return whether any was moved."""
+        """Move partitions of a topic. Return whether any partition was moved."""
         order = self._in_order(topic_id)
         if self._sizes[order[-1]] - self._sizes[order[0]] <= 1:
             return False
@@ -293,19 +299,19 @@ class _Balancing:
 
 
 class _Poorest:
-    """Yields the member with the fewest partitions, each time it takes one.
+    """Yields the member with the fewest partitions, which then gets another one.
 
     Parameters
     ----------
     sizes : list of int
-        Number of partitions of each member, which the caller changes.
+        The number of partitions of each member. The caller changes it.
     order : list of int
-        Members, those with the fewest partitions first.
+        The members. Those with the fewest partitions come first.
 
     Attributes
     ----------
     level : int
-        Number of partitions of each member in the current pass.
+        The number of partitions of each member in the current pass.
     """
 
     def __init__(self, sizes: list[int], order: list[int]) -> None:
@@ -329,10 +335,10 @@ class _Poorest:
 
 
 class _Richest:
-    """Yields the member with the most partitions, each time it gives one away.
+    """Yields the member with the most partitions, which then gives one away.
 
-    Members without a partition of the topic are exchanged with the last member of the pass and
-    excluded, as in Kafka, which changes the order of later passes.
+    A member without a partition of the topic is swapped with the last member of the pass and
+    excluded, as in Kafka. This changes the order of later passes.
     """
 
     def __init__(self, sizes: list[int], order: list[int]) -> None:
@@ -343,7 +349,7 @@ class _Richest:
         self._next = len(order) - 1
 
     def next(self, owned: Mapping[int, list[int]]) -> int | None:
-        """Return the next member that has a partition to give; None if there is none."""
+        """Return the next member that can give away a partition, or None."""
         while True:
             if self._next < self._start:
                 self._begin_pass()
@@ -371,4 +377,4 @@ class _Richest:
 
 
 SERVER_ASSIGNORS: Mapping[str, ServerAssign] = {"uniform": assign_uniform, "range": assign_range}
-"""Assignors by name; the first one is the default."""
+"""The assignors by name. The first one is the default."""

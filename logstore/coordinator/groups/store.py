@@ -1,16 +1,17 @@
-"""Groups and committed offsets as stored in `__consumer_offsets`, with a cache.
+"""Groups and committed offsets as they are stored in `__consumer_offsets`, with a cache.
 
-The hash of a group's id determines its partition. The contents of a partition are cached up to an
-offset of its log. Before each use, the store reads the records after that offset, such as
-transaction markers and records of other writers, so no writer has to notify it. Offsets of a
-transaction take effect with its marker, even if an older transaction is open. The last record for a
-group and partition counts, regardless of the order of the markers.
+The partition of a group is determined by the hash of its id. The contents of a partition are cached
+up to an offset in its log. Before the cache is used, the records after this offset are read, for
+example transaction markers and records of other writers. Writers therefore do not have to notify
+it. The offsets of a transaction are committed when its marker is written, even if an older
+transaction is open. For each group and partition, the last record counts, regardless of the order
+of the markers.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.coordinator.groups import consumer_records
@@ -58,7 +59,7 @@ logger = logging.getLogger(__name__)
 NO_PRODUCER = (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
 
 Entry = tuple[bytes, bytes | None]
-"""Key and value of a record to write."""
+"""The key and the value of a record to write."""
 
 
 _WRITE_ERRORS = {
@@ -67,34 +68,34 @@ _WRITE_ERRORS = {
     "NOT_LEADER_OR_FOLLOWER": "NOT_COORDINATOR",
     "NOT_ENOUGH_REPLICAS": "COORDINATOR_NOT_AVAILABLE",
 }
-"""Error for the client by the error of the coordinator's write, as in Kafka."""
+"""The error for the client, by the error of the coordinator's write, as in Kafka."""
 
 _GROUP_ERRORS = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD")
-"""Errors of writing a group that the client sees as UNKNOWN_SERVER_ERROR."""
+"""If one of these errors prevents writing a group, clients get UNKNOWN_SERVER_ERROR."""
 
 
 class _OffsetRecord(NamedTuple):
-    """The newest record of a committed offset; the value is None if the offset was deleted."""
+    """The newest record of a committed offset. If the offset was deleted, the value is None."""
 
     record_offset: int
     value: bytes | None
 
 
 class OffsetsPartition:
-    """Contents of one partition of the topic, as far as its log has been read.
+    """The contents of one partition of the topic, up to the offset to which its log has been read.
 
     Parameters
     ----------
     log : Log
     epoch : int
-        Leader epoch in which the contents are loaded.
+        The leader epoch in which the contents are loaded.
 
     Attributes
     ----------
     groups : dict of str to bytes
         The newest value of each classic group's record.
     consumer_groups : dict of str to dict of bytes to bytes
-        The newest value by key of each consumer group's records, in the order of their offsets.
+        The newest values of each consumer group's records, by key, in the order of their offsets.
     next_offset : int
         The first offset that has not been read.
     """
@@ -108,7 +109,7 @@ class OffsetsPartition:
         self.next_offset = log.log_start_offset
         self._offsets: dict[str, dict[TopicPartition, _OffsetRecord]] = {}
         self._pending: dict[int, list[tuple[str, TopicPartition, _OffsetRecord]]] = {}
-        self._changed: set[str] = set()
+        self._changed: dict[str, None] = {}
 
     def is_of(self, log: Log, epoch: int) -> bool:
         """Return whether the contents are valid for a log, which may have been truncated."""
@@ -116,7 +117,7 @@ class OffsetsPartition:
         return is_same and log.generation == self._generation
 
     def follow(self) -> None:
-        """Read the records appended since the last call.
+        """Read the records that were appended since the last call.
 
         Raises
         ------
@@ -130,20 +131,21 @@ class OffsetsPartition:
         end_offset = log.log_end_offset
         if start_offset >= end_offset:
             return
-        # Includes records that are not replicated yet: a new leader needs them, and answers wait.
+        # This includes records that are not replicated yet. A new leader needs them, and responses
+        # wait.
         for batch in log.reader.batches(start_offset, end_offset, isolation=Isolation.LOG_END):
             self._apply_batch(batch)
         self.next_offset = max(self.next_offset, end_offset)
 
     def apply_appended(self, first_offset: int, entries: Sequence[Entry], producer_id: int) -> None:
-        """Apply records that were just appended at an offset."""
-        if first_offset == self.next_offset:  # else read them later, in order
+        """Apply records that have just been appended at an offset."""
+        if first_offset == self.next_offset:  # otherwise they are read later, in order
             for number, (key, value) in enumerate(entries):
                 self._apply(first_offset + number, key, value, producer_id)
             self.next_offset = first_offset + len(entries)
 
     def offsets_of(self, group_id: str) -> dict[TopicPartition, StoredOffset]:
-        """Return the committed offsets of a group, in order of partitions.
+        """Return the committed offsets of a group, ordered by partition.
 
         Raises
         ------
@@ -158,18 +160,18 @@ class OffsetsPartition:
         }
 
     def has_offsets(self, group_id: str) -> bool:
-        """Return whether a group has offsets, including pending ones of open transactions."""
+        """Return whether a group has offsets. This includes offsets in open transactions."""
         records = self._offsets.get(group_id, {}).values()
         return any(each.value is not None for each in records) or bool(self.pending_of(group_id))
 
     def pending_of(self, group_id: str) -> set[TopicPartition]:
-        """Return the partitions of a group with pending offsets of open transactions."""
+        """Return the partitions for which a group has offsets in open transactions."""
         waiting = self._pending.values()
         return {tp for offsets in waiting for group, tp, _ in offsets if group == group_id}
 
-    def take_changed(self) -> set[str]:
-        """Return the groups whose offsets changed since the last call."""
-        changed, self._changed = self._changed, set()
+    def take_changed(self) -> Collection[str]:
+        """Return the groups whose offsets have changed since the last call, in order."""
+        changed, self._changed = self._changed, {}
         return changed
 
     # -- applying records ------------------------------------------------------------------
@@ -192,7 +194,7 @@ class OffsetsPartition:
         group_and_partition = decode_key(key)
         if group_and_partition is not None:
             update = _OffsetRecord(offset, value)
-            self._changed.add(group_and_partition[0])
+            self._changed[group_and_partition[0]] = None
             if producer_id == NO_PRODUCER_ID:
                 self._supersede(*group_and_partition, update)
             else:
@@ -209,7 +211,7 @@ class OffsetsPartition:
     def _apply_consumer_record(self, key: bytes, value: bytes | None) -> None:
         decoded = decode_consumer_key(key)
         if decoded is None:
-            return  # a record of a share or streams group, or of a later version of Kafka
+            return  # the record is of a share group, a streams group or a later version of Kafka
         group_id = decoded[0]
         records = self.consumer_groups.setdefault(group_id, {})
         records.pop(key, None)
@@ -221,7 +223,10 @@ class OffsetsPartition:
     def _supersede(
         self, group_id: str, topic_partition: TopicPartition, record: _OffsetRecord
     ) -> None:
-        """Replace a record with a later one, by the order of records rather than of markers."""
+        """Replace a record with a later one.
+
+        The order of the records counts, not the order of the markers.
+        """
         of_group = self._offsets.setdefault(group_id, {})
         known = of_group.get(topic_partition)
         if known is None or known.record_offset < record.record_offset:
@@ -237,7 +242,7 @@ class GroupStore:
     clock : Clock
     config : BrokerConfig
     read_only : bool
-        Whether the broker was opened read-only.
+        Whether the broker is read-only.
     """
 
     def __init__(
@@ -260,16 +265,16 @@ class GroupStore:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the topic exists and is stored by this engine, not copied from a broker."""
+        """Whether the topic exists and was created by this engine, not copied from a broker."""
         return self._topic.is_stored
 
     @property
     def is_writable(self) -> bool:
-        """Whether the topic exists, and this engine may delete records from it by itself."""
+        """Whether the topic exists and this engine may delete records from it without a command."""
         return self.is_stored and not self.read_only
 
     def partition_of(self, group_id: str) -> TopicPartition:
-        """Return the partition of a group."""
+        """Return the partition that stores a group."""
         return self._topic.partition_of(group_id)
 
     def numbers(self) -> Iterable[int]:
@@ -287,17 +292,17 @@ class GroupStore:
         return dict(self._written)
 
     def await_read(self, contents: OffsetsPartition) -> None:
-        """Let the current call wait until the in-sync replicas have all contents."""
+        """Let the current call wait until the in-sync replicas have everything that was read."""
         if contents.next_offset > contents.log.log_start_offset:
             self._written[contents.log] = contents.next_offset - 1
 
     def ensure_stored(self) -> None:
-        """Create the topic, or take over a copied one.
+        """Create the topic, or take over a topic that was copied from a broker.
 
         Raises
         ------
         InvalidConfigurationError
-            The broker was opened read-only.
+            The broker is read-only.
         KafkaStorageError
         """
         if self.read_only:
@@ -305,7 +310,7 @@ class GroupStore:
         self._topic.ensure_stored()
 
     def logs_with_open_transactions(self) -> list[Log]:
-        """Return the logs with an open transaction; none if the topic was copied from a broker."""
+        """Return the logs that contain an open transaction. None if the topic was copied."""
         logs: list[Log] = []
         for number in self.numbers() if self.is_stored else ():
             try:
@@ -318,14 +323,14 @@ class GroupStore:
         return logs
 
     def partition(self, number: int) -> OffsetsPartition | None:
-        """Return the current contents of a partition; None if the partition does not exist.
+        """Return the current contents of a partition. None if the partition does not exist.
 
         Raises
         ------
         NotCoordinatorError, CoordinatorLoadInProgressError
-            This broker does not coordinate the partition, or not yet.
+            This broker does not coordinate the partition, or is still loading it.
         LogStoreError
-            The partition cannot be read, or its disk failed.
+            The partition cannot be read, or its disk has failed.
         """
         topic = self._topic.topic
         if topic is None or number not in topic.partitions:
@@ -333,7 +338,7 @@ class GroupStore:
             return None
         log = self._topic.log(number)
         if log.is_offline:
-            raise KafkaStorageError(f"{log.topic_partition} is offline: its disk failed")
+            raise KafkaStorageError(f"{log.topic_partition} is offline because its disk failed")
         epoch = self._topic.owned.get(number, NO_EPOCH)
         contents = self._partitions.get(number)
         if contents is None or not contents.is_of(log, epoch):
@@ -345,7 +350,7 @@ class GroupStore:
     # -- writing ---------------------------------------------------------------------------
 
     def check_epoch(self, group_id: str, producer: tuple[int, int]) -> None:
-        """Raise `InvalidProducerEpochError` if the log knows a newer epoch of a producer."""
+        """Raise `InvalidProducerEpochError` if the log contains a newer epoch of a producer."""
         if not self._topic.is_stored:
             return
         log = self._topic.log(self.partition_of(group_id).partition)
@@ -386,7 +391,7 @@ class GroupStore:
     def write(
         self, group_id: str, entries: Sequence[Entry], producer: tuple[int, int] = NO_PRODUCER
     ) -> None:
-        """Write records of a group as one batch, as Kafka's coordinator does.
+        """Write the records of a group as one batch, like Kafka's coordinator.
 
         Raises
         ------
@@ -406,7 +411,8 @@ class GroupStore:
             [Record(slot, now_ms, key, value) for slot, (key, value) in enumerate(entries)],
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            # A coordinator's sequences are not checked: each batch of a transaction starts at 0.
+            # The sequences of a coordinator are not checked, because each batch of a transaction
+            # starts at 0.
             base_sequence=0 if is_transactional else NO_SEQUENCE,
             is_transactional=is_transactional,
         )
@@ -420,7 +426,7 @@ class GroupStore:
             known.apply_appended(info.first_offset, entries, producer_id)
 
     def try_write(self, write: Callable[[], None]) -> str | None:
-        """Write records; return the error for the client on failure."""
+        """Write records. Return the error for the client, or None."""
         try:
             write()
         except LogStoreError as error:
@@ -429,12 +435,12 @@ class GroupStore:
         return None
 
     def save_group(self, group: Group, assignments: Mapping[str, bytes]) -> str | None:
-        """Write a group with the given assignments; return the error for the client on failure."""
+        """Write a group with the given assignments. Return the error for the client, or None."""
         stored = group.to_record(assignments)
         return self._try_save(lambda: self.write_group(group.group_id, stored))
 
     def save_records(self, group_id: str, records: Iterable[GroupRecord]) -> str | None:
-        """Write records of a group as one batch; return the error for the client on failure."""
+        """Write records of a group as one batch. Return the error for the client, or None."""
         return self._try_save(
             lambda: self.write(group_id, [consumer_records.encode(each) for each in records])
         )

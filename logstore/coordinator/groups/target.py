@@ -1,4 +1,4 @@
-"""The target assignment of a consumer group (KIP-848)."""
+"""The computation of a consumer group's target assignment (KIP-848)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 def compute_target(
     group: ConsumerGroup, updated: ConsumerMember, topics: ClusterTopics, assignor: str
 ) -> Targets:
-    """Return the target assignment of a group in which a member was added or updated.
+    """Return the target assignment of a group after a member was added or updated.
 
-    A member with the instance id of another one replaces it, and starts from its target.
+    If another member has the same instance id, the member replaces it and starts with its target.
     """
     members = {each: group.members[each] for each in timeline_order(group.members)}
     replaced = group.static_member(updated.instance_id)
@@ -73,7 +73,7 @@ def compute_target(
 
 
 def _existing(target: Target, existing: Mapping[str, frozenset[int]]) -> Target:
-    """Return a target without partitions that a subscribed topic does not have."""
+    """Return a target without the partitions that do not exist in a subscribed topic."""
     if all(numbers <= existing.get(topic_id, numbers) for topic_id, numbers in target.items()):
         return target
     return {
@@ -96,7 +96,7 @@ def target_records(
     epoch: int,
     now_ms: int,
 ) -> list[Record]:
-    """Return the records of a new target assignment: targets that change, and the epoch."""
+    """Return the records for a new target assignment: the changed targets, and the epoch."""
     records = []
     for member_id in member_ids:
         target = targets.get(member_id, NO_TARGET)

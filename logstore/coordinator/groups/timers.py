@@ -1,8 +1,8 @@
-"""Timers of sessions and rebalances.
+"""The timers of sessions and rebalances.
 
-An action runs once, with the coordinator's lock held, when its time on the monotonic clock is
-reached: during `advance` on a virtual clock, in a thread otherwise. All timers can be moved from a
-virtual clock to the system clock, on which members in other programs live.
+An action is run once, when the monotonic clock reaches its time, with the lock of the coordinator
+held. With a virtual clock, it is run by `advance`, otherwise in a thread. All timers can be moved
+from a virtual clock to the system clock, which is used by members in other processes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class GroupTimers:
-    """Runs actions of the group coordinator at monotonic times.
+    """Runs actions of the group coordinator at given monotonic times.
 
     Parameters
     ----------
     runtime : Runtime
     calls : ExclusiveCalls
-        Each action is a call.
+        Each action is run as such a call.
     """
 
     def __init__(self, runtime: Runtime, calls: ExclusiveCalls) -> None:
@@ -37,13 +37,13 @@ class GroupTimers:
         self._calls = calls
         self._scheduler: Scheduler | None = None
         self.own_scheduler: Scheduler | None = None
-        # Due time, name and action of each timer, and its task.
+        # The time, name and action of each timer, and its task.
         self._timers: dict[int, tuple[int, str, Callable[[], None], ScheduledTask]] = {}
         self._numbers = count()
 
     @property
     def scheduler(self) -> Scheduler:
-        """The runtime's scheduler if it is started, else one that the coordinator starts."""
+        """The scheduler of the runtime if it is started, or one that the coordinator starts."""
         if self._scheduler is None:
             if self._runtime.scheduler.is_started:
                 self._scheduler = self._runtime.scheduler
@@ -67,7 +67,7 @@ class GroupTimers:
 
         def run() -> None:
             with self._calls():
-                # Another thread may just have moved all timers to another clock.
+                # Another thread may have just moved all timers to another clock.
                 if self._timers.pop(number, None) is not None:
                     action()
 
@@ -76,13 +76,13 @@ class GroupTimers:
         self._timers[number] = (due_ns, name, action, task)
 
     def use_system_clock(self) -> int | None:
-        """Move all timers to the system clock; they keep their remaining time.
+        """Move all timers to the system clock. They keep their remaining time.
 
         Returns
         -------
         int or None
-            Difference of the clocks in ns, to be added to deadlines; None if the timers already
-            use the system clock.
+            The difference between the clocks in ns, which must be added to deadlines. None if the
+            timers already use the system clock.
         """
         if not isinstance(self._clock, VirtualClock):
             return None
@@ -98,6 +98,6 @@ class GroupTimers:
         return shift_ns
 
     def stop(self) -> None:
-        """Stop the scheduler if the coordinator started it."""
+        """Stop the scheduler if it was started by the coordinator."""
         if self.own_scheduler is not None:
             self.own_scheduler.shutdown()

@@ -1,1 +1,1 @@
-"""Transactions: the coordinator and its log, producer ids, and the append path of clients."""
+"""Transactions: the coordinator, its log, producer ids, and the appends of clients."""

@@ -1,21 +1,25 @@
-"""The transaction coordinator: ownership of transactional ids, and atomic commits and aborts.
+"""The transaction coordinator, which owns transactional ids and makes transactions atomic.
 
-Each state is written to `__transaction_state` before the coordinator acts on it:
+The coordinator writes each state to `__transaction_state` before acting on it:
 
-1. `Ongoing` with the partitions is durable before the first append to any of them.
-2. To commit, the data is flushed. Then `PrepareCommit` or `PrepareAbort` is durable: the decision.
-3. A marker is durable in every partition.
+1. `Ongoing`, with the partitions, is durable before the first append to any of the partitions.
+2. To commit, the data is flushed. Then `PrepareCommit` or `PrepareAbort` is made durable. This is
+the
+   point at which the outcome is decided.
+3. A marker is made durable in each partition.
 4. `CompleteCommit` or `CompleteAbort` is written.
 
-After a crash before step 2, the transaction is still open. It is aborted when its id is initialized
-again, or when it times out. After a crash between steps 2 and 4, the next coordinator writes the
-markers; a duplicate marker has no effect. So all partitions get the same kind of marker, or none.
+If the broker crashes before step 2, the transaction is still open. It is aborted when its id is
+initialized again, or when it times out. If the broker crashes between steps 2 and 4, the next
+coordinator writes the markers. A duplicate marker has no effect. As a result, either all partitions
+get the same kind of marker, or none gets one.
 
-Durability comes from fsync, where Kafka relies on replicas. States, epochs, fencing and errors are
-the same as in Kafka's TransactionCoordinator. In a cluster, a state takes effect when the in-sync
-replicas have it, and is rolled back otherwise. No lock is held during that wait: other calls for
-the same id get CONCURRENT_TRANSACTIONS, as with Kafka's pending states. A call that ends a
-transaction also waits for its markers, as long as their leaders can be reached.
+Where Kafka relies on replicas for durability, this coordinator uses fsync. States, epochs, fencing
+and errors are the same as in Kafka's TransactionCoordinator. In a cluster, a state takes effect
+when the in-sync replicas have it, and is rolled back otherwise. No lock is held during this wait.
+Other calls for the same id get CONCURRENT_TRANSACTIONS, which corresponds to Kafka's pending
+states. A call that ends a transaction also waits for its markers, as long as their leaders can be
+reached.
 """
 
 from __future__ import annotations
@@ -73,30 +77,30 @@ __all__ = ["ProducerIdAndEpoch", "TransactionConfig", "TransactionCoordinator"]
 logger = logging.getLogger(__name__)
 
 ADD_TIMEOUT_MS = 100
-"""Time to wait for other requests of an id before a partition is added to its transaction.
+"""How long to wait for other requests of an id before adding a partition to its transaction.
 
-A producer of `TransactionVersion.V2` sends batches to several leaders at once. Kafka's
-`add.partitions.to.txn.retry.backoff.max.ms`.
+A producer with `TransactionVersion.V2` sends batches to several leaders at the same time. This is
+Kafka's `add.partitions.to.txn.retry.backoff.max.ms`.
 """
 
 
 class TransactionCoordinator:
-    """Assigns producer ids, and begins and ends transactions.
+    """Allocates producer ids, and begins and ends transactions.
 
-    Started as a service of the log manager, it completes prepared transactions at once, and aborts
-    timed-out transactions and expires unused ids in the background, at Kafka's intervals. Otherwise
-    it completes prepared transactions before its first transactional call, and does the rest during
-    calls.
+    If it is started as a service of the log manager, it immediately completes prepared
+    transactions. In the background, it periodically aborts transactions that have timed out and
+    removes unused ids, at the same intervals as Kafka. Otherwise, it completes prepared
+    transactions before its first transactional call, and does everything else during calls.
 
     Parameters
     ----------
     runtime : Runtime
     manager : LogManager
-        A manager that was not opened read-only.
+        A manager that is not read-only.
     config : TransactionConfig, optional
         By default, from the broker's configuration.
     groups : GroupCoordinator, optional
-        Stores the committed offsets of transactions. By default, a new coordinator.
+        Stores the committed offsets of transactions. A new coordinator by default.
     host : CoordinatorHost, optional
         By default, a single broker.
 
@@ -106,10 +110,11 @@ class TransactionCoordinator:
 
     Notes
     -----
-    The coordinator is thread-safe. On a single broker, calls hold one lock throughout. In a
-    cluster, a call has its transactional id to itself, and holds the lock only while it does not
-    wait: tasks in virtual time run in the thread of the waiting call, so locks would not exclude
-    them. The lock is acquired before the group coordinator's lock and before the lock of any log.
+    The coordinator is thread-safe. On a single broker, a call holds the coordinator's lock until it
+    returns. In a cluster, a call excludes other calls for the same transactional id, and releases
+    the lock while it waits. In virtual time, tasks run in the thread of the waiting call, so that a
+    lock would not exclude them. The lock is acquired before the lock of the group coordinator and
+    before the locks of logs.
     """
 
     def __init__(
@@ -129,9 +134,10 @@ class TransactionCoordinator:
         self.groups = GroupCoordinator(runtime, manager, host) if groups is None else groups
         self._stored: StoredTransactions | None = None
         self._active = False
-        # Partitions of prepared transactions that already have their marker.
+        # For each prepared transaction, the partitions in which the marker has been written.
         self._with_marker: dict[str, set[TopicPartition]] = {}
-        # In a cluster, ids with a call in progress; True if another broker has led their partition.
+        # In a cluster, the ids for which a call is in progress. True if the leader of their
+        # partition has changed since.
         self._pending: dict[str, bool] = {}
         self._expiry_task: ScheduledTask | None = None
         self._abort_task: ScheduledTask | None = None
@@ -151,7 +157,7 @@ class TransactionCoordinator:
     # -- producers -----------------------------------------------------------------------
 
     def new_producer_id(self) -> int:
-        """Return an unused producer id.
+        """Return a new producer id.
 
         Raises
         ------
@@ -167,17 +173,17 @@ class TransactionCoordinator:
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None = None,
     ) -> ProducerIdAndEpoch:
-        """Assign a producer id and epoch to the caller, and fence earlier producers of the id.
+        """Allocate a producer id and an epoch, and fence earlier producers with the same id.
 
-        An open transaction of the previous producer is aborted.
+        If the previous producer has an open transaction, it is aborted.
 
         Parameters
         ----------
         timeout_ms : int
             Transaction timeout of the new producer.
         expected : ProducerIdAndEpoch, optional
-            The caller's current id and epoch, to bump the epoch (KIP-360). A retry returns the same
-            result unless another producer initialized the id in between.
+            The current id and epoch of the producer, to bump the epoch (KIP-360). A retry returns
+            the same result, unless another producer has initialized the id in the meantime.
 
         Raises
         ------
@@ -238,7 +244,7 @@ class TransactionCoordinator:
     ) -> ProducerIdAndEpoch:
         if expected is not None and expected.producer_epoch != metadata.producer_epoch:
             if expected.producer_epoch == metadata.last_producer_epoch:
-                return metadata.producer  # a retry: the response was lost
+                return metadata.producer  # this is a retry whose response was lost
             raise _fenced(metadata.transactional_id, expected, metadata)
         if metadata.is_exhausted:
             return ProducerIdAndEpoch(self.new_producer_id(), 0)
@@ -253,21 +259,22 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         version: TransactionVersion = TransactionVersion.V0,
     ) -> None:
-        """Add partitions to the producer's transaction, and begin one if none is open.
+        """Add partitions to the transaction of a producer. Begin a transaction if none is open.
 
-        Call this before the first append to each partition. The change is durable on return.
+        This must be called before the first append to each partition. The change is durable when it
+        returns.
 
         Parameters
         ----------
         version : TransactionVersion
-            Version that the client uses.
+            The version that the client uses.
 
         Raises
         ------
         ProducerFencedError
             There is a newer producer, or the transaction timed out.
         InvalidProducerIdMappingError
-            The transactional id has expired, or now has another producer id.
+            The transactional id has expired, or its producer id has changed.
         ConcurrentTransactionsError
             The previous transaction cannot be completed yet.
         KafkaStorageError
@@ -299,7 +306,7 @@ class TransactionCoordinator:
     def open_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch
     ) -> frozenset[TopicPartition]:
-        """Return the partitions of the producer's open transaction; empty without one.
+        """Return the partitions of a producer's open transaction. Empty if no transaction is open.
 
         Raises
         ------
@@ -310,7 +317,7 @@ class TransactionCoordinator:
         return self._require_owner(transactional_id, producer).partitions
 
     def partition_for(self, transactional_id: str) -> TopicPartition:
-        """Return the partition for a transactional id, and create the topic if necessary.
+        """Return the partition for a transactional id. Create the topic if necessary.
 
         Raises
         ------
@@ -322,10 +329,10 @@ class TransactionCoordinator:
         return TopicPartition(TRANSACTION_STATE_TOPIC, self._log.partition_of(transactional_id))
 
     def owns(self, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
-        """Return whether a producer is known to be the newest of a transactional id.
+        """Return whether a producer is known to be the newest one of a transactional id.
 
-        This is called for every batch of a transaction, so it uses the state in memory, without the
-        lock. If it returns False, `verified` raises the reason.
+        This is called for each batch in a transaction, so it only uses the state in memory and does
+        not acquire the lock. If it returns False, call `verified` for the reason.
         """
         stored = self._stored
         metadata = None if stored is None else stored.by_id.get(transactional_id)
@@ -340,19 +347,19 @@ class TransactionCoordinator:
         *,
         adds: bool = False,
     ) -> Iterator[None]:
-        """Verify that the partition is part of the producer's transaction, and keep it open inside.
+        """Verify that a partition is part of a producer's transaction, and keep it open.
 
-        Used before the first append to a partition (KIP-890), with the errors of a Produce request.
-        With `transaction.partition.verification.enable=false`, only the ownership of the producer
-        id is verified, and nothing without a transactional id.
+        This is used before the first append to a partition (KIP-890). It raises the errors of a
+        Produce request. If `transaction.partition.verification.enable` is false, it only verifies
+        that the producer owns the producer id, and nothing at all without a transactional id.
 
         Parameters
         ----------
         transactional_id : str, optional
-            By default, the transactional id with this producer id.
+            Defaults to the transactional id that has this producer id.
         adds : bool
-            Add the partition to the transaction instead, and begin one if none is open, as clients
-            of `TransactionVersion.V2` expect. Requires `transactional_id`.
+            Add the partition to the transaction instead, and begin a transaction if none is open.
+            Clients with `TransactionVersion.V2` need this. `transactional_id` is then required.
 
         Raises
         ------
@@ -372,8 +379,8 @@ class TransactionCoordinator:
             transactional_id = self._id_of(producer.producer_id)
             if transactional_id is None:
                 raise InvalidTxnStateError(
-                    f"{topic_partition}: producer {producer.producer_id} has no transactional id"
-                    " and so no open transaction"
+                    f"{topic_partition}: producer {producer.producer_id} has no transactional id,"
+                    f" so it cannot have an open transaction"
                 )
         if transactional_id is not None:
             self._complete_first(transactional_id)
@@ -387,7 +394,7 @@ class TransactionCoordinator:
                 self.add_partitions(
                     transactional_id, producer, (topic_partition,), TransactionVersion.V2
                 )
-        with self._lock:  # so that the transaction cannot end
+        with self._lock:  # keeps the transaction from ending
             if transactional_id is not None:
                 metadata = self._check_owner(transactional_id, producer)
                 if adds or verifies:
@@ -402,22 +409,23 @@ class TransactionCoordinator:
         commit: bool,
         version: TransactionVersion = TransactionVersion.V0,
     ) -> ProducerIdAndEpoch:
-        """Commit or abort the producer's transaction.
+        """Commit or abort the transaction of a producer.
 
-        The decision is final on return. If a marker could not be written because a disk failed, it
-        is retried later; until then, the producer cannot begin another transaction. Repeating a
-        call is harmless.
+        When this returns, the outcome is final. If a marker could not be written because of a
+        failed disk, it is written later. Until then, the producer cannot begin another transaction.
+        The call can be repeated safely.
 
         Parameters
         ----------
         version : TransactionVersion
-            Version that the client uses. With `V2`, an abort needs no open transaction.
+            The version that the client uses. With `V2`, it is not an error to abort without an open
+            transaction.
 
         Returns
         -------
         ProducerIdAndEpoch
-            The producer that may begin the next transaction: with `V2` it has another epoch, or
-            another id after the last epoch.
+            The id and epoch for the next transaction. With `V2`, the epoch is bumped, or a new id
+            is allocated after the last epoch.
 
         Raises
         ------
@@ -426,7 +434,7 @@ class TransactionCoordinator:
         InvalidTxnStateError
             No transaction is open, or it had the other outcome.
         KafkaStorageError
-            The outcome was not decided: the data or the decision could not be made durable.
+            The outcome was not decided, because the data or the decision could not be made durable.
         """
         with self._exclusive(transactional_id):
             if version.bumps_epoch:
@@ -443,7 +451,7 @@ class TransactionCoordinator:
     def _end_v2(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool
     ) -> ProducerIdAndEpoch:
-        """End a transaction with an epoch bump, or repeat the response to an earlier call."""
+        """End a transaction and bump the epoch, or repeat the response to an earlier call."""
         metadata = self._find(transactional_id)
         is_retry = metadata is not None and metadata.is_before_end(producer)
         if metadata is None or not (is_retry or metadata.producer_id == producer.producer_id):
@@ -467,24 +475,26 @@ class TransactionCoordinator:
         return metadata.next_producer
 
     def of(self, transactional_id: str | None, producer_id: int) -> TransactionCoordinator:
-        """Return the coordinator of a transaction: this one, except in a cluster.
+        """Return the coordinator of a transaction.
+
+        Outside of a cluster, this is always this object.
 
         Raises
         ------
         NotEnoughReplicasError
-            No broker coordinates the transaction at present.
+            No broker is currently the coordinator of the transaction.
         """
         return self._host.transactions_of(self, transactional_id, producer_id)
 
     @property
     def is_replicated(self) -> bool:
-        """Whether the coordinators of transactions may move between brokers."""
+        """Whether the coordinator of a transaction can move to another broker."""
         return self._host.is_replicated
 
     @property
     @lasting
     def is_over(self) -> bool:
-        """Whether the broker has ended, or its cluster closes."""
+        """Whether the broker has been closed, or its cluster is being closed."""
         return self._manager.lifetime.is_over or self._host.is_closing
 
     def has_producer(self, producer_id: int) -> bool:
@@ -502,7 +512,7 @@ class TransactionCoordinator:
         Raises
         ------
         NotCoordinatorError, CoordinatorLoadInProgressError
-            Another broker coordinates the id, or this one has not loaded it yet.
+            Another broker coordinates the id, or this broker is still loading it.
         """
         with self._lock:
             if self._is_in_use():
@@ -520,7 +530,7 @@ class TransactionCoordinator:
         self.complete_prepared()
 
     def complete_prepared(self) -> None:
-        """Write missing markers of prepared transactions, as far as possible."""
+        """Write the missing markers of prepared transactions, as far as this is possible."""
         with self._lock:
             if not self._is_in_use():
                 return
@@ -532,15 +542,15 @@ class TransactionCoordinator:
                 self._try(self._complete_known, transactional_id, "cannot be completed")
 
     def abort_timed_out(self) -> list[str]:
-        """Abort timed-out transactions and fence their producers.
+        """Abort the transactions that have timed out, and fence their producers.
 
-        Missing markers of prepared transactions are written first, because their producers may not
-        return.
+        Before that, missing markers of prepared transactions are written, because their producers
+        may never return.
 
         Returns
         -------
         list of str
-            Transactional ids of the aborted transactions.
+            The transactional ids of the aborted transactions.
         """
         self.take_over()
         with self._lock:
@@ -556,13 +566,13 @@ class TransactionCoordinator:
         return is_open and end_ms < self._runtime.clock.now_ms()
 
     def _abort(self, transactional_id: str) -> None:
-        """Abort a transaction that is still open after its timeout."""
+        """Abort a transaction if it is still open after its timeout."""
         metadata = self._load().by_id.get(transactional_id)
         if metadata is not None and self._is_timed_out(metadata):
             self._abort_and_fence(metadata)
 
     def remove_expired(self) -> list[str]:
-        """Remove the ids that were unused for `transactional.id.expiration.ms`; return them."""
+        """Remove ids that were not used for `transactional.id.expiration.ms`. Return these ids."""
         with self._lock:
             if not self._is_in_use():
                 return []
@@ -577,7 +587,7 @@ class TransactionCoordinator:
         return [each for each in ids if self._try(self._forget, each, "cannot be removed")]
 
     def _forget(self, transactional_id: str) -> None:
-        """Remove an id."""
+        """Remove a transactional id."""
         now_ms = self._runtime.clock.now_ms()
         with self._lock:
             known = self._load().by_id
@@ -586,9 +596,9 @@ class TransactionCoordinator:
                 del known[transactional_id]
 
     def _try(self, action: Callable[[str], object], transactional_id: str, failure: str) -> bool:
-        """Run a background action of an id; on error, log it and return False.
+        """Run a background action for an id. If it fails, log the error and return False.
 
-        It is retried later, like an action of an id that a call is using.
+        It is retried later. This also applies if a call is currently using the id.
         """
         try:
             with self._exclusive(transactional_id):
@@ -625,14 +635,14 @@ class TransactionCoordinator:
                 self._take_over()
 
     def stop(self) -> None:
-        """Cancel the tasks."""
+        """Cancel the periodic tasks."""
         for task in (self._expiry_task, self._abort_task):
             if task is not None:
                 task.cancel()
         self._expiry_task = self._abort_task = None
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Check for expired ids again after changes of logs and configs."""
+        """Check for expired ids again after a change of the log or of the configs."""
         return (
             events.log_changed.subscribe(self._wake),
             events.config_changed.subscribe(self._wake),  # a copied topic may have been taken over
@@ -643,7 +653,10 @@ class TransactionCoordinator:
             task.wake()
 
     def _expiry_idle_ms(self) -> int | None:
-        """Return the time in ms until an id expires, 0 if one is overdue; None if none will."""
+        """Return the time in ms until an id expires.
+
+        0 if one is overdue, None if no id will expire.
+        """
         with self._lock:
             if not self._is_in_use():
                 return None
@@ -653,7 +666,7 @@ class TransactionCoordinator:
             return max(0, min(updates) + self.config.id_expiration_ms - now_ms) if updates else None
 
     def _abort_idle_ms(self) -> int | None:
-        """Return None while all transactions are complete, so that none can time out."""
+        """Return None if all transactions are complete, because none can then time out."""
         with self._lock:
             return 0 if self._has_incomplete() else None
 
@@ -665,7 +678,8 @@ class TransactionCoordinator:
         try:
             self.abort_timed_out()
         except LogStoreError:
-            if not self._manager.lifetime.is_over:  # else the broker ended during a wait
+            # otherwise, the broker was closed while this waited
+            if not self._manager.lifetime.is_over:
                 raise
 
     def _has_incomplete(self) -> bool:
@@ -676,14 +690,17 @@ class TransactionCoordinator:
         self.remove_expired()
 
     def _is_in_use(self) -> bool:
-        """Return whether the topic is in use: not if it is missing or copied from a broker."""
+        """Return whether the topic is in use.
+
+        It is not if it does not exist or was copied from a broker.
+        """
         return self._active or self._log.is_stored
 
     # -- inside --------------------------------------------------------------------------
 
     @contextmanager
     def _exclusive(self, transactional_id: str) -> Iterator[None]:
-        """Exclude other calls for a transactional id, also while this one waits.
+        """Exclude other calls for a transactional id, even while the current call waits.
 
         Raises
         ------
@@ -722,23 +739,26 @@ class TransactionCoordinator:
             return stored
 
     def _take_over(self) -> StoredTransactions:
-        """Load the stored states; a single broker also completes prepared transactions at first."""
+        """Load the stored states.
+
+        A single broker also completes prepared transactions the first time.
+        """
         with self._lock:
             stored = self._load()
             if not self._active:
                 self._log.ensure_stored()
                 self._active = True
-                if not self._host.is_replicated:  # else `ClusterHost` calls `take_over`
+                if not self._host.is_replicated:  # otherwise, `ClusterHost` calls `take_over`
                     self.settle_pending_offsets()
                     self.complete_prepared()
                 stored = self._load()
             return stored
 
     def settle_pending_offsets(self) -> None:
-        """Write missing markers in `__consumer_offsets`; see `pending_offsets`.
+        """Write the missing markers in `__consumer_offsets`; see `pending_offsets`.
 
-        This must precede the completion of prepared transactions, because a marker ends all pending
-        transactions of a producer.
+        This must be done before prepared transactions are completed, because a marker ends all
+        transactions that a producer has in the partition.
         """
         logs = self.groups.logs_with_open_transactions()
         if not logs:
@@ -756,9 +776,9 @@ class TransactionCoordinator:
                 logger.warning("%s: pending offsets cannot be settled: %s", log, error)
 
     def _find(self, transactional_id: str) -> TransactionMetadata | None:
-        """Begin a producer's call, and return the state of its id, or None.
+        """Begin a call of a producer. Return the state of its id, or None.
 
-        Without background tasks, those that are due run first.
+        If the coordinator has no background tasks, run those that are due first.
         """
         with self._lock:
             self._take_over()
@@ -782,12 +802,12 @@ class TransactionCoordinator:
             ) from error
 
     def _complete_first(self, transactional_id: str) -> None:
-        """Complete a decided transaction before another call for its id.
+        """If a transaction is prepared, complete it before another call for its id.
 
         Raises
         ------
         ConcurrentTransactionsError
-            It cannot be completed yet.
+            The transaction cannot be completed yet.
         """
         metadata = None if self._stored is None else self._stored.by_id.get(transactional_id)
         if metadata is not None and metadata.state.is_prepared:
@@ -795,7 +815,7 @@ class TransactionCoordinator:
                 self._complete_known(transactional_id)
 
     def _complete_known(self, transactional_id: str) -> None:
-        """Complete a decided transaction, because its producer may get another id then."""
+        """Complete a prepared transaction, because this can change the producer id."""
         metadata = self._load().by_id.get(transactional_id)
         if metadata is not None:
             self._ensure_complete(metadata)
@@ -803,7 +823,7 @@ class TransactionCoordinator:
     def _require_owner(
         self, transactional_id: str, producer: ProducerIdAndEpoch
     ) -> TransactionMetadata:
-        """Return the state of an id, or raise an error if `producer` is not its newest."""
+        """Return the state of an id. Raise an error if `producer` is not its newest producer."""
         metadata = self._find(transactional_id)
         if metadata is None or metadata.producer_id != producer.producer_id:
             raise _not_mapped(transactional_id, producer)
@@ -816,13 +836,13 @@ class TransactionCoordinator:
     ) -> TransactionMetadata:
         """Return the state of an id like `_require_owner`, with the errors of a Produce request."""
         if not self._is_in_use():
-            raise _not_mapped(transactional_id, producer)  # without creating the topic
+            raise _not_mapped(transactional_id, producer)  # the topic need not be created
         self._check_readable(transactional_id)
         with _produce_errors():
             return self._require_owner(transactional_id, producer)
 
     def _id_of(self, producer_id: int) -> str | None:
-        """Return the transactional id with a producer id, or None."""
+        """Return the transactional id that has a producer id, or None."""
         with self._lock:
             if not self._is_in_use():
                 return None
@@ -830,7 +850,7 @@ class TransactionCoordinator:
             return next((m.transactional_id for m in known if m.producer_id == producer_id), None)
 
     def _ensure_complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
-        """Complete the transaction if it is prepared, and return the new state.
+        """Complete the transaction if it is prepared. Return the new state.
 
         Raises
         ------
@@ -848,11 +868,11 @@ class TransactionCoordinator:
         return metadata
 
     def _abort_and_fence(self, metadata: TransactionMetadata) -> TransactionMetadata:
-        """Abort an open transaction with the next epoch, which fences its producer."""
+        """Abort an open transaction and fence its producer by bumping the epoch."""
         return self._complete(self._decide_to_fence(metadata))
 
     def _decide_to_fence(self, metadata: TransactionMetadata) -> TransactionMetadata:
-        """Store the decision to abort with the next epoch. The caller must write the markers."""
+        """Store the decision to abort, with a bumped epoch. The caller must write the markers."""
         return self._decide(metadata, commit=False, version=SERVER_VERSION)
 
     def _end(
@@ -878,22 +898,23 @@ class TransactionCoordinator:
             try:
                 log = self._host.leader_log(tp)
             except UnknownTopicOrPartitionError:
-                continue  # deleted with its data
+                continue  # the partition was deleted with its data
             except LeaderNotAvailableError:
                 continue  # acknowledged records are on the in-sync replicas
             log.flush()
 
     def _complete(self, metadata: TransactionMetadata) -> TransactionMetadata:
-        """Write missing markers of a prepared transaction; complete it if all succeed."""
+        """Write the missing markers of a prepared transaction. If all are written, complete it."""
         transactional_id = metadata.transactional_id
         with self._lock:
             epoch = self._log.coordinator_epoch(transactional_id)
-            # After `epoch` is read: in a later epoch, the state is another object.
+            # Check this after `epoch` was read, because the state is another object in a later
+            # epoch.
             if self._load().by_id.get(transactional_id) is not metadata:
-                # Another leader may have completed it, and begun the next one.
+                # Another leader may have completed the transaction and begun the next one.
                 raise ConcurrentTransactionsError(f"the state of '{transactional_id}' has changed")
             missing = metadata.partitions - self._with_marker.get(transactional_id, set())
-        # The decision of an earlier leader may not be replicated yet.
+        # The decision of an earlier leader may not have been replicated yet.
         self._await_newest(transactional_id)
         written = self._write_markers(metadata, epoch, missing)
         with self._lock:
@@ -913,7 +934,7 @@ class TransactionCoordinator:
     def _write_markers(
         self, metadata: TransactionMetadata, epoch: int, partitions: Collection[TopicPartition]
     ) -> set[TopicPartition]:
-        """Write markers to partitions; return those that need none any more."""
+        """Write markers to partitions. Return the partitions that do not need a marker anymore."""
         producer = metadata.producer
         marker = TransactionMarker(
             *producer, epoch, metadata.state.is_commit, metadata.client_version
@@ -922,7 +943,7 @@ class TransactionCoordinator:
         for tp in sorted(partitions):
             try:
                 self._host.check_exists(tp)
-            except UnknownTopicOrPartitionError as error:  # deleted with its data
+            except UnknownTopicOrPartitionError as error:  # the partition was deleted with its data
                 logger.warning(
                     "%s: skipping the marker of producer %d with epoch %d: %s",
                     tp,
@@ -934,12 +955,12 @@ class TransactionCoordinator:
         written = set(partitions).difference(missing)
         for tp, code in self._host.write_markers(marker, missing).items() if missing else ():
             if code in OUTDATED_ERRORS:
-                # In a cluster, the next coordinator may have been faster.
+                # In a cluster, the next coordinator may have written the marker first.
                 level = logging.WARNING if self._host.is_replicated else logging.ERROR
                 logger.log(level, "%s: the marker of %s is outdated: %s", tp, producer, code)
             elif code is not None:
                 logger.warning(
-                    "%s: no marker written for '%s': %s", tp, metadata.transactional_id, code
+                    "%s: no marker was written for '%s': %s", tp, metadata.transactional_id, code
                 )
                 continue
             written.add(tp)
@@ -948,21 +969,22 @@ class TransactionCoordinator:
     def _store(
         self, metadata: TransactionMetadata, *, durable: bool = False
     ) -> TransactionMetadata:
-        """Write a state to the log, and let it take effect when the replicas have it.
+        """Write a state to the log. It takes effect when the replicas have it.
 
-        If that wait fails, the previous state remains: another call writes the next one, or the
-        next coordinator finds this one in the log.
+        If waiting for the replicas fails, the previous state remains. Another call may write the
+        next state, or the next coordinator finds this one in the log.
 
         Raises
         ------
         NotCoordinatorError
-            The partition has had another leader since the call began.
+            The leader of the partition has changed since the call began.
         """
         transactional_id = metadata.transactional_id
         with self._lock:
             previous = self._load().by_id.get(transactional_id)
             self._check_not_reloaded(transactional_id)
-            self._log.check_owned(transactional_id)  # the states of a lost partition are forgotten
+            # the states of a lost partition have been dropped
+            self._log.check_owned(transactional_id)
             now_ms = self._runtime.clock.now_ms()
             metadata = replace(
                 metadata,
@@ -984,7 +1006,7 @@ class TransactionCoordinator:
     def _check_not_reloaded(self, transactional_id: str) -> None:
         if self._pending.get(transactional_id):
             raise NotCoordinatorError(
-                f"another broker has coordinated '{transactional_id}' since the call began"
+                f"another broker became the coordinator of '{transactional_id}' during the call"
             )
 
     def _await_newest(self, transactional_id: str) -> None:
@@ -998,7 +1020,7 @@ class TransactionCoordinator:
         return NO_EPOCH if stored is None else stored.epochs.get(number, NO_EPOCH)
 
     def _largest_known_id(self) -> int:
-        """Return the largest producer id in any log, or -1."""
+        """Return the largest producer id in all logs, or -1."""
         largest = largest_producer_id(self._manager)
         stored = self._load().by_id.values()
         return max(

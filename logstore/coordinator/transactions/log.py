@@ -1,8 +1,8 @@
-"""`__transaction_state`: the compacted topic in which the coordinator stores its state.
+"""`__transaction_state`, the compacted topic in which the coordinator stores its state.
 
-The topic is created with Kafka's configs when the first transactional producer is initialized; a
-copied topic is taken over at that time. The hash of a transactional id determines its partition,
-and its newest record is its state.
+The topic is created, with Kafka's configs, when the first transactional producer is initialized. A
+topic that was copied from a broker is taken over at that time. The partition of a transactional id
+is determined by its hash, and its newest record contains its state.
 """
 
 from __future__ import annotations
@@ -35,18 +35,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionConfig:
-    """Broker configs for transactions.
+    """The broker configs for transactions.
 
     Attributes
     ----------
     state_log_num_partitions : int
-        `transaction.state.log.num.partitions`: number of partitions for the creation of the topic.
+        `transaction.state.log.num.partitions`: the number of partitions with which the topic is
+        created.
     state_log_segment_bytes : int
         `transaction.state.log.segment.bytes`.
     state_log_min_isr : int
-        `transaction.state.log.min.isr`: only has an effect on a broker that opens the directory.
+        `transaction.state.log.min.isr`. It only has an effect when a Kafka broker opens the
+        directory.
     max_timeout_ms : int
-        `transaction.max.timeout.ms`: longest timeout that a producer may request.
+        `transaction.max.timeout.ms`: the longest timeout that a producer may request.
     abort_timed_out_interval_ms : int
         `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
     id_expiration_ms : int
@@ -65,7 +67,7 @@ class TransactionConfig:
 
     @classmethod
     def of(cls, config: BrokerConfig) -> TransactionConfig:
-        """Return the transaction configs of a broker's configuration."""
+        """Return the transaction configs of a broker configuration."""
         return cls(
             state_log_num_partitions=config.transaction_state_log_num_partitions,
             state_log_segment_bytes=config.transaction_state_log_segment_bytes,
@@ -82,7 +84,7 @@ class TransactionConfig:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """Topic configs with which Kafka's broker creates `__transaction_state`."""
+        """The topic configs with which Kafka's broker creates `__transaction_state`."""
         return {
             "cleanup.policy": "compact",
             "compression.type": "uncompressed",
@@ -99,13 +101,13 @@ class StoredTransactions:
     Attributes
     ----------
     epochs : mapping of int to int
-        Leader epoch of each partition, as in `CoordinatorHost.owned`.
+        The leader epoch of each partition, as in `CoordinatorHost.owned`.
     by_id : dict
         The newest state of each transactional id.
     unreadable : dict of int to LogStoreError
-        Errors of partitions of the topic that cannot be read.
+        The errors of partitions that cannot be read.
     damaged : dict of str to LogStoreError
-        Errors of ids whose newest state cannot be decoded.
+        The errors of ids whose newest state cannot be decoded.
     """
 
     epochs: Mapping[int, int] = field(default_factory=dict)
@@ -127,11 +129,11 @@ class TransactionLog:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the topic exists and is stored by this engine, not copied from a broker."""
+        """Whether the topic exists and was created by this engine, not copied from a broker."""
         return self._topic.is_stored
 
     def ensure_stored(self) -> None:
-        """Create the topic, or take over a copied one.
+        """Create the topic, or take over a topic that was copied from a broker.
 
         Raises
         ------
@@ -149,7 +151,7 @@ class TransactionLog:
         self._topic.check_owner(self.partition_of(transactional_id))
 
     def partition_of(self, transactional_id: str) -> int:
-        """Return the partition of an id."""
+        """Return the partition to which an id belongs."""
         return self._topic.partition_of(transactional_id).partition
 
     def coordinator_epoch(self, transactional_id: str) -> int:
@@ -157,10 +159,10 @@ class TransactionLog:
         return self._topic.log(self.partition_of(transactional_id)).leader_epoch
 
     def read(self, known: StoredTransactions | None = None) -> StoredTransactions:
-        """Return the newest state of all ids that this broker coordinates.
+        """Return the newest state of each id that this broker coordinates.
 
-        Partitions that are in `known` with the same leader epoch are not read again. Errors are
-        logged and included in the result.
+        If a partition is in `known` with the same leader epoch, it is not read again. Errors are
+        logged and are part of the result.
         """
         known = known or StoredTransactions()
         owned = self._topic.owned
@@ -192,8 +194,8 @@ class TransactionLog:
     def history(self, producer_ids: Collection[int]) -> list[TransactionMetadata]:
         """Return all states of the given producer ids that are still in the log.
 
-        The states of a transactional id are in order. Ids with a state that cannot be decoded, or
-        in a partition that cannot be read, are omitted.
+        The states of a transactional id are in order. An id is left out if one of its states cannot
+        be decoded, or if its partition cannot be read.
         """
         history: list[TransactionMetadata] = []
         for number in self._topic.owned:
@@ -211,7 +213,7 @@ class TransactionLog:
                     if state.producer_id in producer_ids:
                         states.setdefault(transactional_id, []).append(state)
             except LogStoreError:
-                continue  # `read` reports it
+                continue  # `read` logs the error
             for transactional_id in states.keys() - damaged:
                 history += states[transactional_id]
         return history
@@ -219,23 +221,23 @@ class TransactionLog:
     def append(
         self, metadata: TransactionMetadata, epoch: int, *, now_ms: int, durable: bool
     ) -> tuple[Log, int]:
-        """Store the state of an id; return the log and the offset of the record.
+        """Store the state of an id. Return the log and the offset of the record.
 
         Parameters
         ----------
         epoch : int
-            Leader epoch in which the previous state was loaded.
+            The leader epoch in which the previous state was loaded.
         now_ms : int
-            Timestamp of the record.
+            The timestamp of the record.
         durable : bool
             Whether to flush the log.
 
         Raises
         ------
         NotCoordinatorError, CoordinatorLoadInProgressError
-            This broker does not coordinate the id, or no longer in this epoch.
+            This broker does not coordinate the id, or not in this leader epoch anymore.
         UnknownTopicOrPartitionError, RequestError
-            The topic was deleted, or its configuration rejects the record.
+            The topic was deleted, or its configuration does not allow the record.
         KafkaStorageError
         """
         return self._write(
@@ -243,7 +245,7 @@ class TransactionLog:
         )
 
     def forget(self, transactional_id: str, epoch: int, *, now_ms: int) -> None:
-        """Store the removal of an id. Raises the errors of `append`."""
+        """Store that an id was removed. Raises the errors of `append`."""
         self._write(transactional_id, None, epoch, now_ms, durable=False)
 
     def _write(
@@ -260,7 +262,7 @@ class TransactionLog:
         return log, info.last_offset
 
     def newest_written(self, transactional_id: str) -> tuple[Log, int]:
-        """Return the log of an id's partition, and its last offset."""
+        """Return the log of an id's partition, and the last offset of the log."""
         log = self._topic.log(self.partition_of(transactional_id))
         return log, log.log_end_offset - 1
 
@@ -274,9 +276,10 @@ class TransactionLog:
         return newest
 
     def _values(self, number: int) -> Iterator[tuple[str, bytes | None]]:
-        """Yield transactional id and value of each record of a partition."""
+        """Yield the transactional id and the value of each record in a partition."""
         log = self._topic.log(number)
-        # Includes records that are not replicated yet: a new leader completes them.
+        # This includes records that are not replicated yet. A new leader completes their
+        # transactions.
         start_offset, end_offset = log.log_start_offset, log.log_end_offset
         for _, record in log.reader.records(start_offset, end_offset, isolation=Isolation.LOG_END):
             transactional_id = decode_key(record.key)

@@ -1,17 +1,17 @@
-"""Repair of offsets in `__consumer_offsets` whose decided transaction never got its marker there.
+"""Repair offsets in `__consumer_offsets` whose transaction was decided but got no marker there.
 
-Earlier versions wrote no markers to the `__consumer_offsets` of a cluster. In the transaction log
-these transactions are complete, while their offsets stay pending: readers get older offsets, or
-UNSTABLE_OFFSET_COMMIT. `settle` writes the missing markers.
+Earlier versions wrote no markers to `__consumer_offsets` in a cluster. According to the transaction
+log, these transactions are complete, but their offsets are still pending. Readers get older
+offsets, or UNSTABLE_OFFSET_COMMIT. `settle` writes the missing markers.
 
 A marker ends all transactions that a producer has pending in a partition. If all of them were
-committed, a COMMIT marker is correct. If only some were, the newest committed offset of each key is
-written again, outside any transaction, followed by an ABORT marker. An open transaction in such a
-partition is aborted first: the last record of a key counts, so a copy would supersede its pending
-offset.
+committed, a COMMIT marker is correct. If only some of them were, the newest committed offset of
+each key is written again outside of any transaction, followed by an ABORT marker. If such a
+partition has an open transaction, it is aborted first. Otherwise, a copy would supersede its
+pending offset, because the last record of a key counts.
 
 All steps can be repeated. After a crash, the next start handles the offsets that are still pending,
-and existing copies supersede their originals.
+and copies that were already written supersede their originals.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ logger = logging.getLogger(__name__)
 
 
 class Outcome(enum.Enum):
-    """How the transaction of a batch ended."""
+    """The outcome of the transaction to which a batch belongs."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     OPEN = "open"
-    """The transaction is open, or unknown."""
+    """The transaction is open or not known."""
 
 
 class _Ended(NamedTuple):
-    """A decided transaction. The transactions of a producer id do not overlap."""
+    """A transaction that was decided. The transactions of a producer id do not overlap."""
 
     start_ms: int
     end_ms: int
@@ -61,7 +61,7 @@ class History:
     Parameters
     ----------
     states : iterable of TransactionMetadata
-        All states in the transaction log, in order for each transactional id.
+        All states in the transaction log. Those of a transactional id are in order.
     """
 
     def __init__(self, states: Iterable[TransactionMetadata]) -> None:
@@ -77,12 +77,12 @@ class History:
         outcome = Outcome.COMMITTED if state.is_commit else Outcome.ABORTED
         ended = self._ended.setdefault(metadata.producer_id, [])
         is_unknown = not ended or ended[-1].start_ms != start_ms
-        # The cleaner may have removed the record of a complete transaction's decision.
+        # The cleaner may have removed the record with the decision of a complete transaction.
         if state.is_prepared or (state in _COMPLETE and is_unknown):
             ended.append(_Ended(start_ms, end_ms, outcome))
 
     def newest(self, producer_id: int) -> TransactionMetadata | None:
-        """Return the newest state of a producer id, or None if it is unknown."""
+        """Return the newest state of a producer id, or None if it is not known."""
         return self._newest.get(producer_id)
 
     def prepared(self, producer_id: int, topic_partition: TopicPartition) -> Outcome | None:
@@ -97,18 +97,19 @@ class History:
     def outcome_of(
         self, producer_id: int, topic_partition: TopicPartition, timestamp_ms: int, marker_ms: int
     ) -> Outcome:
-        """Return the outcome of the transaction of a pending batch.
+        """Return the outcome of the transaction to which a pending batch belongs.
 
-        The timestamps of states and batches come from the same clock. If a batch could belong to
-        several transactions, the newest is assumed: without missing markers, no other is pending.
+        The timestamps of states and batches are from the same clock. If a batch could belong to
+        several transactions, it is assumed to belong to the newest, because the others have their
+        markers.
 
         Parameters
         ----------
         timestamp_ms : int
-            Timestamp of the batch.
+            The timestamp of the batch.
         marker_ms : int
-            Timestamp of the producer's last marker in this partition, or -1. It ended all
-            transactions that had been decided by then.
+            The timestamp of the producer's last marker in this partition, or -1. That marker has
+            ended all transactions that were decided before it.
         """
         newest = self._newest.get(producer_id)
         if newest is None:
@@ -126,16 +127,17 @@ class History:
 
 
 class _Partition:
-    """Contents of a partition of `__consumer_offsets`, for `settle`.
+    """The contents of a partition of `__consumer_offsets`, for `settle`.
 
     Attributes
     ----------
     pending : dict of int to list of RecordBatch
-        Batches without a later marker of their producer, by producer id.
+        By producer id, the batches that are not followed by a marker of the producer.
     marker_ms : dict of int to int
-        Timestamp of the last marker, by producer id.
+        The timestamp of the last marker, by producer id.
     newest : dict of bytes to int
-        Offset of the newest record that is not part of an open or aborted transaction, by key.
+        By key, the offset of the newest record that does not belong to an open or aborted
+        transaction.
     """
 
     def __init__(self, log: Log) -> None:
@@ -166,7 +168,7 @@ class _Partition:
             self.newest[record.key] = max(known, record.offset)
 
     def outcomes(self, history: History) -> dict[int, list[Outcome]]:
-        """Return the outcomes of pending batches by producer id."""
+        """Return the outcomes of the pending batches by producer id."""
         return {
             producer_id: [
                 history.outcome_of(
@@ -184,22 +186,22 @@ class _Partition:
 def settle(
     log: Log, history: History, abort: Callable[[TransactionMetadata], TransactionMetadata]
 ) -> None:
-    """Write missing markers of decided transactions to a partition of `__consumer_offsets`.
+    """Write the missing markers of decided transactions to a partition of `__consumer_offsets`.
 
-    The coordinator writes the markers of prepared transactions afterwards. There must be no
+    The markers of prepared transactions are written by the coordinator afterwards. There must be no
     concurrent writers to the partition.
 
     Parameters
     ----------
     history : History
-        History of the producers with a transaction open in the log.
+        The history of the producers that have an open transaction in the log.
     abort : callable
-        Durably stores the decision to abort an open transaction, and returns its new state.
+        Durably stores the decision to abort an open transaction, and returns the new state.
 
     Raises
     ------
     LogStoreError
-        The partition cannot be read or written. `settle` can be repeated.
+        The partition cannot be read or written. `settle` can be called again.
     """
     tp = log.topic_partition
     partition = _Partition(log)
@@ -209,18 +211,18 @@ def settle(
         newest = history.newest(producer_id)
         if newest is None:
             logger.warning(
-                "%s: offsets of producer %d stay pending: it has no transactional id",
+                "%s: offsets of producer %d remain pending because it has no transactional id",
                 tp,
                 producer_id,
             )
         elif Outcome.OPEN in each and (has_copies or len(set(each)) > 1):
             logger.warning(
-                "%s: aborting the open transaction of '%s', because earlier ones have no marker",
+                "%s: aborting the open transaction of '%s' because earlier ones have no marker",
                 tp,
                 newest.transactional_id,
             )
             history.add(abort(newest))
-    # The coordinator writes the markers of the transactions aborted above.
+    # The coordinator writes the markers of the transactions that were aborted above.
     _write_copies(log, partition, outcomes)
     for producer_id, each in outcomes.items():
         outcome = Outcome.COMMITTED if set(each) == {Outcome.COMMITTED} else Outcome.ABORTED
@@ -235,7 +237,7 @@ def _needs_copies(outcomes: list[Outcome]) -> bool:
 
 
 def _write_copies(log: Log, partition: _Partition, outcomes: dict[int, list[Outcome]]) -> None:
-    """Write committed offsets again if an ABORT marker follows and no record supersedes them."""
+    """Write committed offsets that are not superseded again, because an ABORT marker follows."""
     committed: list[RecordBatch] = []
     for producer_id, batches in partition.pending.items():
         of_producer = outcomes[producer_id]
@@ -253,7 +255,7 @@ def _write_copies(log: Log, partition: _Partition, outcomes: dict[int, list[Outc
             ]
             log.writer.append_batches(build_batch(copies), AppendOrigin.COORDINATOR)
             logger.warning(
-                "%s: wrote offsets committed by producer %d again, outside a transaction: %d",
+                "%s: wrote the offsets committed by producer %d again, outside a transaction: %d",
                 log.topic_partition,
                 batch.header.producer_id,
                 len(kept),

@@ -1,15 +1,18 @@
-"""Appends of clients' batches, with verification of their transactions.
+"""Append the batches of clients, after verifying their transactions.
 
-A bare `Log` does not verify transactions. Here, the first batch of a transaction in a partition is
-only written if the coordinator confirms that the transaction is open and includes the partition, as
-in brokers since 3.6. Otherwise, a late batch could open a transaction that is never ended, and the
-last stable offset would not advance again.
-Clients of `transaction.version` 2 do not add partitions themselves; their first batch in a
-partition does. Source: KIP-890; Kafka's ReplicaManager, VerificationGuard, UnifiedLog and
-ProducerAppendInfo.
+A `Log` by itself does not verify transactions. Here, the first batch of a transaction in a
+partition is only written if the coordinator confirms that the transaction is open and that the
+partition was added to it, as in brokers since 3.6. Otherwise, a delayed batch could open a
+transaction that is never ended, and the last stable offset would never advance again.
 
-For later batches, the owner of the producer id is verified: a client must not write to the
-transaction of another client by using its producer id. Kafka only verifies the first batch.
+Clients with `transaction.version` 2 do not add partitions themselves. A partition is added by its
+first batch.
+
+For later batches, it is verified that the client owns the producer id. Otherwise a client could
+write to the transaction of another client by using its producer id. Kafka only verifies the first
+batch.
+
+Source: KIP-890; Kafka's ReplicaManager, VerificationGuard, UnifiedLog and ProducerAppendInfo.
 """
 
 from __future__ import annotations
@@ -50,9 +53,9 @@ def append_as_client(
     Parameters
     ----------
     transactional_id : str, optional
-        The producer's transactional id. By default, the id with the batch's producer id; only use
-        the default for callers that may write to all transactions. Ignored for a batch outside a
-        transaction.
+        The transactional id of the producer. Defaults to the id that has the producer id of the
+        batch. Only use the default for callers that may write to every transaction. It is ignored
+        if the batch is not transactional.
     adds : bool
         Add the partition to the producer's transaction; see `TransactionCoordinator.verified`.
 
@@ -63,9 +66,9 @@ def append_as_client(
     InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError
         The batch is not part of an open transaction; see `TransactionCoordinator.verified`.
     ConcurrentTransactionsError
-        The producer's previous transaction cannot be completed yet.
+        The previous transaction of the producer cannot be completed yet.
     RequestError, CorruptRecordError, UnsupportedFormatError, KafkaStorageError
-        See `LogWriter.append_batches`. The log is unchanged.
+        See `LogWriter.append_batches`. The log was not changed.
     """
     header = _transactional_header(data)
     producer = None
@@ -90,10 +93,10 @@ def add_to_transaction(
     transactional_id: str,
     batches: Iterable[tuple[TopicPartition, bytes]],
 ) -> None:
-    """Add the partitions of a request to its transaction with one record.
+    """Add the partitions in a request to its transaction with a single record.
 
-    This is an optimization for several batches: `append_as_client` would add the partitions one by
-    one. It also reports the errors, which are ignored here.
+    This is faster for several batches, because `append_as_client` would add the partitions one at a
+    time. Errors are ignored here, because `append_as_client` raises them again.
     """
     new: dict[ProducerIdAndEpoch, list[TopicPartition]] = {}
     for tp, data in batches:
@@ -126,13 +129,13 @@ def append_of_producer(
     Parameters
     ----------
     producer : ProducerIdAndEpoch or None
-        Producer of the batch's transaction, or None outside a transaction.
+        The producer of the batch, or None if the batch is not transactional.
     append : callable
         Appends one batch with the writer of the log.
     transactional_id : str, optional
         See `append_as_client`.
     first_sequence : int
-        First sequence of a batch that adds its partition to the transaction, else -1.
+        The first sequence of a batch that adds its partition to the transaction, otherwise -1.
     """
     check_for_clients(topic_partition.topic)
     return manager.faults.request(
@@ -164,7 +167,7 @@ def _append(
         return append(log.writer)
     coordinator = coordinator.of(transactional_id, producer.producer_id)
     adds = first_sequence != NO_SEQUENCE
-    # Check and append under one lock, so that no marker is written in between.
+    # Check and append while holding the lock, so that no marker can be written in between.
     with log.lock:
         entry = log.producer_state.entry(producer.producer_id)
         if entry is not None:
@@ -179,7 +182,7 @@ def _append(
 
 
 def _check_first_sequence(log: Log, producer_id: int, first_sequence: int) -> None:
-    """Refuse a first batch that does not begin at 0; earlier ones were delayed or lost."""
+    """Refuse a first batch whose sequence is not 0, because earlier batches are missing."""
     entry = log.producer_state.entry(producer_id)
     if first_sequence and (entry is None or not entry.batches):
         raise OutOfOrderSequenceNumberError(
@@ -189,13 +192,13 @@ def _check_first_sequence(log: Log, producer_id: int, first_sequence: int) -> No
 
 
 def check_for_clients(topic: str) -> None:
-    """Raise an error for internal topics, to which clients must not produce."""
+    """Raise an error if a topic is internal, because clients must not produce to it."""
     if topic in INTERNAL_COMPACTED_TOPICS:
         raise InvalidTopicError(f"cannot produce to the internal topic '{topic}'")
 
 
 def _transactional_header(data: bytes) -> BatchHeader | None:
-    """Return the header of a transactional data batch, else None. The log validates the batch."""
+    """Return the header of a transactional data batch, or None. The log validates the batch."""
     if len(data) < layout.HEADER_SIZE or data[layout.MAGIC_POSITION] != layout.MAGIC:
         return None
     header = BatchHeader.unpack_from(data)

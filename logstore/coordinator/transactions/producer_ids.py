@@ -1,9 +1,10 @@
-"""Producer ids, reserved durably in blocks of a thousand.
+"""Producer ids, which are reserved durably in blocks of one thousand.
 
-`logstore-producer-ids.json` in the first data directory stores the first id that is not reserved. A
-block is reserved before its first id is used, so a crash cannot cause duplicate ids. As in Kafka's
-brokers, the remaining ids of a block are not used after a restart. The logs of a directory copied
-from a broker may contain higher ids, so the first block of a process starts above them.
+The file `logstore-producer-ids.json` in the first data directory contains the first id that is not
+reserved. A block is reserved before its first id is used, so that a crash cannot lead to duplicate
+ids. As in Kafka's brokers, the remaining ids of a block are not used after a restart. If a
+directory was copied from a broker, its logs may contain larger ids. Therefore, the first block of a
+process starts above them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BLOCK_SIZE = 1000
-"""Number of ids per block: Kafka's `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`."""
+"""The number of ids in a block (Kafka's `ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE`)."""
 
 _VERSION = 1
 
@@ -41,9 +42,10 @@ class ProducerIds:
     log_dir : str
         The first data directory.
     lock : context manager
-        Lock held while an id is taken.
+        A lock that is held while an id is allocated.
     largest_known : callable
-        Returns the largest producer id in the logs, or -1. Called once, before the first block.
+        Returns the largest producer id in the logs, or -1. It is called once, before the first
+        block.
     max_bytes : int
         Maximum size of the file.
     """
@@ -65,7 +67,7 @@ class ProducerIds:
         self._reserved_end: int | None = None
 
     def take(self) -> int:
-        """Return a new id.
+        """Return a new producer id.
 
         Raises
         ------
@@ -74,7 +76,7 @@ class ProducerIds:
         KafkaStorageError
             The file cannot be read or written.
         RequestError
-            All ids are used.
+            There are no more ids.
         """
         with self._lock:
             if self._reserved_end is None or self._next == self._reserved_end:
@@ -84,13 +86,14 @@ class ProducerIds:
             return producer_id
 
     def _reserve(self) -> None:
-        # Without a directory: a failure with this file does not take the directory offline.
+        # No directory is named, because a failure with this file does not take the directory
+        # offline.
         with StorageGuard(None, self.path, "cannot reserve producer ids"):
             first = self._read()
             if self._reserved_end is None:
                 first = max(first, self._largest_known() + 1)
             if first > INT64_MAX - BLOCK_SIZE:
-                raise RequestError("all producer ids are used")
+                raise RequestError("all producer ids have been used")
             document = {"version": _VERSION, "next_producer_id": first + BLOCK_SIZE}
             text = json.dumps(document, indent=2) + "\n"
             write_atomically(self._fs, self.path, text.encode())

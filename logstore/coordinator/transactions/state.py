@@ -1,7 +1,8 @@
-"""States of a transactional id, and their records in `__transaction_state`.
+"""The states of a transactional id, and their records in `__transaction_state`.
 
-Encoders write version 1 of TransactionLogValue, as brokers with `transaction.version` 1 and above
-do. Decoders also accept version 0. A null value removes the id.
+Records are written with version 1 of TransactionLogValue, as by brokers with `transaction.version`
+1 or higher. Version 0 can also be read. A null value removes the id.
+
 Source: Kafka's `TransactionLog`, `TransactionMetadata` and `TransactionVersion`.
 """
 
@@ -29,14 +30,14 @@ KEY_VERSION = 0
 VALUE_VERSION = 1
 
 LAST_EPOCH = INT16_MAX - 1
-"""The last epoch assigned to a producer. One more is reserved to fence it."""
+"""The last epoch that is assigned to a producer. The next one is reserved for fencing it."""
 
 
 class TransactionVersion(enum.IntEnum):
-    """Level of the feature `transaction.version` that a client uses.
+    """The level of the feature `transaction.version` that a client uses.
 
-    `V2` (KIP-890 part 2) moves the epoch with every transaction, and adds partitions when data is
-    sent to them. `V1` only concerns the records in `__transaction_state`.
+    With `V2` (KIP-890 part 2), the epoch is bumped with each transaction, and partitions are added
+    when data is sent to them. `V1` only affects the records in `__transaction_state`.
     """
 
     V0 = 0
@@ -45,19 +46,19 @@ class TransactionVersion(enum.IntEnum):
 
     @property
     def bumps_epoch(self) -> bool:
-        """Whether each transaction ends with an epoch bump."""
+        """Whether the end of a transaction bumps the epoch."""
         return self >= TransactionVersion.V2
 
 
 SERVER_VERSION = TransactionVersion.V2
-"""Version with which the coordinator itself ends transactions."""
+"""The version with which the coordinator itself ends transactions."""
 
 
 class TransactionState(enum.IntEnum):
-    """State of a transaction. The numbers are stored on disk and must not change.
+    """The state of a transaction. The numbers are stored on disk and must not be changed.
 
-    `DEAD` and `PREPARE_EPOCH_FENCE` are transient states of Kafka's coordinator that are never
-    stored: an id is being removed, and an older producer is being fenced.
+    `DEAD` and `PREPARE_EPOCH_FENCE` are transient states of Kafka's coordinator, while an id is
+    being removed or an older producer is being fenced. They are never stored.
     """
 
     EMPTY = 0
@@ -71,27 +72,27 @@ class TransactionState(enum.IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """Name in Kafka's admin tools, such as `PrepareCommit`."""
+        """The name in Kafka's admin tools, such as `PrepareCommit`."""
         return self.name.title().replace("_", "")
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome is decided but markers may be missing."""
+        """Whether the outcome has been decided, but markers may be missing."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_commit(self) -> bool:
-        """Whether the decision is to commit."""
+        """Whether the outcome is to commit."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last transaction is complete and no other is open."""
+        """Whether the last transaction is complete and no other one is open."""
         return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no transaction is open, so that the next may begin and the id may expire."""
+        """Whether no transaction is open. The next one may then begin, and the id may expire."""
         return self in _IDLE
 
 
@@ -111,11 +112,11 @@ VALID_PREVIOUS_STATES = {
     TransactionState.COMPLETE_COMMIT: frozenset((TransactionState.PREPARE_COMMIT,)),
     TransactionState.COMPLETE_ABORT: frozenset((TransactionState.PREPARE_ABORT,)),
 }
-"""Valid previous states of each stored state."""
+"""The valid previous states of each state that is stored."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """Identity of a producer: its id and epoch."""
+    """The identity of a producer."""
 
     producer_id: int
     producer_epoch: int
@@ -123,30 +124,30 @@ class ProducerIdAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionMetadata:
-    """The state of one transactional id.
+    """The state of a transactional id.
 
     Attributes
     ----------
     producer_epoch : int
-        Epoch of the newest producer; 32767 only in a marker.
+        The epoch of the newest producer. 32767 only occurs in a marker.
     timeout_ms : int
-        Transaction timeout.
+        The transaction timeout.
     partitions : frozenset of TopicPartition
-        Partitions of the open transaction, whether or not they have data of it.
+        The partitions of the open transaction. They may not contain any of its records yet.
     start_ms : int
-        Start of the open or last transaction in Unix ms, or -1.
+        When the open or last transaction began, in Unix ms, or -1.
     last_update_ms : int
         Time of the last change in Unix ms.
     previous_producer_id : int
-        Producer id before the last change; -1 in records of version 0.
+        The producer id before the last change. -1 in records of version 0.
     next_producer_id : int
-        In a prepared state, the id with which the producer continues, if the epochs of its current
-        id are used up; otherwise -1.
+        In a prepared state, the next id of the producer if its current id has no further epoch,
+        otherwise -1.
     client_version : TransactionVersion
-        Version that the client used for the last change of its transaction.
+        The version that the client used for the last change of its transaction.
     last_producer_epoch : int
-        Epoch before the last bump, with which the bump may be repeated; -1 if there is none. Not
-        stored, as in Kafka: a producer that repeats the bump after a restart is fenced.
+        The epoch before the last bump, which can be repeated with it, or -1. As in Kafka, it is not
+        stored. A producer that repeats the bump after a restart is fenced.
     """
 
     transactional_id: str
@@ -164,7 +165,7 @@ class TransactionMetadata:
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
-        """The newest producer, which alone may use this transactional id."""
+        """The newest producer. Only this producer may use the transactional id."""
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
@@ -174,15 +175,15 @@ class TransactionMetadata:
 
     @property
     def next_producer(self) -> ProducerIdAndEpoch:
-        """The producer that continues after the open or last transaction."""
+        """The producer id and epoch for the next transaction."""
         if self.state.is_prepared and self.next_producer_id != NO_PRODUCER_ID:
             return ProducerIdAndEpoch(self.next_producer_id, 0)
         return self.producer
 
     def may_belong(self, producer: ProducerIdAndEpoch) -> bool:
-        """Return whether a producer that requests an epoch bump may belong to this id.
+        """Return whether a producer that requests an epoch bump may own this id.
 
-        Its epoch is not checked, unless its producer id was replaced for want of epochs.
+        Its epoch is only checked if the producer id was replaced because it had no further epoch.
         """
         return producer.producer_id == self.producer_id or (
             producer.producer_id == self.previous_producer_id
@@ -190,7 +191,7 @@ class TransactionMetadata:
         )
 
     def is_before_end(self, producer: ProducerIdAndEpoch) -> bool:
-        """Return whether this is the producer whose epoch the last end of a transaction bumped."""
+        """Return whether the end of the last transaction has bumped the epoch of this producer."""
         if producer.producer_id == self.producer_id:
             return producer.producer_epoch + 1 == self.producer_epoch
         is_replaced = producer == (self.previous_producer_id, LAST_EPOCH)
@@ -199,7 +200,7 @@ class TransactionMetadata:
     def prepared(
         self, *, commit: bool, version: TransactionVersion, next_producer_id: int, now_ms: int
     ) -> TransactionMetadata:
-        """Return the state with a decision, whose marker has the producer id and epoch in it."""
+        """Return the state with a decision. It contains the producer id and epoch of the marker."""
         epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         if version.bumps_epoch:
             epoch, last_epoch = min(epoch + 1, INT16_MAX), epoch
@@ -214,7 +215,7 @@ class TransactionMetadata:
         )
 
     def completed(self) -> TransactionMetadata:
-        """Return the state after all markers of a prepared transaction are written."""
+        """Return the state after all markers of a prepared transaction have been written."""
         producer = self.next_producer
         return replace(
             self,
@@ -230,7 +231,7 @@ class TransactionMetadata:
         )
 
     def check_follows(self, previous: TransactionMetadata | None) -> None:
-        """Assert that this state may follow the previous stored state of the id."""
+        """Assert that this state may follow the previously stored state of the id."""
         assert self.state in VALID_PREVIOUS_STATES, self
         assert self.producer_id > NO_PRODUCER_ID, self
         assert 0 <= self.producer_epoch <= INT16_MAX, self
@@ -254,18 +255,18 @@ class TransactionMetadata:
 
 
 def encode_key(transactional_id: str) -> bytes:
-    """Encode the key of a transactional id's records.
+    """Encode the key in the records of a transactional id.
 
     Raises
     ------
     InvalidRecordError
-        The id is longer than 32767 bytes of UTF-8, or cannot be encoded.
+        The id is longer than 32767 bytes in UTF-8, or cannot be encoded.
     """
     return write_record(TransactionLogKey(transactional_id=transactional_id), KEY_VERSION)
 
 
 def decode_key(key: bytes | None) -> str | None:
-    """Return the transactional id of a record's key; None if the key has a later version.
+    """Return the transactional id in the key of a record. None if the key has a later version.
 
     Raises
     ------
@@ -280,7 +281,10 @@ def decode_key(key: bytes | None) -> str | None:
 
 
 def encode_value(metadata: TransactionMetadata) -> bytes:
-    """Encode the value of a record, with partitions in order, or null if the state is empty."""
+    """Encode the value of a record.
+
+    The partitions are sorted. The value of an empty state is null.
+    """
     by_topic = groupby(sorted(metadata.partitions), attrgetter("topic"))
     partitions = [
         TransactionLogValue.PartitionsSchema(

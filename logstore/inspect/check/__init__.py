@@ -1,8 +1,8 @@
 """Offline verifier of the files' invariants and of their relations.
 
 `Checker` yields `CheckFinding`s with path, position, expected and found values. It shares file
-layouts and record decoding with the engine, but not the code that writes and recovers files: a
-verifier must not depend on the verified code. docs/CHECKS.md lists the checks.
+layouts and record decoding with the engine, but not the code that writes and recovers files,
+because a verifier must not depend on the code that it verifies. docs/CHECKS.md lists the checks.
 """
 
 from logstore.inspect.check.confirmation import confirm_findings

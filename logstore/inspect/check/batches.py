@@ -32,7 +32,7 @@ _NO_SEQUENCE = (NO_SEQUENCE, 0)
 
 
 class _Records(NamedTuple):
-    """Properties of decoded records; `wrong_offset` is the first that does not increase."""
+    """The properties of decoded records. `wrong_offset` is the first one that does not increase."""
 
     size: int
     last_offset: int
@@ -116,7 +116,7 @@ def _structure(batch: RecordBatch, section: bytes, error: InvalidRecordError) ->
 
 
 def _count(section: bytes) -> int | None:
-    """Count the records by their lengths alone; return None if the lengths do not add up."""
+    """Count the records using only their lengths. Return None if the lengths do not add up."""
     position, end, count = 0, len(section), 0
     while position < end:
         try:

@@ -1,9 +1,10 @@
-"""Verification while another process writes: only repeated findings count.
+"""Verification while another process is writing.
 
-Files change during a pass: a swap is half done, a batch half written, a checkpoint older than its
-log. That rarely lasts until the next pass, but the process may wait for a processor. So a finding
-is reported if three passes in a row have it, the last two a second apart. Passes are repeated until
-one has no new finding, or up to a limit, because a busy process always leaves something new.
+Files change during a pass, so a swap may be incomplete, a batch may be partly written, or a
+checkpoint may be older than its log. These states rarely last until the next pass, but the other
+process may wait for a processor. So a finding is only reported if it occurs in three passes in a
+row, the last two of which are a second apart. Passes are repeated until one has no new finding, up
+to a limit, because a busy process always causes new ones.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ MAX_PASSES = 5
 """Largest number of passes. Two are enough without damage unless files change during each."""
 
 PAUSE_SECONDS = 0.05
-"""Pause after the first pass; longer than the time between the steps of a swap."""
+"""Pause after the first pass. It is longer than the time between the steps of a swap."""
 
 LONG_PAUSE_SECONDS = 1.0
 """Pause after later passes, for a process that waits between two steps."""
 
 IN_PROGRESS = frozenset({"leftover_cleaned", "leftover_swap", "leftover_deleted", "leftover_tmp"})
-"""Checks for files that a running process leaves temporarily: reported, but not as warnings."""
+"""Checks for files that exist temporarily while a process is running.
+
+They are not reported as warnings.
+"""
 
 
 def confirm_findings(
@@ -33,7 +37,7 @@ def confirm_findings(
     is_written: Callable[[], bool],
     clock: Clock,
 ) -> Iterator[CheckFinding]:
-    """Yield the findings of `run_pass`; while another process writes, only lasting ones.
+    """Yield the findings of `run_pass`. While another process writes, only yield lasting ones.
 
     Parameters
     ----------

@@ -194,7 +194,7 @@ class Checker:
     def log_bytes(self, paths: Sequence[str]) -> int:
         """Return the total size of the `.log` files among files and below directories.
 
-        Unreadable files count as 0 here; the check reports them.
+        Files that cannot be read count as 0. The check reports them.
         """
         total = 0
         for path in paths:
@@ -278,7 +278,7 @@ class Checker:
     def _name(
         self, path: str, name: str, partitions: dict[TopicPartition, str]
     ) -> Iterator[CheckFinding]:
-        """Check a name in a data directory; add it to `partitions` if it names one."""
+        """Check a name in a data directory. If it names a partition, add it to `partitions`."""
         full = f"{path}/{name}"
         if not self._fs.is_dir(full):
             if name.endswith(TMP_SUFFIX):

@@ -40,7 +40,7 @@ class IndexedSegment(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """An index entry: its slot and its two numbers as stored."""
+    """An index entry, with its slot and its two numbers as they are stored."""
 
     slot: int
     first: int
@@ -48,7 +48,7 @@ class _Entry(NamedTuple):
 
 
 class _IndexCheck:
-    """Check of one index, entry by entry; the caller collects findings with `take`.
+    """Checks one index, entry by entry. The caller collects the findings with `take`.
 
     An unreadable index has no entries. Its segment is still checked.
     """
@@ -88,7 +88,7 @@ class _IndexCheck:
         self._pending = next(self._entries, None)
 
     def _sound_entries(self) -> Iterator[_Entry]:
-        """Yield the entries that are within bounds and in order; report the others.
+        """Yield the entries that are within bounds and in order. Report the others.
 
         If two entries are out of order, the second is at fault, unless the one after it is out of
         order with the first too. Entries are not compared with entries at fault.
@@ -120,7 +120,7 @@ class _IndexCheck:
         )
 
     def _bounded_rows(self) -> Iterator[_Entry]:
-        """Yield the entries within bounds; report the others."""
+        """Yield the entries within bounds. Report the others."""
         raise NotImplementedError
 
     def _rises(self, entry: _Entry, following: _Entry) -> bool:
@@ -131,7 +131,7 @@ class _IndexCheck:
         raise NotImplementedError
 
     def _rows(self) -> Iterator[_Entry]:
-        """Yield the entries; report an invalid size and zeros after the last entry."""
+        """Yield the entries. Report an invalid size, and zeros after the last entry."""
         if self._file is not None:
             try:
                 yield from self._read_rows(self._file)

@@ -56,9 +56,10 @@ class LeaderEpochs:
     def batch(
         self, header: BatchHeader, following: BatchHeader | None, path: str, position: int
     ) -> Iterator[CheckFinding]:
-        """Check the leader epoch of the next batch; `following` is the one after it, if known.
+        """Check the leader epoch of the next batch.
 
-        Of consecutive batches with the same fault, only the first is reported.
+        `following` is the batch after it, if known. If consecutive batches have the same
+        fault, only the first one is reported.
         """
         if not self._is_sound:
             return
@@ -81,7 +82,7 @@ class LeaderEpochs:
         self._fault = fault
 
     def finish(self, end_offset: int | None, *, is_clean: bool) -> Iterator[CheckFinding]:
-        """Yield the findings that need all batches; `end_offset` is the log's, if known.
+        """Yield the findings that need all batches. `end_offset` is the end of the log, if known.
 
         After an unclean shutdown, the first batches of an epoch may be lost because they were not
         flushed.

@@ -1,4 +1,4 @@
-"""Check of one partition's directory: its segments in order, and its other files."""
+"""Checks the directory of a partition: its segments in order, and its other files."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class PartitionBounds(NamedTuple):
 
 @dataclass(slots=True)
 class _Listing:
-    """Files of a partition by kind; `pending` files await a swap or a deletion."""
+    """The files of a partition by kind. `pending` files are to be swapped or deleted."""
 
     logs: dict[int, str] = field(default_factory=dict)
     indexes: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -225,7 +225,8 @@ class PartitionCheck:
     def _leftover_segments(self) -> Iterator[CheckFinding]:
         """Skip segments whose records a finished swap moved into another segment.
 
-        A copy taken while the cleaner runs can contain both; commands that write remove them.
+        A copy that was made while the cleaner was running can contain both. Commands that write
+        remove them.
         """
         paths = {base: self._path(name) for base, name in self._listing.logs.items()}
         try:

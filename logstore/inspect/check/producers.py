@@ -139,7 +139,8 @@ class ProducerHistory:
         if known.last_offset is not None and known.last_offset > entry.last_offset:
             if known.last_offset < log_start_offset:
                 return
-            # A marker of a newer epoch cleared the batches; a cleaner removed the marker later.
+            # A marker of a newer epoch has cleared the batches, and a cleaner has removed the
+            # marker.
             is_bumped = entry.last_offset < 0 and entry.producer_epoch > known.epoch
             if is_bumped and known.last_offset + 1 < missing_end:
                 return

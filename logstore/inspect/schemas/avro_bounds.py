@@ -1,15 +1,14 @@
-"""Bounds for decoding Avro: fastavro has none, and crashes the process if data nests too deeply.
+"""Limits for decoding Avro. Without them, fastavro crashes if data is nested too deeply.
 
-A record of a recursive type may nest as deeply as its data says, and an array of values without
-bytes, such as null, may have any number of items. The time of a decimal grows with the square of
-its length. Data of other schemas is bounded by its size.
-Source: Avro 1.11 specification, binary encoding.
+The nesting of a recursive type is only determined by the data, and an array of values that have no
+bytes, such as null, can have any number of items. Decoding a decimal takes quadratic time. The data
+of other schemas is limited by its size. Source: Avro 1.11 specification, binary encoding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from logstore.errors import InvalidRecordError
 from logstore.record.varint import decode_varint, decode_varlong
@@ -23,6 +22,15 @@ ITEMS_MAX = 100_000
 DECIMAL_BYTES_MAX = 1024
 """Largest size of a decimal."""
 
+SCHEMA_DEPTH_MAX = 200
+"""Largest depth of nested JSON in a schema."""
+
+_EXPANDED_MAX = 200_000
+"""Largest number of types in a schema, counting a named type wherever it is used."""
+
+_FREE_VALUES_MAX = 64
+"""Largest number of values without bytes in a value, beyond four for each byte."""
+
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 _LENGTH_PREFIXED = ("bytes", "string")
 
@@ -30,10 +38,74 @@ Schema = Any
 """A schema as fastavro parses it: a name, a list (union) or a mapping."""
 
 
+def check_schema(schema: Schema, named: Mapping[str, Schema]) -> None:
+    """Refuse a schema whose values are large without data: records of records of nulls.
+
+    Raises
+    ------
+    ValueError
+        The message has the reason.
+    RecursionError
+    """
+    _Measuring(named).measure(schema)
+
+
+class _Measure(NamedTuple):
+    """Types in a schema, and values and bytes of its smallest value."""
+
+    types: int
+    values: int
+    size_bytes: int
+
+
+class _Measuring:
+    """Measures schemas, each named type once."""
+
+    def __init__(self, named: Mapping[str, Schema]) -> None:
+        self._named = named
+        self._known: dict[int, _Measure] = {}
+
+    def measure(self, schema: Schema) -> _Measure:
+        schema = _kind(schema, self._named)
+        if isinstance(schema, str):
+            return _Measure(1, 1, 0 if schema == "null" else _SIZES.get(schema, 1))
+        known = self._known.get(id(schema))
+        if known is None:
+            # A recursive type ends behind a union or an array, which have a byte.
+            self._known[id(schema)] = _Measure(1, 1, 1)
+            known = self._known[id(schema)] = self._of(schema)
+            if (
+                known.types > _EXPANDED_MAX
+                or known.values > _FREE_VALUES_MAX + 4 * known.size_bytes
+            ):
+                raise ValueError("its values consist of too many values")
+        return known
+
+    def _of(self, schema: Schema) -> _Measure:
+        if isinstance(schema, list):
+            return _Measure(1 + sum(self.measure(each).types for each in schema), 1, 1)
+        match schema["type"]:
+            case "record" | "error":
+                fields = [self.measure(each["type"]) for each in schema["fields"]]
+                return _Measure(
+                    1 + sum(each.types for each in fields),
+                    1 + sum(each.values for each in fields),
+                    sum(each.size_bytes for each in fields),
+                )
+            case "array" | "map" as kind:
+                inside = self.measure(schema["items" if kind == "array" else "values"])
+                return _Measure(1 + inside.types, 1, 1)
+            case "fixed":
+                return _Measure(1, 1, schema["size"])
+            case kind:
+                return _Measure(1, 1, 0 if kind == "null" else 1)
+
+
 def bounds_check(schema: Schema, named: Mapping[str, Schema]) -> Callable[[bytes], None] | None:
     """Return a function that checks a payload, or None if its size bounds every value.
 
-    The function raises `InvalidRecordError`. Damaged payloads may pass: the decoder rejects them.
+    The function raises `InvalidRecordError`. It may accept damaged payloads, which the decoder
+    rejects.
     """
     if _is_unbounded(schema, named, ()):
         free_bytes = 0

@@ -1,4 +1,4 @@
-"""Decoding of keys and values by format; a failure affects only its own record."""
+"""Decode keys and values by format. A failure only affects its own record."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Decoder:
     def decode(self, key: bytes | None, value: bytes | None) -> dict[str, Any]:
         """Return `key` and `value` of a record as JSON values; null remains None.
 
-        A key or value that cannot be decoded is None; `error` gives the reason.
+        A key or value that cannot be decoded is None, and `error` contains the reason.
         """
         errors: list[str] = []
         decoded: dict[str, Any] = {}

@@ -20,7 +20,11 @@ SUFFIXES = (".avsc", ".proto", ".desc", ".json")
 """Extensions of schema files."""
 
 
-def load_schemas(files: Mapping[int, Sequence[str]]) -> dict[int, Schema]:
+SchemaFiles = Mapping[int, Sequence[str] | Schema]
+"""Schemas by their ids: loaded ones, or files, of which the last contains the schema."""
+
+
+def load_schemas(files: SchemaFiles) -> dict[int, Schema]:
     """Load schemas from their files: the last one contains it, the others are its references.
 
     Raises
@@ -30,6 +34,9 @@ def load_schemas(files: Mapping[int, Sequence[str]]) -> dict[int, Schema]:
     """
     found: dict[int, Schema] = {}
     for schema_id, paths in files.items():
+        if not isinstance(paths, Sequence):
+            found[schema_id] = paths
+            continue
         try:
             found[schema_id] = _load(paths)
         except InvalidConfigurationError as error:
@@ -42,25 +49,40 @@ def _load(paths: Sequence[str]) -> Schema:
     if kind == ".desc":
         return ProtobufSchema(Path(paths[-1]).read_bytes())
     if kind == ".proto":
-        return ProtobufSchema(_compiled(paths))
+        return ProtobufSchema(compile_protobuf(paths))
     texts = [Path(path).read_text(encoding="utf-8") for path in paths]
     return AvroSchema(texts) if kind == ".avsc" else JsonSchema(texts)
 
 
-def _compiled(paths: Sequence[str]) -> bytes:
-    """Compile .proto files to descriptors; imports are searched in the folder of each file."""
+def compile_protobuf(paths: Sequence[str], *, seconds: float | None = None) -> bytes:
+    """Compile .proto files to descriptors; imports are searched in the folder of each file.
+
+    Parameters
+    ----------
+    seconds : float, optional
+        Time limit.
+
+    Raises
+    ------
+    InvalidConfigurationError
+        A file is invalid or takes too long, or the compiler is missing.
+    """
     library("grpc_tools", "a .proto file")
     includes = dict.fromkeys(f"-I{Path(path).resolve().parent}" for path in reversed(paths))
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "grpc_tools.protoc", *includes),
-            *("--include_imports", "--descriptor_set_out=/dev/stdout"),
-            Path(paths[-1]).name,
-        ],
-        capture_output=True,
-        check=False,
-        cwd=Path(paths[-1]).resolve().parent,
-    )
+    try:
+        done = subprocess.run(
+            [
+                *(sys.executable, "-m", "grpc_tools.protoc", *includes),
+                *("--include_imports", "--descriptor_set_out=/dev/stdout"),
+                Path(paths[-1]).name,
+            ],
+            capture_output=True,
+            check=False,
+            cwd=Path(paths[-1]).resolve().parent,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InvalidConfigurationError(f"protoc takes more than {seconds} s") from error
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip()
         raise InvalidConfigurationError(message or f"protoc exited with {done.returncode}")

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from logstore.errors import InvalidConfigurationError, InvalidRecordError
-from logstore.inspect.schemas.avro_bounds import bounds_check
+from logstore.inspect.schemas.avro_bounds import SCHEMA_DEPTH_MAX, bounds_check, check_schema
 from logstore.inspect.schemas.framing import message_indexes
-from logstore.inspect.schemas.values import parse_json, plain
+from logstore.inspect.schemas.values import check_depth, parse_json, plain
 
 EXTRA = "kafka-logstore[schemas]"
 
@@ -70,7 +70,10 @@ class AvroSchema:
         named: dict[str, Any] = {}
         try:
             for text in texts:
-                self._schema = fastavro.parse_schema(json.loads(text), named)
+                document = json.loads(text)
+                check_depth(document, SCHEMA_DEPTH_MAX)  # the library would crash
+                self._schema = fastavro.parse_schema(document, named)
+                check_schema(self._schema, named)
         except Exception as error:  # of the library's many kinds
             raise InvalidConfigurationError(f"not an Avro schema: {_reason(error)}") from error
         self._check = bounds_check(self._schema, named)

@@ -29,15 +29,16 @@ def parse_json(data: bytes) -> Any:  # noqa: ANN401  # as json has it
     except (ValueError, RecursionError) as error:
         raise InvalidRecordError(f"not JSON: {error}") from error
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX:
-        _check_depth(value)
+        check_depth(value, DEPTH_MAX)
     return value
 
 
 def plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
     """Convert a decoded value to JSON types.
 
-    Bytes become `{"base64": …}`, as in record headers; dates and times ISO 8601; decimals, UUIDs
-    and numbers that JSON lacks (`NaN`, `Infinity`) strings; durations seconds.
+    Bytes are converted to `{"base64": …}`, as in record headers, dates and times to ISO 8601, and
+    durations to seconds. Decimals, UUIDs and numbers that do not exist in JSON (`NaN`, `Infinity`)
+    are converted to strings.
     """
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
@@ -67,9 +68,10 @@ def _finite(text: str) -> float:
     return number
 
 
-def _check_depth(value: object) -> None:
+def check_depth(value: object, depth_max: int) -> None:
+    """Raise `InvalidRecordError` if a JSON value is nested too deeply."""
     level = [value]
-    for _ in range(DEPTH_MAX + 1):
+    for _ in range(depth_max + 1):
         containers = [each for each in level if isinstance(each, dict | list)]
         if not containers:
             return
@@ -78,4 +80,4 @@ def _check_depth(value: object) -> None:
             for each in containers
             for inside in (each.values() if isinstance(each, dict) else each)
         ]
-    raise InvalidRecordError(f"JSON is nested more than {DEPTH_MAX} levels deep")
+    raise InvalidRecordError(f"JSON is nested more than {depth_max} levels deep")

@@ -1,4 +1,4 @@
-"""One data directory: its lock, checkpoints and partition folders, and how it was closed.
+"""A data directory: its lock, checkpoints and partition folders, and how it was closed.
 
 The log manager owns one `LogDirectory` per data directory. After the first disk failure it is
 offline.
@@ -483,7 +483,7 @@ class LogDirectory:
         return any(f"{stem}{INDEX_SUFFIX}" not in names for stem in logs)
 
     def pass_over(self, topic_partition: TopicPartition, error: Exception) -> bool:
-        """Let a partition be reopened without its damage; False if that was done or would not help.
+        """Allow a partition to be reopened without its damage. Return False if that cannot help.
 
         Parameters
         ----------
@@ -677,8 +677,8 @@ class LogDirectory:
     def retire(self, topic_partition: TopicPartition, delay_ms: int) -> None:
         """Rename a partition's folder for deletion, and forget the partition.
 
-        Durable on return: the partition does not come back, and its name can be used again. The
-        folder is removed after `delay_ms`.
+        The change is durable on return. The partition does not come back, and its name can be used
+        again. The folder is removed after `delay_ms`.
         """
         fs = self.runtime.fs
         source = self.partition_path(topic_partition)

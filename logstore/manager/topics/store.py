@@ -33,8 +33,11 @@ _VERSION = 2
 _SETTINGS_VERSION = 3
 _GROUPS_VERSION = 4
 _VERSIONS = (1, _VERSION, _SETTINGS_VERSION, _GROUPS_VERSION)
-"""Versions that are read. Version 1 has no ids; the next start for writing adds them. Version 3 has
-broker settings, version 4 configurations of groups; they are written only if there are any."""
+"""Versions that are read.
+
+Version 1 has no ids; the next start for writing adds them. Version 3 has broker settings, version 4
+configurations of groups; they are written only if there are any.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,10 +157,11 @@ class TopicStore:
         self._write()
 
     def put(self, topics: Iterable[Topic]) -> None:
-        """Store topics, replacing topics with the same names. The change is durable on return.
+        """Store topics, replacing topics with the same names.
 
-        Atomic: a reader, or the next start after a crash, sees all of them or none. On failure the
-        previous topics remain effective.
+        The change is durable on return. It is atomic, so that a reader, or the next start
+        after a crash, sees either all of them or none. If it fails, the previous topics
+        remain in effect.
         """
         previous = self._topics
         changed = {topic.name: topic for topic in topics}
@@ -177,7 +181,10 @@ class TopicStore:
         return self._settings.get(layer, {})
 
     def put_settings(self, layers: Mapping[Layer, Mapping[str, str]]) -> None:
-        """Replace the broker settings; durable on return, unchanged on failure."""
+        """Replace the broker settings.
+
+        The change is durable on return. If it fails, they are not changed.
+        """
         previous, self._settings = self._settings, dict(layers)
         try:
             self._write()
@@ -191,7 +198,10 @@ class TopicStore:
         return self._groups
 
     def put_group(self, group_id: str, configs: Mapping[str, str]) -> None:
-        """Replace the configurations of a group; durable on return, unchanged on failure."""
+        """Replace the configurations of a group.
+
+        The change is durable on return, or not made at all.
+        """
         previous = self._groups
         self._groups = {**previous, group_id: configs}
         if not configs:

@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime
 
 SYNC_THREADS = 8
-"""Threads that sync files concurrently: a file system commits waiting syncs together."""
+"""Number of threads that sync files concurrently.
+
+A file system can commit several waiting syncs together.
+"""
 
 UNREADABLE = "readable file"
 """The failed check of a file that could not be read at all."""
@@ -67,7 +70,7 @@ def read_bytes(
 
 
 def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
-    """Replace the contents of a file; a crash leaves the old or the new contents.
+    """Replace the contents of a file. After a crash, it has either the old or the new contents.
 
     Parameters
     ----------
@@ -103,7 +106,7 @@ def write_all_atomically(runtime: Runtime, contents: Mapping[str, bytes]) -> Non
 
 def _run_all(runtime: Runtime, tasks: Sequence[Callable[[], None]]) -> None:
     """Run tasks concurrently, and raise the first error after all have ended."""
-    for error in runtime.scheduler.run_all(tasks, threads=min(SYNC_THREADS, len(tasks))):
+    for error in runtime.scheduler.run_all(tasks, threads=min(SYNC_THREADS, len(tasks)) or 1):
         if error is not None:
             raise error
 

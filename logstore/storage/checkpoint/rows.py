@@ -63,7 +63,7 @@ def read_rows(
 
 
 def rows_of(data: bytes, path: str, field_count: int) -> list[Row]:
-    """Parse the bytes of a checkpoint; raises the same errors as `read_rows`."""
+    """Parse the bytes of a checkpoint. Raises the same errors as `read_rows`."""
     try:
         lines = LINE_END.split(data.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -110,11 +110,16 @@ def rows_of(data: bytes, path: str, field_count: int) -> list[Row]:
 
 def write_rows(fs: FileSystem, path: str, rows: Iterable[Sequence[object]]) -> bytes:
     """Write a text checkpoint atomically and return its bytes. A row has the fields of an entry."""
-    lines = [" ".join(map(str, row)) for row in rows]
-    text = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines])
-    data = f"{text}\n".encode()
+    data = encode_rows(rows)
     write_atomically(fs, path, data)
     return data
+
+
+def encode_rows(rows: Iterable[Sequence[object]]) -> bytes:
+    """Return the bytes of a text checkpoint. A row has the fields of an entry."""
+    lines = [" ".join(map(str, row)) for row in rows]
+    text = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines])
+    return f"{text}\n".encode()
 
 
 def parse_number(path: str, row: Row, field: int, name: str, *, bits: int) -> int:

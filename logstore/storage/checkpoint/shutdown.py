@@ -17,7 +17,7 @@ def is_clean_shutdown(fs: FileSystem, log_dir: str) -> bool:
 def mark_clean_shutdown(
     fs: FileSystem, log_dir: str, *, broker_epoch: int = NO_BROKER_EPOCH
 ) -> None:
-    """Write the marker that the directory is flushed; the last step of closing it.
+    """Write the clean-shutdown marker. This is the last step of closing a directory.
 
     Only its existence matters here. The epoch is for a Kafka broker that opens the directory.
     """
@@ -28,7 +28,8 @@ def mark_clean_shutdown(
 def take_clean_shutdown(fs: FileSystem, log_dir: str) -> bool:
     """Remove the clean-shutdown marker durably and return whether it existed.
 
-    This is the first step of loading a directory: a crash from here on must not look clean.
+    This is the first step of loading a directory, so that a crash after this point is not mistaken
+    for a clean shutdown.
     """
     if not is_clean_shutdown(fs, log_dir):
         return False

@@ -1,4 +1,4 @@
-"""Indexes of a segment: derived data that the .log file can rebuild."""
+"""The indexes of a segment. They can be rebuilt from the .log file."""
 
 from logstore.storage.index.offset_index import OffsetIndex
 from logstore.storage.index.time_index import TimeIndex

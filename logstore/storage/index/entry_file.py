@@ -34,7 +34,7 @@ Row = tuple[int, ...]
 
 
 class Column(NamedTuple):
-    """One number of every entry: its encoding, and its first byte within the entry."""
+    """A number in each entry: its encoding, and its position within the entry."""
 
     number: struct.Struct
     start: int
@@ -71,7 +71,7 @@ class EntryFile:
         # Guards opening, renaming and the fences. Other searches do not take it.
         self._lock = threading.Lock()
         self._file: File | None = None
-        # Whether the file was opened before; remains true after it is closed.
+        # Whether the file has ever been opened. It remains True after the file is closed.
         self._is_known = False
         self._closed = False
         self._length = 0
@@ -82,7 +82,7 @@ class EntryFile:
 
     @property
     def path(self) -> str:
-        """Name of the file; assign it when the directory moved, or use `rename_to`."""
+        """Path of the file. Set it after the directory has moved, or use `rename_to`."""
         return self._path
 
     @path.setter
@@ -97,7 +97,7 @@ class EntryFile:
 
     @property
     def exists_on_disk(self) -> bool:
-        """Whether the file exists; opens and creates nothing."""
+        """Whether the file exists. This neither opens nor creates it."""
         return self._fs.exists(self._path)
 
     @property
@@ -112,20 +112,24 @@ class EntryFile:
         return self._loaded
 
     def flush(self) -> None:
-        """Make the entries durable; does nothing if the index was never opened."""
+        """Make the entries durable. If the index was never opened, this has no effect."""
         if self._is_known and self._writable:
             self._writing().sync()
 
     def let_go(self) -> bool:
-        """Close the file until it is needed again; running reads continue.
+        """Close the file until it is needed again. Reads in progress can continue.
 
-        Unlike a `.log`, an index may be closed before it is durable: a flush opens it again.
+        Unlike a `.log`, an index may be closed before it is durable, because a flush opens it
+        again.
         """
         self._file = None
         return True
 
     def close(self) -> None:
-        """Close for good; closing twice, or without ever opening, is allowed."""
+        """Close the file permanently.
+
+        It can be called more than once, and without opening the file.
+        """
         self.close_handler()
 
     def close_handler(self) -> None:
@@ -165,7 +169,7 @@ class EntryFile:
         return file if file is not None else self._open(create=False)
 
     def _check_length(self) -> None:
-        """Raise `CorruptIndexError` unless whole entries fill the file; `_ready` comes first."""
+        """Raise `CorruptIndexError` if the file ends inside an entry. Call `_ready` first."""
         if torn := self._length % self.ENTRY.size:
             raise CorruptIndexError(
                 f"length {self._length} is not a multiple of the entry size {self.ENTRY.size}",
@@ -193,7 +197,7 @@ class EntryFile:
                 self._entries = self._loaded = 0 if is_new else self._length // self.ENTRY.size
                 self._last = self._row(file, self._entries - 1) if self._entries else None
                 self._is_known = True
-            # Published last: readers that see the file see its count.
+            # Set this last, so that readers that see the file also see its count.
             self._file = file
         OPEN_FILES.opened(self)
         return file
@@ -308,7 +312,7 @@ class EntryFile:
         # One read with both neighbours, so the returned entries were compared.
         first = max(0, low - 1)
         page = file.read(first * size, (min(high + 1, end) - first) * size)
-        # A truncation lowers the count first; entries beyond the count may be zeros.
+        # A truncation lowers the count first. Entries beyond the count may be zeros.
         count = min(len(page) // size, self._entries - first)
         rows = range(start, count * size, size)
         row = bisect_left(rows, bound, key=lambda at: number.unpack_from(page, at)[0])
@@ -325,7 +329,8 @@ class EntryFile:
             fences = self._fences
             first = len(fences) * FENCE_ENTRIES
             size = self.ENTRY.size
-            # The current count, not the caller's: the index may have been truncated since.
+            # Use the current count, because the index may have been truncated since the caller read
+            # it.
             data = file.read(first * size, max(0, self._entries - first) * size)
             number, start = self.KEY
             for at in range(start, len(data) // size * size, FENCE_ENTRIES * size):
@@ -333,7 +338,7 @@ class EntryFile:
             return fences
 
     def _check(self) -> None:
-        """Assert the invariants; loaded entries are taken on trust (storage-format §7.1)."""
+        """Assert the invariants. Loaded entries are not checked (storage-format §7.1)."""
         assert not (self._closed and self._file is not None)
         if self._file is None:
             return

@@ -1,10 +1,11 @@
-"""The offset index: from a logical offset to the position where a scan for it may start.
+"""The offset index, which maps an offset to the position where a scan for it may start.
 
 Offset  Size  Field            Type
      0     4  relativeOffset   i32   last offset of a chunk, less the base offset
      4     4  filePosition     i32   first byte of that chunk in the .log file
 
-Big-endian; both rise from entry to entry. Source: docs/spec/storage-format.md §7.2, §8.1.
+All numbers are big-endian. Both fields increase from entry to entry. Source:
+docs/spec/storage-format.md §7.2, §8.1.
 """
 
 from __future__ import annotations
@@ -127,7 +128,7 @@ class OffsetIndex(SparseIndex):
         return OffsetPosition(self._base_offset, 0) if row is None else self._entry(row)
 
     def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> OffsetPosition | None:
-        """Find the first entry past a read: the least whose position is at or after its end.
+        """Find the first entry whose position is at or after the end of a read.
 
         Parameters
         ----------
@@ -149,7 +150,7 @@ class OffsetIndex(SparseIndex):
         return None if row is None else self._entry(row)
 
     def entry(self, slot: int) -> OffsetPosition:
-        """Return the entry in `slot`, counted from 0; `IndexError` if there is none."""
+        """Return the entry in `slot`, counted from 0. Raises `IndexError` if it does not exist."""
         return self._entry(self._entry_row(slot))
 
     def __iter__(self) -> Iterator[OffsetPosition]:
@@ -160,7 +161,7 @@ class OffsetIndex(SparseIndex):
         return OffsetPosition(self._base_offset + row[0], row[1])
 
     def _check(self) -> None:
-        """Assert the invariants: offsets rise strictly from 0 on."""
+        """Assert the invariants: offsets are strictly increasing, starting at 0 or above."""
         super()._check()
         if self._file is not None:
             offsets = [row[0] for row in self._rows(self._loaded)]

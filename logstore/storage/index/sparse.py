@@ -1,9 +1,9 @@
-"""Sparse indexes, of offsets and of times: files preallocated to their maximum size.
+"""The sparse indexes of offsets and of times, which are preallocated to their maximum size.
 
 While it is open for writing, the file has room for its maximum number of entries, filled with
-zeros. A trimmed file ends after its last entry. A file that is opened counts as full of entries,
-trimmed or not, so after a crash it must be rebuilt (`reset`, then append again).
-Source: docs/spec/storage-format.md §7.1.
+zeros. A trimmed file ends after its last entry. When a file is opened, it is assumed to be full of
+entries, whether it was trimmed or not. After a crash, it must therefore be rebuilt with `reset` and
+further appends. Source: docs/spec/storage-format.md §7.1.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class SparseIndex(EntryFile):
         self._expand()
 
     def trim_to_valid_size(self) -> None:
-        """Cut the file to the entries it has; `resize` makes room again.
+        """Truncate the file after its last entry. `resize` makes room for more entries.
 
         Notes
         -----
@@ -114,7 +114,7 @@ class SparseIndex(EntryFile):
         self._set_length(self._entries * self.ENTRY.size)
 
     def reset(self) -> None:
-        """Drop all entries and expand the file to its maximum: the start of a rebuild."""
+        """Drop all entries and expand the file to its maximum size, to start a rebuild."""
         self._cut(0)
         self._set_length(0)
         self._expand()
@@ -137,7 +137,7 @@ class SparseIndex(EntryFile):
         self.close_handler()
 
     def sanity_check(self) -> None:
-        """Check the index without reading the log; creates no file.
+        """Check the index without reading the log. The file is not created if it does not exist.
 
         Raises
         ------
@@ -187,7 +187,8 @@ class SparseIndex(EntryFile):
         dropped = self._entries - entries
         if dropped > 0:
             self._cut(entries)
-            # In place: the file keeps its length, so concurrent readers see zeros.
+            # The file is overwritten in place and keeps its length, so concurrent readers see
+            # zeros.
             file.write_at([bytes(dropped * self.ENTRY.size)], entries * self.ENTRY.size)
 
     def _relative_offset(self, offset: int) -> int:

@@ -1,11 +1,12 @@
-"""The time index: from a timestamp to an offset before which no record is that late.
+"""The time index, which maps a timestamp to an offset below which all timestamps are lower.
 
 Offset  Size  Field            Type
      0     8  timestamp        i64   largest timestamp of the segment so far, Unix ms
      8     4  relativeOffset   i32   offset that bears it, less the base offset
 
-Big-endian; timestamps rise strictly from entry to entry, offsets do not fall. The last slot is
-kept for the entry that closes a segment. Source: docs/spec/storage-format.md §7.3, KIP-33.
+All numbers are big-endian. Timestamps are strictly increasing, and offsets never decrease. The last
+slot is reserved for the entry that is written when the segment is closed. Source:
+docs/spec/storage-format.md §7.3, KIP-33.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class TimeIndex(SparseIndex):
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; `(-1, base_offset)` without entries."""
+        """The last entry, or `(-1, base_offset)` if the index is empty."""
         self._ready()
         last = self._last
         if last is None:
@@ -150,7 +151,7 @@ class TimeIndex(SparseIndex):
         return self._entry(row)
 
     def entry(self, slot: int) -> TimestampOffset:
-        """Return the entry in `slot`, counted from 0; `IndexError` if there is none."""
+        """Return the entry in `slot`, counted from 0. Raises `IndexError` if it does not exist."""
         return self._entry(self._entry_row(slot))
 
     def __iter__(self) -> Iterator[TimestampOffset]:
@@ -158,7 +159,7 @@ class TimeIndex(SparseIndex):
         return map(self._entry, self._rows())
 
     def sanity_check(self) -> None:
-        """Check the index without reading the log; creates no file.
+        """Check the index without reading the log. The file is not created if it does not exist.
 
         Raises
         ------
@@ -181,7 +182,7 @@ class TimeIndex(SparseIndex):
         return TimestampOffset(row[0], self._base_offset + row[1])
 
     def _check(self) -> None:
-        """Assert the invariants: timestamps rise strictly, offsets do not fall."""
+        """Assert the invariants: timestamps are strictly increasing, offsets never decrease."""
         super()._check()
         if self._file is not None:
             rows = list(self._rows(self._loaded))

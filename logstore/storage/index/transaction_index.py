@@ -1,4 +1,4 @@
-"""The transaction index: the aborted transactions whose markers a segment contains.
+"""The transaction index, which lists the aborted transactions whose markers are in a segment.
 
 Offset  Size  Field              Type
      0     2  version            i16   0
@@ -7,8 +7,8 @@ Offset  Size  Field              Type
     18     8  lastOffset         i64   offset of its ABORT marker
     26     8  lastStableOffset   i64   the partition's last stable offset after the abort
 
-Big-endian; `lastOffset` rises strictly. The file is created by its first entry and is as long as
-its entries. Source: docs/spec/storage-format.md §7.4.
+All numbers are big-endian. `lastOffset` is strictly increasing. The file is created when the first
+entry is appended, and it has no unused space. Source: docs/spec/storage-format.md §7.4.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TransactionIndex(EntryFile):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the index has no entries; creates no file."""
+        """Whether the index has no entries. The file is not created."""
         self._ready()
         return self._entries == 0
 
@@ -127,8 +127,8 @@ class TransactionIndex(EntryFile):
         """
         first = 0
         if fetch_offset < upper_bound_offset:
-            # Transactions that ended before the range neither overlap it nor complete the search,
-            # because an abort makes only offsets up to its marker stable.
+            # A transaction that ended before the range does not overlap it. It does not complete
+            # the search either, because an abort only makes offsets up to its marker stable.
             first, _, _ = self._search(self.LAST_OFFSET, fetch_offset)
         txns: list[AbortedTxn] = []
         for slot, row in enumerate(self._rows(first), first):
@@ -140,7 +140,7 @@ class TransactionIndex(EntryFile):
         return txns, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries whose last offset is `offset` or above; creates no file."""
+        """Drop the entries whose last offset is `offset` or above. The file is not created."""
         if self._ready() is None:
             return
         entries, _, _ = self._search(self.LAST_OFFSET, offset)
@@ -155,7 +155,7 @@ class TransactionIndex(EntryFile):
             self._set_length(0)
 
     def sanity_check(self, end_offset: int | None = None) -> None:
-        """Verify every entry; creates no file.
+        """Verify each entry. The file is not created.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class TransactionIndex(EntryFile):
         return AbortedTxn(*numbers)
 
     def _check(self) -> None:
-        """Assert the invariants: last offsets rise strictly, the file ends with its entries."""
+        """Assert the invariants: last offsets strictly increase, the file ends with its entries."""
         super()._check()
         if self._file is not None:
             last_offsets = [row[3] for row in self._rows(self._loaded)]

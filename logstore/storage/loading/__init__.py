@@ -1,1 +1,1 @@
-"""Opening one partition: clean up after a crash, repair damage, rebuild indexes."""
+"""Open a partition: clean up after a crash, repair damage, and rebuild indexes."""

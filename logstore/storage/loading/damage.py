@@ -1,4 +1,4 @@
-"""Damage found while a partition is opened: the valid batches after it that a cut would lose."""
+"""Finds the valid batches that would be lost if a partition were truncated at some damage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 _EFFORT = 1 << 30
-"""Most bytes to search for a valid batch; beyond them one is assumed to follow."""
+"""Maximum number of bytes to search for a valid batch.
+
+If none is found in them, one is assumed to follow.
+"""
 
 
 class Lost(NamedTuple):
@@ -38,7 +41,7 @@ def is_followed(segment: LogSegment, position: int, later: Sequence[LogSegment])
     try:
         at = position + 1
         return find_batch(segment.file, at, size, base_offset, effort=_EFFORT) is not None
-    except CorruptionError:  # crafted to look like batches: the search takes too long
+    except CorruptionError:  # crafted to look like batches, so the search takes too long
         return True
 
 

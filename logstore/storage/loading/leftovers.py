@@ -1,7 +1,7 @@
-"""Cleanup after a crash: finish or undo interrupted changes, judged by the names of the files.
+"""Cleanup after a crash: finish or undo interrupted changes, depending on the names of files.
 
-These are the first stages of a load (storage-format §11, steps 1 to 4), with the listing of the
-directory that all stages share. Running a stage twice changes nothing.
+These are the first stages of loading a partition (storage-format §11, steps 1 to 4). They share a
+listing of the directory with all other stages. Running a stage a second time has no effect.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionFiles:
-    """The directory of a partition during a load: its files, changes and findings."""
+    """The directory of a partition while it is loaded: its files, changes and findings."""
 
     def __init__(
         self, fs: FileSystem, directory: str, finding_level: int = logging.WARNING
@@ -75,11 +75,12 @@ class PartitionFiles:
         ]
 
     def _list(self) -> list[tuple[str, SegmentFile]]:
-        """List the files that a log may have written. All others are foreign and left alone.
+        """List the files that may have been written by a log.
 
-        A folder is always foreign, and so is a pipe or a device named like a `.log`. A `.log` that
-        is a link can be read. The engine owns the other names and may remove or replace them, even
-        if they are not regular files (see `irregular`).
+        All other files are ignored. This includes folders, and a pipe or a device that is
+        named like a `.log`. A `.log` that is a link can be read. The other names belong to
+        the engine, which may remove or replace them even if they are not regular files (see
+        `irregular`).
         """
         found = []
         self._irregular.clear()

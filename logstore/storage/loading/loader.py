@@ -1,8 +1,8 @@
-"""Opening a partition directory: clean up after a crash, then load.
+"""Open a partition directory: first clean up after a crash, then load the log.
 
-There is one function for each stage, in the order of storage-format §11; running any of them twice
-changes nothing. Each change is reported as a finding. Read-only callers pass a runtime whose files
-are an overlay, so the same code computes recovery without performing it.
+There is one function for each stage, in the order of storage-format §11. Running a stage a second
+time has no effect. Each change is reported as a finding. Read-only callers pass a runtime whose
+changes are kept in memory, so the same code computes the recovery without changing files.
 """
 
 from __future__ import annotations
@@ -128,7 +128,8 @@ class LogLoader:
             end_offset if self.clean and not wiped else min(self.recovery_point, end_offset)
         )
         self.epochs.truncate_from_end(end_offset, flush=True)
-        # At the checkpointed start, as in Kafka: an epoch may start below the first segment.
+        # As in Kafka, use the log start from the checkpoint. An epoch may start below the first
+        # segment.
         self.epochs.truncate_from_start(self.log_start_offset, flush=True)
         self._rebuild_producer_state(log_start, end_offset)
         surveyed = self._surveyed
@@ -167,10 +168,10 @@ class LogLoader:
                 file.close()
 
     def _refuse_irregular(self, log_path: str) -> None:
-        """Refuse a segment that can be neither used nor repaired, before anything changes.
+        """Refuse segments that can be neither used nor repaired, before any change is made.
 
-        These are a `.log` that is a symbolic link, if it is to be written (reading through it is
-        allowed), and a folder with the name of an index.
+        These are a `.log` that is a symbolic link, unless the log is only read, and a
+        folder that has the name of an index.
 
         Raises
         ------
@@ -237,7 +238,8 @@ class LogLoader:
         for segment in self.segments:
             kinds = {kind for kind in SEGMENT_SUFFIXES if (kind, segment.base_offset) in present}
             if INDEX_SUFFIX in kinds and TIME_INDEX_SUFFIX not in kinds:
-                # Created empty and not rebuilt, as in Kafka: zeros would count as entries.
+                # As in Kafka, the index is created empty and not rebuilt. Zeros would count as
+                # entries.
                 self.fs.open(segment.time_index.path, create=True).close()
             has_index = INDEX_SUFFIX in kinds and segment.base_offset not in self._useless
             if self.clean and segment is self.segments.active and has_index:
@@ -252,7 +254,7 @@ class LogLoader:
             self._judge_overlaps()
 
     def _judge_tail(self, segment: LogSegment) -> None:
-        """Truncate the end of the active segment if it is a torn batch, and only then.
+        """Truncate the end of the active segment if it is a torn batch.
 
         Records appended after it could not be read. The same is true of a damaged end, which is
         kept because it may contain records; appends then go to a new segment.
@@ -300,7 +302,7 @@ class LogLoader:
     def _remove_useless_indexes(self) -> None:
         """Remove links and pipes that are named like an index.
 
-        A link is good enough for reading; writing would change its target.
+        A link can be used for reading, but writing to it would change its target.
         """
         for path, parts in self.files.listed():
             if parts.kind in INDEX_SUFFIXES and self.files.irregular(path) is not None:
@@ -332,8 +334,8 @@ class LogLoader:
     def _txn_index_damage(self, segment: LogSegment) -> str | None:
         """Return the reason why a transaction index must be rebuilt, or None if it looks sound.
 
-        A file that lacks only some entries is not detected: that needs a walk over the whole
-        segment (`logstore.inspect.check` does it).
+        A file that lacks only some entries is not detected: this would require reading the whole
+        segment, as `logstore.inspect.check` does.
         """
         following = self.segments.higher(segment.base_offset)
         end_offset = None if following is None else following.base_offset
@@ -354,9 +356,9 @@ class LogLoader:
     def _rebuild_indexes(self, segment: LogSegment) -> None:
         """Recover a segment to rebuild its indexes.
 
-        The indexes are built as `.cleaned` files, which the next start removes after a crash: a
-        sparse index has no checksum, so a partial one would be trusted. The offset index is renamed
-        last, because its absence triggers this rebuild.
+        The indexes are built as `.cleaned` files. After a crash, the next start removes them.
+        Otherwise a partial index would be trusted, because a sparse index has no checksum. The
+        offset index is renamed last, because its absence triggers this rebuild.
         """
         indexes = (segment.offset_index, segment.time_index, segment.txn_index)
         for index in indexes:
@@ -460,7 +462,7 @@ class LogLoader:
         recovery: SegmentRecovery | None = None,
         before_cut: Callable[[], None] | None = None,
     ) -> list[LogSegment]:
-        """Split a segment; remove its files once the new ones are in place."""
+        """Split a segment. Its files are removed when the new ones are in place."""
         path = segment.log_path
         new = split_segment(
             self.runtime,
@@ -516,13 +518,15 @@ class LogLoader:
     # -- steps 8 and 9: unclean stop, lost data ------------------------------------------
 
     def _judge_log_start(self) -> None:
-        """Ignore a log start that the log never reached: its checkpoint is damaged or foreign.
+        """Ignore a log start offset that the log has never reached.
 
-        Applying it would empty a sound log. The check precedes recovery, because the bytes that
-        recovery cuts existed when the log start was written. After an unclean stop or with a torn
-        end, the log start is valid if the recovery point or the high watermark is as high: they are
-        in other files and never below the log start. Then the end of the log was lost, or a
-        truncation interrupted, and the remaining records had been deleted.
+        Its checkpoint is damaged or belongs to another log, and applying it would delete
+        all records of a valid log. This must be checked before recovery, because the bytes
+        that recovery removes were there when the log start was written. After an unclean
+        stop, or if the end of the log is torn, the log start is valid if the recovery point
+        or the high watermark is at least as high. These are in other files and never below
+        the log start. In this case, the end of the log was lost or a truncation was
+        interrupted, and the remaining records had already been deleted.
         """
         start, active = self.log_start_offset, self.segments.active
         has_lost = not self.clean or self._is_end_lost
@@ -589,9 +593,9 @@ class LogLoader:
         return max(end_offset, reached)
 
     def _drop_segments(self, segments: Iterable[LogSegment], cut_base_offset: int) -> None:
-        """Remove the segments after a cut, durably: a later start must not find them sound.
+        """Durably remove the segments after a truncation, which a later start could find valid.
 
-        The offset that they prove to be reached is stored first.
+        First store the offset that the log has reached according to them.
         """
         self._keep_reached(self.log_start_offset)
         for segment in segments:
@@ -657,8 +661,8 @@ class LogLoader:
                 state.take_snapshot()
             replay_batches(segment, state, state.map_end_offset, offset)
         state.map_end_offset = offset
-        # Later snapshots have been removed, and a cleaned segment ends below its successor's
-        # base: only this keeps the snapshot at that base.
+        # Later snapshots have been removed, and a cleaned segment ends below the base offset of the
+        # next one. Without this, there would be no snapshot at that base offset.
         state.take_snapshot()
         return state
 
@@ -681,7 +685,8 @@ class LogLoader:
     def _note_snapshots(self, state: ProducerStateManager) -> None:
         """Report damaged snapshots.
 
-        Other deleted snapshots are not reported: every clean restart leaves some behind.
+        Other snapshots that are deleted are not reported, because each clean restart leaves
+        some of them.
         """
         for error in state.damaged_snapshots:
             self.files.note("removed_snapshot", str(error.path), error.message)

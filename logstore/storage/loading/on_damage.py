@@ -1,7 +1,8 @@
 """How a log is opened if it is damaged.
 
 A broker's recovery truncates a log at the first invalid byte and drops everything after it, valid
-or not. Commands that only read skip the damage instead; commands that write may refuse the cut.
+or not. Commands that only read skip the damage instead. Commands that write may refuse to truncate
+the log.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ class OnDamage(Enum):
     """How to open a log with damage that valid batches follow."""
 
     RECOVER = "recover"
-    """As a broker: recovery truncates the log there and reports how much was lost."""
+    """Truncate the log at the damage, as a broker does, and report how much was lost."""
 
     PASS_OVER = "pass_over"
-    """Read only: damaged bytes are skipped and reported, and the rest is served."""
+    """Skip and report damaged bytes, and read the rest. The log must be read-only."""
 
     REFUSE = "refuse"
     """Refuse a cut below `LoadRequest.keep_below` before anything changes."""

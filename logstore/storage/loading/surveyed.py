@@ -80,7 +80,8 @@ class SurveyedFiles:
 def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> SurveyedFiles:
     """Finish swaps, check every batch of every segment, and show only the valid ones.
 
-    A damaged end of the log is a finding, not damage: it is torn or follows an unclean stop.
+    A damaged end of the log is reported as a finding and not as damage, because it is torn or the
+    result of an unclean stop.
     """
     fs = files.fs
     assert isinstance(fs, OverlayFileSystem), "damage is skipped only in an overlay"
@@ -89,7 +90,7 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
     for path, parts in files.listed(kind=LOG_SUFFIX, state=SWAP_SUFFIX):
         bounds = SegmentBounds(path, parts.base_offset, parts.base_offset, None)
         shown = _Shown(fs, bounds, limit)
-        # Complete, so the swap can be finished; surveyed again below.
+        # The segments are complete, so the swap can be finished. They are surveyed again below.
         shown.show()
         if shown.damages and _has_sources(files, shown, limit):
             _drop_swap(files, parts.base_offset)
@@ -246,7 +247,7 @@ def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict
 
 
 def _count_among(records: Iterator[Record], others: Iterator[Record]) -> int | None:
-    """Count the records; return None if one of them is not among `others`.
+    """Count the records. Return None if one of them is not in `others`.
 
     Both are in offset order.
     """

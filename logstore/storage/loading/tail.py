@@ -1,8 +1,8 @@
-"""The tail of a log that was closed cleanly: the bytes after its last complete batch.
+"""The tail of a log that was closed cleanly, which is the bytes after its last complete batch.
 
-An incomplete copy ends inside a batch. Records appended after those bytes would be acknowledged
-but could never be read, so such a tail is truncated, and only such a tail. A damaged length looks
-the same to a walk, but valid batches follow it. They are left in place.
+If a log was copied incompletely, it ends inside a batch. Records appended after those bytes would
+be acknowledged but could never be read, so such a tail is truncated. A batch with a damaged length
+looks the same, but is followed by valid batches, and is therefore left in place.
 """
 
 from __future__ import annotations

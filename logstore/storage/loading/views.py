@@ -1,11 +1,12 @@
 """Consistent read-only views of partitions that another process writes.
 
-A reader takes no lock, so names and bytes may change while it loads a partition: by a swap of
-cleaned segments, a roll, retention or a partly written append. Files may then seem to be missing or
-damaged. So a view is accepted only if it has no findings and the finished files were the same
-before and after it was loaded. Otherwise it is loaded again, a limited number of times, because a
-busy writer may never pause. The files of an accepted view are held open, so that their bytes remain
-readable after they are renamed or removed.
+A reader does not acquire a lock, so files and their contents may change while it loads a partition,
+for example because cleaned segments are swapped in, a segment is rolled or deleted, or an append is
+in progress. Files may then seem to be missing or damaged. A view is therefore only accepted if it
+has no findings and the closed segments were the same before and after it was loaded. Otherwise it
+is loaded again. The number of attempts is limited, because a busy writer may never pause. The files
+of an accepted view are held open, so that their bytes remain readable after they are renamed or
+removed.
 
 A directory without a writer is loaded once, and its findings are reported.
 """
@@ -33,7 +34,10 @@ FIRST_PAUSE_MS = 5
 """Pause before the second attempt. Each further pause is twice as long."""
 
 HELD_FILES_MAX = 512
-"""Most files of views that are held open; half of the usual limit of file descriptors."""
+"""Maximum number of files of views that are kept open.
+
+It is half of the usual limit of file descriptors.
+"""
 
 IN_PROGRESS = frozenset({"removed_leftover", "rebuilt_index"})
 """Findings that are normal while another process writes: segments that are being added or removed,
@@ -77,7 +81,7 @@ class Views:
     def take(
         self, folder: str, load: Callable[[int], Log], load_last: Callable[[int], Log] | None = None
     ) -> Log:
-        """Load a partition; repeat while it changes.
+        """Load a partition, again if it changes in the meantime.
 
         Parameters
         ----------
@@ -118,7 +122,8 @@ class Views:
         except OSError as error:
             if attempt < ATTEMPTS_MAX:
                 raise
-            # The disk did not fail: a listed file was renamed before it was opened.
+            # This is not a disk failure. A file was renamed after it was listed and before it was
+            # opened.
             raise KafkaStorageError(
                 f"{folder}: another process changed it during each of {ATTEMPTS_MAX} attempts to"
                 f" read it; try again ({error})"
@@ -150,7 +155,7 @@ class Views:
         return _Finished(last, found)
 
     def _hold(self, log: Log) -> None:
-        """Hold the files of a view open; above the limit, close the oldest files held."""
+        """Keep the files of a view open. Above the limit, close the files of the oldest views."""
         for segment in log.segments:
             indexes = (segment.offset_index, segment.time_index, segment.txn_index)
             for path in (segment.log_path, *(index.path for index in indexes)):
@@ -162,7 +167,7 @@ class Views:
 
 
 class _Finished(NamedTuple):
-    """The files of all segments but the last: by name, the base offset and the file's status."""
+    """The base offset and file status of all segments but the last, by file name."""
 
     last_base_offset: int
     files: dict[str, tuple[int, FileStat | None]]

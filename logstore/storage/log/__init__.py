@@ -1,4 +1,4 @@
-"""A partition's log: its state, and how it is written, read, recovered and truncated."""
+"""The log of a partition: its state, and how it is written, read, recovered and truncated."""
 
 from __future__ import annotations
 

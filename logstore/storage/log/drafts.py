@@ -1,9 +1,9 @@
-"""Records on their way into a log: encoded before the log's lock is taken, sealed under it.
+"""Records that are going to be appended. They are encoded before the log's lock is acquired.
 
-A draft is one or several batches that are encoded already. Under the lock the draft is sealed: the
-topic's rules are applied, and offsets and leader epoch are set. One record alone takes a shorter
-way, `RecordSealer`. It runs once per append, so it creates its result with `tuple.__new__`, which
-takes a quarter as long as a named tuple's constructor.
+A draft consists of one or more batches that are already encoded. It is sealed while the lock is
+held: the rules of the topic are applied, and offsets and leader epoch are set. For a single record,
+there is the faster `RecordSealer`. It is called once per append, so it creates its result with
+`tuple.__new__`, which is four times as fast as the constructor of a named tuple.
 """
 
 from __future__ import annotations
@@ -296,10 +296,11 @@ class RecordLists:
         )
 
     def draft(self, now_ms: int) -> BatchDraft:
-        """Encode the records, at least one, as a batch.
+        """Encode one or more records as a batch.
 
-        Few records are encoded in plain Python, more by a kernel; see `logstore.record.choice`.
-        Timestamps that do not fit 64 bits fit no array; sealing refuses them.
+        A small number of records is encoded in plain Python, a larger number by a kernel; see
+        `logstore.record.choice`. Timestamps that exceed 64 bits cannot be stored in an array. They
+        are refused when the draft is sealed.
 
         Parameters
         ----------
@@ -420,7 +421,7 @@ class RecordArrays:
 
 
 class Times(NamedTuple):
-    """The timestamps of a batch: the first, the extremes, and all of them."""
+    """The timestamps of a batch: the first one, the smallest and largest one, and all of them."""
 
     first: int
     lowest: int

@@ -1,7 +1,7 @@
 """Leader epochs: the offsets at which the leaders of a partition started.
 
 The cache is a list of `(epoch, start_offset)`, strictly increasing in both, stored in the
-partition's `leader-epoch-checkpoint`. An assigned epoch is durable when the call returns;
+partition's `leader-epoch-checkpoint`. An assigned epoch is durable before its first record;
 truncations may remain in memory, because loading repeats them from the bounds of the log (S-108).
 Source: docs/spec/storage-format.md §15, and Kafka's LeaderEpochFileCache.
 """
@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import bisect
 import logging
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.errors import CorruptCheckpointError
 from logstore.names import LEADER_EPOCHS
 from logstore.runtime.fs import FileSystem
-from logstore.storage.checkpoint.rows import parse_number, read_rows, write_rows
+from logstore.storage.checkpoint.atomic import write_all_atomically
+from logstore.storage.checkpoint.rows import encode_rows, parse_number, read_rows, write_rows
 from logstore.types import SMALL_FILE_MAX_BYTES
+
+if TYPE_CHECKING:
+    from logstore.runtime import Runtime
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
@@ -105,11 +110,11 @@ class LeaderEpochCache:
         entries = self.entries
         return bool(entries) and entries[-1][0] == epoch and entries[-1][1] <= offset
 
-    def assign(self, epoch: int, start_offset: int) -> bool:
+    def assign(self, epoch: int, start_offset: int, *, flush: bool = True) -> bool:
         """Record that `epoch` starts at `start_offset`.
 
         Removes the entries that contradict it (the same or a later epoch, or a start at the same
-        offset or above), with a warning. Writes the file durably if anything changed.
+        offset or above), with a warning.
 
         Parameters
         ----------
@@ -117,6 +122,8 @@ class LeaderEpochCache:
             At least 0.
         start_offset : int
             Offset of the epoch's first record, at least 0.
+        flush : bool
+            Write the file durably if anything changed.
 
         Returns
         -------
@@ -146,7 +153,7 @@ class LeaderEpochCache:
                 start_offset,
                 [tuple(entry) for entry in self.entries[len(kept) :]],
             )
-        self._replace((*kept, EpochEntry(epoch, start_offset)), flush=True)
+        self._replace((*kept, EpochEntry(epoch, start_offset)), flush=flush)
         return True
 
     def truncate_from_end(self, end_offset: int, *, flush: bool) -> None:
@@ -189,6 +196,14 @@ class LeaderEpochCache:
         if self._unwritten:
             write_rows(self._fs, self.path, self.entries)
             self._unwritten = False
+
+    @staticmethod
+    def flush_all(runtime: Runtime, caches: Iterable[LeaderEpochCache]) -> None:
+        """Write the files of several partitions durably. The syncs run concurrently."""
+        stale = [cache for cache in caches if cache._unwritten]
+        write_all_atomically(runtime, {cache.path: encode_rows(cache.entries) for cache in stale})
+        for cache in stale:
+            cache._unwritten = False
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return the end of `epoch`, or of the newest epoch before it.

@@ -1,4 +1,4 @@
-"""Findings of opening a log: one for each file that it repaired, removed or kept."""
+"""The findings of opening a log, one for each file that was repaired, removed or retained."""
 
 from __future__ import annotations
 

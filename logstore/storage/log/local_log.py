@@ -45,7 +45,7 @@ R = TypeVar("R")
 class LogEnd(NamedTuple):
     """The published end of a log: the next offset, and the position of its batch.
 
-    One value, so a reader that uses the offset reads no byte that was written later.
+    Both are in one value, so that a reader that uses the offset does not read any later bytes.
     """
 
     offset: int
@@ -146,7 +146,7 @@ class LocalLog:
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch: from the epoch file, else from the last batch, else 0."""
+        """The newest leader epoch, from the epoch file or from the last batch, or 0."""
         entries = self.epochs.entries
         if entries:
             return entries[-1].epoch
@@ -198,7 +198,7 @@ class LocalLog:
                     self.recover()
 
     def prepare_change(self) -> None:
-        """Refuse a change inside another one; recover from one that was interrupted.
+        """Refuse a change that is made during another one. Recover from an interrupted change.
 
         Raises
         ------
@@ -228,9 +228,9 @@ class LocalLog:
     def recover(self) -> None:
         """Recover from a change that was interrupted, unless the log is closed or offline.
 
-        The files are read as after a crash: their names decide whether a swap is completed or
-        undone, and a batch that was written in part is cut. If this is interrupted as well, the
-        next use of the log recovers it. The lock is held.
+        The files are handled as after a crash. Their names determine whether a swap is completed or
+        undone, and a batch that was only written in part is removed. If this is interrupted as
+        well, the log is recovered when it is used next. The lock must be held.
         """
         if self.is_offline or self.lifetime.is_over or self.reload is None:
             self.is_unfinished = False
@@ -321,7 +321,7 @@ class LocalLog:
 
     @contextmanager
     def files_at_rest(self) -> Iterator[None]:
-        """Keep the files as a clean shutdown leaves them; reads continue, changes wait.
+        """Keep the files in the state of a clean shutdown. Reads can continue, changes wait.
 
         Raises
         ------
@@ -353,10 +353,10 @@ class LocalLog:
         why: str = "was deleted",
         kind: type[LogStoreError] = UnknownTopicOrPartitionError,
     ) -> None:
-        """Close every file as it is: the partition is about to be deleted, or was moved.
+        """Close all files without changes, because the partition was moved or will be deleted.
 
-        Segments removed earlier go with the folder; readers may still hold some of them. Any
-        further use of the log raises an error of `kind`.
+        Segments that were removed earlier are deleted with the folder. Some of them may
+        still be used by readers. Any further use of the log raises an error of `kind`.
         """
         with self.lock:
             self.close_files()
@@ -380,7 +380,10 @@ class LocalLog:
             segment.close_handlers()
 
     def take_state_of(self, copy: LocalLog) -> None:
-        """Take over the state of another log; readers keep their open files."""
+        """Take over the state of another log.
+
+        Readers continue to use the files that they have open.
+        """
         self.directory = copy.directory
         self.segments = copy.segments
         self.producer_state = copy.producer_state
@@ -392,7 +395,7 @@ class LocalLog:
     # -- removal and replacement ---------------------------------------------------------
 
     def remove_segments(self, segments: Iterable[LogSegment]) -> None:
-        """Remove segments from the log: rename their files now, remove them later.
+        """Remove segments from the log. Their files are renamed now and deleted later.
 
         Parameters
         ----------
@@ -564,10 +567,10 @@ class LocalLog:
                         )
 
     def cut_segments(self, offset: int) -> None:
-        """Drop the records at or above `offset`, at least the first segment's base.
+        """Drop the records at or above `offset`, which is at least the first segment's base offset.
 
-        Durable on return. A crash meanwhile leaves a log that ends later. Nothing was changed if
-        the segment to truncate cannot be read.
+        The change is durable on return. If there is a crash in between, the log may end at
+        a later offset. If the segment to truncate cannot be read, the log is not changed.
         """
         last, *above = self.segments.from_offset(offset)
         if offset > last.base_offset:
@@ -583,11 +586,13 @@ class LocalLog:
     def restart_at(self, offset: int) -> None:
         """Drop all records and continue with one empty segment at `offset`.
 
-        Durable on return. There is a segment at all times, and no two overlap, so a crash meanwhile
-        leaves a log that ends earlier, but never one that starts at 0 again.
+        The change is durable on return. The log always has a segment, and segments never
+        overlap. After a crash in between, the log may therefore end at an earlier offset,
+        but it never starts at 0 again.
         """
         self.begin()
-        # Before the new segment is added above the snapshots: a recovery would use them.
+        # Do this before adding the new segment, which is above the snapshots. A recovery would use
+        # them.
         self.producer_state.truncate_fully_and_start_at(offset)
         first = self.segments.first
         self.remove_segments(reversed(self.segments.view[1:]))

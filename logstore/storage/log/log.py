@@ -1,8 +1,8 @@
-"""A partition's log: files, offsets, a writer and a reader.
+"""The log of a partition: files, offsets, a writer and a reader.
 
-`Log` is the files (`LocalLog`, its base class) together with `LogOffsets` (what readers may see),
-`LogWriter` (appends and rolls) and `LogReader`. It adds the operations that concern several of
-them: retention, delete-records, truncation, moves, swaps and the close.
+`Log` combines its files (the base class `LocalLog`) with `LogOffsets` (the offsets that readers may
+see), `LogWriter` (appends and rolls) and `LogReader`. It adds the operations that involve more than
+one of them: retention, deleting records, truncation, moves, swaps and closing.
 
 One lock guards every change of the log. Readers take an immutable view of the segments and the
 published end offset, and hold no lock while they read. The log starts no thread and never calls
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 __all__ = ["AppendInfo", "CheckpointOffsets", "Log", "NewRecord"]
 
 HIGH_WATERMARK = -1
-"""As the offset of a delete-records request: everything below the high watermark."""
+"""As the offset of a delete-records request, this means everything below the high watermark."""
 
 
 class Log(LocalLog):
-    """One partition's log; `logstore.storage.loading.loader.open_log` opens it.
+    """The log of a partition. Use `logstore.storage.loading.loader.open_log` to open it.
 
-    Any thread may read; changes are serialized by the lock. The log manager writes the checkpoints
+    Any thread may read. Changes are serialized by the lock. The log manager writes the checkpoints
     of the data directory.
 
     Attributes
@@ -141,15 +141,15 @@ class Log(LocalLog):
 
     @property
     def last_stable_offset(self) -> int:
-        """Exclusive end of the decided records: first open transaction or high watermark."""
+        """Exclusive end of the decided records: first open transaction, or high watermark."""
         return self.offsets.last_stable_offset
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
         """Call a listener whenever the log may have changed.
 
-        That is after an append, a roll, a flush or a truncation, after an offset moved (log start,
-        high watermark, last stable offset), and when the log went offline, was closed or deleted:
-        then using the log raises.
+        It is called after an append, a roll, a flush or a truncation, and when the log start, the
+        high watermark or the last stable offset has moved. It is also called when the log goes
+        offline, is closed or deleted. Using the log then raises an error.
 
         Parameters
         ----------
@@ -264,7 +264,10 @@ class Log(LocalLog):
             return self.offsets.log_start_offset
 
     def deletion_end(self, before_offset: int) -> int:
-        """Return the exclusive end of a delete-records request; raises as `delete_records`."""
+        """Return the exclusive end of a delete-records request.
+
+        Raises the errors of `delete_records`.
+        """
         offsets = self.offsets
         with self.lock:
             self.check_open()

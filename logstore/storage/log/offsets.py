@@ -1,6 +1,6 @@
 """The offsets of a log: its start, and the ends of the records that readers may see.
 
-They change under the log's lock; readers use the published values without a lock.
+They are changed while the log's lock is held. Readers use the published values without a lock.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class LogOffsets:
 
     @property
     def is_alone(self) -> bool:
-        """Whether the log has no followers: its high watermark is the log end."""
+        """Whether the log has no followers, so that its high watermark is the log end offset."""
         return self.high_watermark_for is _log_end
 
     def stay(self) -> None:

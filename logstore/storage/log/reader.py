@@ -1,7 +1,7 @@
-"""Reading a log: raw bytes from any offset, batches, records, columns, and offsets by time.
+"""Read a log: raw bytes from any offset, batches, records, columns, and offsets by time.
 
-Holes are normal: a read returns the batch that contains the offset or the next one after it,
-across segments (storage-format §14).
+Gaps between offsets are normal. A read returns the batch that contains the offset, or the next one,
+which may be in another segment (storage-format §14).
 
 No lock is held while reading. An iterator reads a chunk of one segment at a time and finds the next
 chunk in the segments that exist then. If a segment is removed or replaced concurrently, the
@@ -60,7 +60,7 @@ class Isolation(Enum):
 
 
 class AbortedRange(NamedTuple):
-    """An aborted transaction: its producer, and the offset of its first record."""
+    """An aborted transaction, given by its producer and the offset of its first record."""
 
     producer_id: int
     first_offset: int
@@ -87,7 +87,7 @@ _NOTHING = FetchResult(b"", False, (), None, 0)
 
 
 class ListedOffset(NamedTuple):
-    """The result of a ListOffsets query; timestamp and epoch are -1 if they do not apply."""
+    """The result of a ListOffsets query. Timestamp and epoch are -1 if they do not apply."""
 
     timestamp: int
     offset: int
@@ -287,7 +287,7 @@ class LogReader:
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[RecordBatch]:
-        """Yield the complete batches that overlap [start, end); CRCs are not checked.
+        """Yield the complete batches that overlap [start, end). Their CRCs are not verified.
 
         Parameters
         ----------
@@ -317,7 +317,7 @@ class LogReader:
         while end_offset is None or offset < end_offset:
             result = self.read(offset, FETCH_BYTES, isolation=isolation, min_one_message=True)
             if local.generation != generation:
-                # The log was truncated: new batches may overlap those already returned.
+                # The log was truncated, so new batches may overlap the ones already returned.
                 generation, previous = local.generation, -1
                 continue
             if not result.data:
@@ -378,7 +378,7 @@ class LogReader:
         next_offset = start_offset
         for batch in self._visible(start_offset, end_offset, isolation):
             header = batch.header
-            # Record offsets are never below the batch; crafted bytes may put one above it.
+            # Record offsets are never below the batch, but crafted bytes may contain one above it.
             is_inside = (
                 end_offset is None and next_offset <= header.base_offset <= INT64_MAX - INT32_MAX
             )
@@ -438,9 +438,9 @@ class LogReader:
     ) -> Iterator[tuple[RecordBatch, bool]]:
         """Yield every batch that overlaps [start, end), and whether its records are visible.
 
-        Records of control batches are not visible, nor, with `READ_COMMITTED`, records of aborted
-        transactions. The CRC of every batch is verified. This is for consumers, which advance over
-        invisible batches too. Raises the same errors as `records`.
+        Records of control batches are not visible. With `READ_COMMITTED`, records of aborted
+        transactions are not visible either. The CRC of every batch is verified. This is for
+        consumers, which advance over invisible batches too. Raises the same errors as `records`.
         """
         aborted_producers: set[int] = set()
         entered: set[AbortedRange] = set()
@@ -461,7 +461,7 @@ class LogReader:
     def _visible(
         self, start_offset: int, end_offset: int | None, isolation: Isolation
     ) -> Iterator[RecordBatch]:
-        """Yield the visible data batches; verify their CRCs."""
+        """Yield the visible data batches after verifying their CRCs."""
         for batch, is_visible in self.fetched(start_offset, end_offset, isolation=isolation):
             if is_visible:
                 yield batch

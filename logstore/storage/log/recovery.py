@@ -1,6 +1,7 @@
-"""Recovery of one segment: verify every batch, rebuild the indexes, truncate a torn end.
+"""Recover a segment: verify each batch, rebuild the indexes, and truncate a torn end.
 
-Also replays batches into the producer state. Source: docs/spec/storage-format.md §8.5, §9.3.
+This also replays the batches into the producer state. Source: docs/spec/storage-format.md §8.5,
+§9.3.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def apply_to_segment(
 def _apply(
     producer_state: ProducerStateManager, header: BatchHeader, marker: EndTxnMarker | None
 ) -> AbortedTxn | None:
-    """Apply a batch to the producer state; return the index entry of a transaction it aborts."""
+    """Apply a batch to the producer state. Return the index entry if it aborts a transaction."""
     completed = producer_state.update_from_batch(header, marker)
     if completed is None or not completed.is_aborted:
         return None
@@ -82,9 +83,10 @@ def _apply(
 
 
 def has_aborted_transaction(segment: LogSegment) -> bool:
-    """Return whether a transaction with data in a segment was aborted there; walks all headers.
+    """Return whether a transaction that has data in a segment was aborted there.
 
-    A marker alone is not enough: a transaction without data has no index entry.
+    This reads all headers. A marker is not sufficient, because a transaction without data has
+    no index entry.
     """
     producers: set[int] = set()  # of open transactions
     for at in segment.batches():
@@ -158,7 +160,7 @@ def recover_segment(
     segment.txn_index.reset()
     for entry, largest in scan.entries:
         if segment.offset_index.is_full or segment.time_index.is_full:
-            break  # the index is full; reads scan the rest
+            break  # the index is full, so reads scan the rest
         segment.offset_index.append(*entry)
         segment.time_index.maybe_append(*largest)
     for aborted in scan.aborted:

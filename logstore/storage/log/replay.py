@@ -49,7 +49,7 @@ def rebuild_producer_state(
             if offset > high_watermark:
                 state.delete_snapshot(offset)
     if clean and not state.snapshot_offsets:
-        # A producer id would have left a snapshot; skip the scan.
+        # If there was a producer id, there would be a snapshot. Skip the scan.
         for offset in (*bases[-2:], end_offset):
             state.map_end_offset = offset
             state.take_snapshot()

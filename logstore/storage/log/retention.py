@@ -1,7 +1,7 @@
-"""Retention: the segments that it removes, and the reasons to keep the others.
+"""Retention: which segments are removed, and why the others are retained.
 
-The decision is a pure function of the log's state. The log executes it; `retain --dry-run` prints
-it. Source: docs/spec/storage-format.md §13.1.
+The decision is a pure function of the log's state. The log executes it, and `retain --dry-run`
+prints it. Source: docs/spec/storage-format.md §13.1.
 """
 
 from __future__ import annotations
@@ -312,7 +312,7 @@ def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
 def _kept(
     segments: Sequence[LogSegment], log_end_offset: int, reasons: tuple[Reason, ...]
 ) -> list[SegmentVerdict]:
-    """Return the verdicts on the kept segments: the first has the reasons, the rest wait for it."""
+    """Return the verdicts on retained segments. All but the first wait for the one before."""
     kept: list[SegmentVerdict] = []
     waiting = (Reason.of("retention.older_stays", offset=segments[0].base_offset),)
     for segment, following in _with_next(segments):

@@ -1,4 +1,4 @@
-"""Splitting a segment with offset overflow: offsets more than 2^31-1 above its base.
+"""Split a segment with offset overflow, which has offsets more than 2^31-1 above its base.
 
 An index cannot contain such offsets. Brokers before 1.1 could write them (KAFKA-6264). The loader
 and the cleaner split the segments that they find. Source: docs/spec/cleaner.md §9.2.
@@ -154,7 +154,7 @@ def _check_offsets(segment: LogSegment, end: int, bound: int | None) -> None:
 
 
 def _hand_over(aborted: Iterable[AbortedTxn], segments: Sequence[LogSegment]) -> None:
-    """Add each aborted transaction to the segment of its marker; skip those below all segments."""
+    """Add each aborted transaction to the segment that contains its marker, if there is one."""
     bases = [segment.base_offset for segment in segments]
     for transaction in aborted:
         slot = bisect_right(bases, transaction.last_offset)

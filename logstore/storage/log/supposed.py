@@ -15,7 +15,8 @@ class SupposedLog(Log):
 
     It shares the current state of the log and is closed with it. No file is opened or copied.
     Decisions (of retention, such as `next_expiry_ms`, and of the cleaner) and dry runs use the
-    supposed configuration. Do not append to it or roll it: both would use the real one.
+    supposed configuration. Do not append to it or roll it, because both would use the real
+    configuration.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Validation of appends before they change the log (storage-format §12).
+"""Validate appends before they change the log (storage-format §12).
 
-Pure functions: they raise a `RequestError` or return the batch to write.
+These are pure functions, which raise a `RequestError` or return the batch to write.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RECORD_ERRORS_MAX = 1000
 
 
 def target_codec(config: LogConfig, source: Codec) -> Codec:
-    """Return the codec of the stored batch: the topic's, or the producer's."""
+    """Return the codec of the stored batch, which is the topic's or the producer's."""
     if config.compression_type == "producer":
         return source
     if config.compression_type == "uncompressed":
@@ -79,7 +79,7 @@ def check_keys(null_rows: Sequence[int], config: LogConfig) -> None:
 def check_timestamps(
     timestamps: Sequence[int], config: LogConfig, now_ms: int, null_rows: Sequence[int] = ()
 ) -> None:
-    """Refuse create times outside [now - before.max, now + after.max]; -1 passes.
+    """Refuse create times outside [now - before.max, now + after.max], except -1.
 
     A LogAppendTime topic has no such bounds. A timestamp below -1 is always refused, because no
     batch header can contain it. This check precedes `check_keys`: if a batch breaks both rules, the
@@ -319,7 +319,7 @@ def _rebuilt(
 def check_replicated_batches(
     batches: Sequence[RecordBatch], log_end_offset: int, config: LogConfig
 ) -> None:
-    """Check a follower's batches: their offsets rise and start at or above the log end offset.
+    """Check that a follower's batches are in order and start at or above the log end offset.
 
     Raises
     ------

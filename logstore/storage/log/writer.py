@@ -1,7 +1,8 @@
-"""The writer of a log: validates, places and writes records and ready-made batches.
+"""The writer of a log, which validates and writes records and encoded batches.
 
-One record, columns of many and ready-made batches are appended in the same two steps: they are
-encoded or decoded without the log's lock, and sealed and written to the active segment under it.
+A single record, columns of records and encoded batches are all appended in two steps. First, they
+are encoded or decoded without holding the log's lock. Then they are sealed and written to the
+active segment while the lock is held.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ _new = tuple.__new__  # see `logstore.storage.log.drafts`
 
 
 class LogWriter:
-    """Appends to a log, and rolls its active segment. The state is the log's.
+    """Appends to a log, and rolls its active segment.
 
-    A refused append leaves the log unchanged: no byte, no roll, no epoch.
+    It uses the state of the log. If an append is refused, the log is not changed at all:
+    nothing is written, no segment is rolled and no epoch is assigned.
 
     Attributes
     ----------
@@ -78,7 +80,10 @@ class LogWriter:
     # -- appends -------------------------------------------------------------------------
 
     def append_record(self, record: NewRecord, codec: Codec = Codec.NONE) -> AppendInfo:
-        """Append one record as a batch of its own; parameters and errors as `append_records`."""
+        """Append one record as a batch.
+
+        Parameters and errors are the same as for `append_records`.
+        """
         local = self._local
         now_ms = self._clock.now_ms()
         with local.lock:
@@ -200,8 +205,8 @@ class LogWriter:
     ) -> Iterator[AppendInfo]:
         """Append records without timestamps and headers as several batches.
 
-        All batches are written at once if the topic's rules need no codec and no other timestamps,
-        and no batch is refused or needs a new segment; otherwise one after the other.
+        All batches are written at once if the topic changes neither codec nor timestamps, and no
+        batch is refused or requires a new segment. Otherwise they are written one at a time.
 
         Parameters
         ----------
@@ -343,7 +348,8 @@ class LogWriter:
         if origin is AppendOrigin.REPLICATION:
             return local.change(self._append_replicated, batches, now_ms)
         while True:
-            # Without the lock: a batch of a few hundred bytes may decompress to megabytes.
+            # Do this without the lock, because a batch of a few hundred bytes may decompress to
+            # megabytes.
             self._begin()
             config = local.config
             prepared = prepare_leader_batch(batches, origin, config, now_ms)
@@ -491,7 +497,9 @@ class LogWriter:
     def _store_next(
         self, data: Buffer, first_offset: int, last_offset: int, epoch: int, timestamp: int
     ) -> bool:
-        """Write one batch that needs no roll, index entry or epoch; otherwise return False.
+        """Write one batch, unless it requires a roll, an index entry or an epoch.
+
+        Return whether it was written.
 
         The caller publishes it.
         """
@@ -561,8 +569,9 @@ class LogWriter:
                 local.delete_stale_files(base)
             local.producer_state.map_end_offset = base
             local.producer_state.take_snapshot()
-            # Before the new file appears: only the last segment may be empty after a crash.
-            # Forced, because trimming changes the indexes even without new records.
+            # Flush before the new file is created, because only the last segment may be empty after
+            # a crash. The flush is forced, because trimming changes the indexes even without new
+            # records.
             local.flush(base, force=is_new)
             segment = local.add_segment(base) if is_new else local.renew_segment(active)
             local.publish_end(base)

@@ -1,1 +1,1 @@
-"""Producers of a partition: entries, rules, state, snapshots."""
+"""The producers of a partition: entries, rules, state and snapshots."""

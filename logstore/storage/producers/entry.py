@@ -26,7 +26,7 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class BatchMetadata(NamedTuple):
-    """A batch a producer wrote; offsets and sequences inclusive, the timestamp its largest."""
+    """A batch of a producer. Offsets and sequences are inclusive, the timestamp is the largest."""
 
     last_sequence: int
     last_offset: int
@@ -56,7 +56,7 @@ class LastRecord(NamedTuple):
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that a marker ended: first data offset, offset of the marker."""
+    """A transaction that has ended: the offset of its first record and of its marker."""
 
     producer_id: int
     first_offset: int
@@ -105,9 +105,9 @@ class ProducerEntry:
         return self.current_txn_first_offset is not None and self.producer_epoch == producer_epoch
 
     def is_followed_by(self, producer_epoch: int, sequence: int) -> bool:
-        """Return whether a record in its own batch outside a transaction is surely the next one.
+        """Return whether a record in a batch of its own, outside a transaction, is the next one.
 
-        The rules of `check_data` accept such a batch; others may be accepted as well.
+        The rules of `check_data` accept such a batch. They may also accept others.
         """
         batches = self.batches
         if (

@@ -111,7 +111,7 @@ def check_bumped_epoch(
     """
     if entry is None or entry.current_txn_first_offset is None:
         return
-    # 32767 is no epoch of a client; Kafka accepts such a marker to recover from a fault.
+    # Clients never use epoch 32767. Kafka accepts such a marker to recover from a fault.
     if header.producer_epoch == entry.producer_epoch != INT16_MAX:
         raise InvalidProducerEpochError(
             f"{where}: epoch {header.producer_epoch} of a marker of producer {header.producer_id}"

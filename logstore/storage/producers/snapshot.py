@@ -44,7 +44,7 @@ assert ENTRY_SIZE == 46
 
 
 class SnapshotEntry(NamedTuple):
-    """One producer as stored in a snapshot; -1 means "none", as in the table above."""
+    """A producer as stored in a snapshot. -1 means "none", as in the table above."""
 
     producer_id: int
     producer_epoch: int
@@ -195,15 +195,16 @@ class SnapshotFiles:
         return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
 
     def read(self, offset: int) -> list[SnapshotEntry]:
-        """Return the entries of a snapshot; raises as `decode_snapshot` does."""
+        """Return the entries of a snapshot. Raises the errors of `decode_snapshot`."""
         path = self.path(offset)
         data = read_bytes(self._fs, path, self._max_bytes, error=CorruptSnapshotError)
         return decode_snapshot(data, path, offset)
 
     def write(self, offset: int, entries: Iterable[SnapshotEntry], *, sync: bool) -> str:
-        """Write a snapshot, over one of the same offset, and return its path.
+        """Write a snapshot and return its path.
 
-        Not atomic: a torn file fails its CRC and is passed over.
+        A snapshot with the same offset is replaced. The write is not atomic, because the
+        CRC of a torn file is wrong and the file is then ignored.
         """
         path = self.path(offset)
         file = open_anew(self._fs, path)
@@ -223,7 +224,7 @@ class SnapshotFiles:
             self._fs.remove(self.path(offset))
 
     def mark_deleted(self, offset: int) -> str | None:
-        """Rename a snapshot to `.snapshot.deleted`; return the new path, None without a file."""
+        """Rename a snapshot to `.snapshot.deleted`. Return the new path, or None without a file."""
         self._offsets.discard(offset)
         path = self.path(offset)
         if not self._fs.exists(path):

@@ -1,9 +1,9 @@
-"""Producer state of a partition: sequences, epochs and transactions.
+"""The producer state of a partition: sequences, epochs and transactions.
 
 For each producer id the state contains the epochs of producer and coordinator, the time of the last
 activity, the start of the open transaction and the last five batches. It serves duplicate
 detection, the first unstable offset, the transaction index and the cleaner's choice of empty
-batches. State is derived from the log; snapshots shorten the replay after a restart.
+batches. The state is derived from the log. Snapshots make the replay after a restart shorter.
 Source: docs/spec/storage-format.md §9, and Kafka's ProducerStateManager and ProducerAppendInfo.
 """
 
@@ -84,8 +84,8 @@ class ProducerStateManager:
         self._producers: dict[int, ProducerEntry] = {}
         # Open transactions: first data offset → producer id, lowest offset first.
         self._ongoing: dict[int, int] = {}
-        # Ended transactions whose marker is not below the high watermark yet: marker offset →
-        # first data offset, lowest marker first.
+        # Transactions that have ended, but whose marker is not below the high watermark yet. Maps
+        # the offset of the marker to the first data offset, lowest marker first.
         self._unreplicated: dict[int, int] = {}
         self.map_end_offset = 0
         self.may_lack_batches = False
@@ -100,11 +100,11 @@ class ProducerStateManager:
         return not self._producers and not self._unreplicated
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """Return the live state of a producer, None if unknown; only `LogWriter` may change it."""
+        """Return the live state of a producer, or None. Only `LogWriter` may change it."""
         return self._producers.get(producer_id)
 
     def entries(self) -> list[ProducerEntry]:
-        """Return the live state of every producer; callers must not change it."""
+        """Return the live state of each producer. Callers must not change it."""
         return list(self._producers.values())
 
     def last_data_offset(self, producer_id: int) -> int:
@@ -292,7 +292,7 @@ class ProducerStateManager:
             del self._unreplicated[marker_offset]
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """Follow a raised log start offset; producers without records remain known."""
+        """Handle an increased log start offset. Producers without records remain known."""
         self.on_high_watermark_updated(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
@@ -310,7 +310,7 @@ class ProducerStateManager:
         return len(expired)
 
     def next_expiry_ms(self, now_ms: int) -> int | None:
-        """Return the time, in Unix ms, at which the next idle producer expires; None if none does.
+        """Return the time in Unix ms at which the next idle producer expires, or None.
 
         Overdue producers with an open transaction are not counted.
         """

@@ -1,4 +1,4 @@
-"""Segments: their files, the segments of one log, and how new ones take the place of old ones."""
+"""Segments: their files, the segments of a log, and how segments are replaced."""
 
 from logstore.storage.segment.segment import LogSegment
 from logstore.storage.segment.segments import LogSegments

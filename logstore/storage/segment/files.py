@@ -1,6 +1,6 @@
-"""The files of one segment: their names, opening, renaming, removal, durability.
+"""The files of a segment: how they are named, opened, renamed, removed and flushed.
 
-The contents of the files are the concern of `LogSegment`.
+`LogSegment` handles their contents.
 """
 
 from __future__ import annotations
@@ -66,12 +66,13 @@ class SegmentFiles:
         # Guards name and opening of the `.log`. Each index has a lock of its own.
         self._names = threading.Lock()
         self._is_closed = False
-        # Opened for writing on the first change only: most segments are only read, and a `.log`
-        # with several hard links is copied when it is opened for writing.
+        # The file is only opened for writing at the first change. Most segments are only read, and
+        # a `.log` with several hard links is copied when it is opened for writing.
         self._file: File | None = None
         self._is_writable = False
         self._is_synced = True
-        # Whether the file may be longer than its data: preallocated or partly written.
+        # Whether the file may be longer than its data, because it was preallocated or partly
+        # written.
         self._may_be_longer = create
         if create:
             self._file = fs.open(self.log_path, create=True)
@@ -109,7 +110,7 @@ class SegmentFiles:
 
     @property
     def file(self) -> File:
-        """The `.log` file, open for reading; opened on first use.
+        """The `.log` file. It is opened for reading when it is first used.
 
         Raises
         ------
@@ -139,9 +140,10 @@ class SegmentFiles:
         return file
 
     def let_go(self) -> bool:
-        """Close the `.log` until it is needed again; running reads continue.
+        """Close the `.log` until it is needed again.
 
-        A file with changes that are not durable remains open: a failed write could not be reported.
+        Reads in progress can continue. A file with changes that are not durable remains
+        open, because a failed write could not be reported.
         """
         if not self._is_synced:
             return False
@@ -188,7 +190,7 @@ class SegmentFiles:
         self.remove_indexes()
 
     def remove_indexes(self) -> None:
-        """Remove the index files; this object never recreates them."""
+        """Remove the index files. This object does not create them again."""
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.retire()
             if self._fs.exists(index.path):
@@ -235,6 +237,6 @@ class SegmentFiles:
             index.resize(index.max_index_bytes)
 
     def truncate_file(self, size_bytes: int) -> None:
-        """Truncate the `.log` to `size_bytes`; recovery, the caller, handles the indexes."""
+        """Truncate the `.log` to `size_bytes`. The recovery that calls this handles the indexes."""
         self._writing().truncate(size_bytes)
         self.size_bytes = size_bytes

@@ -1,4 +1,4 @@
-"""Compiled loop of appends by columns: which batches get an entry in the sparse indexes."""
+"""Compiled loop that selects the batches that get an entry in the sparse indexes."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def find_index_entries(
     places: Int64s,
     times: Int64s,
 ) -> tuple[int, int, int]:
-    """Choose the entries of batches that follow one another (storage-format §8.1).
+    """Select the batches in a sequence that get index entries (storage-format §8.1).
 
-    There are no more once either index is full; the next append rolls.
+    When either index is full, no more entries are selected, and the next append rolls the
+    segment.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""One segment of a partition: a `.log` file, its indexes and its timestamps.
+"""A segment of a partition: a `.log` file, its indexes and its timestamps.
 
 A segment appends batches without parsing them and indexes them sparsely by bytes (storage-format
-§8). Writers hold the lock of the log; readers hold none and remain within the published bytes.
+§8). Writers hold the lock of the log. Readers hold no lock, and only read bytes that have been
+published.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ _NO_RUNWAY = (-1, -1, -1, -2)
 _new = tuple.__new__  # see `logstore.storage.log.drafts`
 
 COPY_BYTES = 1 << 20
-"""Bytes that `append_from_file` copies per write. A larger batch is copied alone."""
+"""Number of bytes that `append_from_file` copies per write.
+
+A larger batch is copied with a single write.
+"""
 
 
 class LogSegment(SegmentFiles):
@@ -141,7 +145,7 @@ class LogSegment(SegmentFiles):
         self._close_log()
 
     def on_become_inactive(self) -> None:
-        """Write the last time index entry and trim the files: the segment was rolled."""
+        """Write the last time index entry and trim the files after the segment was rolled."""
         self._runway = None
         self._append_last_time_entry()
         self._keep_rebuilt_index()
@@ -205,7 +209,7 @@ class LogSegment(SegmentFiles):
         is_indexed = False
         try:
             if position == 0:
-                self.resize_indexes()  # created now, as in Kafka: without them loading recovers
+                self.resize_indexes()  # as in Kafka, or loading would recover the segment
             self._writing().write_at(buffers, position)
             is_indexed = True
             end, counter, largest = index(extents, position)  # type: ignore[arg-type]
@@ -348,10 +352,11 @@ class LogSegment(SegmentFiles):
         )
 
     def _take_back(self, position: int, indexed_from: int | None) -> None:
-        """Undo an append whose write failed halfway.
+        """Undo an append whose write failed in the middle.
 
-        Bytes that remain on disk are beyond the published size and entries: the next append
-        overwrites them, closing trims them, recovery truncates them.
+        Bytes that remain on disk are beyond the published size and entries. They are
+        overwritten by the next append, trimmed when the segment is closed, or truncated by
+        recovery.
         """
         with suppress(OSError):
             self._writing().truncate(position)
@@ -465,10 +470,11 @@ class LogSegment(SegmentFiles):
 
     @property
     def max_timestamp_so_far(self) -> TimestampOffset:
-        """Largest record timestamp and its offset; from the time index after a reload.
+        """The largest record timestamp and its offset.
 
-        Neither creates a time index nor caches the result, because a reader must not overwrite the
-        value of a concurrent append.
+        After a reload, they are read from the time index. No time index is created and the
+        result is not cached, because a reader must not overwrite the value of a concurrent
+        append.
         """
         largest = self._max_timestamp
         if largest is not None:
@@ -592,8 +598,8 @@ class LogSegment(SegmentFiles):
     def holds(self, entry: OffsetPosition) -> bool:
         """Return whether a batch at an index entry's position starts at or below its offset.
 
-        Kafka up to 3.9.0 wrote one entry per append, with its last offset and the position of its
-        first batch; later versions write entries of one batch. Both are valid.
+        Up to version 3.9.0, Kafka wrote one entry per append, with its last offset and the position
+        of its first batch. Later versions write entries for single batches. Both are valid.
         """
         position = entry.position
         if not 0 <= position < self.size_bytes:
@@ -619,7 +625,8 @@ class LogSegment(SegmentFiles):
         """
         index = self.offset_index
         with self._mending:
-            # Use the index that another reader rebuilt meanwhile, unless it was truncated since.
+            # Use the index if another reader has rebuilt it in the meantime, unless it was
+            # truncated since.
             if self._rebuilt_index is not None and lie not in self._rebuilt_index:
                 return self._rebuilt_index
             logger.warning(
@@ -659,7 +666,7 @@ class LogSegment(SegmentFiles):
                 if self.offset_index.is_full:
                     break
                 self.offset_index.append(*entry)
-            self._rebuilt_index = None  # last, because readers use it meanwhile
+            self._rebuilt_index = None  # do this last, because readers still use it
 
     def read(
         self,
@@ -787,7 +794,10 @@ class LogSegment(SegmentFiles):
         return last
 
     def finish_recovery(self, max_timestamp: TimestampOffset) -> None:
-        """Finish a recovery: write the last time index entry, trim indexes, reset counters."""
+        """Finish a recovery.
+
+        Write the last time index entry, trim the indexes, reset the counters.
+        """
         self._runway = None
         self._max_timestamp = max_timestamp
         self._rebuilt_index = None
@@ -798,7 +808,7 @@ class LogSegment(SegmentFiles):
         self.time_index.trim_to_valid_size()
 
     def _check(self) -> None:
-        """Assert every invariant of the segment; for tests and `LOGSTORE_VERIFY=1`."""
+        """Assert all invariants of the segment, in tests and with `LOGSTORE_VERIFY=1`."""
         assert 0 <= self.size_bytes <= INT32_MAX
         assert self.file.size() >= self.size_bytes
         previous_last = self.base_offset - 1

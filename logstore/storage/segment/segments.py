@@ -1,7 +1,7 @@
-"""The segments of one log, sorted by base offset.
+"""The segments of a log, sorted by base offset.
 
-The log's lock guards every change; readers take `view`, an immutable tuple published by the
-last change, and need no lock.
+The lock of the log must be held to change them. Readers do not need a lock. They use `view`, an
+immutable tuple that is replaced by each change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from logstore.storage.segment.segment import LogSegment
 
 
 class LogSegments:
-    """Base offset → segment; never empty once the log is loaded.
+    """The segments by base offset. There is at least one after the log has been loaded.
 
     Attributes
     ----------
@@ -60,7 +60,8 @@ class LogSegments:
         self._publish()
 
     def _publish(self) -> None:
-        # As often as segments change: values(), a loop in Python, takes three times as long.
+        # This runs whenever segments change. values() is a loop in Python and takes three times as
+        # long.
         view = tuple(map(self._by_base.__getitem__, self._by_base))
         if view:
             self.active = view[-1]

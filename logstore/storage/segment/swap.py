@@ -91,7 +91,7 @@ def swap_segments(
             segment.delete_if_exists()
         return []
     end_offset = max(segment.read_next_offset() for segment in new)  # first, because it may fail
-    # All new names first: without a lost `.cleaned` file, its `.swap` files would look complete.
+    # Rename all files first. If a `.cleaned` file was lost, the `.swap` files would look complete.
     fs.sync_dir(directory)
     if before_rename is not None:
         before_rename()
@@ -99,7 +99,7 @@ def swap_segments(
         assert segment.suffix == CLEANED_SUFFIX
         segment.change_suffix(SWAP_SUFFIX)
         if not apart:
-            # Otherwise the lowest segment of a split alone would look like the whole split.
+            # Otherwise, the lowest segment of a split would look like the whole split.
             fs.sync_dir(directory)
     if apart:
         # Otherwise an old segment could be removed and the new one dropped as incomplete.
@@ -124,9 +124,10 @@ def swap_segments(
 def from_both_ends(bases: Iterable[int]) -> Iterator[tuple[int, ...]]:
     """Yield the bases of new segments in the order in which they lose their `.swap`.
 
-    Loading drops segments between two `.swap` segments as replaced. So the suffix is removed from
-    both ends inwards, one durable step at a time: whichever of its two names a segment has after a
-    crash, none without the suffix is between two that have it.
+    Loading drops segments between two `.swap` segments as replaced. The suffix is therefore removed
+    from both ends towards the middle, one durable step at a time. Regardless of which names the
+    segments have after a crash, there is never a segment without the suffix between two that have
+    it.
     """
     pending = deque(sorted(bases))
     while pending:

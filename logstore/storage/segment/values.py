@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from logstore.runtime import Random
 
 UNKNOWN_POSITION = -1
-"""As `max_position` of a read: the bound is unknown, so only the position is returned."""
+"""As `max_position` of a read, this means that the bound is not known, so only the position is
+returned."""
 
 
 class RollReason(Enum):

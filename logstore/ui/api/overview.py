@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 from logstore.analysis.assumptions import policy_assumption
 from logstore.analysis.broker_state import data_dirs, node_id
-from logstore.analysis.verdict import Summary, Verdict
+from logstore.analysis.verdict import EMPTY_LISTED, Summary, Verdict
 from logstore.errors import LogStoreError
 from logstore.ui.asking import get
 from logstore.ui.partitions import SORTS
@@ -66,21 +67,27 @@ def partitions(ask: Ask) -> dict[str, Any]:
     if "topic" in ask.query:
         name = ask.text("topic")
         topics = [each for each in topics if each.name == name]
-    rows = [row for row in listed.rows(topics) if wanted in str(row.topic_partition).lower()]
+    found = [row for row in listed.rows(topics) if wanted in str(row.topic_partition).lower()]
+    empty = Counter(row.topic_partition.topic for row in found if row.is_empty)
+    if ask.flag("empty", default=True) or empty.total() <= EMPTY_LISTED:
+        empty.clear()
+    rows = [row for row in found if not (empty and row.is_empty)]
     rows.sort(key=lambda row: row.topic_partition)
     rows.sort(key=SORTS[sort], reverse=descending)
     shown = rows[first : first + count]
-    listed.measure(rows, shown)
+    listed.measure(found, shown)
     return {
         "total": len(rows),
-        "measured": sum(row.measured for row in rows),
-        "topics": len({row.topic_partition.topic for row in rows}),
-        "size_bytes": sum(row.size_bytes for row in rows),
+        "measured": sum(row.measured for row in found),
+        "is_exact": all(row.verdict is not None and row.verdict.is_final for row in found),
+        "empty": dict(empty),
+        "topics": len({row.topic_partition.topic for row in found}),
+        "size_bytes": sum(row.size_bytes for row in found),
         "must_clean": sum(row.must_clean for row in rows),
         "uncleanable": sum(row.uncleanable is not None for row in rows),
         "summary": Summary.of(
             Verdict.unmeasured(row.size_bytes) if row.verdict is None else row.verdict
-            for row in rows
+            for row in found
         ).to_json(),
         "partitions": [row.to_json(listed.deleted_bytes(row)) for row in shown],
     }
@@ -88,5 +95,15 @@ def partitions(ask: Ask) -> dict[str, Any]:
 
 ROUTES = (
     get("/api/about", about),
-    get("/api/partitions", partitions, "sort", "descending", "topic", "filter", "first", "count"),
+    get(
+        "/api/partitions",
+        partitions,
+        "sort",
+        "descending",
+        "topic",
+        "filter",
+        "empty",
+        "first",
+        "count",
+    ),
 )

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from logstore.analysis.assumptions import assumptions, policy_assumption
+from logstore.analysis.assumptions import assumptions
 from logstore.analysis.broker_state import cleaner_view, cleaning_decision
 from logstore.analysis.segment_map import deleted_files
 from logstore.analysis.summary import inspect_partition
@@ -63,7 +63,6 @@ def partition(ask: Ask) -> dict[str, Any]:
         },
         "max_compaction_lag_ms": log.config.max_compaction_lag_ms,
         "min_cleanable_dirty_ratio": log.config.min_cleanable_dirty_ratio,
-        "is_policy_assumed": policy_assumption(broker.manager, tp.topic) is not None,
         "assumed": list(assumed),
         "uncleanable": None if mark is None else mark.to_json(),
         "in_progress": None if state is None else str(state),

@@ -57,11 +57,11 @@ export function lagInAll(lags) {
   return `lag ${plural(sum, "record")} in all${rest}`;
 }
 
-/** A ratio as `42 %`; below 1 % with one more digit. */
+/** A ratio as `42%`; below 1% with one more digit. */
 export function formatRatio(ratio) {
   if (ratio == null) return "–";
   const share = ratio * 100;
-  return `${share > 0 && share < 1 ? share.toFixed(1) : Math.round(share)} %`;
+  return `${share > 0 && share < 1 ? share.toFixed(1) : Math.round(share)}%`;
 }
 
 /** A duration in the two largest units it has, cut off: `6d 23h`, `250ms`; `none` without end. */

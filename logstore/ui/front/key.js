@@ -80,17 +80,17 @@ function Found({ answer, onMore, topic, partition }) {
           ? "Not all of them can be deleted without another event."
           : html`All of them can be deleted at the earliest <strong>${when(answer.earliest_ms)}</strong>${answer.latest_ms != null && html`, and are at the latest <strong>${when(answer.latest_ms)}</strong>`}.`}
       </p>
-      <${Rows} label="Locations of this key" numbers=${["Records"]} headings=${HEADINGS}>
+      <${Rows} stacks label="Locations of this key" numbers=${["Records"]} headings=${HEADINGS}>
         ${groups.map((group, index) => {
           const isOpen = opened === index;
           const places = answer.places.filter((place) => isSame(place, group));
           return html`
             <tr key=${index}>
               <th scope="row">${group.state.replaceAll("_", " ")}</th>
-              <td class="is-number">${formatCount(group.count)}</td>
-              <td>${when(group.earliest_ms, "never by itself")}</td>
-              <td>${when(group.latest_ms, "unknown")}</td>
-              <td class="is-value">${renderAll(group.reasons)}</td>
+              <td class="is-number" data-heading=${HEADINGS[1]}>${formatCount(group.count)}</td>
+              <td data-heading=${HEADINGS[2]}>${when(group.earliest_ms, "never by itself")}</td>
+              <td data-heading=${HEADINGS[3]}>${when(group.latest_ms, "unknown")}</td>
+              <td class="is-value" data-heading=${HEADINGS[4]}>${renderAll(group.reasons)}</td>
               <td>
                 <button type="button" class="quiet" aria-expanded=${isOpen} onClick=${() => setOpened(isOpen ? null : index)}>
                   ${isOpen ? "Hide" : "Show"}<span class="unseen"> locations of ${group.state}</span>

@@ -6,6 +6,7 @@ import { CreateTopic } from "./create.js";
 import { Done } from "./actions.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { Badge, Bar, Empty, Failure, Loading, directoryOption, useTitle } from "./parts.js";
+import { render } from "./reasons.js";
 import { hashOf, replaceHash } from "./routes.js";
 import { Table, usePieces } from "./table.js";
 import { ExactAll, frees, StateBadge, summarySentence } from "./verdict.js";
@@ -53,14 +54,17 @@ export function PartitionList({ query, about, topic, hash }) {
       ? (ORDERS.find(([name]) => name === by)?.[2] ?? false)
       : query.descending === "1";
   const filter = query.filter ?? "";
+  // A search and a topic's page list every partition.
+  const omits = topic === undefined && !filter && query.empty !== "1";
   const target = (first, count) =>
-    withQuery("partitions", { sort: by, descending: descending ? 1 : 0, filter, topic, first, count });
+    withQuery("partitions", { sort: by, descending: descending ? 1 : 0, filter, topic, empty: omits ? 0 : 1, first, count });
   const pieces = usePieces(target, (answer) => answer.partitions, {
     on: ["partitions", "cleaned", "clock"],
     // While partitions are measured, measuring costs more than refreshing the list.
-    isUrgent: (answer) => answer.measured < answer.total,
+    isUrgent: (answer) => answer.measured < answer.summary.partitions,
   });
   const { answer, error, total } = pieces;
+  const isAny = total > 0 || emptyOf(answer) > 0;
   const columns = useMemo(() => columnsOf(topic), [topic]);
   const change = (parts) => {
     const next = { ...query, ...parts };
@@ -72,8 +76,8 @@ export function PartitionList({ query, about, topic, hash }) {
   };
 
   return html`
-    ${total > 0 && html`<${Summary} answer=${answer} target=${(first, count) => withQuery("partitions", { sort: "name", filter, topic, first, count })} onMeasured=${pieces.reload} />`}
-    ${(total > 0 || filter || !about.read_only) && html`<div class="tools" role="search">
+    ${isAny && html`<${Summary} answer=${answer} target=${(first, count) => withQuery("partitions", { sort: "name", filter, topic, first, count })} onMeasured=${pieces.reload} />`}
+    ${(isAny || filter || !about.read_only) && html`<div class="tools" role="search">
       ${topic === undefined && html`<${Filter} value=${filter} onChange=${(text) => change({ filter: text })} />`}
       <label class="field">
         <span>Order</span>
@@ -92,7 +96,7 @@ export function PartitionList({ query, about, topic, hash }) {
     </div>`}
     ${error !== null && html`<${Failure} error=${error} onRetry=${pieces.reload} what="Partitions" />`}
     ${total === null && error === null && html`<${Loading} what="Loading partitions" />`}
-    ${total === 0 && html`<${Nothing} filter=${filter} topic=${topic} about=${about} />`}
+    ${total === 0 && !isAny && html`<${Nothing} filter=${filter} topic=${topic} about=${about} />`}
     ${total > 0 &&
     html`
       <${Table}
@@ -107,6 +111,32 @@ export function PartitionList({ query, about, topic, hash }) {
         isBusy=${pieces.isTurning}
       />
     `}
+    ${answer !== null && (query.empty === "1" || emptyOf(answer) > 0) && html`<${EmptyPartitions} answer=${answer} onChange=${(empty) => change({ empty })} />`}
+  `;
+}
+
+/** The number of empty partitions that the list omits. */
+function emptyOf(answer) {
+  return Object.values(answer?.empty ?? {}).reduce((sum, count) => sum + count, 0);
+}
+
+/** The topics whose empty partitions are not listed, in one sentence. */
+export function emptySentence(empty) {
+  const topics = Object.entries(empty);
+  const named = topics.slice(0, 5).map(([topic, count]) => `${formatCount(count)} of ${topic}`);
+  const more = topics.length > 5 ? ` and others of ${plural(topics.length - 5, "topic")}` : "";
+  return `${plural(emptyOf({ empty }), "empty partition")} with nothing to do: ${named.join(", ")}${more}.`;
+}
+
+function EmptyPartitions({ answer, onChange }) {
+  const isOmitted = emptyOf(answer) > 0;
+  return html`
+    <div class="result-line">
+      ${isOmitted && html`<p>${emptySentence(answer.empty)}</p>`}
+      <button type="button" onClick=${() => onChange(isOmitted ? "1" : undefined)}>
+        ${isOmitted ? "List them too" : "Hide empty partitions"}
+      </button>
+    </div>
   `;
 }
 
@@ -116,14 +146,15 @@ function nameOf(row) {
 
 /** A summary of the whole list. */
 function Summary({ answer, target, onMeasured }) {
-  const { total, measured, summary } = answer;
-  // Exact or not: only a dry run finds damage inside batches.
+  const { measured, summary } = answer;
+  const total = summary.partitions;
   return html`
     <div class="result-line summary-line">
       <p role="status">
         <strong>${summarySentence(summary)}</strong>
         ${measured < total && html`<span class="dim"> · ${formatCount(measured)} of ${formatCount(total)} measured so far</span>`}
       </p>
+      ${measured === total && !answer.is_exact && html`<p>Only batch headers were read. For exact values, the records of compacted topics are read, which also finds damage in them.</p>`}
       ${summary.partitions > summary.unknown && html`<${ExactAll} target=${target} summary=${summary} onMeasured=${onMeasured} />`}
     </div>
   `;
@@ -245,6 +276,7 @@ export function State({ row }) {
   return html`
     <${StateBadge} verdict=${row.verdict} />
     ${row.uncleanable != null && state !== "uncleanable" && html` <${Badge} kind="bad" title=${row.uncleanable.reason}>uncleanable</${Badge}>`}
+    ${row.verdict.notes.map((note) => html`<span key=${note.code} class="explanation">${render(note)}</span>`)}
   `;
 }
 
@@ -252,6 +284,7 @@ export function State({ row }) {
 function Frees({ row }) {
   if (row.verdict == null) return html`<span class="dim">not measured yet</span>`;
   if (row.verdict.state === "unknown") return html`<span class="dim">unknown</span>`;
+  if (row.verdict.state === "nothing_to_do") return html`<span class="dim">0 B</span>`;
   const { now, rolled } = frees(row.verdict);
   return html`
     <span class=${now === "0 B" ? "dim" : ""}>${now}</span>

@@ -183,9 +183,9 @@ export function Requested({ of, what, children }) {
 
 /** A small table that scrolls horizontally if necessary; with `folds`, each row is one line, cut off
  * at its end. `numbers` lists the numeric columns. */
-export function Rows({ label, headings, numbers = [], folds = false, children }) {
+export function Rows({ label, headings, numbers = [], folds = false, stacks = false, children }) {
   return html`
-    <div class=${folds ? "rows is-folding" : "rows"} role="region" aria-label=${label} tabindex="0">
+    <div class=${`rows${folds ? " is-folding" : ""}${stacks ? " is-stacking" : ""}`} role="region" aria-label=${label} tabindex="0">
       <table>
         <thead>
           <tr>${headings.map((heading) => html`<th key=${heading} scope="col" class=${numbers.includes(heading) ? "is-number" : ""}>${heading}</th>`)}</tr>

@@ -61,6 +61,7 @@ export const TEMPLATES = {
   "verdict.retention": "never compacted; retention would remove {segments} {segments?segment|segments}, {removed_bytes} {removed_bytes?byte|bytes}",
   "verdict.unknown_policy": "no configuration of its topic is stored here; if cleanup.policy is {policy}, retention would remove {segments} {segments?segment|segments}, {removed_bytes} {removed_bytes?byte|bytes}",
   "verdict.only_forced": "the log has no dirty data, so no pass is due; a forced pass removes expired records",
+  "note.missing_offsets": "offsets {first_offset}..{last_offset} are missing between two segments; a segment may be lost. A broker starts without an error, and consumers continue at offset {next_offset}",
   "help.clean": "logstore clean {topic} --partition {partition_id}",
   "help.force": "logstore clean {topic} --partition {partition_id} --force",
   "help.roll": "logstore clean {topic} --partition {partition_id} --roll",

@@ -77,7 +77,9 @@ export function summarySentence(summary) {
       const what = state === "due" ? ` (free ${free} of ${formatBytes(summary.bytes)})` : "";
       return `${formatCount(summary[state])} ${words}${what}`;
     });
-  const retention = summary.retention_bytes > 0 ? `; retention would remove ${formatBytes(summary.retention_bytes)}` : "";
+  // Cleaning and retention may remove the same bytes.
+  const ofDue = summary.retention_bytes_of_due > 0 ? `, ${formatBytes(summary.retention_bytes_of_due)} of it from the partitions that are due` : "";
+  const retention = summary.retention_bytes > 0 ? `; retention would remove ${formatBytes(summary.retention_bytes)}${ofDue}` : "";
   return `${plural(summary.partitions, "partition")}: ${counts.join(", ")}${retention}`;
 }
 
@@ -90,6 +92,8 @@ export function StateBadge({ verdict }) {
 export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }) {
   const { verdict, size_bytes: size } = detail;
   const isOpen = verdict.state !== "damaged" && verdict.state !== "uncleanable";
+  const reason = `${capital(render(verdict.reason))}.`;
+  const [first, more] = reason.split(/ (?=First: )/);  // of several damaged ranges
   const helps = remedies(verdict, about);
   const commands = helps.filter((line) => line.startsWith("logstore "));
   const others = helps.filter((line) => !line.startsWith("logstore "));
@@ -97,16 +101,17 @@ export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }
     <section class=${`verdict is-${STATES[verdict.state][1]}`} aria-label="Verdict">
       <p class="verdict-line">
         <${StateBadge} verdict=${verdict} />${" "}
-        <strong>${isOpen ? sentence(verdict, size) : `${capital(render(verdict.reason))}.`}</strong>
+        <strong>${isOpen ? sentence(verdict, size) : first}</strong>
       </p>
       ${!isBrief && html`
         <p class="verdict-line is-small">
           <span>
-            ${isOpen ? `${capital(render(verdict.reason))}.` : sentence(verdict, size)}
+            ${isOpen ? reason : `${more === undefined ? "" : `${more} `}${sentence(verdict, size)}`}
             ${verdict.since_ms != null && html` ${verdict.state === "uncleanable" ? "Since" : "Its oldest dirty data is from"} <${Time} ms=${verdict.since_ms} />.`}
           </span>
           ${!verdict.exact && CAN_BE_EXACT.includes(verdict.state) && html`<${Exact} topic=${topic} partition=${partition} onMeasured=${onMeasured} />`}
         </p>
+        ${verdict.notes.map((note) => html`<p key=${note.code} class="verdict-line is-small">Note: ${render(note)}.</p>`)}
         ${helps.length > 0 && html`<p class="helps-title">What helps${helps.length > 1 && " (one is enough)"}:${others.length > 0 && ` ${others.join("; ")}.`}</p>`}
         ${commands.map((line) => html`<${Command} key=${line} line=${`${line}${directoryOption(about)}`} />`)}
       `}

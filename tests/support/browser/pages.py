@@ -1,4 +1,4 @@
-"""The page's components, rendered in Node.js without a browser, with the server's own answers."""
+"""The page's components, rendered in Node.js without a browser, with answers of a real server."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ END = """async () => {
 
 
 class Story:
-    """A page that is shown: its elements are `lines`, and `requests` are what it has sent."""
+    """A page that is shown: `lines` are its elements, `requests` are those that it has sent."""
 
     def __init__(self, front: Front, page: Asked, address: str, **about: object) -> None:
         self._front, self._page = front, page

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import signal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -40,9 +42,15 @@ class _Node(RealBroker):
     """A controller or a broker of the cluster."""
 
     def __init__(
-        self, class_path: str, home: Path, number: int, controller: int, settings: Mapping[str, str]
+        self,
+        class_path: str,
+        home: Path,
+        number: int,
+        controller: int,
+        settings: Mapping[str, str],
+        features: Mapping[str, int] | None = None,
     ) -> None:
-        super().__init__(class_path, home, settings, options=OPTIONS)
+        super().__init__(class_path, home, settings, options=OPTIONS, features=features)
         self._number = number
         self._controller = controller
 
@@ -82,6 +90,10 @@ class RealCluster:
         Settings of all nodes.
     class_path : str, optional
         Of the release. [default: 4.3.1]
+    racks : sequence of str
+        Rack of each broker.
+    features : mapping of str to int, optional
+        Levels of features with which the cluster is formatted.
 
     Attributes
     ----------
@@ -89,13 +101,27 @@ class RealCluster:
     """
 
     def __init__(
-        self, home: Path, settings: Mapping[str, str], class_path: str | None = None
+        self,
+        home: Path,
+        settings: Mapping[str, str],
+        class_path: str | None = None,
+        *,
+        racks: Sequence[str] = (),
+        features: Mapping[str, int] | None = None,
     ) -> None:
         class_path = class_path or kafka_4_3()
         (port,) = free_ports(1)
-        self._controller = _Node(class_path, home / "controller", CONTROLLER, port, settings)
+        self._controller = _Node(
+            class_path, home / "controller", CONTROLLER, port, settings, features
+        )
         self._nodes = [
-            _Node(class_path, home / f"broker-{number}", number, port, settings)
+            _Node(
+                class_path,
+                home / f"broker-{number}",
+                number,
+                port,
+                {**settings, "broker.rack": racks[number]} if racks else settings,
+            )
             for number in range(SIZE)
         ]
         self._alive: set[int] = set()
@@ -130,6 +156,14 @@ class RealCluster:
         self._alive.discard(number)
         self._nodes[number].kill()
         self.kills += 1
+
+    def freeze(self, number: int) -> None:
+        """Let a broker do nothing, though it seems to run for the controller."""
+        os.kill(self._nodes[number].pid, signal.SIGSTOP)
+
+    def thaw(self, number: int) -> None:
+        """Let a frozen broker continue."""
+        os.kill(self._nodes[number].pid, signal.SIGCONT)
 
     def stop(self, number: int) -> None:
         """Stop a broker cleanly."""

@@ -95,8 +95,12 @@ class OurCluster:
 
     name = "here"
 
-    def __init__(self, home: Path, settings: Mapping[str, str]) -> None:
-        self.cluster = Cluster(SIZE, data_dir=home, broker_config=settings, background=True)
+    def __init__(
+        self, home: Path, settings: Mapping[str, str], *, racks: Sequence[str] = ()
+    ) -> None:
+        self.cluster = Cluster(
+            SIZE, data_dir=home, broker_config=settings, background=True, racks=racks or None
+        )
         self._listeners = self.cluster.listen(auto_create=False)
 
     def __enter__(self) -> OurCluster:
@@ -112,6 +116,14 @@ class OurCluster:
     def kill(self, number: int) -> None:
         """Kill a broker."""
         self.cluster.kill(number)
+
+    def freeze(self, number: int) -> None:
+        """Let a broker hear nothing from the others."""
+        self.cluster.disconnect({number}, set(range(SIZE)) - {number})
+
+    def thaw(self, _: int) -> None:
+        """End `freeze`."""
+        self.cluster.heal()
 
     def begin_restart(self, number: int) -> None:
         """Start a killed broker on its files."""

@@ -101,6 +101,13 @@ class Client:
         raise TimeoutError
 
 
+def wait_for_preload() -> None:
+    """Wait until listeners have imported the code that loads kernels."""
+    for thread in threading.enumerate():
+        if thread.name == "logstore-preload":
+            thread.join(TIMEOUT_S)
+
+
 def name_of(code: int) -> str:
     """Return Kafka's name of an error's number."""
     return next(name for name, each in KAFKA_CODES.items() if each == code)

@@ -138,6 +138,26 @@ def test_more_keys_than_fit_at_a_time_are_read_in_passes() -> None:
     assert steps == [(at, 607) for at in (0, 90, 160, 238, 320, 398, 467, 537)] * 4
 
 
+def test_small_batches_are_counted_together_with_the_same_result(monkeypatch) -> None:
+    with Broker(clock=VirtualClock(T)) as broker:
+        broker.create_topic("t", configs={"segment.bytes": "1000"})
+        for number in range(60):
+            headers = [("h", b"%d" % number)] if number % 4 == 0 else []
+            key = None if number % 7 == 0 else b"k%d" % (number % 11)
+            value = None if number % 5 == 0 else b"v" * number
+            broker.append("t", key=key, value=value, headers=headers)
+        broker.delete_records({TP: 5})
+
+        def result(keys_max: int) -> dict:
+            return partition_stats(broker, TP, keys_max=keys_max).to_json()
+
+        together = [result(keys_max) for keys_max in (2, 5, 100)]
+        monkeypatch.setattr(stats, "GROUP_BYTES", 200)
+        assert [result(keys_max) for keys_max in (2, 5, 100)] == together
+        monkeypatch.setattr(stats, "GROUP_RECORDS", 0)
+        assert [result(keys_max) for keys_max in (2, 5, 100)] == together
+
+
 def test_records_below_the_log_start_are_dead_and_their_keys_unknown() -> None:
     with filled() as broker:
         broker.alter_configs("t", {"cleanup.policy": "delete"})

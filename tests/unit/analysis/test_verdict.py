@@ -367,7 +367,7 @@ def written(verdict: Verdict, now_ms: int) -> dict[str, object]:
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_verdict_is_this(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To accept a change, delete the file, run the test, and read what it has written."""
+    """To accept a change, delete the file, run the test, and review its new contents."""
     monkeypatch.setenv("COLUMNS", "100")
     story, configs = WHOLE[name]
     with broker_with(**configs) as broker:
@@ -388,7 +388,7 @@ def test_a_whole_verdict_is_this(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     if name not in stored:
         text = json.dumps({**stored, name: found}, indent=0, ensure_ascii=False)
         VERDICTS.write_text(f"{text}\n", encoding="utf-8")
-        pytest.fail(f"{name} was missing: check what was written")
+        pytest.fail(f"{name} was missing: review the new file")
     assert found == stored[name]
 
 

@@ -100,7 +100,7 @@ def test_offsets_for_times_and_bounds(broker):
     broker.delete_records({A0: 2})
     assert [broker.log(tp).log_start_offset for tp in (A0, b0)] == [2, 0]
     assert [broker.log(tp).high_watermark for tp in (A0, b0)] == [3, 0]
-    with pytest.raises(ValueError, match=exactly("the timestamp for a-0 is negative: -1")):
+    with pytest.raises(ValueError, match=exactly("the timestamp for a-0 must not be negative: -1")):
         broker.offsets_for_times({A0: -1})
     with pytest.raises(UnknownTopicOrPartitionError):
         broker.offsets_for_times({TopicPartition("c", 0): 1})

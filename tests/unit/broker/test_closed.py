@@ -402,9 +402,9 @@ def test_a_broker_is_not_pickled_nor_copied(world, copied):
     with pytest.raises(
         TypeError,
         match=exactly(
-            "a Broker cannot be pickled or copied: it has files open and a directory "
-            "locked; give the other process the path of a data directory that this one "
-            "has closed"
+            "a Broker cannot be pickled or copied because it has open files and a locked "
+            "directory; close it and pass the path of its data directory to the other "
+            "process"
         ),
     ):
         copied(broker)
@@ -412,9 +412,9 @@ def test_a_broker_is_not_pickled_nor_copied(world, copied):
     with pytest.raises(
         TypeError,
         match=exactly(
-            "a Broker cannot be pickled or copied: it has files open and a directory "
-            "locked; give the other process the path of a data directory that this one "
-            "has closed"
+            "a Broker cannot be pickled or copied because it has open files and a locked "
+            "directory; close it and pass the path of its data directory to the other "
+            "process"
         ),
     ):
         copied(broker)

@@ -128,7 +128,7 @@ def test_the_crashed_broker_refuses_any_use_and_can_be_closed(broker):
         log.writer.roll,
         lambda: broker.append("users", value=b""),
     ):
-        with pytest.raises(IllegalStateError, match="has lost its power"):
+        with pytest.raises(IllegalStateError, match="has lost power"):
             use()
     broker.close()
     broker.close()
@@ -258,7 +258,7 @@ def test_a_mode_is_refused_where_it_means_nothing_and_nothing_is_lost(broker):
     with pytest.raises(
         InvalidConfigurationError,
         match=exactly(
-            "a mode of crash is for fs=FaultyFileSystem(…); other files are left as last synced"
+            "a crash mode requires fs=FaultyFileSystem(…); other files keep all synced data"
         ),
     ):
         broker.crash(CrashMode())

@@ -351,7 +351,7 @@ def test_a_disk_that_was_opened_as_it_is_cannot_be_made_to_fail(tmp_path):
         with pytest.raises(
             InvalidConfigurationError,
             match=exactly(
-                "a loss of power has no meaning: the broker was opened without disk_faults=True"
+                "cannot simulate a power failure: the broker was opened without disk_faults=True"
             ),
         ):
             broker.crash()
@@ -361,7 +361,7 @@ def test_a_disk_that_was_opened_as_it_is_cannot_be_made_to_fail(tmp_path):
     with Broker(str(tmp_path), read_only=True, clock=VirtualClock()) as broker:
         with pytest.raises(
             InvalidConfigurationError,
-            match=exactly("a loss of power has no meaning: the broker was opened read-only"),
+            match=exactly("cannot simulate a power failure: the broker was opened read-only"),
         ):
             broker.crash()
         with broker.fail("fetch", error=LEADER), pytest.raises(NotLeaderForPartitionError):

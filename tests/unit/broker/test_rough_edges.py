@@ -104,7 +104,7 @@ def test_a_partition_of_kafka_pythons_type_is_taken_too(broker):
 def test_values_that_are_neither_names_nor_partitions_are_rejected(broker):
     with pytest.raises(TypeError, match="expected a TopicPartition, not 7"):
         broker.append(7, value=b"1")
-    conflict = "users-1 conflicts with the partition given: 3"
+    conflict = "users-1 conflicts with partition 3"
     with pytest.raises(InvalidConfigurationError, match=conflict):
         broker.read(USERS, 3)
     with pytest.raises(TypeError, match=r"for partitions, use assign\(\)"):
@@ -205,7 +205,7 @@ def test_a_consumer_of_a_read_only_broker_reads_and_commits_nothing(copy):
         for commit in (consumer.commit, consumer.commit_async, consumer.group_metadata):
             with pytest.raises(
                 InvalidConfigurationError,
-                match=exactly("cannot commit or join group 'g': the broker was opened read-only"),
+                match=exactly("cannot commit or join group 'g' because the broker is read-only"),
             ):
                 commit()
         copy.clock.advance(minutes=5)
@@ -345,7 +345,8 @@ def test_an_unclosed_broker_with_threads_is_reported(tmp_path):
 
     (message,) = dropped_warnings(with_threads)
     assert (
-        message == f"Broker({tmp_path}) was never closed, and its threads go on: use it in a with"
+        message
+        == f"Broker({tmp_path}) was not closed and its threads are still running: use a with block"
     )
     kept.pop().close()
 

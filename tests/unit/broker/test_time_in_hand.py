@@ -33,7 +33,7 @@ def test_time_passes_until_something_holds(broker):
         broker.run_until(lambda: False)
     with pytest.raises(
         ValueError,
-        match=exactly("a timeout is not negative: datetime.timedelta(days=-1, seconds=86399)"),
+        match=exactly("a timeout must not be negative: datetime.timedelta(days=-1, seconds=86399)"),
     ):
         broker.run_until(lambda: False, timeout=timedelta(seconds=-1))
 
@@ -137,7 +137,7 @@ def test_brokers_that_cannot_be_forked(tmp_path):
         Broker(tmp_path, clock=VirtualClock()) as on_disk,
         pytest.raises(
             InvalidConfigurationError,
-            match=exactly("a snapshot is of a broker in memory, on a virtual clock"),
+            match=exactly("a snapshot requires a broker in memory with a virtual clock"),
         ),
     ):
         on_disk.fork()
@@ -145,7 +145,7 @@ def test_brokers_that_cannot_be_forked(tmp_path):
         Broker() as real,
         pytest.raises(
             InvalidConfigurationError,
-            match=exactly("a snapshot is of a broker in memory, on a virtual clock"),
+            match=exactly("a snapshot requires a broker in memory with a virtual clock"),
         ),
     ):
         real.snapshot()

@@ -478,7 +478,7 @@ def test_results_for_topics_are_whole(seventh):
     assert [each["error_message"] for each in created[2:5]] == [
         "topic 'b' cannot have 0 partitions",
         "topic 'c': 2 replicas requested, but there is one broker",
-        "topic 'd': replicas must be assigned to broker 7 alone",
+        "topic 'd': replicas can only be assigned to broker 7",
     ]
     first_id = seventh.topic("a").id
     deleted = admin.delete_topics(["a", "no"], raise_errors=False)

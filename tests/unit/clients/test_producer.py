@@ -299,7 +299,7 @@ def test_each_record_of_a_refused_batch_gets_its_own_error(broker):
         RequestError,
         InvalidRecordError,
     ]
-    assert "others of its batch" in str(futures[0].exception)
+    assert "other records in its batch" in str(futures[0].exception)
     assert producer.send("compacted", b"v", b"4").get().offset == 0
 
 
@@ -311,7 +311,7 @@ def test_each_record_of_a_large_refused_batch_gets_its_own_error(broker):
     for row, future in enumerate(futures):
         text = str(future.exception)
         assert ("without key" in text) == (row % 3 == 0), row
-        assert ("others of its batch" in text) == (row % 3 != 0), row
+        assert ("other records in its batch" in text) == (row % 3 != 0), row
 
 
 def test_with_acks_0_futures_have_neither_offset_nor_error(broker):

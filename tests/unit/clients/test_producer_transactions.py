@@ -259,7 +259,7 @@ def test_a_refused_record_lets_the_transaction_only_be_aborted(bench):
         producer.commit_transaction()
     assert isinstance(waiting.exception, InvalidRecordError)
     assert bad.failed()
-    with pytest.raises(IllegalStateError, match="only be aborted") as raised:
+    with pytest.raises(IllegalStateError, match="must be aborted") as raised:
         producer.send("t", b"more")
     assert isinstance(raised.value.__cause__, InvalidRecordError)
     with pytest.raises(InvalidRecordError):

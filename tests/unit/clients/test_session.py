@@ -128,7 +128,7 @@ def test_a_transaction_that_failed_can_only_be_aborted(error, epoch):
     with pytest.raises(IllegalStateError) as raised:
         it.check_can_send()
     assert str(raised.value) == (
-        "cannot send: the producer is in a transaction that can only be aborted"
+        "cannot send: the producer is in a transaction that must be aborted"
     )
     assert it.abort_reason() is error
     it.abort()

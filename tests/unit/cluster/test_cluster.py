@@ -42,7 +42,7 @@ def test_records_acknowledged_by_all_are_on_all_replicas(cluster):
 
 
 def test_a_follower_refuses_clients(cluster):
-    with pytest.raises(NotLeaderForPartitionError, match="broker 0 does"):
+    with pytest.raises(NotLeaderForPartitionError, match="the leader is broker 0"):
         cluster.brokers[1].append("users", value=b"x")
     assert cluster.brokers[1].log("users").log_end_offset == 0
 
@@ -113,7 +113,7 @@ def test_a_cluster_has_at_least_one_broker():
 def test_only_a_virtual_cluster_can_skew_clocks():
     with Cluster(brokers=1, clock=SystemClock()) as cluster:
         message = refused(InvalidConfigurationError, cluster.skew, 0, 5)
-    assert message == "skew needs a cluster on a VirtualClock"
+    assert message == "skew requires a cluster with a VirtualClock"
 
 
 def test_settings_need_a_running_broker(cluster):
@@ -136,7 +136,7 @@ def test_there_are_as_many_replicas_as_running_brokers_at_most(cluster):
         message = refused(
             InvalidReplicationFactorError, cluster.controller.assign, range(3), factor
         )
-        assert message == f"replication factor {factor} is larger than the 2 running brokers"
+        assert message == f"replication factor {factor} exceeds the number of running brokers (2)"
     assert cluster.controller.assign(range(3), 1) == [(0,), (2,), (0,)]
     assert cluster.controller.assign(range(1, 4), 2) == [(2, 0), (0, 2), (2, 0)]
 
@@ -159,12 +159,12 @@ def test_leaders_are_in_sync_and_running(cluster):
     cluster.kill(2)
     move = cluster.move_leader
     message = refused(LeaderNotAvailableError, move, USERS, to=2)
-    assert message == "broker 2 is not running, or its disk failed"
+    assert message == "broker 2 is not running, or its disk has failed"
     for broker in (0, 1):
         cluster.kill(broker)
     cluster.restart(2)
     message = refused(LeaderNotAvailableError, move, USERS, to=2)
-    assert message == "broker 2 is not in sync with users-0; in sync: (1,)"
+    assert message == "broker 2 is not in sync with users-0; in-sync: (1,)"
 
 
 def test_an_isr_that_shrinks_is_logged(cluster, caplog):
@@ -172,7 +172,7 @@ def test_an_isr_that_shrinks_is_logged(cluster, caplog):
     cluster.disconnect({0}, {2})
     cluster.append(USERS, value=b"1", acks=1)
     assert cluster.run_until(lambda: cluster.state("users").isr == (0, 1), timeout=120_000)
-    assert caplog.messages == ["users-0: ISR shrinks to (0, 1)"]
+    assert caplog.messages == ["users-0: shrinking the ISR to (0, 1)"]
 
 
 def test_an_error_at_the_leader_that_stopped_is_reported_as_another_leader():
@@ -185,7 +185,7 @@ def test_an_error_at_the_leader_that_stopped_is_reported_as_another_leader():
 
 def test_an_append_waits_for_its_offset_on_all_replicas(cluster):
     offset = cluster.append(USERS, value=b"1", acks=1).offset
-    delayed = DelayedProduce(cluster.replicas(0), USERS, offset)
+    delayed = DelayedProduce(cluster.replicas(0), USERS, offset, cluster.replicas(0).role(USERS))
     assert str(delayed.error) == "users-0: not all in-sync replicas have offset 0 yet"
 
 

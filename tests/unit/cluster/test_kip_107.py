@@ -235,7 +235,9 @@ def test_step_9_what_did_not_come_in_time_may_be_done_all_the_same(cluster):
     fill(cluster)
     cluster.slow(LEADER, 2, 300)
     assert delete(cluster, 7, timeout_ms=100) == DeleteRecordsResult(
-        NO_OFFSET, "REQUEST_TIMED_OUT", "t-0: not all live replicas have deleted up to offset 7 yet"
+        NO_OFFSET,
+        "REQUEST_TIMED_OUT",
+        "t-0: not all live replicas have deleted the records up to offset 7 yet",
     )
     assert cluster.run_until(lambda: cluster.low_watermark(TP) == 7, timeout=10_000)
     assert starts(cluster) == [7, 7, 7]

@@ -163,7 +163,7 @@ def test_fewer_brokers_than_there_were_are_refused(tmp_path):
     with pytest.raises(InvalidConfigurationError) as caught:
         opened(tmp_path, brokers=2)
     assert str(caught.value) == (
-        f"{memory(tmp_path)} names broker 2, but the cluster has only 2 brokers"
+        f"{memory(tmp_path)} contains broker 2, but the cluster only has 2"
     )
 
 

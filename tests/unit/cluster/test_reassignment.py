@@ -107,14 +107,14 @@ def test_the_former_leader_waits_for_the_next_one(cluster, monkeypatch):
     log, former = cluster.brokers[0].log(T), cluster.replicas(0).role(T)
     host, ends = cluster._host_moved, []
 
-    def host_moved(state):
-        if state.replicas == (2,):  # before the leaders know it
+    def host_moved(tp):
+        if cluster.state(tp).replicas == (2,):  # before the leaders know it
             request = FetchRequest(
                 1, former.followers[1].number + 1, 0, log.log_end_offset, 0, None
             )
             former.on_fetch(request)
             ends.append((log.high_watermark, cluster.brokers[2].log(T).log_end_offset))
-        host(state)
+        host(tp)
 
     monkeypatch.setattr(cluster, "_host_moved", host_moved)
     cluster.reassign(T, replicas=[2])
@@ -169,10 +169,22 @@ def test_another_move_replaces_the_first(cluster):
     cluster.reassign(T, replicas=[2, 0])
     cluster.reassign(T, replicas=[3, 0])
     state = cluster.state(T)
-    assert (state.replicas, state.adding, state.removing) == ((3, 0, 2, 1), (3,), (1, 2))
+    assert (state.replicas, state.adding, state.removing) == ((3, 0, 1, 2), (3,), (1, 2))
     finish(cluster)
     assert cluster.state(T).replicas == (3, 0)
     assert not has_replica(cluster, 2)
+
+
+def test_a_move_that_replaces_another_one_waits_for_its_replicas(cluster):
+    fill(cluster)
+    cluster.disconnect({0}, {2})
+    cluster.reassign(T, replicas=[2, 0])
+    cluster.reassign(T, replicas=[2, 1, 0])
+    state = cluster.state(T)
+    assert (state.replicas, state.adding, state.removing) == ((2, 1, 0), (2,), ())
+    cluster.heal()
+    finish(cluster)
+    assert set(cluster.state(T).isr) == {0, 1, 2}
 
 
 def test_a_cancelled_move_needs_an_old_replica_in_sync(cluster):
@@ -569,3 +581,26 @@ def test_new_partitions_cannot_be_created_on_a_stopped_broker(served):
     assert moves.alter(0, [2, 0]) == ("NONE", None)
     cluster.restart(2)
     assert cluster.run_until(lambda: not cluster.reassignments(), timeout=20_000)
+
+
+def test_a_cancelled_removal_has_no_new_epoch(cluster):
+    """As in Kafka: the replicas and the leader are the same as before."""
+    cluster.kill(1)
+    cluster.reassign(T, replicas=[1])
+    assert cluster.state(T).removing == (0,)
+    before = cluster.state(T)
+    cluster.reassign(T, replicas=None)
+    after = cluster.state(T)
+    assert (after.replicas, after.leader_epoch, after.is_moving) == ((1, 0), 0, False)
+    assert after.partition_epoch == before.partition_epoch + 1
+
+
+def test_the_factor_during_a_move_is_the_one_after_it(served):
+    cluster, moves = served
+    cluster.disconnect({0}, {2})
+    assert moves.alter(0, [0, 1, 2]) == ("NONE", None)
+    refused = moves.alter(0, [2, 0], allow_replication_factor_change=False)
+    assert refused == (
+        "INVALID_REPLICATION_FACTOR",
+        "The replication factor is changed from 3 to 2",
+    )

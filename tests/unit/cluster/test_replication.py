@@ -221,7 +221,7 @@ def test_a_wait_takes_its_timeout_in_virtual_time(cluster):
 def test_replicas_lost_after_the_append_are_reported(cluster):
     create(cluster, min_insync_replicas=2)
     cluster.append(TP, value=b"a")
-    waiting = DelayedProduce(cluster.replicas(0), TP, 0)
+    waiting = DelayedProduce(cluster.replicas(0), TP, 0, cluster.replicas(0).role(TP))
     cluster.kill(1)
     cluster.kill(2)
     assert waiting.is_done()
@@ -233,7 +233,7 @@ def test_an_append_of_an_earlier_epoch_is_never_acknowledged(cluster):
     create(cluster)
     cluster.disconnect({0}, {1, 2})
     cluster.append(TP, value=b"lost", acks=1)
-    waiting = DelayedProduce(cluster.replicas(0), TP, 0)
+    waiting = DelayedProduce(cluster.replicas(0), TP, 0, cluster.replicas(0).role(TP))
     cluster.move_leader(TP, to=1)
     cluster.append(TP, value=b"kept", acks=1)
     cluster.heal()

@@ -34,6 +34,7 @@ from logstore.messages.types import (
     AddPartitionsToTxnRequest,
     DeleteRecordsRequest,
     DescribeTransactionsRequest,
+    ElectLeadersRequest,
     EndTxnRequest,
     InitProducerIdRequest,
     MetadataRequest,
@@ -176,7 +177,7 @@ def test_a_broker_whose_port_was_taken_listens_on_another_one(caplog):
 def test_a_virtual_cluster_does_not_listen():
     with (
         Cluster(brokers=1, clock=VirtualClock()) as cluster,
-        pytest.raises(InvalidConfigurationError, match="on a VirtualClock cannot listen"),
+        pytest.raises(InvalidConfigurationError, match="with a VirtualClock cannot listen"),
     ):
         cluster.listen()
 
@@ -216,6 +217,44 @@ def test_followers_send_clients_to_the_leader(shared):
     assert produced(server[0], tp) == ("NONE", 0)
     assert produced(server[1], TopicPartition("led", 9))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
     assert produced(server[1], TopicPartition("none", 0))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
+
+
+@pytest.mark.parametrize(("fetch_version", "produce_version"), ((15, 9), (16, 10), (17, 12)))
+def test_a_refusal_names_the_leader(made, fetch_version, produce_version):
+    """KIP-951: the client needs no metadata to find it."""
+    cluster, server = made
+    cluster.move_leader("t", to=2)
+    fetched = fetch_of("", 0)
+    fetched.topics[0].topic_id = cluster.topics()[0].id
+    data = ProduceRequest.PartitionProduceData(index=0, records=batch(0))
+    topic = ProduceRequest.TopicProduceData(name="t", partition_data=[data])
+    with Client(server[1]) as client:
+        fetched.topics[0].partitions[0].current_leader_epoch = 0
+        fenced = client.ask(fetched, fetch_version)
+        refused = client.ask(ProduceRequest(acks=1, topic_data=[topic]), produce_version)
+    one = fenced.responses[0].partitions[0]
+    other = refused.responses[0].partition_responses[0]
+    names = [name_of(each.error_code) for each in (one, other)]
+    assert names == ["FENCED_LEADER_EPOCH", "NOT_LEADER_OR_FOLLOWER"]
+    for answer, found in ((fenced, one), (refused, other)):
+        if fetch_version < 16:
+            assert answer.node_endpoints == []
+            continue
+        assert (found.current_leader.leader_id, found.current_leader.leader_epoch) == (2, 1)
+        (endpoint,) = answer.node_endpoints
+        assert (endpoint.node_id, endpoint.port, endpoint.rack) == (2, server[2].port, None)
+
+
+def test_an_impossible_election_has_a_message(made):
+    cluster, server = made
+    cluster.kill(0)
+    kind = ElectLeadersRequest
+    asked = kind.TopicPartitions(topic="t", partitions=[0])
+    with Client(server[1]) as client:
+        answer = client.ask(kind(topic_partitions=[asked], timeout_ms=1000), 2)
+    found = answer.replica_election_results[0].partition_result[0]
+    assert name_of(found.error_code) == "PREFERRED_LEADER_NOT_AVAILABLE"
+    assert found.error_message == "The preferred leader was not available."
 
 
 def test_clients_with_another_leader_epoch_get_an_error(shared):
@@ -392,13 +431,16 @@ def test_an_append_fails_if_too_few_replicas_have_it():
         offset = cluster.append("t", value=b"x").offset
         cluster.kill(2)
         cluster.alter_configs("t", {"min.insync.replicas": "3"})
-        delayed = DelayedProduce(cluster.replicas(0), TP, offset)
+        delayed = DelayedProduce(cluster.replicas(0), TP, offset, cluster.replicas(0).role(TP))
         assert delayed.is_done()
         assert delayed.error.kafka_error == "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
 
 
 def test_deletions_wait_for_live_replicas(made):
-    """KIP-107, step 4: REQUEST_TIMED_OUT, OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, and -1."""
+    """KIP-107, step 4: REQUEST_TIMED_OUT, OFFSET_OUT_OF_RANGE, NOT_LEADER_OR_FOLLOWER, and -1.
+
+    After a timeout, Kafka reports the low watermark as of the request.
+    """
     cluster, server = made
     for number in range(5):
         assert produced(server[0], TP) == ("NONE", number)
@@ -406,7 +448,7 @@ def test_deletions_wait_for_live_replicas(made):
     assert deleted(server[0], TP, 6) == ("OFFSET_OUT_OF_RANGE", -1)
     assert deleted(server[1], TP, 3) == ("NOT_LEADER_OR_FOLLOWER", -1)
     cluster.disconnect({0}, {2})
-    assert deleted(server[0], TP, 3, timeout_ms=1) == ("REQUEST_TIMED_OUT", -1)
+    assert deleted(server[0], TP, 3, timeout_ms=1) == ("REQUEST_TIMED_OUT", 2)
     answers = []
     thread = threading.Thread(target=lambda: answers.append(deleted(server[0], TP, 4)))
     thread.start()
@@ -698,7 +740,7 @@ def test_replicas_that_were_chosen_are_checked():
     with Cluster(brokers=3, clock=VirtualClock()) as cluster:
         cluster.kill(0)
         uneven = "an assignment needs equally many replicas for each of 2 partitions: "
-        others = "replicas must be distinct running brokers, of [1, 2], not "
+        others = "replicas must be distinct running brokers in [1, 2], not "
         for wrong, message in (
             ([[2, 1]], f"{uneven}[(2, 1)]"),
             ([[2, 1], [2]], f"{uneven}[(2, 1), (2,)]"),

@@ -539,9 +539,9 @@ def test_keys_without_effect_are_listed_once_and_unknown_ones_warned_about():
         }
     )
     assert config.notes == (
-        "unknown broker key log.cleaner.thread is ignored; the nearest is 'log.cleaner.threads'",
-        "unknown broker key segment.bytes is ignored; the nearest is 'log.segment.bytes'",
-        "broker keys without effect here: advertised.listeners, listeners, zookeeper.connect",
+        "ignoring unknown broker key log.cleaner.thread; the nearest is 'log.cleaner.threads'",
+        "ignoring unknown broker key segment.bytes; the nearest is 'log.segment.bytes'",
+        "broker keys that have no effect here: advertised.listeners, listeners, zookeeper.connect",
     )
     assert config == BrokerConfig()
 
@@ -611,8 +611,8 @@ def test_the_names_of_kafka_631_are_understood_with_a_note():
     text = "\n".join(config.notes)
     for name in (
         "topic.cleanup.policy",
-        "dedupe is an old name of compact",
-        "cleaner.thread.pool.size: old name, read as log.cleaner.threads = 3",
+        "dedupe is the old name of compact",
+        "cleaner.thread.pool.size is an old name: using log.cleaner.threads = 3",
         "cleaner.buffer.size.bytes",
         "cleaner.max.read.throughput",
         "cleaner.max.write.throughput",
@@ -627,7 +627,9 @@ def test_todays_name_wins_over_an_old_one():
         {"cleaner.thread.pool.size": "3", "log.cleaner.threads": "2"}
     )
     assert config.log_cleaner_threads == 2
-    assert config.notes == ("cleaner.thread.pool.size: ignored, since log.cleaner.threads is set",)
+    assert config.notes == (
+        "cleaner.thread.pool.size is ignored because log.cleaner.threads is set",
+    )
 
 
 def test_bad_numbers_under_old_names_are_refused():

@@ -146,7 +146,7 @@ def test_old_names_are_understood():
     after, notes = reconfigure(BrokerConfig(), {"cleaner.max.read.throughput": "5000"})
     assert after.logstore_cleaner_max_read_bytes_per_second == 5000
     assert notes == (
-        "cleaner.max.read.throughput: old name, read as "
+        "cleaner.max.read.throughput is an old name: using "
         "logstore.cleaner.max.read.bytes.per.second = 5000",
     )
 
@@ -191,14 +191,14 @@ def test_an_unknown_key_is_reported_with_the_closest_match():
 def test_an_unknown_key_like_no_other_is_reported_without_a_nearest_one():
     _, notes = reconfigure(BrokerConfig(), {"zzqq": "1", "log.cleaner.thread": "1"})
     assert notes == (
-        "unknown broker key zzqq is stored without effect",
-        "unknown broker key log.cleaner.thread is stored without effect; the nearest is"
+        "unknown broker key zzqq is stored but has no effect",
+        "unknown broker key log.cleaner.thread is stored but has no effect; the nearest is"
         " 'log.cleaner.threads'",
     )
     for changes, refuse_unknown in (({"zzqq": None}, False), ({"zzqq": "1"}, True)):
         with pytest.raises(InvalidConfigurationError) as refused:
             reconfigure(BrokerConfig(), changes, refuse_unknown=refuse_unknown)
-        assert str(refused.value) == "zzqq cannot be changed: unknown broker key"
+        assert str(refused.value) == "zzqq cannot be changed because it is an unknown broker key"
         assert (refused.value.key, refused.value.nearest) == ("zzqq", None)
 
 
@@ -269,7 +269,7 @@ def test_a_key_without_effect_is_checked_stored_and_described(key):
     assert (after.dynamic.broker, notes) == ({key: "1000"}, ())
     described = describe_broker_values(after)[key]
     assert (described.value, described.origin) == ("1000", "dynamic broker")
-    assert "without effect" in described.doc
+    assert "no effect" in described.doc
     with pytest.raises(InvalidConfigurationError, match=f"^{key} = 'x' is not allowed"):
         reconfigure(after, {key: "x"})
     assert key not in describe_broker_values(reconfigure(after, {key: None})[0])
@@ -369,14 +369,14 @@ def test_only_values_of_unknown_keys_are_hidden():
 def test_a_name_of_an_unknown_key_may_have_255_characters():
     config, notes = reconfigure(BrokerConfig(), {"m" * 255: "x"})
     assert config.dynamic.broker == {"m" * 255: "x"}
-    assert notes == (f"unknown broker key {'m' * 255} is stored without effect",)
+    assert notes == (f"unknown broker key {'m' * 255} is stored but has no effect",)
 
 
 def test_a_key_is_not_set_and_unset_at_once():
     assert changes_of({"a": 1, " b": 2}, [" c ", "d"]) == {"a": 1, " b": 2, "c": None, "d": None}
     with pytest.raises(InvalidConfigurationError) as info:
         changes_of({"z": 1, " b": 2, "y": 3}, ["z", " b ", "x"])
-    assert (str(info.value), info.value.key) == ("b cannot be set and unset at once", "b")
+    assert (str(info.value), info.value.key) == ("b cannot be set and unset at the same time", "b")
 
 
 def test_operations_set_delete_and_change_lists():

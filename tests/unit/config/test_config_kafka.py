@@ -253,7 +253,7 @@ def test_valid_values_of_topic_keys_without_effect_are_stored(key, text):
     assert effective_config(stored) == effective_config({})
     described = describe(stored)[key]
     assert (described.value, described.origin) == (stored[key], "topic")
-    assert "without effect" in described.doc
+    assert "no effect" in described.doc
     assert alter_overrides(dict(stored), {}, [key])[0] == {}
 
 

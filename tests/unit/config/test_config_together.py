@@ -124,7 +124,9 @@ def test_directories_are_listed_with_commas(properties, dirs):
     ),
 )
 def test_at_least_one_directory_must_be_named_if_any(properties, key):
-    with pytest.raises(InvalidConfigurationError, match=f"^{key} is set, but names no directory$"):
+    with pytest.raises(
+        InvalidConfigurationError, match=f"^{key} is set but does not name a directory$"
+    ):
         broker(properties)
 
 
@@ -193,12 +195,12 @@ def test_a_change_may_use_old_names():
     after, notes = alter_overrides({}, {"topic.cleanup.policy": "dedupe"}, ())
     assert after == {"cleanup.policy": "compact"}
     assert notes == (
-        "topic.cleanup.policy is an old name of cleanup.policy",
-        "cleanup.policy: dedupe is an old name of compact",
+        "topic.cleanup.policy is the old name of cleanup.policy",
+        "cleanup.policy: dedupe is the old name of compact",
     )
     after, notes = alter_overrides(after, {}, ["topic.cleanup.policy"])
     assert after == {}
-    assert notes == ("topic.cleanup.policy is an old name of cleanup.policy",)
+    assert notes == ("topic.cleanup.policy is the old name of cleanup.policy",)
 
 
 @pytest.mark.parametrize(
@@ -209,11 +211,15 @@ def test_a_change_may_use_old_names():
         ({}, ("log.roll.hours",), r"'log\.roll\.hours'; the nearest is 'segment\.ms'$"),
         ({}, ("max.decompressed.message.bytes",), "is not supported: use logstore"),
         ({"segment.ms": "soon"}, (), "segment.ms = 'soon' is not allowed"),
-        ({"segment.ms": "5"}, ("segment.ms",), "segment.ms cannot be set and unset at once"),
+        (
+            {"segment.ms": "5"},
+            ("segment.ms",),
+            "segment.ms cannot be set and unset at the same time",
+        ),
         (
             {"cleanup.policy": "compact"},
             ("topic.cleanup.policy",),
-            "cleanup.policy cannot be set and unset at once",
+            "cleanup.policy cannot be set and unset at the same time",
         ),
         ({MAX_LAG: "4"}, (), "must not be below"),
         ({}, (MAX_LAG,), "must not be below"),
@@ -250,7 +256,8 @@ def test_every_old_broker_name_becomes_todays(name):
     )
     config = broker({name.old: value})
     assert any(
-        note.startswith(f"{name.old}: old name, read as {name.current} = ") for note in config.notes
+        note.startswith(f"{name.old} is an old name: using {name.current} = ")
+        for note in config.notes
     )
     changed = {
         field.name

@@ -115,7 +115,7 @@ def test_a_hole_is_in_a_batch_or_before_it(records, base, last, previous, has_ho
 
 def origin(**topics):
     names = [TopicPartition(name, part) for name, count in topics.items() for part in range(count)]
-    return Origin(None, tuple(names))
+    return Origin(dict.fromkeys(names))
 
 
 def test_topics_are_selected_by_name_and_internal_ones_only_to_be_refused():

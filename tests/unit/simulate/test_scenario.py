@@ -414,7 +414,7 @@ def test_a_scenario_has_these_parts():
     """
     scenario = parse(text)
     a, b, c = scenario.topics
-    assert (scenario.title, scenario.about, scenario.origin) == ("a, b, c", "", "")
+    assert (scenario.title, scenario.about, scenario.origins) == ("a, b, c", "", ())
     assert (scenario.days, scenario.seed, scenario.directories) == (4.0, 5, 3)
     assert (scenario.start_ms, scenario.span_ms) == (1_709_251_200_000, 345_600_000)
     assert scenario.broker == {"log.cleaner.enable": "true"}
@@ -458,7 +458,9 @@ def test_a_continued_topic_has_these_parts():
     )  # fmt: skip
     scenario = parse(CONTINUED + TOPIC.replace("'t'", "'u'"))
     assert scenario.continued_topics == ["t"]
-    assert scenario.with_origin("/y").origin == "/y"
+    assert scenario.with_origins(["/y"]).origins == ("/y",)
+    several = parse(CONTINUED.replace('"/x"', '["/x", "y"]'), Path("/z"))
+    assert several.origins == ("/x", "/z/y")
     (exact,) = parse(
         CONTINUED + "keys = { new_share = 0.3, quiet_share = 0.6, null_share = 0.1 }"
     ).topics

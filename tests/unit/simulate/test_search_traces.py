@@ -1,6 +1,6 @@
 """Searches of small grids whose costs are formulas: every run in order, and the whole result.
 
-To accept a change, delete `searches.json`, run the test, and read what it has written.
+To accept a change, delete `searches.json`, run the test, and review its new contents.
 """
 
 import itertools
@@ -108,7 +108,7 @@ def test_a_search_runs_these_combinations_and_returns_this_result(name, capsys, 
         stored[name] = result
         text = json.dumps(stored, indent=0, ensure_ascii=False)
         TRACES.write_text(f"{text}\n", encoding="utf-8")
-        pytest.fail(f"{name} was missing in {TRACES}: check what was written")
+        pytest.fail(f"{name} was missing in {TRACES}: review the new file")
     assert result == stored[name]
 
 

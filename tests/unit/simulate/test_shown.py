@@ -1,6 +1,6 @@
 """What `logstore simulate` prints: whole texts, for one seed, several seeds, and a sweep.
 
-To accept a change, delete a file of `shown/`, run the test, and read what it has written.
+To accept a change, delete a file of `shown/`, run the test, and review its new contents.
 """
 
 from pathlib import Path
@@ -57,5 +57,5 @@ def test_a_result_is_printed_as_this_text(capsys, monkeypatch, show, width):
     if not path.exists():
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
-        pytest.fail(f"{path} was missing: check what was written")
+        pytest.fail(f"{path} was missing: review the new file")
     assert text == path.read_text(encoding="utf-8")

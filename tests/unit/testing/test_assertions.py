@@ -92,7 +92,7 @@ def test_a_topic_that_there_is_not_is_refused(broker, assertion, arguments):
 
 def test_compacted(broker):
     assert message_of(assert_compacted, broker, "users") == [
-        "users-0 is not compacted: 1 of 2 keys have several records",
+        "users-0 is not compacted: 1 of 2 keys have more than one record",
         "  key b'1': offsets 0, 2; compaction keeps 2",
         "  cleaning waits for active_segment: the active segment starts at offset 0; dirty data"
         " begins at offset 0, 0 bytes of it in closed segments",
@@ -118,7 +118,7 @@ def test_many_keys_are_cut_and_a_wrong_policy_is_named(broker):
     for number in range(24):
         broker.append("events", key=b"%d" % (number % 12), value=b"")
     lines = message_of(assert_compacted, broker, "events")
-    assert lines[0] == "events-0 is not compacted: 12 of 12 keys have several records"
+    assert lines[0] == "events-0 is not compacted: 12 of 12 keys have more than one record"
     assert lines[10:] == [
         "  key b'9': offsets 9, 21; compaction keeps 21",
         "  … and 2 more",
@@ -151,11 +151,11 @@ def test_the_strategy_selects_the_retained_record(broker):
 
 def test_tombstone_gone(broker):
     assert message_of(assert_tombstone_gone, broker, "users", b"1")[:3] == [
-        "key b'1' is still there",
+        "there are still records with key b'1'",
         "  users-0 offset 0: key b'1', value b'ann':"
         " superseded by offset 2; the next pass removes it",
         "  users-0 offset 2: key b'1', value b'anna':"
-        " the latest record of the key; no tombstone follows",
+        " it is the latest record of the key, without a tombstone after it",
     ]
     broker.append("users", key=b"1", value=None)
     assert message_of(assert_tombstone_gone, broker, "users", b"1")[3] == (
@@ -193,7 +193,7 @@ def test_aborted_records_are_there_for_some_reader(broker):
 def test_nothing_is_gone_where_nothing_ever_was(broker):
     broker.create_topic("empty", partitions=2)
     assert message_of(assert_tombstone_gone, broker, "empty", b"1") == [
-        "empty is empty: nothing was ever appended"
+        "empty is empty: no record was ever appended"
     ]
 
 
@@ -206,12 +206,12 @@ def test_committed(broker):
     consumer.commit()
     assert_committed(broker, "billing", {USERS: 2, TopicPartition("users", 7): None})
     assert message_of(assert_committed, broker, "billing", {USERS: 3, ("orders", 0): 1}) == [
-        "group 'billing' has other committed offsets:",
+        "the committed offsets of group 'billing' differ:",
         "  users-0: 2, expected 3; the log ends at 3",
         "  orders-0: nothing, expected 1",
     ]
     assert message_of(assert_committed, broker, "billing", {USERS: None}) == [
-        "group 'billing' has other committed offsets:",
+        "the committed offsets of group 'billing' differ:",
         "  users-0: 2, expected nothing; the log ends at 3",
     ]
     assert message_of(assert_committed, broker, "biling", {USERS: 2})[-1] == (

@@ -389,7 +389,7 @@ def test_factory_takes_one_of_both(logstore_server_factory, logstore_broker):
 def test_servers_for_clients(run):
     done = run(SERVERS, "-W", "ignore::DeprecationWarning")
     assert "3 passed" in done.stdout, done.stdout
-    assert "takes a broker or its broker_config, not both" in done.stdout
+    assert "takes either a broker or a broker_config, not both" in done.stdout
     assert "1 failed" in done.stdout
 
 

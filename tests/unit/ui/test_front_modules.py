@@ -67,7 +67,7 @@ def test_a_duration_has_its_two_largest_units(front, ms, shown):
         (
             "formatRatio",
             [None, 0, 0.004, 0.01, 0.5, 1],
-            ["–", "0 %", "0.4 %", "1 %", "50 %", "100 %"],
+            ["–", "0%", "0.4%", "1%", "50%", "100%"],
         ),
         (
             "formatShort",

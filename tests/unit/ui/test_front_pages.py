@@ -1,6 +1,6 @@
 """Whole pages as elements, with the server's answers: each is compared with a file of `pages/`.
 
-To accept a change, delete the file, run the test, and read what it has written.
+To accept a change, delete the file, run the test, and review its new contents.
 """
 
 import itertools
@@ -60,12 +60,12 @@ def kept(name, lines):
     found = [re.sub(r"(dialog|field)-\d+", r"\1-N", line) for line in lines]
     if not path.exists():
         path.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
-        pytest.fail(f"{path} was missing: check what was written")
+        pytest.fail(f"{path} was missing: review the new file")
     assert found == path.read_text(encoding="utf-8").splitlines()
 
 
 def below(lines, head):
-    """Return the last element that begins with a text, and what it contains."""
+    """Return the last element that begins with a text, with its content."""
     first = max(at for at, line in enumerate(lines) if f"{line.strip()} ".startswith(f"{head} "))
     indent = len(lines[first]) - len(lines[first].lstrip())
     inner = itertools.takewhile(

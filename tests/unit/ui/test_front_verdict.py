@@ -68,13 +68,17 @@ def test_a_summary_names_states_that_occur_and_what_is_due(front):
         "frees_bytes_at_most": 3 * KIB,
         "bytes": 4 * KIB,
         "retention_bytes": 0,
+        "retention_bytes_of_due": 0,
     }
     exact = {**summary, "frees_bytes": 2 * KIB, "retention_bytes": KIB}
+    both = {**exact, "retention_bytes_of_due": KIB}
     empty = {**summary, **states, "partitions": 1, "nothing_to_do": 1}
-    assert front.call("verdict.js", "summarySentence", (summary,), (exact,), (empty,)) == [
+    assert front.call("verdict.js", "summarySentence", (summary,), (exact,), (both,), (empty,)) == [
         "17 partitions: 2 damaged, 5 due (free at most 3.0 KiB of 4.0 KiB), 10 waiting",
         "17 partitions: 2 damaged, 5 due (free 2.0 KiB of 4.0 KiB), 10 waiting;"
         " retention would remove 1.0 KiB",
+        "17 partitions: 2 damaged, 5 due (free 2.0 KiB of 4.0 KiB), 10 waiting;"
+        " retention would remove 1.0 KiB, 1.0 KiB of it from the partitions that are due",
         "1 partition: 1 nothing to do",
     ]
 
@@ -106,4 +110,15 @@ def test_a_running_broker_is_cleaned_by_its_buttons(front):
         "logstore clean users --partition 0",
         "logstore clean users --partition 0 --force",
         "a shorter min.compaction.lag.ms",
+    ]
+
+
+def test_empty_partitions_are_one_sentence(front):
+    many = {f"t{number}": 1 for number in range(6)}
+    few = {"__consumer_offsets": 48, "__transaction_state": 50}
+    assert front.call("list.js", "emptySentence", (few,), (many,)) == [
+        "98 empty partitions with nothing to do: 48 of __consumer_offsets, 50 of"
+        " __transaction_state.",
+        "6 empty partitions with nothing to do: 1 of t0, 1 of t1, 1 of t2, 1 of t3, 1 of t4 and"
+        " others of 1 topic.",
     ]

@@ -248,7 +248,7 @@ def test_a_frame_above_the_limit_ends_the_connection(rig, is_authenticated, size
     it.receive(struct.pack(">i", size) + b"xy"[: max(0, size)])
     assert it.transport.calls == calls
     assert [each.getMessage() for each in caplog.records] == [
-        f"h: a frame of {size} bytes" for _ in calls
+        f"h: received a frame of {size} bytes" for _ in calls
     ]
     assert it.session.is_over is it.tasks[0].is_cancelled is bool(calls)
     if calls:

@@ -23,7 +23,7 @@ from logstore.wire.fetch import _DelayedFetch, _Stand
 from logstore.wire.limits import Limits
 from logstore.wire.nodes import Nodes
 from tests.support.world.builders import batch, offsets_of
-from tests.support.world.wire import TIMEOUT_S, Client, fetch_of
+from tests.support.world.wire import TIMEOUT_S, Client, fetch_of, wait_for_preload
 
 HOUR_MS = 3_600_000
 LATEST, EARLIEST, MAX, EARLIEST_LOCAL, TIERED = -1, -2, -3, -4, -5
@@ -83,6 +83,13 @@ def kernels_may_come(monkeypatch):
     may_come.set()
 
 
+def loading_thread():
+    """Return the thread that loads kernels, which the listener starts from another thread."""
+    wait_for_preload()
+    (loading,) = (each for each in threading.enumerate() if each.name == "logstore-kernels")
+    return loading
+
+
 @pytest.mark.skipif(policy.MODE == policy.PYTHON, reason="nothing is compiled")
 def test_a_large_batch_is_answered_before_kernels_are_there_and_then_by_them(
     broker, monkeypatch, kernels_may_come
@@ -97,7 +104,7 @@ def test_a_large_batch_is_answered_before_kernels_are_there_and_then_by_them(
         ),
     )
     with broker.listen() as listener, Client(listener) as client:
-        (loading,) = (each for each in threading.enumerate() if each.name == "logstore-kernels")
+        loading = loading_thread()
         assert produced(client, batch(0, 999)).error_code == 0
         assert loading.is_alive()
         assert by_kernel == []
@@ -111,7 +118,7 @@ def test_a_listener_and_its_broker_close_while_kernels_load(broker, kernels_may_
     with broker.listen():
         pass
     broker.close()
-    (loading,) = (each for each in threading.enumerate() if each.name == "logstore-kernels")
+    loading = loading_thread()
     kernels_may_come.set()
     loading.join(TIMEOUT_S)
 

@@ -180,7 +180,7 @@ def test_a_late_answer_comes(listener, client):
         ),
         (
             {"api": "Produce", "error": "NOT_CONTROLLER", "drop": True},
-            "fail wants an error or drop, not both",
+            "fail takes either an error or drop, not both",
         ),
     ),
 )

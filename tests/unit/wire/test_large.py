@@ -363,7 +363,7 @@ def test_a_request_with_too_many_elements_ends_its_connection_and_names_the_sett
                     assert client.is_at_end()
         other.ask(ApiVersionsRequest(), 0)
         other.until(lambda: listener.service.pool.used_bytes == 0)
-    assert "logstore.request.max.entries allows 500 in one request" in caplog.text
+    assert "a request may have at most 500 (logstore.request.max.entries)" in caplog.text
 
 
 def test_a_bound_below_what_the_loop_takes_holds_as_well(broker):

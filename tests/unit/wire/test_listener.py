@@ -24,7 +24,7 @@ from logstore.wire.limits import Limits
 from logstore.wire.versions import MINIMUM, SERVED
 from tests.support.world.builders import batch
 from tests.support.world.messages import exactly
-from tests.support.world.wire import Client, fetch_of
+from tests.support.world.wire import Client, fetch_of, wait_for_preload
 
 
 def test_api_versions_match_the_handlers(broker):
@@ -422,6 +422,7 @@ def test_an_answered_request_is_not_kept_until_the_next_one(broker):
     limits = Limits(remembered_requests=0)
     with broker.listen(limits=limits) as listener, Client(listener) as client:
         frame = client.frame(big_request("no such topic", 4 << 20), 9)
+        wait_for_preload()  # it imports modules
         tracemalloc.start()
         try:
             for _ in range(2):

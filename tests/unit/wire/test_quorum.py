@@ -116,7 +116,7 @@ def test_present_levels_of_features_are_accepted(client, version):
             "transaction.version",
             1,
             2,
-            "The levels of features are fixed here; see the setting of the served versions.",
+            "Feature levels are fixed: they depend on the API versions that this listener serves.",
         ),
     ),
 )
@@ -133,7 +133,7 @@ def test_other_levels_of_features_are_refused(client, name, level, kind, reason)
     ("broker", "error", "message"),
     (
         (99, "BROKER_ID_NOT_REGISTERED", "Broker ID 99 is not currently registered"),
-        (1, "INVALID_REQUEST", "The brokers of this cluster are fixed."),
+        (1, "INVALID_REQUEST", "The set of brokers in this cluster is fixed."),
     ),
 )
 def test_brokers_cannot_be_unregistered(server, broker, error, message):

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,12 @@ type seen map[string]any
 var bootstrap = os.Args[1]
 
 func main() {
+	if len(os.Args) > 3 && os.Args[2] == "load" {
+		if err := load(os.Args[3]); err != nil {
+			panic(err)
+		}
+		return
+	}
 	for _, action := range []struct {
 		name string
 		work func(context.Context) (seen, error)
@@ -57,7 +64,7 @@ func main() {
 
 func client(options ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(bootstrap),
+		kgo.SeedBrokers(strings.Split(bootstrap, ",")...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),

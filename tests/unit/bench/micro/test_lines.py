@@ -24,7 +24,7 @@ def setting(tmp_path):
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Return what the fake processes were asked for; number n takes n s, half of it CPU time."""
+    """Return the calls of the fake processes; call number n takes n s, half of it CPU time."""
     made = []
 
     def answer(*arguments, environment=None):

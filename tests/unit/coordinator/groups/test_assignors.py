@@ -217,7 +217,7 @@ def test_user_data_of_sticky_members_of_other_clients():
         damaged = data[:7] + count.to_bytes(4, "big", signed=True) + data[11:]
         assert owned_before(wants._replace(user_data=damaged)) == ((), -1)
         with pytest.raises(
-            InvalidRecordError, match=f"^{count} partitions do not fit in {len(data)} bytes$"
+            InvalidRecordError, match=f"^{count} partitions cannot fit in {len(data)} bytes$"
         ):
             _read_user_data(damaged)
     assert owned_before(wanting("t", owned="t1", generation=9)) == (tuple(tps("t1")), 9)

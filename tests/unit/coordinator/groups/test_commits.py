@@ -203,7 +203,7 @@ def test_an_offline_partition_is_refused(bench, monkeypatch):
     monkeypatch.setattr(log, "is_offline", True)
     with pytest.raises(KafkaStorageError) as caught:
         bench.groups._store.partition(0)
-    assert str(caught.value) == "__consumer_offsets-0 is offline: its disk failed"
+    assert str(caught.value) == "__consumer_offsets-0 is offline because its disk failed"
 
 
 def test_committed_offsets_are_cached(bench, monkeypatch):

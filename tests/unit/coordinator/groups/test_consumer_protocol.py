@@ -611,3 +611,20 @@ def test_a_damaged_record_refuses_its_group_alone(bench):
     bench.reopen()
     assert described(bench).error is None
     assert bench.groups.describe_consumer_group("bad").error == "NOT_COORDINATOR"
+
+
+# -- assignments by name ---------------------------------------------------------------------------
+
+
+def test_an_assignment_is_named_in_order_without_deleted_topics(bench):
+    bench.broker.create_topic("a", 3)
+    ids = {name: bench.broker.topic(name).id for name in "ta"}
+    assignment = {ids["t"]: (3, 0), "A" * 22: (0,), ids["a"]: (2, 1)}
+    assert bench.groups.named_partitions(assignment) == (
+        TopicPartition("a", 1),
+        TopicPartition("a", 2),
+        TopicPartition("t", 0),
+        TopicPartition("t", 3),
+    )
+    bench.broker.delete_topic("a")
+    assert bench.groups.named_partitions({ids["a"]: (0,)}) == ()

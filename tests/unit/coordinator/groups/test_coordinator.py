@@ -736,7 +736,7 @@ def test_expired_sessions_are_logged(bench, caplog):
     member = bench.member()
     settle(member)
     bench.clock.advance(ms=SESSION_MS)
-    assert caplog.messages == [f"group 'g': session of {member.member_id} expired"]
+    assert caplog.messages == [f"group 'g': the session of {member.member_id} has expired"]
 
 
 def test_a_group_that_cannot_be_stored_as_empty_is_logged(bench, monkeypatch, caplog):
@@ -745,9 +745,7 @@ def test_a_group_that_cannot_be_stored_as_empty_is_logged(bench, monkeypatch, ca
     group = bench.groups._groups.get_or_create("g")
     monkeypatch.setattr(bench.groups._membership, "_save", lambda *_: "NOT_LEADER_OR_FOLLOWER")
     member.leave()
-    assert caplog.messages == [
-        f"{group}: cannot store that the group is empty: NOT_LEADER_OR_FOLLOWER"
-    ]
+    assert caplog.messages == [f"{group}: cannot store the empty group: NOT_LEADER_OR_FOLLOWER"]
 
 
 def test_a_listener_times_sessions_by_the_system_clock(bench):

@@ -1,5 +1,7 @@
 """The transaction coordinator: states, fencing, timeouts, and its records."""
 
+import logging
+
 import pytest
 
 from logstore import (
@@ -18,6 +20,7 @@ from logstore.coordinator.transactions.state import (
     decode_value,
 )
 from logstore.errors import (
+    ConcurrentTransactionsError,
     InvalidProducerIdMappingError,
     InvalidRecordError,
     InvalidTransactionTimeoutError,
@@ -623,3 +626,65 @@ def test_a_log_whose_producer_ids_cannot_be_read_is_logged(bench, monkeypatch, c
     assert caplog.messages == ["t-1: cannot read its producer ids: the disk failed"]
     opened(T0).writer.append_batches(batch(0, producer_id=7, producer_epoch=0, base_sequence=0))
     assert bench.coordinator._largest_known_id() == 7
+
+
+# -- markers that leaders refuse -------------------------------------------------------------------
+
+
+class Host:
+    """The coordinator's host, with other answers of the leaders to markers."""
+
+    def __init__(self, host, answers, *, is_replicated=False):
+        self.host, self.answers, self.is_replicated = host, answers, is_replicated
+
+    def __getattr__(self, name):
+        return getattr(self.host, name)
+
+    def write_markers(self, marker, partitions):
+        del marker
+        return {tp: self.answers.get(tp) for tp in partitions}
+
+
+def with_answers(bench, answers, **options):
+    coordinator = bench.coordinator
+    coordinator._host = Host(coordinator._host, answers, **options)
+    return coordinator
+
+
+@pytest.mark.parametrize(("is_replicated", "level"), ((False, "ERROR"), (True, "WARNING")))
+@pytest.mark.parametrize("code", ("INVALID_PRODUCER_EPOCH", "TRANSACTION_COORDINATOR_FENCED"))
+def test_an_outdated_marker_counts_as_written(bench, caplog, code, is_replicated, level):
+    coordinator = bench.coordinator
+    producer = coordinator.init_producer_id("x", MINUTE_MS)
+    coordinator.add_partitions("x", producer, [T0, T1])
+    with_answers(bench, {T0: code}, is_replicated=is_replicated)
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        coordinator.end_transaction("x", producer, commit=True)
+    assert bench.state() == "CompleteCommit"
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
+        (level, f"t-0: the marker of {producer} is outdated: {code}")
+    ]
+
+
+def test_a_decided_transaction_is_completed_before_the_next_one_begins(bench, caplog):
+    coordinator = bench.coordinator
+    producer = coordinator.init_producer_id("x", MINUTE_MS)
+    coordinator.add_partitions("x", producer, [T0, T1])
+    host = coordinator._host
+    with_answers(bench, {T1: "NOT_ENOUGH_REPLICAS"})
+    with caplog.at_level(logging.WARNING):
+        coordinator.end_transaction("x", producer, commit=True)
+    assert bench.state() == "PrepareCommit"
+    assert {each.getMessage() for each in caplog.records} == {
+        "t-1: no marker written for 'x': NOT_ENOUGH_REPLICAS"
+    }
+    with pytest.raises(ConcurrentTransactionsError):
+        coordinator.add_partitions("x", producer, [T0])
+    coordinator._host = host
+    bench.clock.advance(ms=5)
+    coordinator.add_partitions("x", producer, [T0])
+    assert [each[3] for each in markers(bench.log("t", 1))] == ["COMMIT"]
+    metadata = coordinator.describe("x")
+    assert (metadata.state.kafka_name, metadata.partitions) == ("Ongoing", {T0})
+    assert metadata.start_ms == bench.clock.now_ms()

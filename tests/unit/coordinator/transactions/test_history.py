@@ -132,3 +132,12 @@ def test_a_later_state_replaces_the_newest_one():
     assert history.outcome_of(7, MINE, 30, -1) is OPEN
     history.add(state(PREPARE[False], 30, 40))
     assert history.outcome_of(7, MINE, 30, -1) is ABORTED
+
+
+def test_a_complete_transaction_is_known_although_the_clock_went_back():
+    """The record of its decision was removed by the cleaner."""
+    states = [*ended(30, 40, commit=False), state(COMPLETE[True], 10, 20, ())]
+    history = History(states)
+    assert [history.outcome_of(7, MINE, each, -1) for each in (15, 35)] == [COMMITTED, ABORTED]
+    again = History([*ended(30, 40, commit=False), state(COMPLETE[True], 30, 50, ())])
+    assert [again.outcome_of(7, MINE, each, -1) for each in (35, 45)] == [ABORTED, ABORTED]

@@ -269,8 +269,8 @@ def test_an_open_transaction_behind_committed_ones_is_aborted(group, caplog):
     assert group.state() == "CompleteAbort"
     assert group.offsets() == {0: 5, 1: 1}
     assert [text.partition(": ")[2] for text in caplog.messages] == [
-        "aborting the open transaction of 'x', because earlier ones have no marker",
-        "wrote offsets committed by producer 0 again, outside a transaction: 2",
+        "aborting the open transaction of 'x' because earlier ones have no marker",
+        "wrote the offsets committed by producer 0 again, outside a transaction: 2",
     ]
     with pytest.raises((ProducerFencedError, InvalidProducerEpochError)):
         group.send({0: 9})
@@ -342,8 +342,8 @@ def test_offsets_of_an_unknown_producer_stay_pending(group, caplog):
     group.reopen()
     assert group.offsets() == {0: "UNSTABLE_OFFSET_COMMIT"}
     assert caplog.messages == [
-        f"{group.log.topic_partition}: offsets of producer 4711 stay pending:"
-        " it has no transactional id"
+        f"{group.log.topic_partition}: offsets of producer 4711 remain pending"
+        " because it has no transactional id"
     ]
 
 

@@ -96,7 +96,9 @@ def test_a_transaction_that_was_not_begun_is_refused():
         data = batch(0, producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
         with pytest.raises(
             InvalidTxnStateError,
-            match=r"^t-0: producer 7 has no transactional id and so no open transaction$",
+            match=(
+                r"^t-0: producer 7 has no transactional id, so it cannot have an open transaction$"
+            ),
         ) as no:
             broker.append_batches("t", data)
         assert no.value.kafka_error == "INVALID_TXN_STATE"

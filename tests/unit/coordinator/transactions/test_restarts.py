@@ -231,7 +231,7 @@ def test_a_marker_that_a_topic_refused_follows_with_the_next_transaction(bench, 
     producer.commit_transaction()
     assert bench.state() == "PrepareCommit"
     assert bench.seen() == []
-    assert caplog.messages == ["t-0: no marker written for 'x': MESSAGE_TOO_LARGE"]
+    assert caplog.messages == ["t-0: no marker was written for 'x': MESSAGE_TOO_LARGE"]
     metadata = bench.coordinator.transactions()["x"]
     with pytest.raises(KafkaStorageError) as caught:
         bench.coordinator.add_partitions("x", metadata.producer, [TopicPartition("t", 1)])

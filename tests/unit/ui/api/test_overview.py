@@ -81,6 +81,25 @@ def test_rows_have_verdicts_and_the_list_their_summary(page, broker):
     assert told["summary"]["bytes"] == told["size_bytes"]
 
 
+def test_empty_partitions_are_counted_instead_of_listed_on_request(page, broker):
+    broker.create_topic("empty", 3)
+    broker.create_topic("orders")
+    found = page.get("/api/partitions?empty=0")
+    listed = [(row["topic"], row["partition"]) for row in found["partitions"]]
+    assert listed == [("events", 1), ("users", 0)]
+    assert found["total"] == 2
+    assert found["empty"] == {"empty": 3, "events": 1, "orders": 1}
+    assert found["summary"]["partitions"] == 7
+    assert page.get("/api/partitions")["total"] == 7
+    assert page.get("/api/partitions")["empty"] == {}
+
+
+def test_the_list_is_exact_after_dry_runs(page, broker):
+    assert page.get("/api/partitions")["is_exact"] is False
+    page.get("/api/partitions/users/0/verdict")
+    assert page.get("/api/partitions")["is_exact"] is True
+
+
 def test_damaged_partitions_come_first_if_wanted(page, broker):
     told = page.get("/api/partitions?sort=damage")["partitions"]
     assert [row["verdict"]["state"] for row in told] == ["due", "not_compacted", "not_compacted"]
@@ -261,6 +280,8 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
     assert listed == {
         "total": 3,
         "measured": 3,
+        "is_exact": False,
+        "empty": {},
         "topics": 2,
         "size_bytes": 2851,
         "must_clean": 0,
@@ -278,6 +299,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
             "frees_bytes_at_most": 707,
             "bytes": 2851,
             "retention_bytes": 0,
+            "retention_bytes_of_due": 0,
         },
         "partitions": [
             {
@@ -304,6 +326,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
                         }
                     ],
                     "retention": {"segments": 0, "bytes": 0},
+                    "notes": [],
                 },
                 "topic": "users",
                 "partition": 0,
