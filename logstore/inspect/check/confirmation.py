@@ -1,9 +1,10 @@
 """Verification while another process is writing.
 
 Files change during a pass, so a swap may be incomplete, a batch may be partly written, or a
-checkpoint may be older than its log. These states do not last until the next pass, so a finding is
-only reported if it occurs in two passes in a row. Passes are repeated until one has no new finding,
-up to a limit, because a busy process always causes new ones.
+checkpoint may be older than its log. These states rarely last until the next pass, but the other
+process may wait for a processor. So a finding is only reported if it occurs in three passes in a
+row, the last two of which are a second apart. Passes are repeated until one has no new finding, up
+to a limit, because a busy process always causes new ones.
 """
 
 from __future__ import annotations
@@ -15,10 +16,13 @@ from logstore.inspect.check.segment import CheckCounts
 from logstore.runtime import Clock
 
 MAX_PASSES = 5
-"""Largest number of passes. Two are enough unless files change during each."""
+"""Largest number of passes. Two are enough without damage unless files change during each."""
 
 PAUSE_SECONDS = 0.05
-"""Pause between two passes. It is longer than the time between the steps of a swap."""
+"""Pause after the first pass. It is longer than the time between the steps of a swap."""
+
+LONG_PAUSE_SECONDS = 1.0
+"""Pause after later passes, for a process that waits between two steps."""
 
 IN_PROGRESS = frozenset({"leftover_cleaned", "leftover_swap", "leftover_deleted", "leftover_tmp"})
 """Checks for files that exist temporarily while a process is running.
@@ -33,7 +37,7 @@ def confirm_findings(
     is_written: Callable[[], bool],
     clock: Clock,
 ) -> Iterator[CheckFinding]:
-    """Yield the findings of `run_pass`. While another process writes, only yield repeated ones.
+    """Yield the findings of `run_pass`. While another process writes, only yield lasting ones.
 
     Parameters
     ----------
@@ -47,17 +51,18 @@ def confirm_findings(
     if not is_written():
         yield from run_pass()
         return
-    before: set[CheckFinding] = set()
+    before: set[CheckFinding] = set()  # in the previous pass
+    lasting: set[CheckFinding] = set()  # in the two previous passes
     for number in range(1, MAX_PASSES + 1):
         counts.restart()
         findings = [_downgrade(row, counts) for row in run_pass()]
         odd = {row for row in findings if row.severity != INFO}
-        if number == MAX_PASSES or not odd or (number > 1 and odd <= before):
+        if number == MAX_PASSES or not odd or odd <= lasting:
             break
-        before = odd
-        clock.sleep(PAUSE_SECONDS)
+        lasting, before = odd & before, odd
+        clock.sleep(PAUSE_SECONDS if number == 1 else LONG_PAUSE_SECONDS)
     for each in findings:
-        if each.severity == INFO or each in before:
+        if each.severity == INFO or each in lasting:
             yield each
         else:
             _count(each, counts, -1)

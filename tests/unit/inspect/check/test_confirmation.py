@@ -1,4 +1,4 @@
-"""Verification while another process writes: two passes in a row must agree."""
+"""Verification while another process writes: three passes in a row must agree."""
 
 from __future__ import annotations
 
@@ -46,10 +46,22 @@ def test_a_finding_of_one_pass_is_not_reported():
     assert counts.batches == 2, "of the last pass"
 
 
-def test_a_finding_of_two_passes_is_reported():
-    findings, counts, passes = run([[STAYS, damage("a.log", 1)], [STAYS]])
-    assert (findings, passes) == ([STAYS], 2)
+def test_a_finding_of_two_passes_is_not_reported():
+    """A process may stop for a while between the steps of a change."""
+    findings, counts, passes = run([[STAYS], [STAYS], [FOREIGN]])
+    assert (findings, passes) == ([FOREIGN], 3)
+    assert not counts.total(ERROR)
+
+
+def test_a_finding_of_three_passes_is_reported():
+    findings, counts, passes = run([[STAYS, damage("a.log", 1)], [STAYS], [STAYS]])
+    assert (findings, passes) == ([STAYS], 3)
     assert counts.total(ERROR) == 1
+
+
+def test_a_finding_that_begins_later_is_reported_after_three_passes():
+    findings, _, passes = run([[damage("a.log", 1)], [STAYS]])
+    assert (findings, passes) == ([STAYS], 4)
 
 
 def test_new_findings_in_every_pass_are_not_reported():
