@@ -1,4 +1,4 @@
-"""Photographs of every view of the page on an operator's directory: `python -m tools.page_views`.
+"""Screenshots of every view of the page: `python -m tools.page_views`.
 
 For looking at, not for the documentation: each view at three widths, light and dark, in
 build/page-views or the given directory. Violations of axe's rules and horizontal overflow are
@@ -36,7 +36,7 @@ SIZES = {380: 800, 1280: 850, 2560: 1440}
 
 
 def prepare(page: Page, name: str) -> None:
-    """Open what a reader opens first."""
+    """Open the first record, or look up the first key."""
     if name == "records":
         page.get_by_role("button", name="Record 1", exact=True).first.click()
     if name == "key" and page.get_by_role("button", name="Find it").count():
@@ -45,7 +45,7 @@ def prepare(page: Page, name: str) -> None:
 
 
 def main(target: Path) -> int:
-    """Write the photographs, and return the exit code."""
+    """Write the screenshots, and return the exit code."""
     target.mkdir(parents=True, exist_ok=True)
     found = []
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
@@ -58,7 +58,7 @@ def main(target: Path) -> int:
         ):
             page = settled(visitor.visit(broker.ui().url))
             for name, place in VIEWS.items():
-                go(page, "#/broker")  # so that nothing of the last view stays open
+                go(page, "#/broker")  # closes the previous view
                 go(page, place)
                 prepare(page, name)
                 for scheme in ("light", "dark"):

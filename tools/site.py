@@ -225,7 +225,7 @@ def main() -> int:
         return 1
     folder = SITE / version
     for path in folder.rglob("*.html"):
-        # A header without text is no header for a screen reader.
+        # Screen readers announce an empty header cell.
         text = path.read_text(encoding="utf-8")
         path.write_text(re.sub(r"<th([^>]*)></th>", r"<td\1></td>", text), encoding="utf-8")
     entry = {"version": version, "title": logstore.__version__, "aliases": ["latest"]}

@@ -22,7 +22,7 @@ from logstore.bench.micro.logs import KIB, MIB, TOPIC, LogShape, make_log
 from logstore.bench.micro.setting import Job, Setting
 from logstore.bench.report.result import Line
 from logstore.bench.rivals.kafka import Unavailable, class_path
-from logstore.bench.wire.measuring import cpu_s, wait_for_apis
+from logstore.bench.rivals.processes import cpu_s, wait_for_apis
 
 PROGRAM = (sys.executable, "-m", "logstore")
 WORKER = (sys.executable, "-m", "logstore.bench.micro.worker")

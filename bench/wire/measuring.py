@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from logstore.bench.rivals.brokers import Contestant, Serving
 from logstore.bench.rivals.kafka import PeerError
-
-WITHIN_S = 120
-
-_API_VERSIONS = 18
-_REQUEST = struct.pack(
-    ">hhih", _API_VERSIONS, 0, 1, -1
-)  # version 0, correlation id 1, no client id
-
-TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+from logstore.bench.rivals.processes import cpu_s, wait_for_apis
 
 
 class Shape(NamedTuple):
@@ -42,33 +31,6 @@ class Shape(NamedTuple):
     messages: int = 500_000
     message_bytes: int = 100
     rounds: int = 3
-
-
-def wait_for_apis(bootstrap: str) -> set[int]:
-    """Wait until a broker answers, and return the keys of the APIs that it serves."""
-    host, _, port = bootstrap.rpartition(":")
-    deadline = time.monotonic() + WITHIN_S
-    while True:
-        try:
-            with socket.create_connection((host, int(port)), timeout=WITHIN_S) as connection:
-                connection.sendall(struct.pack(">i", len(_REQUEST)) + _REQUEST)
-                with connection.makefile("rb") as answers:
-                    (size,) = struct.unpack(">i", _exactly(answers.read, 4))
-                    body = _exactly(answers.read, size)
-        except OSError:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.002)
-            continue
-        (count,) = struct.unpack_from(">i", body, 6)
-        return {key for key, _, _ in struct.iter_unpack(">hhh", body[10 : 10 + 6 * count])}
-
-
-def _exactly(read: Callable[[int], bytes], count: int) -> bytes:
-    data = read(count)
-    if len(data) < count:
-        raise ConnectionError("the broker closed the connection")
-    return data
 
 
 class Runner:
@@ -146,12 +108,6 @@ class Runner:
         """Return all samples so far, by the keys of `result.FIGURES`."""
         peak_mib = _status_mib(self.serving.pid, "VmHWM")
         return {**self._samples, "idle_mib": [self._idle_mib], "peak_mib": [peak_mib]}
-
-
-def cpu_s(pid: int) -> float:
-    """Return the user and system CPU time of all threads in a process."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
 
 def _status_mib(pid: int, name: str) -> float:

@@ -94,7 +94,7 @@ def check(name: str, seed: int, transcript: Transcript) -> None:
     """Assert that a run is the stored one."""
     assert transcript.digest() == stored(name)[seed], (
         f"seed {seed} has another outcome. Compare the outputs of `python -m"
-        f" tests.support.world.transcripts {name} {seed}` with that of the parent commit."
+        f" tests.support.world.transcripts {name} {seed}` before and after the change."
     )
 
 

@@ -677,7 +677,7 @@ def test_a_decided_transaction_is_completed_before_the_next_one_begins(bench, ca
         coordinator.end_transaction("x", producer, commit=True)
     assert bench.state() == "PrepareCommit"
     assert {each.getMessage() for each in caplog.records} == {
-        "t-1: no marker written for 'x': NOT_ENOUGH_REPLICAS"
+        "t-1: no marker was written for 'x': NOT_ENOUGH_REPLICAS"
     }
     with pytest.raises(ConcurrentTransactionsError):
         coordinator.add_partitions("x", producer, [T0])
