@@ -888,8 +888,8 @@ class Broker(Generic[ClockT]):
         return consumer
 
     def _with_client_id(self, kind: str, configs: Mapping[str, Any]) -> Mapping[str, Any]:
-        # The ids are numbered per broker and not per process, because they are stored and a seed
-        # must always result in the same bytes.
+        # Each broker numbers its own clients: the ids are stored, and one seed must result in the
+        # same bytes in every process.
         if configs.get("client_id"):
             return configs
         return {**configs, "client_id": f"logstore-{kind}-{next(self._client_numbers)}"}

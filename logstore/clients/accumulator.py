@@ -319,7 +319,7 @@ class RecordAccumulator:
         if self._is_armed or not self._open:
             return
         if not self._scheduler.is_started:
-            # The broker runs no background tasks, but lingering depends on one.
+            # The broker runs no background tasks, but `linger_ms` needs one.
             self._own_scheduler = self._scheduler = background_scheduler(self._clock)
         due_ns = min(batch.due_ns for batch in self._open.values())
         delay_ms = -(-max(due_ns - now_ns, 0) // 1_000_000)

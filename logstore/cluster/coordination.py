@@ -232,7 +232,7 @@ class ClusterHost(CoordinatorHost):
         return self._loaded[name]
 
     def check_owner(self, topic_partition: TopicPartition) -> None:
-        """Check that this broker is the leader of a partition and has loaded it."""
+        """Raise an error unless this broker leads the partition and has finished loading it."""
         name, number = topic_partition
         epoch = self._led_epoch(topic_partition)
         if epoch is None:

@@ -356,7 +356,7 @@ def _without(overrides: Mapping[str, str], replaced: Set[str]) -> Overrides:
 def describe(
     overrides: Mapping[str, object], broker: BrokerConfig | None = None
 ) -> dict[str, ConfigValue]:
-    """Return the effective value, the origin and the documentation of each topic key.
+    """Return the effective value, source and documentation of every topic config.
 
     If the topic sets keys that have no effect (`INERT_TOPIC_KEYS`), they come last. Raises the
     errors of `effective_config`, except that values may contradict each other.
@@ -378,9 +378,9 @@ def describe(
 
 
 def describe_broker_values(broker: BrokerConfig) -> dict[str, ConfigValue]:
-    """Return the effective value, the origin and the documentation of each broker key with a value.
+    """Return the effective value, source and documentation of every broker config that is set.
 
-    The value of an unknown key is hidden, because it may be a secret.
+    The values of unknown configs are hidden, because they may be secrets.
     """
     return {
         each.row.key: ConfigValue(value, each.origin, each.row.doc, None, each.layers)

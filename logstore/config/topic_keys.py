@@ -268,8 +268,8 @@ _TOPIC_ROWS = (
         "min.insync.replicas",
         Kind.INT,
         1,
-        "Minimum number of in-sync replicas, including the leader, for acks=all; at most the "
-        "replication factor is required. Applies to a cluster.",
+        "Minimum number of in-sync replicas, including the leader, that acks=all requires. It is "
+        "capped at the replication factor. It has no effect on a single broker.",
         AT_LEAST_1,
         synonyms=(Synonym("min.insync.replicas"),),
     ),

@@ -51,10 +51,10 @@ class CoordinatorTopic:
         return self._host.topic(self.name)
 
     def ensure_stored(self) -> None:
-        """Create the topic, or take over a topic that was copied from a broker.
+        """Create the topic, or adopt an existing one that was copied from another broker.
 
-        The compaction strategy is always `offset`, because the last record contains the current
-        state.
+        The compaction strategy is always `offset`, because the latest record of each key contains
+        the current state.
 
         Raises
         ------

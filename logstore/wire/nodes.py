@@ -169,7 +169,7 @@ class Nodes:
         replication_factor: int,
         assignment: Sequence[Sequence[int]] | None = None,
     ) -> Topic:
-        """Create a topic. `assignment` contains the replicas of each partition.
+        """Create a topic. `assignment` lists the replica broker ids of each partition.
 
         Raises
         ------
@@ -182,7 +182,7 @@ class Nodes:
     ) -> None:
         """Add partitions to a topic up to `total`.
 
-        `assignment` contains the replicas of the new ones.
+        `assignment` lists the replica broker ids of the new partitions.
         """
         self.manager.topics.create_partitions(name, total)
 

@@ -273,7 +273,7 @@ def test_old_names_are_altered_with_a_note(run):
     assert altered.stderr.count("note: ") == 2
     assert configs_of(run, "t") == {"cleanup.policy": "compact"}
     altered = run("topic", "alter", "t", "--unset", "topic.cleanup.policy")
-    assert "topic.cleanup.policy is an old name" in altered.stderr
+    assert "note: topic.cleanup.policy is the old name of cleanup.policy" in altered.stderr
     assert configs_of(run, "t") == {}
 
 
@@ -385,6 +385,6 @@ def test_keys_without_effect_are_stored_and_described_with_a_note(run):
     run("topic", "create", "t", *options)
     described = run("topic", "describe", "t", "--format", "json").json["configs"]
     assert {key: described[key]["value"] for key in configs} == configs
-    assert "without effect here" in " ".join(run("topic", "describe", "t").stdout.split())
+    assert "Stored and described, but has no effect here" in " ".join(run("topic", "describe", "t").stdout.split())
     refused = run("topic", "alter", "t", "--set", "remote.storage.enable=true", code=2)
     assert "tiered storage is not supported" in refused.stderr

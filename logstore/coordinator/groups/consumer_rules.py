@@ -424,7 +424,7 @@ def _changed_regex(
     records: list[Record],
     check_pattern: Callable[[str], None],
 ) -> tuple[bool, bool]:
-    """Return whether a member changes its pattern, and whether the new pattern is resolved."""
+    """Return whether a member's pattern has changed, and whether the new one has been resolved."""
     before, after = member.regex or "", updated.regex or ""
     if before == after:
         return False, False

@@ -805,10 +805,10 @@ class GroupCoordinator:
         self._timers.stop()
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Check for expired offsets again after a change of the log or of the configs.
+        """Schedule the next check for expired offsets after the log or the configs have changed.
 
-        The offsets of deleted partitions are deleted when the deletion of their topic is complete.
-        In a cluster, see `delete_offsets_of`.
+        On a single broker, the offsets of deleted partitions are deleted as well, once the deletion
+        of their topic is complete. In a cluster, `delete_offsets_of` does this.
         """
         if self._host.is_replicated:
             return self._expiry.follow(events)

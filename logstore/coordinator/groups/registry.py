@@ -188,7 +188,7 @@ class GroupRegistry:
             for group_id in [*contents.groups, *contents.consumer_groups]:
                 self._load_group(partition, contents, group_id)
         for group_id in contents.take_changed():
-            # A group that has offsets need not have a group record.
+            # A group may have committed offsets without a group metadata record.
             if group_id not in partition.damaged and contents.has_offsets(group_id):
                 partition.groups.setdefault(group_id, Group(group_id))
         return partition

@@ -282,7 +282,7 @@ class GroupStore:
         return self._topic.owned
 
     def take_written(self) -> dict[Log, int]:
-        """Return the last offset written to each log since the last call."""
+        """Return, for each log written to since the previous call, the latest offset written."""
         written, self._written = self._written, {}
         return written
 
