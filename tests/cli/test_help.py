@@ -137,7 +137,7 @@ def test_data_directories_of_the_config_file(run, tmp_path, monkeypatch):
     result = CliRunner(env={"LOGSTORE_DATA_DIR": None}).invoke(program.main, arguments)
     assert result.exit_code == 0, result.stderr
     assert (tmp_path / "x" / "t-0").is_dir()
-    assert "note: unknown broker key no.such.key" in result.stderr
+    assert "note: ignoring unknown broker key no.such.key" in result.stderr
 
 
 def test_default_data_directory(run, tmp_path, monkeypatch):

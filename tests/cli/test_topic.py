@@ -385,6 +385,8 @@ def test_keys_without_effect_are_stored_and_described_with_a_note(run):
     run("topic", "create", "t", *options)
     described = run("topic", "describe", "t", "--format", "json").json["configs"]
     assert {key: described[key]["value"] for key in configs} == configs
-    assert "Stored and described, but has no effect here" in " ".join(run("topic", "describe", "t").stdout.split())
+    assert "Stored and described, but has no effect here" in " ".join(
+        run("topic", "describe", "t").stdout.split()
+    )
     refused = run("topic", "alter", "t", "--set", "remote.storage.enable=true", code=2)
     assert "tiered storage is not supported" in refused.stderr
