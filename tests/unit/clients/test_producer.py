@@ -156,6 +156,22 @@ def test_bytes_are_serialized_too(broker):
     assert [(record.key, record.value) for record in broker.read("t")] == [(b"K", b"V")]
 
 
+def test_a_serializer_gets_null_too(broker):
+    def serialize(topic, headers, data):
+        return b"null" if data is None else data.encode()
+
+    producer = broker.producer(
+        key_serializer=lambda key: serialize(None, None, key),
+        value_serializer=lambda value: serialize(None, None, value),
+    )
+    producer.send("t", None, "k", partition=0)
+    producer.send("t", "v", None, partition=0)
+    assert [(record.key, record.value) for record in broker.read("t")] == [
+        (b"k", b"null"),
+        (b"null", b"v"),
+    ]
+
+
 def test_an_interrupted_send_fails_with_a_timeout_since_the_record_may_be_stored(
     broker, monkeypatch
 ):

@@ -1,5 +1,6 @@
 """Fitting: unknown values get a default, which is reported; the result is a scenario."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -124,6 +125,16 @@ def test_a_population_knows_its_keys_again(recent, tmp_path):
     column = population.column(Block())
     assert population.numbers_in(0, column).tolist() == numbers.tolist()
     assert len({column[row] for row in range(5_000)}) == len(np.unique(numbers))
+
+
+def test_new_keys_belong_to_recorded_partitions(tmp_path):
+    """The partitions of a recording need not begin at 0."""
+    home = Path(directory(tmp_path / "data", [(b"a", b"v", START_MS)]))
+    copied = (home / "t-0").rename(tmp_path / "t-3")
+    found = record(str(copied)).topics["t"]
+    population = KnownPopulation(found, KnownKeys(new_share=1.0), {}, Spec(records=100))
+    numbers = np.arange(found.keys.count, found.keys.count + 20)
+    assert set(population.partitions(numbers).tolist()) == {3}
 
 
 TOPIC = 'from = "x"\n[[topics]]\nname = "t"\ncontinued = true\n'

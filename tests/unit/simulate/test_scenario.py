@@ -465,3 +465,9 @@ def test_a_continued_topic_has_these_parts():
         CONTINUED + "keys = { new_share = 0.3, quiet_share = 0.6, null_share = 0.1 }"
     ).topics
     assert exact.known.null_share == 0.1
+
+
+def test_a_scenario_continues_other_folders_in_their_order():
+    scenario = parse('from = "x"\n[[topics]]\nname = "t"\ncontinued = true\n')
+    assert scenario.with_origins(["/b", "/a"]).origins == ("/b", "/a")
+    assert scenario.with_origins(["/c"]).origins == ("/c",)

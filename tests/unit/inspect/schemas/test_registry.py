@@ -198,6 +198,29 @@ def test_the_log_is_read_up_to_a_limit(made, monkeypatch):
         made()
 
 
+@pytest.mark.parametrize(
+    "references", (7, "money", {"name": "m"}, [7, None, {"name": 1, "subject": "m", "version": 1}])
+)
+def test_references_of_another_form_are_ignored(made, references):
+    key, value = entry("money", 1, '"long"')
+    changed = json.dumps(json.loads(value) | {"references": references}).encode()
+    schema = made((key, changed))[1]
+    assert schema.decode(b"\x0e") == 7
+
+
+def test_bytes_of_a_fixed_count_against_its_empty_values():
+    """A record with 200 nulls has too many values without bytes, unless it has bytes as well."""
+    nulls = [{"name": f"n{number}", "type": "null"} for number in range(200)]
+
+    def record(size):
+        fixed = {"type": {"type": "fixed", "name": "F", "size": size}, "name": "f"}
+        return json.dumps({"type": "record", "name": "R", "fields": [fixed, *nulls]})
+
+    assert set(AvroSchema([record(40)]).decode(bytes(40))) == {"f", *(n["name"] for n in nulls)}
+    with pytest.raises(InvalidConfigurationError, match="too many values"):
+        AvroSchema([record(4)]).decode(bytes(4))
+
+
 def test_a_large_but_honest_schema_is_accepted():
     fields = [{"name": f"f{number}", "type": ["null", "string"]} for number in range(2000)]
     inner = {"type": "record", "name": "Inner", "fields": fields}
