@@ -218,11 +218,12 @@ def _put(
 
 def _append_all(request: ProduceRequest, session: Session, is_transactional: bool) -> _Appended:
     transactional_id = request.transactional_id
+    unknown_id = KAFKA_CODES["UNKNOWN_TOPIC_ID"]
     if is_transactional and (
         transactional_id is None
         or not session.allows("write", "transactional_id", transactional_id)
     ):
-        error = KAFKA_CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+        error = unknown_id = KAFKA_CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
     elif request.acks not in _ACKS:
         error = KAFKA_CODES["INVALID_REQUIRED_ACKS"]
     else:
@@ -235,7 +236,9 @@ def _append_all(request: ProduceRequest, session: Session, is_transactional: boo
             name=topic.name,
             topic_id=topic.topic_id,
             partition_responses=[
-                _refused(partition.index, error)
+                _refused(partition.index, unknown_id)
+                if session.version >= _TOPIC_IDS_FROM and not topic.name
+                else _refused(partition.index, error)
                 if error
                 else _produced(topic.name, partition, request, session, delayed)
                 for partition in topic.partition_data
@@ -253,7 +256,7 @@ def _add_partitions(request: ProduceRequest, transactional_id: str, session: Ses
         return
     batches = []
     for topic in request.topic_data:
-        if not session.allows("write", "topic", topic.name):
+        if not topic.name or not session.allows("write", "topic", topic.name):
             continue
         for partition in topic.partition_data:
             data = _one_batch(partition.records, session.version)
@@ -277,8 +280,6 @@ def _produced(
     delayed: dict[TopicPartition, DelayedAppend],
 ) -> ProducedPartition:
     index = partition.index
-    if not topic and session.version >= _TOPIC_IDS_FROM:
-        return _refused(index, KAFKA_CODES["UNKNOWN_TOPIC_ID"])
     if not session.allows("write", "topic", topic):
         return _refused(index, KAFKA_CODES["TOPIC_AUTHORIZATION_FAILED"])
     data = _one_batch(partition.records, session.version)

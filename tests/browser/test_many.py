@@ -25,6 +25,7 @@ def drawn(page):
 def test_only_visible_partitions_are_requested_and_drawn(open_page, visitor, many):
     page = open_page(many.ui())
     expect(page.get_by_role("main")).to_contain_text(re.compile("2[, ]?000 partitions"))
+    page.get_by_role("button", name="List them too").click()
     grid = page.get_by_role("grid", name="Partitions")
     assert grid.get_attribute("aria-rowcount") == "2001"
     assert 10 < page.get_by_role("row").count() < 100

@@ -525,7 +525,7 @@ class Conversation:
         records = self.records(topic)
         plain = [each for each in self.producers if each.transactional_id is None]
         producer = rng.choice([None, *plain])
-        version = self.version("Produce", least=3)
+        version = self.version("Produce", least=3, most=12)
         codec = rng.choice((Codec.NONE, Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4))
         if version >= 7 and rng.random() < 0.2:
             codec = Codec.ZSTD
@@ -578,7 +578,7 @@ class Conversation:
         rng = self.rng
         topic, partition = self.somewhere()
         records = self.records(topic)
-        version = self.version("Produce", least=3)
+        version = self.version("Produce", least=3, most=12)
         data = build_batch(records)
         plain = [each for each in self.producers if each.transactional_id is None]
         which = rng.randrange(9)
@@ -820,7 +820,7 @@ class Conversation:
         records = self.records(topic)
         epoch = None if epoch is None else max(0, epoch)
         build = self._batch(topic, partition, records, producer, epoch=epoch, sequence=sequence)
-        version = self.version("Produce", least=12)
+        version = self.version("Produce", least=12, most=12)
         answer = self._produce(version, build, -1, until=True)
         if not any(errors_in(answer)) and epoch is None and sequence is None:
             producer.sequences[topic, partition] += len(records)

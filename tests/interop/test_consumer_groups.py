@@ -192,6 +192,10 @@ def test_both_brokers_load_what_the_other_wrote(tmp_path):
         before = side.describe("g")
     with kafka:
         side = side_of(kafka.bootstrap)
+        deadline = time.monotonic() + 30
+        while side.describe("g")["error"] == "COORDINATOR_LOAD_IN_PROGRESS":
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
         assert side.describe("g") == before
         answer = beat(side, "a", answer["epoch"], topic_partitions=answer["assignment"] or has)
         assert answer["error"] == "NONE"

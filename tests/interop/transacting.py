@@ -455,9 +455,9 @@ class History:
                 return produce_fields(self.topic, number, data, known.transactional_id)
 
         if producer.transactional_id is None:
-            version = self.version("Produce", least=3)
+            version = self.version("Produce", least=3, most=12)
         elif producer.is_v2:
-            version = self.version("Produce", least=12)
+            version = self.version("Produce", least=12, most=12)
         else:
             version = self.version("Produce", least=3, most=11)
         return Call("Produce", version, build, Route("leader", (self.topic, number)))

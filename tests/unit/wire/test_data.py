@@ -247,6 +247,10 @@ def test_producers_name_topics_by_id_since_version_13(broker, client):
         (known, 7, error("UNKNOWN_TOPIC_OR_PARTITION"), -1),
     ]
     assert [broker.log("t", n).log_end_offset for n in (0, 1)] == [0, 1]
+    topics = [topic_of(unknown, 0), topic_of(known, 1)]
+    answer = client.ask(ProduceRequest(acks=7, timeout_ms=1000, topic_data=topics), 13)
+    found = [topic.partition_responses[0].error_code for topic in answer.responses]
+    assert found == [error("UNKNOWN_TOPIC_ID"), error("INVALID_REQUIRED_ACKS")]
 
 
 def test_the_id_of_a_deleted_topic_is_unknown_to_a_topic_of_its_name(broker, client):
