@@ -54,7 +54,7 @@ from logstore.storage.log.reader import (
 )
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.frames import LENGTH
-from logstore.wire.leaders import NOT_LEADER, name_leaders
+from logstore.wire.leaders import name_leaders
 from logstore.wire.registry import Where, handles
 
 if TYPE_CHECKING:
@@ -132,21 +132,13 @@ async def produce(request: ProduceRequest, session: Session) -> ProduceResponse 
                 _put(appended.responses, name, refused)
     response = ProduceResponse(responses=appended.responses)
     if session.version >= _LEADERS_FROM:
-        _name_leaders(response, session)
-    return response
-
-
-def _name_leaders(response: ProduceResponse, session: Session) -> None:
-    refused = [
-        (TopicPartition(topic.name, each.index), partial(setattr, each, "current_leader"))
-        for topic in response.responses
-        for each in topic.partition_responses
-        if each.error_code == NOT_LEADER
-    ]
-    if refused:
-        response.node_endpoints = name_leaders(
-            refused, ProduceResponse.LeaderIdAndEpoch, ProduceResponse.NodeEndpoint, session
+        partitions = (
+            (TopicPartition(topic.name, each.index), each)
+            for topic in response.responses
+            for each in topic.partition_responses
         )
+        name_leaders(response, partitions, session)
+    return response
 
 
 _LOOP_BYTES = 2 << 20
@@ -218,34 +210,34 @@ def _put(
 
 def _append_all(request: ProduceRequest, session: Session, is_transactional: bool) -> _Appended:
     transactional_id = request.transactional_id
-    unknown_id = KAFKA_CODES["UNKNOWN_TOPIC_ID"]
-    if is_transactional and (
-        transactional_id is None
-        or not session.allows("write", "transactional_id", transactional_id)
-    ):
-        error = unknown_id = KAFKA_CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
-    elif request.acks not in _ACKS:
-        error = KAFKA_CODES["INVALID_REQUIRED_ACKS"]
-    else:
-        error = NONE
-    if transactional_id is not None and is_transactional and not error:
+    is_authorized = not is_transactional or (
+        transactional_id is not None
+        and session.allows("write", "transactional_id", transactional_id)
+    )
+    has_acks = request.acks in _ACKS
+    if transactional_id is not None and is_transactional and is_authorized and has_acks:
         _add_partitions(request, transactional_id, session)
     delayed: dict[TopicPartition, DelayedAppend] = {}
-    responses = [
-        ProduceResponse.TopicProduceResponse(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            partition_responses=[
-                _refused(partition.index, unknown_id)
-                if session.version >= _TOPIC_IDS_FROM and not topic.name
-                else _refused(partition.index, error)
-                if error
-                else _produced(topic.name, partition, request, session, delayed)
-                for partition in topic.partition_data
-            ],
+    responses = []
+    for topic in request.topic_data:
+        error = NONE
+        if not is_authorized:
+            error = KAFKA_CODES["TRANSACTIONAL_ID_AUTHORIZATION_FAILED"]
+        elif session.version >= _TOPIC_IDS_FROM and not topic.name:
+            error = KAFKA_CODES["UNKNOWN_TOPIC_ID"]
+        elif not has_acks:
+            error = KAFKA_CODES["INVALID_REQUIRED_ACKS"]
+        partitions = [
+            _refused(partition.index, error)
+            if error
+            else _produced(topic.name, partition, request, session, delayed)
+            for partition in topic.partition_data
+        ]
+        responses.append(
+            ProduceResponse.TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=partitions
+            )
         )
-        for topic in request.topic_data
-    ]
     return _Appended(responses, delayed)
 
 

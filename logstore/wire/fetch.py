@@ -19,7 +19,7 @@ from logstore.messages.types import FetchRequest, FetchResponse
 from logstore.storage.log.reader import Isolation
 from logstore.types import NO_OFFSET, TopicPartition
 from logstore.wire.data import isolation_of
-from logstore.wire.leaders import FENCED, NOT_LEADER, name_leaders
+from logstore.wire.leaders import name_leaders
 from logstore.wire.nodes import NO_LEADER
 from logstore.wire.registry import handles
 from logstore.wire.session import ELEMENTS_IN_LOOP
@@ -111,7 +111,12 @@ async def fetch(request: FetchRequest, session: Session) -> FetchResponse:
     session_id, partitions = finished
     response = FetchResponse(session_id=session_id, responses=_by_topic(partitions))
     if session.version >= _LEADERS_FROM:
-        _name_leaders(response, session)
+        answered = (
+            (TopicPartition(topic.topic, each.partition_index), each)
+            for topic in response.responses
+            for each in topic.partitions
+        )
+        name_leaders(response, answered, session)
     return response
 
 
@@ -126,22 +131,6 @@ def _by_topic(
             )
         topics[-1].partitions.append(found)
     return topics
-
-
-def _name_leaders(response: FetchResponse, session: Session) -> None:
-    refused = [
-        (
-            TopicPartition(topic.topic, each.partition_index),
-            partial(setattr, each, "current_leader"),
-        )
-        for topic in response.responses
-        for each in topic.partitions
-        if each.error_code in (NOT_LEADER, FENCED)
-    ]
-    if refused:
-        response.node_endpoints = name_leaders(
-            refused, FetchResponse.LeaderIdAndEpoch, FetchResponse.NodeEndpoint, session
-        )
 
 
 class _LogStand(NamedTuple):

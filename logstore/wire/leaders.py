@@ -7,58 +7,47 @@ Source: KafkaApis of Kafka 4.3.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from logstore.errors import KAFKA_CODES
 from logstore.types import TopicPartition
 from logstore.wire.nodes import NO_LEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from logstore.messages.types import FetchResponse, ProduceResponse
     from logstore.wire.session import Session
 
-NOT_LEADER = KAFKA_CODES["NOT_LEADER_OR_FOLLOWER"]
-FENCED = KAFKA_CODES["FENCED_LEADER_EPOCH"]
-
-E_co = TypeVar("E_co", covariant=True)
-L_co = TypeVar("L_co", covariant=True)
-E = TypeVar("E")
-L = TypeVar("L")
-
-
-class _Endpoint(Protocol[E_co]):
-    def __call__(self, *, node_id: int, host: str, port: int, rack: str | None) -> E_co: ...
-
-
-class _Leader(Protocol[L_co]):
-    def __call__(self, *, leader_id: int, leader_epoch: int) -> L_co: ...
+_OUTDATED = (KAFKA_CODES["NOT_LEADER_OR_FOLLOWER"], KAFKA_CODES["FENCED_LEADER_EPOCH"])
 
 
 def name_leaders(
-    refused: Iterable[tuple[TopicPartition, Callable[[L], object]]],
-    leader: _Leader[L],
-    endpoint: _Endpoint[E],
+    response: ProduceResponse | FetchResponse,
+    partitions: Iterable[tuple[TopicPartition, Any]],
     session: Session,
-) -> list[E]:
-    """Set the leaders of partitions, and return the addresses of those that are running.
+) -> None:
+    """Add the leaders of refused partitions, and the addresses of those that are running.
 
     Parameters
     ----------
-    refused : iterable of (TopicPartition, callable)
-        The callable stores the leader in the response of the partition.
-    leader, endpoint : type
-        Structures of the response.
+    partitions : iterable of (TopicPartition, structure)
+        All partitions of the response. Only those with NOT_LEADER_OR_FOLLOWER or
+        FENCED_LEADER_EPOCH are changed.
     """
+    refused = [(tp, found) for tp, found in partitions if found.error_code in _OUTDATED]
+    if not refused:
+        return
     nodes = session.service.nodes
     addresses = nodes.addresses(session.address)
-    endpoints: dict[int, E] = {}
-    for tp, store in refused:
+    structures: Any = type(response)
+    endpoints: dict[int, Any] = {}
+    for tp, found in refused:
         view = nodes.partition(tp)
-        store(leader(leader_id=view.leader, leader_epoch=view.leader_epoch))
+        found.current_leader = structures.LeaderIdAndEpoch(
+            leader_id=view.leader, leader_epoch=view.leader_epoch
+        )
         if view.leader != NO_LEADER and view.leader in addresses:
             host, port = addresses[view.leader]
-            endpoints[view.leader] = endpoint(
+            endpoints[view.leader] = structures.NodeEndpoint(
                 node_id=view.leader, host=host, port=port, rack=nodes.rack(view.leader)
             )
-    return [endpoints[number] for number in sorted(endpoints)]
+    response.node_endpoints = [endpoints[number] for number in sorted(endpoints)]
