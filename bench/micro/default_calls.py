@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from logstore.bench.measuring import Sample, Stopwatch, run_interleaved
 from logstore.bench.micro.figures import MS, NS, US, costs, wall_only
@@ -86,47 +87,45 @@ def _append_many(setting: Setting) -> Iterator[Line]:
 
 
 def _create_topic(setting: Setting) -> Iterator[Line]:
-    data_dir = setting.scratch / "default-calls"
     count = setting.share_of(PARTITIONS)
-
-    def run() -> Sample:
-        shutil.rmtree(data_dir, ignore_errors=True)
-        with Broker(data_dir) as broker, Stopwatch() as watch:
-            broker.create_topic(TOPIC, count)
-        return watch.sample
-
-    samples = setting.samples(run)
-    yield Line(
-        name="defaults/create-topic",
-        title=f"create_topic with {count:,} partitions on disk, fsyncs included, wall time",
-        unit="ms",
-        higher_is_better=False,
-        here=wall_only(costs(1, samples, MS)),
-        facts={"cpu_ms": [round(each.cpu_s * MS) for each in samples]},
-    )
-    shutil.rmtree(data_dir, ignore_errors=True)
+    title = f"create_topic with {count:,} partitions on disk, fsyncs included, wall time"
+    yield _creation(setting, "create-topic", title, Broker, count)
 
 
 def _create_cluster_topic(setting: Setting) -> Iterator[Line]:
-    data_dir = setting.scratch / "default-cluster"
     count = setting.share_of(PARTITIONS) // 5
+    title = f"Cluster.create_topic with {count:,} partitions of 3 replicas on disk, wall time"
+    start = partial(Cluster, 3)
+    yield _creation(setting, "create-cluster-topic", title, start, count, replication_factor=3)
+
+
+def _creation(
+    setting: Setting,
+    name: str,
+    title: str,
+    start: Callable[..., Any],
+    count: int,
+    **options: int,
+) -> Line:
+    """Measure the creation of a topic of `count` partitions by a broker or a cluster."""
+    data_dir = setting.scratch / "default-topics"
 
     def run() -> Sample:
         shutil.rmtree(data_dir, ignore_errors=True)
-        with Cluster(3, data_dir=data_dir) as cluster, Stopwatch() as watch:
-            cluster.create_topic(TOPIC, count, replication_factor=3)
+        with start(data_dir=data_dir) as started, Stopwatch() as watch:
+            started.create_topic(TOPIC, count, **options)
         return watch.sample
 
     samples = setting.samples(run)
-    yield Line(
-        name="defaults/create-cluster-topic",
-        title=f"Cluster.create_topic with {count:,} partitions of 3 replicas on disk, wall time",
+    shutil.rmtree(data_dir, ignore_errors=True)
+    return Line(
+        name=f"defaults/{name}",
+        title=title,
         unit="ms",
         higher_is_better=False,
         here=wall_only(costs(1, samples, MS)),
         facts={"cpu_ms": [round(each.cpu_s * MS) for each in samples]},
     )
-    shutil.rmtree(data_dir, ignore_errors=True)
 
 
 def _stats(setting: Setting) -> Iterator[Line]:
