@@ -8,6 +8,7 @@ import pytest
 
 from logstore import Broker
 from tests.interop.conftest import unavailable
+from tests.interop.conversations import until
 from tests.support.interop.caller import Caller
 from tests.support.interop.judge import KAFKA_3, Unavailable
 from tests.support.interop.real_broker import (
@@ -192,10 +193,7 @@ def test_both_brokers_load_what_the_other_wrote(tmp_path):
         before = side.describe("g")
     with kafka:
         side = side_of(kafka.bootstrap)
-        deadline = time.monotonic() + 30
-        while side.describe("g")["error"] == "COORDINATOR_LOAD_IN_PROGRESS":
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        until(lambda: side.describe("g")["error"] != "COORDINATOR_LOAD_IN_PROGRESS")
         assert side.describe("g") == before
         answer = beat(side, "a", answer["epoch"], topic_partitions=answer["assignment"] or has)
         assert answer["error"] == "NONE"
