@@ -245,6 +245,25 @@ def test_a_refusal_names_the_leader(made, fetch_version, produce_version):
         assert (endpoint.node_id, endpoint.port, endpoint.rack) == (2, server[2].port, None)
 
 
+def test_a_refusal_names_the_leaders_of_all_partitions(made):
+    cluster, server = made
+    cluster.create_topic("led", 3, replication_factor=1)
+    data = [ProduceRequest.PartitionProduceData(index=n, records=batch(0)) for n in (2, 0, 1)]
+    topic = ProduceRequest.TopicProduceData(name="led", partition_data=data)
+    with Client(server[0]) as client:
+        answer = client.ask(ProduceRequest(acks=1, topic_data=[topic]), 10)
+    assert [
+        (
+            each.index,
+            name_of(each.error_code),
+            each.current_leader and each.current_leader.leader_id,
+        )
+        for each in answer.responses[0].partition_responses
+    ] == [(2, "NOT_LEADER_OR_FOLLOWER", 2), (0, "NONE", None), (1, "NOT_LEADER_OR_FOLLOWER", 1)]
+    endpoints = [(each.node_id, each.port) for each in answer.node_endpoints]
+    assert endpoints == [(1, server[1].port), (2, server[2].port)]
+
+
 def test_an_impossible_election_has_a_message(made):
     cluster, server = made
     cluster.kill(0)

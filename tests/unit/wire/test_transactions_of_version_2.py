@@ -135,10 +135,10 @@ def test_the_partitions_of_a_request_are_added_with_one_record(broker, client):
         )
         return ProduceRequest.PartitionProduceData(index=partition, records=batch)
 
-    def send(*topics):
+    def send(*topics, acks=-1):
         request = ProduceRequest(
             transactional_id="x",
-            acks=-1,
+            acks=acks,
             timeout_ms=1000,
             topic_data=[
                 ProduceRequest.TopicProduceData(name=name, partition_data=each)
@@ -151,6 +151,8 @@ def test_the_partitions_of_a_request_are_added_with_one_record(broker, client):
             for each in topic.partition_responses
         ]
 
+    assert send(("t", [data(0), data(1)]), acks=7) == ["INVALID_REQUIRED_ACKS"] * 2
+    assert log.log_end_offset == before
     told = send(("t", [data(0), data(1)]), ("u", [data(0), data(9)]), ("no", [data(0)]))
     assert told == ["NONE"] * 3 + ["UNKNOWN_TOPIC_OR_PARTITION"] * 2
     assert log.log_end_offset == before + 1
