@@ -76,10 +76,20 @@ def test_kafka_pythons_own_integration_tests_pass(scratch, say):
             outcomes = foreign_suite.run(listener.bootstrap, scratch / "report.xml")
         except Unavailable as error:
             unavailable(error)
-    failed = {name.partition("::")[2] for name, state in outcomes.items() if state == "failed"}
+        # A consumer of 3.0.12 forgets a subscription made while its first metadata request is in
+        # flight (`ClusterMetadata.update_metadata`), and then receives nothing: 3 of 75 consumers.
+        for name in failures(outcomes) - set(KNOWN_TO_FAIL):
+            say(f"kafka-python: {name} failed, and is run again")
+            test = name.partition("[")[0]
+            outcomes |= foreign_suite.run(listener.bootstrap, scratch / f"{test}.xml", test)
+    failed = failures(outcomes)
     passed = [name for name, state in outcomes.items() if state == "passed"]
     log = (scratch / "report.log").read_text(errors="replace")[-4000:]
     assert failed == set(KNOWN_TO_FAIL), log
     assert len(passed) > 40, log
     skipped = {name: state for name, state in outcomes.items() if state.startswith("skipped")}
     say(f"kafka-python {foreign_suite.VERSION}: {len(passed)} passed, skipped by itself: {skipped}")
+
+
+def failures(outcomes):
+    return {name.partition("::")[2] for name, state in outcomes.items() if state == "failed"}

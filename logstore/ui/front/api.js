@@ -184,6 +184,18 @@ function parsed(text) {
   }
 }
 
+/** The live connection; the component is rendered again when its state or problem changes. */
+export function useConnection() {
+  const [, setCount] = useState(0);
+  useEffect(() => {
+    const redraw = () => setCount((count) => count + 1);
+    const end = subscribe("state", redraw);
+    redraw(); // The stream may have opened after the first rendering and before this effect.
+    return end;
+  }, []);
+  return live;
+}
+
 /** Whether an event of `partitions` or `cleaned` names a topic, or one partition of it. */
 export function concerns(data, topic, partition) {
   const names = data?.partitions ?? (data?.topic === undefined ? null : [data]);

@@ -9,7 +9,7 @@ import {
   useRef,
   useState,
 } from "./vendor/htm-preact.js";
-import { live, subscribe, useAnswer } from "./api.js";
+import { live, useAnswer, useConnection } from "./api.js";
 import { ClockBar } from "./clock.js";
 import { formatLocalTime, formatTime } from "./format.js";
 import { Failure, Loading, useZone } from "./parts.js";
@@ -194,17 +194,7 @@ function useArrival(isShown) {
 
 /** The state of the connection, in words. */
 function Connection() {
-  const [state, setState] = useState(live.state);
-  const [, redraw] = useState(0);
-  useEffect(
-    () =>
-      subscribe("state", (next) => {
-        setState(next);
-        redraw((count) => count + 1);
-      }),
-    [],
-  );
-  const { problem } = live;
+  const { state, problem } = useConnection();
   const word = { open: "Live", connecting: "Connecting…", lost: "Connection lost" }[state];
   return html`
     <span class=${`connection is-${state}`} role="status">

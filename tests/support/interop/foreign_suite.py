@@ -69,10 +69,10 @@ def fetched() -> Path:
     return folder
 
 
-def run(bootstrap: str, report: Path) -> dict[str, str]:
-    """Run the tests against a broker; return the outcomes by `module::name`.
+def run(bootstrap: str, report: Path, tests: str = "not sasl and not ssl") -> dict[str, str]:
+    """Run the tests that an expression of pytest's `-k` selects; return the outcomes by name.
 
-    An outcome is `passed`, `failed`, or why it was skipped.
+    A name is `module::test`, and an outcome is `passed`, `failed`, or why it was skipped.
 
     Raises
     ------
@@ -80,7 +80,7 @@ def run(bootstrap: str, report: Path) -> dict[str, str]:
     """
     source = fetched()
     environment = {"KAFKA_URI": f"kafka://{bootstrap}", "KAFKA_VERSION": "4.0.0"}
-    arguments = ("-k", "not sasl and not ssl", "test/integration")
+    arguments = ("-k", tests, "test/integration")
     return run_pytest(sys.executable, source, arguments, environment, report)
 
 

@@ -231,6 +231,24 @@ def test_listeners_are_notified_when_a_lost_connection_is_back(front):
     assert told == ["open", {"partitions": []}, "lost", "open", "reconnected", "open"]
 
 
+def test_a_stream_that_opens_between_rendering_and_effects_is_shown_as_open(front):
+    states = front.run(
+        """async (world) => {
+            const { live, useConnection } = await world.load("api.js");
+            live.connect();
+            const states = [];
+            await world.render(() => {
+                if (states.length === 0) queueMicrotask(() => world.sources[0].onopen());
+                states.push(useConnection().state);
+            });
+            world.sources[0].onerror();
+            await world.advance(0);
+            return states;
+        }"""
+    )
+    assert states == ["connecting", "open", "lost"]
+
+
 def test_a_refused_stream_is_reopened_after_growing_delays(front):
     found = front.run(
         """async (world) => {
