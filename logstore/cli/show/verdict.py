@@ -197,7 +197,7 @@ def summary_lines(summary: Summary) -> list[str]:
         text += f"; retention removes {format_size(summary.retention_bytes)}"
         if summary.retention_bytes_of_due:
             of_due = format_size(summary.retention_bytes_of_due)
-            text += f", {of_due} of it from the partitions that are due"
+            text += f", {of_due} of it in partitions that are due"
     return [*wrapped(text, "", "bold")]
 
 
