@@ -259,7 +259,7 @@ def _minimal_element(
 
 
 def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
-    """Return an unsigned varint and its end; `first` is its first byte, already read and above 127."""
+    """Return an unsigned varint and its end. `first` is its first byte, read already, above 127."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[p]
