@@ -340,9 +340,7 @@ class _Simulation:
         )
 
     def _sample_changes(self) -> None:
-        """Add a row for each partition that was just rolled or cleaned, or lost segments to
-        retention.
-        """
+        """Add a row for each partition that was just rolled, cleaned or retained."""
         for each in self.watched_partitions:
             log = self._log(each)
             if log is None:
