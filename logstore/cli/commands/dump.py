@@ -129,9 +129,9 @@ def dump(
 ) -> int:
     """Print .log, .checkpoint, index and .snapshot files in the format of kafka-dump-log.
 
-    The output is identical to that of Kafka's tool. Problems with indexes and offsets are printed
-    on standard error after all files. As in Kafka, this includes valid indexes written by appends
-    of several batches. Use `check` to verify files, and `inspect --batches` for JSON.
+    The output is identical to the output of Kafka's tool. Problems with indexes and offsets are
+    printed on standard error after all files. As in Kafka, this includes valid indexes written by
+    appends of several batches. Use `check` to verify files, and `inspect --batches` for JSON.
     """
     from logstore.config.overrides import ReadLimits
     from logstore.inspect.decoders import DECODERS

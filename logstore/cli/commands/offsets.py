@@ -106,7 +106,7 @@ def offsets(
 ) -> int:
     """Find offsets in TOPIC_OR_PATH: by time, or the bounds of the log.
 
-    The results are those of ListOffsets: in JSON, offset and timestamp are -1 if no record matches,
+    The results match ListOffsets: in JSON, offset and timestamp are -1 if no record matches,
     and bounds of the log have timestamp -1. Nothing is changed.
     """
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:

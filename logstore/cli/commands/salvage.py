@@ -47,7 +47,8 @@ def salvage(settings: Settings, target: str | None, out: str, partition: int | N
     `meta.properties` are copied. The original is not changed.
 
     The result is a cleanly closed data directory. It passes `check`, and its partition directories
-    can replace those of a stopped broker. The exit code is 0 even if data was lost; see the output.
+    can replace the ones of a stopped broker. The exit code is 0 even if data was lost; see the
+    output.
     """
     from logstore.analysis.broker_state import data_dirs
     from logstore.analysis.salvage import salvage as save

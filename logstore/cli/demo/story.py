@@ -91,7 +91,7 @@ class Story:
 
     @classmethod
     def begin(cls, directory: Path | None, accounts: Accounts, seed: int) -> Story:
-        """Create the topic, in memory if there is no directory."""
+        """Create the topic, in memory without a directory."""
         clock = StoryClock(accounts.start_ms)
         broker = Broker(directory, clock=clock, seed=seed)
         broker.create_topic(TOPIC, 1, topic_config(accounts.records))
