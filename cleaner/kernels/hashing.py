@@ -1,7 +1,7 @@
-"""Hash many keys, by computing the rounds of SipHash for several keys at once.
+"""Hash many keys by computing the SipHash rounds of several keys at once.
 
 The rounds of one key depend on each other, but rounds of different keys do not, so the compiler can
-use wide registers. A short key has to wait for longer ones. If they are much longer, all keys are
+use wide registers. Short keys wait for longer ones. If some keys are much longer, all keys are
 sorted first.
 """
 
@@ -16,15 +16,15 @@ from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel
 from logstore.record.kernels import Int
 
 LANES = 256
-"""Keys hashed at once. Their state remains in the L1 cache."""
+"""Number of keys hashed at once. Their state fits into the L1 cache."""
 
 LONGEST = 128
-"""Bytes of the longest key that is hashed together with others."""
+"""Maximum size in bytes of a key that is hashed together with others."""
 
 WORD_BYTES = 8
 
 WORDS_SPARED = 2
-"""Sorting is faster if it saves at least this number of words per key on average."""
+"""Keys are sorted if that saves at least this number of words per key on average."""
 
 
 class Keys(NamedTuple):
@@ -205,7 +205,7 @@ def _hash_ranked(
     _rank(keys.starts[first:end], keys.sizes[first:end], whole_words, keys.ranks)
     order, starts, sizes, behind = keys.ranks[0], keys.ranks[1], keys.ranks[2], keys.ranks[3]
     _begin(v0, v1, v2, v3, key_map.k0, key_map.k1, count)
-    going = np.int64(count)  # keys with this word, whole or not
+    going = np.int64(count)  # keys with this word, possibly partial
     for number in range(whole_words + 1):
         at = number * WORD_BYTES
         longer = behind[number + 1]
