@@ -324,7 +324,7 @@ class LogCleanerManager:
         self.states.check_not_aborted(topic_partition)
 
     def _restore_checkpoint(self, log: Log, first_dirty_offset: int) -> None:
-        """Store the checkpoint of a closed pass. After a disk failure the log is already offline."""
+        """Store the checkpoint of a closed pass. After a disk failure, the log is offline."""
         with suppress(KafkaStorageError):
             self.checkpoints.write(log, first_dirty_offset)
 

@@ -81,7 +81,7 @@ class LogView(NamedTuple):
 
     @classmethod
     def of(cls, log: Log, *, rolled: bool = False) -> LogView:
-        """Return the segments of a log, with `rolled` as if a non-empty active segment was rolled."""
+        """Return the segments of a log; `rolled` treats a non-empty active segment as rolled."""
         view = log.segments.view
         if rolled and view[-1].size_bytes:
             return cls(view, None, log.log_end_offset)
