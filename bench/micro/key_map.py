@@ -39,7 +39,7 @@ class Keys:
 
 
 def keys_of(map_bytes: int, distinct: float, seed: int = 1) -> Keys:
-    """Return keys that fill a map to its load factor, of which a fraction `distinct` is distinct."""
+    """Return keys that fill a map to its load factor; a fraction `distinct` of them is distinct."""
     random = np.random.Generator(np.random.Philox(seed))
     entries = int(map_bytes // OffsetMap.ENTRY_BYTES * LOAD) - 1
     count = int(entries / distinct)

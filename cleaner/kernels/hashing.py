@@ -39,7 +39,7 @@ class Keys(NamedTuple):
 
     @classmethod
     def room_for(cls, count: int) -> Keys:
-        """Return room for so many keys."""
+        """Return arrays for `count` keys."""
         starts, sizes = np.empty((2, count), np.int64)
         lows, highs = np.empty((2, count), np.uint64)
         lanes, ranks = np.empty((5, LANES), np.uint64), np.empty((4, LANES), np.int64)
@@ -165,7 +165,7 @@ def _hash_together(
 
 @kernel
 def _rank(starts: Int64s, sizes: Int64s, words: Int, ranks: Int64s) -> None:
-    """Sort keys of up to so many words, most words first.
+    """Sort keys of up to `words` words, most words first.
 
     `ranks` receives the index, start and size of each key, and the number of keys with 0, 1, 2 and
     more whole words.
@@ -193,7 +193,7 @@ def _rank(starts: Int64s, sizes: Int64s, words: Int, ranks: Int64s) -> None:
 def _hash_ranked(
     data: Bytes, keys: Keys, first: int, end: int, whole_words: Int, key_map: MapArrays
 ) -> None:
-    """Hash up to `LANES` keys of up to so many whole words, sorted by `sort_keys`."""
+    """Hash up to `LANES` keys of up to `whole_words` whole words, sorted by `sort_keys`."""
     v0, v1, v2, v3, words = (
         keys.lanes[0],
         keys.lanes[1],

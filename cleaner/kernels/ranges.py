@@ -95,7 +95,7 @@ def choose_ranges(
     first_row : int
         The first batch of the chunk, which is always read.
     room, span : int
-        Most bytes to read, and most bytes to cover, not counting the first batch.
+        Maximum number of bytes to read and to cover, not counting the first batch.
     locations : (n, LOCATION_COLUMNS) int64
         The segment's batches in order, from `copy_locations`. None belongs to a producer.
     ranges : (n, 2) int64, out
