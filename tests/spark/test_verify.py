@@ -21,8 +21,6 @@ from logstore.spark.oracle.verify import Cleaned, Rules, verify
 from logstore.spark.oracle.violations import KINDS
 from tests.support.world.frames import frame_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
-
 TOPIC = "t"
 NOW = 1_700_000_000_000
 RETENTION = 100_000
@@ -308,8 +306,8 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize("strategies", (OFFSETS, pytest.param(VERSIONS, marks=pytest.mark.interop)))
-def test_every_fault_is_found_and_nothing_else(spark, strategies):
+@pytest.mark.parametrize("strategies", (OFFSETS, VERSIONS))
+def test_every_fault_is_found_and_nothing_else(frames, strategies):
     before, after, expected = [], [], []
     asked = {}
     for partition, (strategy, fault) in enumerate(product(strategies, FAULTS)):
@@ -325,7 +323,7 @@ def test_every_fault_is_found_and_nothing_else(spark, strategies):
         asked[TOPIC, partition] = rules(strategy)
 
     verdict = verify(
-        frame(spark, before), after_frame(spark, after).coalesce(1), asked,
+        frame(frames, before), after_frame(frames, after).coalesce(1), asked,
         ranges(range(len(asked))), examples=EVERYTHING,
     )  # fmt: skip
 
@@ -340,9 +338,8 @@ def test_every_fault_is_found_and_nothing_else(spark, strategies):
     assert {each[1:] for each in found if each[0] == "out_of_order"} < disorder
 
 
-@pytest.mark.interop  # in short: test_verify_cleanings
 @pytest.mark.parametrize("strategies", (OFFSETS, VERSIONS))
-def test_a_sound_cleaning_passes_and_that_of_another_strategy_does_not(spark, strategies):
+def test_a_sound_cleaning_passes_and_that_of_another_strategy_does_not(frames, strategies):
     histories = {
         (TOPIC, number): (history(number), strategy, STRATEGIES[STRATEGIES.index(strategy) - 1])
         for number, strategy in enumerate(4 * strategies, 100)
@@ -352,8 +349,8 @@ def test_a_sound_cleaning_passes_and_that_of_another_strategy_does_not(spark, st
     wrong = [row for rows, _, other in histories.values() for row in cleaned(rows, other)]
     asked = {place: rules(own) for place, (_, own, _) in histories.items()}
     numbers = ranges(number for _, number in histories)
-    old = frame(spark, before)
-    verdict = verify(old, after_frame(spark, sound), asked, numbers)
+    old = frame(frames, before)
+    verdict = verify(old, after_frame(frames, sound), asked, numbers)
     assert verdict.violations == {}
     assert verdict.as_json() == {
         "ok": True,
@@ -366,7 +363,7 @@ def test_a_sound_cleaning_passes_and_that_of_another_strategy_does_not(spark, st
         "notes": [],
     }
 
-    verdict = verify(old, after_frame(spark, wrong), asked, numbers, examples=EVERYTHING)
+    verdict = verify(old, after_frame(frames, wrong), asked, numbers, examples=EVERYTHING)
     disagree = {
         place: [k for k, r in winners(rows, own).items() if winners(rows, other)[k] != r]
         for place, (rows, own, other) in histories.items()
@@ -401,7 +398,7 @@ def test_examples_say_what_where_and_which_key(spark, interpreted):
     ]
 
 
-def test_the_last_record_of_the_log_stays_under_a_version_strategy(spark):
+def test_the_last_record_of_the_log_stays_under_a_version_strategy(frames):
     """Compared up to the log's end, the last record loses by version (cleaner §13.5)."""
     old, new = ((n).to_bytes(8, "big") for n in (1, 2))
 
@@ -419,8 +416,8 @@ def test_the_last_record_of_the_log_stays_under_a_version_strategy(spark):
     after = [*sound[0], *sound[1], rows(2)[0], rows(3)[0]]
     strategies = ("offset", "header", "offset", "header")
     verdict = verify(
-        frame(spark, [row for partition in range(4) for row in rows(partition)]),
-        after_frame(spark, after),
+        frame(frames, [row for partition in range(4) for row in rows(partition)]),
+        after_frame(frames, after),
         {(TOPIC, number): rules(strategy) for number, strategy in enumerate(strategies)},
         ranges(range(4), end=2, log_end=2),
         examples=1,
@@ -432,8 +429,7 @@ def test_the_last_record_of_the_log_stays_under_a_version_strategy(spark):
     ]
 
 
-@pytest.mark.interop
-def test_lags_and_the_time_in_which_a_tombstone_may_expire(spark):
+def test_lags_and_the_time_in_which_a_tombstone_may_expire(frames):
     def row(partition, offset, key, value, age, **more):
         return Row(partition, offset, key, value, NOW - age, **more)
 
@@ -461,7 +457,7 @@ def test_lags_and_the_time_in_which_a_tombstone_may_expire(spark):
     by_place = dict.fromkeys(numbers, asked)
     by_place[TOPIC, 6] = replace(asked, delete_retention_ms=50_001)
     verdict = verify(
-        frame(spark, [*before, *later, *kept]), after_frame(spark, [*after, *kept]), by_place,
+        frame(frames, [*before, *later, *kept]), after_frame(frames, [*after, *kept]), by_place,
         numbers,
     )  # fmt: skip
     # In partition 0 the record of exactly that age may be removed. In partition 2 a young record
@@ -477,19 +473,20 @@ def test_lags_and_the_time_in_which_a_tombstone_may_expire(spark):
     }  # fmt: skip
 
 
-@pytest.mark.interop
-def test_below_the_log_start_nothing_counts_and_unnamed_partitions_may_not_change(spark):
+def test_below_the_log_start_nothing_counts_and_unnamed_partitions_may_not_change(frames):
     rows = [Row(0, n, b"a", b"%d" % n, NOW) for n in range(6)]
     rows += [Row(1, n, b"b", b"%d" % n, NOW) for n in range(3)]
     after = [rows[3], rows[5], rows[6], rows[8]]
     verdict = verify(
-        frame(spark, rows), after_frame(spark, after), rules("offset"),
+        frame(frames, rows), after_frame(frames, after), rules("offset"),
         {(TOPIC, 0): Cleaned(4, 6, 6)},
     )  # fmt: skip
     assert verdict.violations == {"tail_lost": 1}
     assert (verdict.records_before, verdict.records_after) == (5, 3)
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("slices", (1, 3))
 def test_order_is_looked_at_across_tasks_and_topics(spark, slices):
     places = [("a", 0, 1), ("a", 0, 2), ("b", 0, 1), ("a", 1, 7), ("b", 0, 3), ("a", 0, 5)]
