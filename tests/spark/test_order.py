@@ -25,7 +25,7 @@ def test_a_task_reports_the_runs_of_each_partition_of_each_batch():
         [(0, "b", 0, 5, 3, 2, 4), (0, "a", 0, 1, 1, 0, None), (0, "a", 1, 7, 7, 0, None)],
         [(0, "a", 1, 2, 2, 0, None)],
     ]
-    assert [*_runs(iter((first,)))][0].schema == pa.schema(
+    assert next(iter(_runs(iter((first,))))).schema == pa.schema(
         [("task", pa.int32()), ("topic", pa.string()), ("partition", pa.int32())]
         + [(name, pa.int64()) for name in ("first", "last", "breaks", "at")]
     )
