@@ -79,6 +79,22 @@ def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(frames):
     assert verdict.violations == {"horizon_wrong": len(verdict.examples)}
 
 
+def test_a_tombstone_that_became_a_record_is_not_missing_a_horizon(frames):
+    values = ((None, b"v"), (b"v", None), (None, None))
+    before, after = (
+        [row(0, at, None, each[side], NOW) for at, each in enumerate(values)] for side in (0, 1)
+    )
+    verdict = verify(
+        *(frame(frames, before), frame(frames, after)),
+        *(Rules(since_ms=NOW, now_ms=NOW), {("t", 0): Cleaned(0, 10, 20)}),
+    )
+    assert [(each["kind"], each["offset"]) for each in verdict.examples] == [
+        ("value_altered", 0),
+        ("value_altered", 1),
+        ("horizon_wrong", 2),
+    ]
+
+
 def test_records_deleted_by_retention_are_counted_and_must_have_expired(frames):
     ages = (RETENTION + 1, RETENTION, RETENTION - 1, 0)
     rows = [row(n, at, None, b"v", NOW - age) for n in (0, 1) for at, age in enumerate(ages)]
