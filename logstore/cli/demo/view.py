@@ -114,7 +114,7 @@ class Narrator:
 
     def picture(self, summary: PartitionSummary, scale_bytes: int) -> None:
         """Draw a bar for each segment. A segment of `scale_bytes` has the longest bar."""
-        longest = min(8, self.width - _SEGMENT_COLUMNS)
+        longest = max(8, self.width - _SEGMENT_COLUMNS)
         rows = []
         for segment in summary.segments:
             size = segment.size_bytes
