@@ -62,7 +62,7 @@ ACTION_KINDS: Mapping[str, ActionKind] = {
     START_CLEANER: ActionKind(),
     STOP_BROKER: ActionKind(inverse=START_BROKER),
     START_BROKER: ActionKind(while_down=True),
-    KILL: ActionKind(),
+    KILL: ActionKind(inverse=START_BROKER),
     CRASH: ActionKind(inverse=START_BROKER),
     FILL_DISK: ActionKind(inverse=FREE_DISK, while_down=True),
     FREE_DISK: ActionKind(while_down=True),
