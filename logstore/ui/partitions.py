@@ -269,7 +269,7 @@ class PartitionList:
             in_progress=None if state is None else str(state),
         )
         try:
-            decision = cleaning_decision(self._broker, log, foresee=True)
+            decision = cleaning_decision(self._broker, log, foresee=False)
             verdict = log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
             since_ms = log.reader.steady(lambda: dirty_since_ms(log, decision.state))
         except LogStoreError as error:
