@@ -54,7 +54,7 @@ class Connection(H11Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether no request is in progress."""
-        return self.conn.their_state is not h11.IDLE
+        return self.conn.their_state is h11.IDLE
 
     def make_room(self) -> None:
         """Close the connection at once and stop counting it."""

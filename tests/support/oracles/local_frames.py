@@ -14,6 +14,7 @@ from operator import add, and_, eq, ge, gt, le, lt, ne, or_, sub, xor
 from types import SimpleNamespace
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Row
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -380,8 +381,11 @@ FUNCTIONS = SimpleNamespace(
 class Frame:
     """Rows of named columns; `names` has pairs of the frame's alias and the column's name."""
 
-    def __init__(self, session, names, rows):
-        self.sparkSession, self.names, self.rows = session, names, rows
+    def __init__(self, session, names, rows, tasks=None):
+        """Take the rows, or those of several tasks."""
+        self.sparkSession, self.names = session, names
+        self.rows = rows if tasks is None else [row for task in tasks for row in task]
+        self.tasks = [rows] if tasks is None else tasks
 
     @property
     def columns(self):
@@ -535,12 +539,36 @@ class Frame:
         row = Row(*self.columns)
         return [row(*values) for values in self.rows]
 
+    def repartitionById(self, count, name):
+        at = self.columns.index(name)
+        tasks = [[row for row in self.rows if row[at] == number] for number in range(count)]
+        return Frame(self.sparkSession, self.names, None, tasks)
+
+    def sortWithinPartitions(self, *names):
+        at = [self.columns.index(name) for name in names]
+        tasks = [sorted(task, key=lambda row: [row[each] for each in at]) for task in self.tasks]
+        return Frame(self.sparkSession, self.names, None, tasks)
+
     def mapInArrow(self, function, schema):
-        kinds = schema_of(schema)
-        data = [dict(zip(self.columns, row, strict=True)) for row in self.rows]
-        batches = pa.Table.from_pylist(data).to_batches() if data else []
-        made = [row for batch in function(iter(batches)) for row in batch.to_pylist()]
-        return self._made(kinds.names, [tuple(row.values()) for row in made])
+        names = (schema_of(schema) if isinstance(schema, str) else schema).names
+        tasks = []
+        for task in self.tasks:
+            data = [dict(zip(self.columns, row, strict=True)) for row in task]
+            batches = pa.Table.from_pylist(data).to_batches() if data else []
+            try:
+                tasks.append([row for batch in function(iter(batches)) for row in rows_of(batch)])
+            except Exception as error:
+                raise PySparkException(f"{type(error).__name__}: {error}") from error
+        return Frame(self.sparkSession, [(None, name) for name in names], None, tasks)
+
+
+def rows_of(batch):
+    """Return the rows of an Arrow batch; times as microseconds."""
+    columns = [
+        (each.cast(pa.int64()) if pa.types.is_timestamp(each.type) else each).to_pylist()
+        for each in batch.columns
+    ]
+    return [*zip(*columns, strict=True)]
 
 
 class Grouped:
@@ -568,11 +596,29 @@ class Session:
 
     def __init__(self):
         self.persisted = 0
+        self.conf = Settings()
+        self.sparkContext = SimpleNamespace(defaultParallelism=2)
 
     def createDataFrame(self, table, schema=None):
         assert schema is None or table.schema == to_arrow_schema(schema)
         rows = [tuple(row.values()) for row in table.to_pylist()]
         return Frame(self, [(None, name) for name in table.column_names], rows)
+
+    def range(self, start, end, step, slices):
+        numbers = [(number,) for number in range(start, end, step)]
+        share = -(-len(numbers) // slices) or 1
+        tasks = [numbers[at : at + share] for at in range(0, len(numbers), share)]
+        return Frame(self, [(None, "id")], None, tasks)
+
+
+class Settings(dict):
+    """Settings of a session."""
+
+    def set(self, key, value):
+        self[key] = value
+
+    def unset(self, key):
+        del self[key]
 
 
 MODULES = ("by_key", "kinds", "rows", "verify", "versions")
