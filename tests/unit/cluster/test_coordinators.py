@@ -4,6 +4,7 @@ import pytest
 
 from logstore import Cluster, TopicPartition, VirtualClock
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
+from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.errors import (
     RETRIABLE_ERRORS,
     CoordinatorLoadInProgressError,
@@ -270,3 +271,60 @@ def test_one_broker_needs_no_other():
         assert [values(cluster, tp) for tp in T] == [[b"1"]] * 3
         cluster.restart(0)
         assert client.committed() == 7
+
+
+def test_a_batch_without_an_id_belongs_to_whichever_coordinator_has_its_producer(cluster):
+    """A Produce request always has the id; callers in the process need not give it."""
+    clients = [Client(cluster, each) for each in ("x", "y")]
+    for client in clients:
+        client.init()
+        client.add(*T)
+    assert {cluster.transaction_coordinator(each.id) for each in clients} == {0, 1}
+    assert [cluster.leader(tp) for tp in T] == [0, 1, 2]
+    for client in clients:
+        for tp in T:
+            for value in (b"1", b"2"):  # which opens the transaction in the partition, and a later
+                cluster.append_batches(tp, client.batch(tp, value))
+    client = clients[0]
+    fenced = client.producer
+    client.end()
+    client.init()
+    for producer, error in (
+        (client.producer, "{0} is not part of a transaction of 'x', whose state is Empty"),
+        (
+            fenced,
+            "producer 0 with epoch 0 of transactional id 'x' is fenced: epoch 1 is the newest",
+        ),
+        (
+            ProducerIdAndEpoch(99, 0),
+            "{0}: producer 99 has no transactional id, so it cannot have an open transaction",
+        ),
+    ):
+        client.producer = producer
+        for tp in T:
+            with pytest.raises(LogStoreError) as raised:
+                cluster.append_batches(tp, client.batch(tp, b"3"))
+            assert str(raised.value) == error.format(tp)
+    clients[1].end(commit=False)
+    assert [values(cluster, tp) for tp in T] == [[b"1", b"2"]] * 3
+
+
+def test_a_leader_that_cannot_reach_the_coordinator_refuses_the_first_batch(cluster):
+    client = Client(cluster)
+    client.init()
+    client.add(*T)
+    coordinator = cluster.transaction_coordinator("x")
+    tp = next(tp for tp in T if cluster.leader(tp) != coordinator)
+    cluster.disconnect({coordinator}, {cluster.leader(tp)})
+    batch = client.batch(tp, b"1")
+    for transactional_id, error in (
+        ("x", "the transaction coordinator of 'x' is not available"),
+        (None, f"{tp}: producer 0 has no transactional id, so it cannot have an open transaction"),
+    ):
+        with pytest.raises(LogStoreError) as raised:
+            cluster.append_batches(tp, batch, transactional_id=transactional_id, acks=1)
+        assert str(raised.value) == error
+    cluster.heal()
+    cluster.append_batches(tp, batch, transactional_id="x")
+    client.end()
+    assert values(cluster, tp) == [b"1"]
