@@ -5,6 +5,7 @@ import pytest
 from logstore import Cluster, TopicPartition, VirtualClock
 from logstore.cluster.messages import EpochRequest, EpochResponse, FetchRequest, FetchResponse
 from logstore.cluster.replicas import Replicas
+from tests.support.world.locks import HeldLock
 from tests.unit.cluster.replicas import settle
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -124,24 +125,9 @@ def test_a_fetch_at_the_end_waits_while_the_follower_knows_the_offsets(cluster, 
 # -- locks -----------------------------------------------------------------------------------------
 
 
-class Held:
-    """A lock that knows whether it is held."""
-
-    def __init__(self, lock):
-        self.lock, self.depth = lock, 0
-
-    def __enter__(self):
-        self.lock.__enter__()
-        self.depth += 1
-
-    def __exit__(self, *error):
-        self.depth -= 1
-        self.lock.__exit__(*error)
-
-
 def test_replicas_are_created_changed_and_deleted_by_one_thread_at_a_time(cluster, monkeypatch):
     """Otherwise a thread with an older state would undo the work of one with a newer state."""
-    lock = cluster._applying = Held(cluster._applying)
+    lock = cluster._applying = HeldLock(cluster._applying)
     unlocked, called = [], set()
 
     def watch(owner, name):
