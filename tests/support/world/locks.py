@@ -8,15 +8,24 @@ from typing import Any
 
 
 class HeldLock:
-    """A lock around another one, with the number of times that it is held."""
+    """A lock around another one, with the number of times that it is held.
+
+    Attributes
+    ----------
+    depth : int
+        How often it is held at this time.
+    entered : int
+        How often it has been acquired.
+    """
 
     def __init__(self, lock: AbstractContextManager[object]) -> None:
         self._lock = lock
-        self.depth = 0
+        self.depth = self.entered = 0
 
     def __enter__(self) -> None:
         self._lock.__enter__()
         self.depth += 1
+        self.entered += 1
 
     def __exit__(self, *error: object) -> None:
         self.depth -= 1
