@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from logstore.broker import Broker, OffsetAndMetadata
+from logstore import Broker, OffsetAndMetadata
 from logstore.config.broker_config import BrokerConfig
 from logstore.coordinator.transactions.coordinator import TransactionConfig, TransactionCoordinator
 from logstore.names import GROUP_OFFSETS_TOPIC
