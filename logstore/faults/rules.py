@@ -16,6 +16,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Self, TypedDict, TypeVar
 
@@ -135,6 +136,7 @@ class RuleOptions(TypedDict, total=False):
     after: bool
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FaultRule:
     """A rule, added by `Faults.add` and in force until `remove` or the end of its `with` block.
 
@@ -168,36 +170,21 @@ class FaultRule:
     inside changes, where the log being changed refuses a second change.
     """
 
-    def __init__(
-        self,
-        kind: Kind,
-        *,
-        error: str | None,
-        delay_ms: int,
-        nth: int,
-        times: int | None,
-        topic: str | None,
-        partition: int | None,
-        when: Callable[[Call], bool] | None,
-        after: bool,
-        written: int,
-        remove: Callable[[FaultRule], None],
-    ) -> None:
-        self.kind = kind.name
-        self.is_disk = kind.is_disk
-        self.error = error
-        self.delay_ms = delay_ms
-        self.nth = nth
-        self.times = times
-        self.topic = topic
-        self.partition = partition
-        self.when = when
-        self.after = after
-        self.written = written
-        self.calls = 0
-        self.hits = 0
-        self._remove = remove
-        self._threads_inside: set[int] = set()
+    kind: str
+    is_disk: bool
+    error: str | None
+    delay_ms: int
+    nth: int
+    times: int | None
+    topic: str | None
+    partition: int | None
+    when: Callable[[Call], bool] | None
+    after: bool
+    written: int
+    _remove: Callable[[FaultRule], None]
+    calls: int = 0
+    hits: int = 0
+    _threads_inside: set[int] = field(default_factory=set)
 
     def __repr__(self) -> str:
         said = [repr(self.kind)]
@@ -395,7 +382,8 @@ class Faults(Collection[FaultRule]):
         if when is not None and not callable(when):
             raise InvalidConfigurationError(f"when must be a function of a call, not {when!r}")
         rule = FaultRule(
-            row,
+            kind=row.name,
+            is_disk=row.is_disk,
             error=name,
             delay_ms=delay_ms,
             nth=1 if nth is None else nth,
@@ -405,7 +393,7 @@ class Faults(Collection[FaultRule]):
             when=when,
             after=after,
             written=written,
-            remove=self._remove,
+            _remove=self._remove,
         )
         with self._lock:
             self.rules = (*self.rules, rule)
