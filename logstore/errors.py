@@ -593,3 +593,16 @@ class KafkaStorageError(LogStoreError):
 
 class ConcurrentTransactionsError(KafkaStorageError):
     """The last transaction is decided, but not all of its partitions can be written yet."""
+
+
+def error_class(name: str) -> type[LogStoreError]:
+    """Return the class of a Kafka error, the most general one, or `RequestError` if it has none."""
+    if name == CorruptRecordError.kafka_error:
+        return CorruptRecordError
+    for root in (RequestError, LogStoreError):
+        kinds: list[type[LogStoreError]] = [root]
+        for kind in kinds:
+            if kind.kafka_error == name:
+                return kind
+            kinds.extend(kind.__subclasses__())
+    return RequestError

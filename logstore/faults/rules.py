@@ -24,11 +24,10 @@ from logstore.config.suggest import and_nearest
 from logstore.errors import (
     KAFKA_CODES,
     RETRIABLE_ERRORS,
-    CorruptRecordError,
     InvalidConfigurationError,
     LogStoreError,
     OffsetOutOfRangeError,
-    RequestError,
+    error_class,
 )
 from logstore.names import LOG_SUFFIX
 from logstore.runtime import VirtualClock
@@ -496,28 +495,17 @@ def is_passing(error: LogStoreError) -> bool:
 
 def kafka_exception(name: str, message: str) -> LogStoreError:
     """Return an injected Kafka error by name, of its own class or else a `RequestError`."""
-    kind = _classes_by_name().get(name)
+    kind = error_class(name)
     if kind is OffsetOutOfRangeError:
         error: LogStoreError = OffsetOutOfRangeError(
             message, offset=NO_OFFSET, log_start_offset=NO_OFFSET, log_end_offset=NO_OFFSET
         )
     else:
-        error = (RequestError if kind is None else kind)(message)
-    if kind is None:
+        error = kind(message)
+    if kind.kafka_error != name:
         vars(error).update(kafka_error=name, code=KAFKA_CODES[name])
     vars(error)["is_injected"] = True
     return error
-
-
-def _classes_by_name() -> dict[str, type[LogStoreError]]:
-    """Return the class of each Kafka error that has one, the most general if there are several."""
-    found: dict[str, type[LogStoreError]] = {"CORRUPT_MESSAGE": CorruptRecordError}
-    for root in (RequestError, LogStoreError):
-        kinds: list[type[LogStoreError]] = [root]
-        for kind in kinds:
-            found.setdefault(kind.kafka_error, kind)
-            kinds.extend(kind.__subclasses__())
-    return found
 
 
 def _is_errno(error: object) -> bool:
