@@ -139,9 +139,7 @@ def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
 
 
 def _take_target(fs: FileSystem, target: str) -> bool:
-    """Create a directory if it does not exist, check that it is empty, and return whether it is
-    new.
-    """
+    """Create a directory if it does not exist, check that it is empty, and return if it is new."""
     if not fs.exists(target):
         with StorageGuard(None, target, "cannot create it"):
             make_dirs_durably(fs, target)
