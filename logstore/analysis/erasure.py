@@ -25,7 +25,7 @@ from logstore.analysis.rehearsal import Cause, Rehearsal, TransactionEnd, Watch,
 from logstore.analysis.view import HasLogs
 from logstore.cleaner.strategy import Strategy
 from logstore.coordinator.host import CoordinatorHost
-from logstore.coordinator.transactions.log import TransactionConfig, TransactionLog
+from logstore.coordinator.transactions.log import TransactionLog
 from logstore.errors import CorruptionError, InvalidRecordError, LogStoreError
 from logstore.names import (
     CLEANED_SUFFIX,
@@ -406,9 +406,8 @@ class _Transactions:
         if producers.first_undecided_offset() is None:
             return ()
         if self._known is None:
-            config = TransactionConfig.of(self._broker.broker_config)
             host = CoordinatorHost(self._broker.manager)
-            stored = TransactionLog(host, config).read()
+            stored = TransactionLog(host, self._broker.broker_config).read()
             self._known = list(stored.by_id.values())
         return tuple(
             _end_of(metadata)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -193,6 +194,14 @@ class _Source:
         if path:
             self.line_fields[len(self.lines) + 1] = [(0, path)] if isinstance(path, str) else path
 
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Emit a line that begins a block, which contains the lines emitted in the context."""
+        self.emit(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
     def name(self, letter: str) -> str:
         self.count += 1
         return f"{letter}{self.count}"
@@ -305,15 +314,19 @@ def _count_elements(source: _Source, number: str, path: str) -> None:
     source.emit(f"if left < 0: raise TooManyElements(f'{{{number}}} elements are too many')", path)
 
 
-class _Run:
-    """Adjacent numbers that are read by one call."""
+class _Numbers:
+    """Adjacent numbers that are read or written by one call."""
 
     def __init__(self, source: _Source) -> None:
         self.source = source
         self.items: list[tuple[str, str, str]] = []
 
-    def add(self, code: str, target: str, path: str) -> None:
-        self.items.append((code, target, path))
+    def add(self, code: str, expression: str, path: str) -> None:
+        self.items.append((code, expression, path))
+
+
+class _Run(_Numbers):
+    """Adjacent numbers that are read by one call."""
 
     def flush(self) -> None:
         if not self.items:
@@ -379,11 +392,9 @@ def _decode_nullable_struct(source: _Source, target: str, field: Field, path: st
     source.emit("p += 1")
     source.emit(f"if {number} == {_null_byte(source, field)}:")
     source.emit(f"    {target} = None")
-    source.emit(f"elif {number} == 1:")
-    source.depth += 1
-    _decode_struct(source, var, field.element, path)
-    source.emit(f"{target} = {var}")
-    source.depth -= 1
+    with source.block(f"elif {number} == 1:"):
+        _decode_struct(source, var, field.element, path)
+        source.emit(f"{target} = {var}")
     source.emit("else:")
     source.emit(f"    p -= 1; raise Malformed(f'invalid null marker {{{number}}}')", path)
 
@@ -410,34 +421,32 @@ def _decode_bytes(
     number = _decode_length(source, run, field, path, "h" if is_text else "i")
     stop = source.name("e")
     source.emit(f"{stop} = p + {number}")
-    source.emit(f"if {number} < 0:")
     null = f"{target} = None"
     _null_or_malformed(source, number, null if nullable else None, path)
-    source.emit("else:")
-    source.depth += 1
-    source.emit(f"if {stop} > end: raise Malformed(f'{{{number}}} bytes, {{end - p}} left')", path)
-    if is_text and source.is_flexible(field):
-        too_long = f"a string of {{{number}}} bytes"
-        source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
-    if is_text:
-        source.emit(f"{target} = str(data[p:{stop}], 'utf-8')", path)
-    elif field.is_blob:
-        source.emit(f"{target} = view[p:{stop}]")
-    else:
-        source.emit(f"{target} = bytes(data[p:{stop}])")
-    source.emit(f"p = {stop}")
-    source.depth -= 1
+    with source.block("else:"):
+        source.emit(
+            f"if {stop} > end: raise Malformed(f'{{{number}}} bytes, {{end - p}} left')", path
+        )
+        if is_text and source.is_flexible(field):
+            too_long = f"a string of {{{number}}} bytes"
+            source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
+        if is_text:
+            source.emit(f"{target} = str(data[p:{stop}], 'utf-8')", path)
+        elif field.is_blob:
+            source.emit(f"{target} = view[p:{stop}]")
+        else:
+            source.emit(f"{target} = bytes(data[p:{stop}])")
+        source.emit(f"p = {stop}")
 
 
 def _null_or_malformed(source: _Source, number: str, null: str | None, path: str) -> None:
-    """Emit the body of `if number < 0:`."""
-    source.depth += 1
-    if null is None:
-        source.emit(f"raise Malformed(f'length {{{number}}} of a non-nullable field')", path)
-    else:
-        source.emit(f"if {number} != -1: raise Malformed(f'length {{{number}}}')", path)
-        source.emit(null)
-    source.depth -= 1
+    """Emit the case of a length below 0."""
+    with source.block(f"if {number} < 0:"):
+        if null is None:
+            source.emit(f"raise Malformed(f'length {{{number}}} of a non-nullable field')", path)
+        else:
+            source.emit(f"if {number} != -1: raise Malformed(f'length {{{number}}}')", path)
+            source.emit(null)
 
 
 def _decode_array(
@@ -447,38 +456,33 @@ def _decode_array(
     flexible = source.is_flexible(field)
     least = _minimal_element(source.schema, field, source.version, flexible, nullable=False)
     least = max(least, 1)
-    source.emit(f"if {number} < 0:")
     _null_or_malformed(source, number, f"{target} = None" if nullable else None, path)
-    source.emit("else:")
-    source.depth += 1
-    bound = f"{number} * {least}" if least > 1 else number
-    short = f"{{{number}}} elements, {{end - p}} bytes left"
-    source.emit(f"if {bound} > end - p: raise Malformed(f'{short}')", path)
-    _count_elements(source, number, path)
-    code, size = PRIMITIVES.get(field.element, ("", 0))
-    if code and code != "16s":
-        source.emit(f"{target} = list(unpack(f'>{{{number}}}{code}', data, p))")
-        source.emit(f"p += {number} * {size}" if size > 1 else f"p += {number}")
-    else:
-        _decode_elements(source, target, field, path, number)
-    source.depth -= 1
+    with source.block("else:"):
+        bound = f"{number} * {least}" if least > 1 else number
+        short = f"{{{number}}} elements, {{end - p}} bytes left"
+        source.emit(f"if {bound} > end - p: raise Malformed(f'{short}')", path)
+        _count_elements(source, number, path)
+        code, size = PRIMITIVES.get(field.element, ("", 0))
+        if code and code != "16s":
+            source.emit(f"{target} = list(unpack(f'>{{{number}}}{code}', data, p))")
+            source.emit(f"p += {number} * {size}" if size > 1 else f"p += {number}")
+        else:
+            _decode_elements(source, target, field, path, number)
 
 
 def _decode_elements(source: _Source, target: str, field: Field, path: str, number: str) -> None:
     elements, var = source.name("l"), source.name("o")
     source.emit(f"{target} = {elements} = []")
-    source.emit(f"for _ in range({number}):")
-    source.depth += 1
-    if field.is_struct:
-        _decode_struct(source, var, field.element, path)
-    elif field.element == "uuid":
-        run = _Run(source)
-        run.add("16s", var, path)
-        run.flush()
-    else:
-        _decode_bytes(source, _Run(source), var, field, path, nullable=False)
-    source.emit(f"{elements}.append({var})")
-    source.depth -= 1
+    with source.block(f"for _ in range({number}):"):
+        if field.is_struct:
+            _decode_struct(source, var, field.element, path)
+        elif field.element == "uuid":
+            run = _Run(source)
+            run.add("16s", var, path)
+            run.flush()
+        else:
+            _decode_bytes(source, _Run(source), var, field, path, nullable=False)
+        source.emit(f"{elements}.append({var})")
 
 
 def _decode_tags(source: _Source, var: str, struct_name: str, path: str) -> None:
@@ -486,35 +490,34 @@ def _decode_tags(source: _Source, var: str, struct_name: str, path: str) -> None
     here = _join_name(path, "tagged fields")
     source.emit(f"{count} = data[p]", here)
     source.emit("p += 1")
-    source.emit(f"if {count}:")
-    source.depth += 1
-    source.emit(f"if {count} > 127: {count}, p = uvarint(data, p, {count})", here)
-    _count_elements(source, count, here)
-    source.emit(f"for _ in range({count}):")
-    source.depth += 1
-    for number in (tag, size):
-        source.emit(f"{number} = data[p]", here)
-        source.emit("p += 1")
-        source.emit(f"if {number} > 127: {number}, p = uvarint(data, p, {number})", here)
-    source.emit(f"{stop} = p + {size}")
-    source.emit(f"if {stop} > end: raise Malformed(f'{{{size}}} bytes, {{end - p}} left')", here)
-    keyword = "if"
-    for field in source.tagged(struct_name):
-        source.emit(f"{keyword} {tag} == {field.tag}:")
-        source.depth += 1
-        run = _Run(source)
-        _decode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
-        run.flush()
-        wrong = f"the value does not end after the {{{size}}} bytes of the tagged field"
-        source.emit(f"if p != {stop}: raise Malformed(f'{wrong}')", _join(path, field))
-        source.depth -= 1
-        keyword = "elif"
-    if keyword == "if":
-        source.emit(f"p = {stop}")
-    else:
-        source.emit("else:")
-        source.emit(f"    p = {stop}")
-    source.depth -= 2
+    with source.block(f"if {count}:"):
+        source.emit(f"if {count} > 127: {count}, p = uvarint(data, p, {count})", here)
+        _count_elements(source, count, here)
+        with source.block(f"for _ in range({count}):"):
+            for number in (tag, size):
+                source.emit(f"{number} = data[p]", here)
+                source.emit("p += 1")
+                source.emit(f"if {number} > 127: {number}, p = uvarint(data, p, {number})", here)
+            source.emit(f"{stop} = p + {size}")
+            source.emit(
+                f"if {stop} > end: raise Malformed(f'{{{size}}} bytes, {{end - p}} left')", here
+            )
+            keyword = "if"
+            for field in source.tagged(struct_name):
+                with source.block(f"{keyword} {tag} == {field.tag}:"):
+                    run = _Run(source)
+                    _decode_field(
+                        source, run, f"{var}.{field.attribute}", field, _join(path, field)
+                    )
+                    run.flush()
+                    wrong = f"the value does not end after the {{{size}}} bytes of the tagged field"
+                    source.emit(f"if p != {stop}: raise Malformed(f'{wrong}')", _join(path, field))
+                keyword = "elif"
+            if keyword == "if":
+                source.emit(f"p = {stop}")
+            else:
+                source.emit("else:")
+                source.emit(f"    p = {stop}")
 
 
 def _join_name(path: str, name: str) -> str:
@@ -571,15 +574,8 @@ def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> b
     return bytearray()
 
 
-class _Pack:
+class _Pack(_Numbers):
     """Adjacent numbers that are written by one call."""
-
-    def __init__(self, source: _Source) -> None:
-        self.source = source
-        self.items: list[tuple[str, str, str]] = []
-
-    def add(self, code: str, value: str, path: str) -> None:
-        self.items.append((code, value, path))
 
     def flush(self) -> None:
         if not self.items:
@@ -644,11 +640,9 @@ def _encode_one_struct(
         _encode_struct(source, var, field.element, path)
         return
     source.emit(f"if {var} is None: w.append({_null_byte(source, field)})")
-    source.emit("else:")
-    source.depth += 1
-    source.emit("w += b'\\x01'")
-    _encode_struct(source, var, field.element, path)
-    source.depth -= 1
+    with source.block("else:"):
+        source.emit("w += b'\\x01'")
+        _encode_struct(source, var, field.element, path)
 
 
 def _encode_length(
@@ -671,15 +665,12 @@ def _encode_bytes(
     size = f"size_of({raw})" if field.is_blob else f"len({raw})"
     if nullable:
         source.emit(f"if {value} is None: {raw} = b''; {number} = -1", path)
-        source.emit("else:")
-        source.depth += 1
-    source.emit(f"{raw} = {expression}", path)
-    source.emit(f"{number} = {size}", path)
-    if is_text:
-        too_long = f"a string of {{{number}}} bytes"
-        source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
-    if nullable:
-        source.depth -= 1
+    with source.block("else:") if nullable else nullcontext():
+        source.emit(f"{raw} = {expression}", path)
+        source.emit(f"{number} = {size}", path)
+        if is_text:
+            too_long = f"a string of {{{number}}} bytes"
+            source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
     _encode_length(source, run, field, number, path, "h" if is_text else "i")
     if field.is_blob:
         source.emit(f"if {number} < {INLINE_BYTES} and type({raw}) is not list:")
@@ -705,19 +696,17 @@ def _encode_array(
         source.emit(f"w += pack(f'>{{len({elements})}}{code}', *{elements})", path)
         return
     var = source.name("o")
-    source.emit(f"for {var} in {elements}:")
-    source.depth += 1
-    inner = _Pack(source)
-    if field.is_struct:
-        _encode_struct(source, var, field.element, path)
-        if source.lines[-1].endswith(":"):
-            source.emit("pass")
-    elif field.element == "uuid":
-        source.emit(f"w += id_bytes({var})", path)
-    else:
-        _encode_bytes(source, inner, var, field, path, nullable=False)
-    inner.flush()
-    source.depth -= 1
+    with source.block(f"for {var} in {elements}:"):
+        inner = _Pack(source)
+        if field.is_struct:
+            _encode_struct(source, var, field.element, path)
+            if source.lines[-1].endswith(":"):
+                source.emit("pass")
+        elif field.element == "uuid":
+            source.emit(f"w += id_bytes({var})", path)
+        else:
+            _encode_bytes(source, inner, var, field, path, nullable=False)
+        inner.flush()
 
 
 def _encode_tags(source: _Source, var: str, struct_name: str, path: str) -> None:
@@ -727,21 +716,17 @@ def _encode_tags(source: _Source, var: str, struct_name: str, path: str) -> None
         return
     conditions = [_not_default(field, f"{var}.{field.attribute}", struct_name) for field in tagged]
     anything = " or ".join(conditions)
-    source.emit(f"if {anything}:")
-    source.depth += 1
-    rest, count, sections = source.name("w"), source.name("n"), source.name("l")
-    source.emit(f"{rest} = w; {sections} = bytearray(); {count} = 0")
-    for field, condition in zip(tagged, conditions, strict=True):
-        source.emit(f"if {condition}:")
-        source.depth += 1
-        source.emit("w = bytearray()")
-        run = _Pack(source)
-        assert not field.is_blob, f"{field.name}: the size of a blob is not in w"
-        _encode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
-        run.flush()
-        source.emit(f"{sections} += uvarint({field.tag}); {sections} += uvarint(len(w))")
-        source.emit(f"{sections} += w; {count} += 1")
-        source.depth -= 1
-    source.emit(f"w = {rest}; w += uvarint({count}); w += {sections}")
-    source.depth -= 1
+    with source.block(f"if {anything}:"):
+        rest, count, sections = source.name("w"), source.name("n"), source.name("l")
+        source.emit(f"{rest} = w; {sections} = bytearray(); {count} = 0")
+        for field, condition in zip(tagged, conditions, strict=True):
+            with source.block(f"if {condition}:"):
+                source.emit("w = bytearray()")
+                run = _Pack(source)
+                assert not field.is_blob, f"{field.name}: the size of a blob is not in w"
+                _encode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
+                run.flush()
+                source.emit(f"{sections} += uvarint({field.tag}); {sections} += uvarint(len(w))")
+                source.emit(f"{sections} += w; {count} += 1")
+        source.emit(f"w = {rest}; w += uvarint({count}); w += {sections}")
     source.emit("else: w += b'\\0'")

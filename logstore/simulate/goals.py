@@ -95,7 +95,7 @@ def parse_goal(texts: Sequence[str]) -> Goal:
                 f"{text!r} is not a goal: use QUANTITY <= VALUE, such as 'oldest <= 30d'"
             )
         bounded = quantity(found["name"])
-        terms.append(Term(bounded, found["operator"], bounded.parse(found["limit"].strip())))
+        terms.append(Term(bounded, found["operator"], bounded.parse(found["limit"])))
     return Goal(tuple(terms))
 
 

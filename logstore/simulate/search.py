@@ -349,7 +349,7 @@ class Search:
                 return None
             best = min(meeting, key=lambda at: (self._estimate(at), at))
             if len(self._values(best)) == count:
-                if self._reference not in meeting or self._reference is None:
+                if self._reference not in meeting:
                     self._reference = best
                 contender = self._contender(best, meeting)
                 if contender is None:
@@ -359,7 +359,7 @@ class Search:
                         return best
                     continue
                 best = contender
-            self._run([best], min(count, 2 * len(self._values(best))))
+            self._run([best], 2 * len(self._values(best)))
 
     def _contender(self, best: Place, meeting: Sequence[Place]) -> Place | None:
         """Return a place with fewer seeds that may be better than the best one."""

@@ -29,7 +29,8 @@ from logstore.cli.times import TIME_HELP, parse_time
 from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker, DeleteRecordsResult
+    from logstore.broker import Broker
+    from logstore.clients.results import DeleteRecordsResult
     from logstore.types import TopicPartition
 
 

@@ -35,7 +35,8 @@ from logstore.cli.times import TIME_HELP, parse_time
 from logstore.reasons.formats import format_time
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker, ConsumerRecord
+    from logstore.broker import Broker
+    from logstore.clients.records import ConsumerRecord
     from logstore.record.records import Header
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition

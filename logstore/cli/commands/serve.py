@@ -23,10 +23,11 @@ from logstore.cli.stopping import Stopping
 from logstore.security.acls import ANONYMOUS
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker, Topic
+    from logstore.broker import Broker
     from logstore.broker.plugins import PageSettings
     from logstore.cluster import Cluster, ClusterTopic
     from logstore.inspect.schemas.files import SchemaFiles
+    from logstore.manager.topics.store import Topic
     from logstore.runtime import Clock
 
 DEFAULT_ADDRESS = "127.0.0.1:9092"

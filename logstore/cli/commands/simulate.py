@@ -254,7 +254,7 @@ def simulate(
     if plan.origins:
         recording = simulate_from.read_directory(settings, plan.origins, plan.continued_topics)
     with _results(Path(out), keep_logs=keep_logs) as directory:
-        return _work(settings, plan, request, directory, recording)
+        return _Job(settings, plan, request, directory, recording).work()
 
 
 def _goal(
@@ -308,7 +308,7 @@ def _simulate_from(
         simulate_from.show(fit)
     plan = fit.scenario if replicas is None else fit.scenario.with_replicas(replicas)
     with _results(Path(out), keep_logs=request.keep_logs) as directory:
-        code = _work(settings, plan, request, directory, fit.recording, fit)
+        code = _Job(settings, plan, request, directory, fit.recording, fit).work()
         (directory / "scenario.toml").write_text(fit.text, encoding="utf-8")
         return code
 
@@ -350,165 +350,146 @@ def _list(settings: Settings) -> int:
     return 0
 
 
-def _work(
-    settings: Settings,
-    plan: Scenario,
-    request: Request,
-    directory: Path,
-    recording: Recording | None,
-    fit: Fit | None = None,
-) -> int:
-    """Run, sweep or search a scenario, and write and show the results."""
-    if request.sweep:
-        return _sweep(settings, plan, request, directory, recording)
-    if request.goal is not None:
-        return _search(settings, plan, request, directory, recording)
-    return _run(settings, plan, request, directory, recording, fit)
+class _Job(NamedTuple):
+    """A scenario to run, sweep or search, and the directory for its results."""
 
+    settings: Settings
+    plan: Scenario
+    request: Request
+    directory: Path
+    recording: Recording | None
+    fit: Fit | None = None
 
-def _run(
-    settings: Settings,
-    plan: Scenario,
-    request: Request,
-    directory: Path,
-    recording: Recording | None,
-    fit: Fit | None,
-) -> int:
-    from logstore.simulate.files import save
+    def work(self) -> int:
+        """Run, sweep or search the scenario, and write and show the results."""
+        if self.request.sweep:
+            return self._sweep()
+        return self._run() if self.request.goal is None else self._search()
 
-    outcome, spread = _lived(plan, request, directory, recording)
-    files = save(directory, outcome, spread=spread, report=_report(outcome, spread=spread))
-    if settings.as_table:
-        simulate_show.show_run(outcome, spread)
-        emit("")
-        emit(_written(files, directory))
-    else:
-        emit_json(
+    def _run(self) -> int:
+        from logstore.simulate.files import save
+
+        plan, fit = self.plan, self.fit
+        outcome, spread = self._lived(self.directory)
+        report = _report(outcome, spread=spread)
+        files = save(self.directory, outcome, spread=spread, report=report)
+        if self.settings.as_table:
+            simulate_show.show_run(outcome, spread)
+            emit(f"\n{_written(files, self.directory)}")
+        else:
+            emit_json(
+                {
+                    "scenario": plan.title,
+                    "seed": plan.seed,
+                    "days": plan.days,
+                    "costs": outcome.costs(),
+                    **({} if spread is None else {"seeds": spread.seeds, "spread": spread.costs()}),
+                    "digests": outcome.digests,
+                    "notes": outcome.notes,
+                    **({} if fit is None else {"fit": simulate_from.to_json(fit)}),
+                    "files": [str(path) for path in files],
+                },
+                self.settings.output,
+            )
+        return 0
+
+    def _lived(self, directory: Path | None = None) -> tuple[Run, Spread | None]:
+        """Run the scenario with each seed. Progress bars show the virtual time and the seeds.
+
+        The logs are only kept in a directory.
+        """
+        from logstore.simulate.engine import run
+        from logstore.simulate.spread import run_seeds
+
+        plan, request = self.plan, self.request
+        data_dir = directory / "data" if request.keep_logs and directory is not None else None
+        with ProgressBar("days") as bar, ProgressBar("runs") as runs:
+
+            def progress(now_ms: int) -> None:
+                elapsed = (now_ms - plan.start_ms) // DAY_MS
+                bar.update("simulating", elapsed, round(plan.days), format_time(now_ms)[:16])
+
+            if request.seeds is None or request.seeds == 1:
+                return run(
+                    plan, data_dir=data_dir, samples=request.samples, progress=progress,
+                    recording=self.recording,
+                ), None  # fmt: skip
+            return run_seeds(
+                plan, request.seeds, workers=request.jobs, samples=request.samples,
+                data_dir=data_dir, recording=self.recording,
+                finished=lambda done, total: runs.update("seeds", done, total),
+            )  # fmt: skip
+
+    def _sweep(self) -> int:
+        from logstore.simulate.files import save
+        from logstore.simulate.sweep import sweep
+
+        request = self.request
+        with ProgressBar("runs") as bar:
+            swept = sweep(
+                self.plan,
+                request.sweep,
+                workers=request.jobs,
+                samples=request.samples,
+                seeds=request.seeds or 1,
+                recording=self.recording,
+                progress=lambda done, total: bar.update("sweeping", done, total),
+            )
+        outcome, spread = self._lived()
+        report = _report(outcome, swept, spread=spread)
+        files = save(self.directory, outcome, sweep=swept, spread=spread, report=report)
+        front = swept.front()
+        rows = [
             {
-                "scenario": plan.title,
-                "seed": plan.seed,
-                "days": plan.days,
-                "costs": outcome.costs(),
-                **({} if spread is None else {"seeds": spread.seeds, "spread": spread.costs()}),
-                "digests": outcome.digests,
-                "notes": outcome.notes,
-                **({} if fit is None else {"fit": simulate_from.to_json(fit)}),
-                "files": [str(path) for path in files],
-            },
-            settings.output,
-        )
-    return 0
+                "settings": dict(each.settings),
+                "costs": dict(each.costs),
+                **({"spread": each.spread} if each.spread else {}),
+                "front": each in front,
+            }
+            for each in swept.variants
+        ]
+        if self.settings.as_table:
+            simulate_show.show_sweep(swept)
+            emit(f"\n{_written(files, self.directory)}")
+        elif self.settings.as_items:
+            emit_values(rows, output=self.settings.output)
+        else:
+            emit_json({"scenario": self.plan.title, "seed": self.plan.seed, "sweep": rows})
+        return 0
 
+    def _search(self) -> int:
+        from logstore.simulate.files import save
+        from logstore.simulate.search import SEEDS, search, with_settings
 
-def _lived(
-    plan: Scenario, request: Request, directory: Path | None, recording: Recording | None
-) -> tuple[Run, Spread | None]:
-    """Run a scenario with each seed, with a progress bar for virtual time and seeds."""
-    from logstore.simulate.engine import run
-    from logstore.simulate.spread import run_seeds
-
-    keeps = request.keep_logs and directory is not None
-    data_dir = directory / "data" if keeps and directory is not None else None
-    with ProgressBar("days") as bar, ProgressBar("runs") as runs:
-
-        def progress(now_ms: int) -> None:
-            elapsed = (now_ms - plan.start_ms) // DAY_MS
-            bar.update("simulating", elapsed, round(plan.days), format_time(now_ms)[:16])
-
-        if request.seeds is None or request.seeds == 1:
-            return run(
-                plan, data_dir=data_dir, samples=request.samples, progress=progress,
-                recording=recording,
-            ), None  # fmt: skip
-        return run_seeds(
-            plan, request.seeds, workers=request.jobs, samples=request.samples,
-            data_dir=data_dir, recording=recording,
-            finished=lambda done, total: runs.update("seeds", done, total),
-        )  # fmt: skip
-
-
-def _sweep(
-    settings: Settings,
-    plan: Scenario,
-    request: Request,
-    directory: Path,
-    recording: Recording | None,
-) -> int:
-    from logstore.simulate.files import save
-    from logstore.simulate.sweep import sweep
-
-    with ProgressBar("runs") as bar:
-        swept = sweep(
-            plan,
-            request.sweep,
-            workers=request.jobs,
-            samples=request.samples,
-            seeds=request.seeds or 1,
-            recording=recording,
-            progress=lambda done, total: bar.update("sweeping", done, total),
-        )
-    outcome, spread = _lived(plan, request, None, recording)
-    report = _report(outcome, swept, spread=spread)
-    files = save(directory, outcome, sweep=swept, spread=spread, report=report)
-    front = swept.front()
-    rows = [
-        {
-            "settings": dict(each.settings),
-            "costs": dict(each.costs),
-            **({"spread": each.spread} if each.spread else {}),
-            "front": each in front,
-        }
-        for each in swept.variants
-    ]
-    if settings.as_table:
-        simulate_show.show_sweep(swept)
-        emit("")
-        emit(_written(files, directory))
-    elif settings.as_items:
-        emit_values(rows, output=settings.output)
-    else:
-        emit_json({"scenario": plan.title, "seed": plan.seed, "sweep": rows})
-    return 0
-
-
-def _search(
-    settings: Settings,
-    plan: Scenario,
-    request: Request,
-    directory: Path,
-    recording: Recording | None,
-) -> int:
-    from logstore.simulate.files import save
-    from logstore.simulate.search import SEEDS, search, with_settings
-
-    assert request.goal is not None
-    goal, minimize, axes = request.goal
-    request = request._replace(seeds=request.seeds or SEEDS)
-    with ProgressBar("runs") as bar:
-        found = search(
-            plan,
-            axes,
-            goal,
-            minimize,
-            seeds=request.seeds or SEEDS,
-            workers=request.jobs,
-            samples=request.samples,
-            recording=recording,
-            progress=lambda done: bar.update("searching", done, None),
-        )
-    best = with_settings(plan, found.best.settings)
-    outcome, spread = _lived(best, request, None, recording)
-    report = _report(outcome, spread=spread, found=found)
-    files = save(directory, outcome, spread=spread, found=found, report=report)
-    if settings.as_table:
-        simulate_show.show_found(found)
-        emit("")
-        emit(_written(files, directory))
-    elif settings.as_items:
-        emit_values((_candidate(each, found) for each in found.candidates), output=settings.output)
-    else:
-        emit_json({"scenario": plan.title, "seed": plan.seed, **_found(found, files)})
-    return 0 if found.is_met else 1
+        assert self.request.goal is not None
+        goal, minimize, axes = self.request.goal
+        request = self.request._replace(seeds=self.request.seeds or SEEDS)
+        with ProgressBar("runs") as bar:
+            found = search(
+                self.plan,
+                axes,
+                goal,
+                minimize,
+                seeds=request.seeds or SEEDS,
+                workers=request.jobs,
+                samples=request.samples,
+                recording=self.recording,
+                progress=lambda done: bar.update("searching", done, None),
+            )
+        best = with_settings(self.plan, found.best.settings)
+        outcome, spread = self._replace(plan=best, request=request)._lived()
+        report = _report(outcome, spread=spread, found=found)
+        files = save(self.directory, outcome, spread=spread, found=found, report=report)
+        if self.settings.as_table:
+            simulate_show.show_found(found)
+            emit(f"\n{_written(files, self.directory)}")
+        elif self.settings.as_items:
+            candidates = (_candidate(each, found) for each in found.candidates)
+            emit_values(candidates, output=self.settings.output)
+        else:
+            titles = {"scenario": self.plan.title, "seed": self.plan.seed}
+            emit_json({**titles, **_found(found, files)})
+        return 0 if found.is_met else 1
 
 
 def _found(found: Found, files: Sequence[Path]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -71,15 +72,12 @@ class Presenter:
     def present(self) -> dict[str, Any]:
         """Run and print all chapters, and return the summary for `--format json`."""
         self._introduce()
-        story = Story.begin(self.out / ACCOUNTS, self._accounts, self.seed)
-        try:
+        with closing(Story.begin(self.out / ACCOUNTS, self._accounts, self.seed)) as story:
             self._write(story)
             self._clean_first(story)
             self._close_accounts(story)
             self._wait_for_max_lag(story)
             self._wait_for_horizon(story)
-        finally:
-            story.close()
         self._compare()
         self._clean_kafkas()
         self._verify()
