@@ -58,7 +58,7 @@ def test_a_transfer_waits_until_the_average_is_within_the_rate(cluster, side):
     quota = replicas.leader_quota if side == "leader" else replicas.follower_quota
     key = f"{side}.replication.throttled.rate"
     quota.spend(10**9)
-    assert quota.delay_ms() == 0, "there is no rate yet"
+    assert quota.delay_ms() == 0, "the rate is not set yet"
     cluster.alter_broker_configs({key: "1000"})
     assert quota.delay_ms() == 0
     cluster.clock.advance(hours=1)
@@ -186,7 +186,7 @@ def test_links(runtime):
     send(1, 2)
     send(2, 2)
     clock.advance(ms=30)
-    assert arrived[3:] == [("12", 70), ("22", 70)], "what was on its way is lost"
+    assert arrived[3:] == [("12", 70), ("22", 70)], "messages in flight are lost"
     cut = [network.cut_since_ms(*each) for each in ((0, 2), (2, 0), (0, 1), (1, 2), (0, 0))]
     assert cut == [start_ms + 60, start_ms + 60, start_ms + 70, None, None]
     assert healed == []

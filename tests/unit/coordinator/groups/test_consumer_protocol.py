@@ -739,7 +739,7 @@ def test_a_classic_member_must_sync_within_its_rebalance_timeout(bench, syncs):
 @pytest.mark.parametrize("notice", ("heartbeat", "sync"))
 @pytest.mark.parametrize("joins", (False, True))
 def test_a_classic_member_must_rejoin_within_its_rebalance_timeout(bench, mixed, notice, joins):
-    """Since it was first told; a repeated notice does not extend it, and a join ends it."""
+    """The timeout starts with the first notice. A second one does not extend it; a join ends it."""
     _, old = mixed
     ConsumerClient(bench, "b").join()
     for _ in range(2):
