@@ -549,7 +549,7 @@ def test_expiry_is_idle_until_the_first_id_expires(bench):
     coordinator.init_producer_id("x", MINUTE_MS)
     bench.clock.advance(ms=1000)
     coordinator.init_producer_id("y", MINUTE_MS)
-    expiration_ms = coordinator.config.id_expiration_ms
+    expiration_ms = coordinator.config.transactional_id_expiration_ms
     assert idle_ms() == expiration_ms - 1000
     bench.clock.advance(ms=expiration_ms - 1001)
     assert idle_ms() == 1
@@ -595,7 +595,7 @@ def test_the_producer_before_the_current_one_is_forgotten(bench):
     assert [each.producer_epoch for each in (first, second, third)] == [0, 1, 2]
     coordinator.init_producer_id("x", MINUTE_MS, expected=third)
     assert coordinator.transactions()["x"].last_producer_epoch == 2
-    bench.clock.advance(ms=coordinator.config.id_expiration_ms)
+    bench.clock.advance(ms=coordinator.config.transactional_id_expiration_ms)
     assert coordinator.remove_expired() == ["x"]
 
 

@@ -419,6 +419,8 @@ def test_close_handler_does_not_trim(place):
     index.append(50, 1)
     index.close_handler()
     assert fs.stat(index.path).size == 240
+    index.close()
+    assert fs.stat(index.path).size == 240
 
 
 def test_close_leaves_an_exact_file_untouched(place):

@@ -8,7 +8,7 @@ import pytest
 from logstore.errors import CorruptRecordError
 from logstore.names import file_name
 from logstore.runtime import Runtime
-from logstore.storage.checkpoint import read_bytes
+from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.storage.loading import tail
 from logstore.storage.log import NewRecord
 from logstore.storage.log.epochs import EpochEntry
