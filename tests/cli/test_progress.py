@@ -1,4 +1,4 @@
-"""Progress bars: what each step shows, and who sees a bar."""
+"""Progress bars: the texts of each step, and the conditions under which a bar is shown."""
 
 from types import SimpleNamespace
 
@@ -9,7 +9,7 @@ from logstore.cli.show.progress import FINISHED_SHOWN_MAX, ProgressBar, dry_run_
 
 
 class Terminal:
-    """What a bar was asked to show."""
+    """A terminal that records the events of a bar."""
 
     def __init__(self, unit):
         self.unit, self.events, self.tasks = unit, [], []

@@ -26,7 +26,7 @@ SMALL = (
 
 @pytest.fixture
 def asked(monkeypatch):
-    """Return what the commands asked of sessions, which are local ones."""
+    """Return the names and options of the sessions that the commands open; they are local ones."""
     asked = []
 
     def begin(name, **options):

@@ -403,7 +403,7 @@ def test_batches_are_bounded_by_the_limits_of_the_topic(tmp_path):
     (
         ((1, 2, 27.9), {"0": 0.5, "3": 0.5}),
         ((1, 29, 27), {"0": 0.25, "3": 0.75}),
-        ((28, 29, 30), {"0": 0.5, "3": 0.5}),  # all of it, if nothing is recent
+        ((28, 29, 30), {"0": 0.5, "3": 0.5}),  # all of them, because no record is recent
         ((28, 1, 29), {"0": 1.0, "3": 0.0}),
     ),
 )
