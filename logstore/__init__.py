@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from logstore.clients.consumer import Consumer
     from logstore.clients.futures import FutureRecordMetadata
+    from logstore.clients.partitioner import Partitioner, murmur2
     from logstore.clients.positions import ConsumedRecord
     from logstore.clients.producer import Producer
     from logstore.clients.records import ConsumerRecord, RecordMetadata
@@ -199,6 +200,7 @@ __all__ = [
     "PartitionFates",
     "PartitionPreview",
     "PartitionStats",
+    "Partitioner",
     "PolicyViolationError",
     "Preview",
     "Producer",
@@ -227,6 +229,7 @@ __all__ = [
     "UnsupportedFormatError",
     "VirtualClock",
     "WakeupError",
+    "murmur2",
 ]
 
 __getattr__, __dir__ = import_on_use(
@@ -252,6 +255,7 @@ __getattr__, __dir__ = import_on_use(
         ),
         "logstore.clients.consumer": ("Consumer",),
         "logstore.clients.futures": ("FutureRecordMetadata",),
+        "logstore.clients.partitioner": ("Partitioner", "murmur2"),
         "logstore.clients.positions": ("ConsumedRecord",),
         "logstore.clients.producer": ("Producer",),
         "logstore.clients.records": ("ConsumerRecord", "RecordMetadata"),
