@@ -1,13 +1,13 @@
-"""Message classes, and decoders and encoders for each version, compiled at first use.
+"""Message classes, and decoders and encoders that are compiled per version on first use.
 
-The decoder and encoder of a version are generated as source text, so a field costs a few
-bytecodes: adjacent numbers are one `struct` call, structures are inlined, and the version is not
-checked at run time. Each source line is mapped to its field, so error reporting costs nothing on
-success: after an error the failed line yields the field, and the local variable `p` the position.
+The decoder and encoder of a version are generated as Python source, so that a field takes only a
+few bytecodes: adjacent numbers are one `struct` call, structures are inlined, and versions are not
+checked at run time. Each source line maps to its field, so errors cost nothing on success: the
+failed line identifies the field, and the local variable `p` the position.
 
-Names in the sources: `data` is the input, `p` the position, `end` the input's length, `left` the
-remaining limit of array elements, `w` the bytes written, `out` the finished buffers; `oN` are
-messages and structures, `nN` lengths, `eN` ends, `lN` lists.
+Variables in the generated source: `data` is the input, `p` the position, `end` the length of the
+input, `left` the number of array elements still allowed, `w` the bytes written, `out` the finished
+buffers, `oN` messages and structures, `nN` lengths, `eN` ends, `lN` lists.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from logstore.types import INT16_MAX, decode_topic_id, encode_topic_id
 Buffer = bytes | bytearray | memoryview
 
 INLINE_BYTES = 512
-"""Size in bytes from which a blob becomes a separate buffer instead of being copied."""
+"""Size in bytes from which a blob is a separate buffer instead of being copied."""
 
 _UVARINTS = tuple(bytes((number,)) for number in range(128))
 _NEW: Any = object()
 
 
 class Malformed(ValueError):
-    """The reason why bytes are not a valid message. The caller adds the field and the position."""
+    """The reason why bytes are malformed. The caller adds the field and position."""
 
 
 class TooManyElements(Malformed):
-    """The arrays of a message exceed the limit of elements."""
+    """A message exceeds the limit of array elements."""
 
 
 # -- classes -------------------------------------------------------------------------------------
 
 
 class Message:
-    """A message or a structure in one. Its attributes are the fields of all versions.
+    """A message, or a structure in a message. It has attributes for the fields of all versions.
 
-    The constructor takes keywords. An omitted field has the default of Kafka's definition. Strings
-    are `str`, ids the 22 characters of Kafka's text form, arrays lists, bytes any buffer; records
-    are a buffer or a list of buffers. A tagged structure that is None is not encoded.
+    The constructor takes keyword arguments. Omitted fields have Kafka's defaults. Strings are
+    `str`, ids are the 22 characters of Kafka's text form, arrays are lists, bytes are any buffer,
+    and records are a buffer or a list of buffers. A tagged structure that is None is not encoded.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class Message:
 
     def __init__(self, **fields: object) -> None:
         kind: Any = next(each for each in type(self).__mro__ if "struct_name" in vars(each))
-        kind.__init__ = _constructor(kind)  # compiled when the first one is created
+        kind.__init__ = _constructor(kind)  # compiled for the first instance
         kind.__init__(self, **fields)
 
     def __eq__(self, other: object) -> bool:
@@ -75,9 +75,9 @@ _classes: dict[str, Mapping[str, type[Message]]] = {}
 
 
 def classes(name: str) -> Mapping[str, type[Message]]:
-    """Return the classes of a message by structure name, the message's class first.
+    """Return the classes of a message by structure name, starting with the message itself.
 
-    The other classes are also attributes of it.
+    The other classes are also attributes of the first one.
 
     Raises
     ------
@@ -85,7 +85,7 @@ def classes(name: str) -> Mapping[str, type[Message]]:
         The message is unknown.
     """
     known = _classes.get(name)
-    # Threads that race to create the classes must all get the same ones.
+    # If threads race to create the classes, all must get the same ones.
     return _classes.setdefault(name, _make_classes(schema(name))) if known is None else known
 
 
@@ -129,7 +129,7 @@ def _constructor(kind: type[Message]) -> Any:  # noqa: ANN401  # from exec
 
 
 def default_expression(field: Field) -> str:
-    """Return a source expression for a field's default; lists and structures are new objects."""
+    """Return a source expression for the default of a field. Lists and structures are new."""
     if field.default_is_null:
         return "None"
     if field.is_array:
@@ -140,7 +140,7 @@ def default_expression(field: Field) -> str:
 
 
 def _is_omitted_if_none(field: Field) -> bool:
-    """Return whether None means a tagged structure with its defaults, which is not encoded."""
+    """Return whether None means a tagged default structure, which is not encoded."""
     return field.is_struct and not field.is_array and bool(field.tagged) and not field.null
 
 
@@ -149,19 +149,19 @@ def _is_omitted_if_none(field: Field) -> bool:
 
 @dataclass
 class Compiled:
-    """A compiled function and the fields of its source lines.
+    """A compiled function, and the fields of its source lines.
 
     Attributes
     ----------
     line_fields : dict of int to list of (int, str)
-        Line → its fields and their offsets in bytes from `p`.
+        Fields by line, with their byte offsets from `p`.
     """
 
     call: Callable[..., Any]
     line_fields: Mapping[int, list[tuple[int, str]]]
 
     def locate(self, error: BaseException) -> tuple[str, int | None]:
-        """Return the field at which a call failed, and the position when decoding."""
+        """Return the field at which a call failed, and the position if it was decoding."""
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code is self.call.__code__:
@@ -170,7 +170,7 @@ class Compiled:
                 fields = self.line_fields.get(trace.tb_lineno, [(0, "")])
                 if start is None:
                     return fields[0][1], None
-                # In a run of numbers, the first field that exceeds the input.
+                # In a run of numbers, find the first field that exceeds the input.
                 offset, path = ([each for each in fields if start + each[0] <= end] or fields)[-1]
                 return path, start + offset
             trace = trace.tb_next
@@ -237,7 +237,7 @@ class _Source:
 
 
 def minimal_size(message: Schema, struct_name: str, version: int) -> int:
-    """Return the minimum size in bytes of a structure in a version."""
+    """Return the minimum size of a structure in a version, in bytes."""
     flexible = version in message.flexible
     size = int(flexible)
     for field in message.structs[struct_name]:
@@ -268,7 +268,7 @@ def _minimal_element(
 
 
 def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
-    """Return an unsigned varint and its end; `first` is the byte before `p` and above 127."""
+    """Return an unsigned varint and its end. `first` is its first byte, read already, above 127."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[p]
@@ -282,10 +282,10 @@ def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
 
 
 def compile_decoder(name: str, version: int) -> Compiled:
-    """Compile the function that decodes a message of a version.
+    """Compile the decoder for a version of a message.
 
-    It takes the bytes, a position and the limit of array elements. It returns the message, its end
-    and the rest of the limit.
+    It takes the bytes, a position and the maximum number of array elements. It returns the message,
+    its end and the remaining number of elements.
     """
     message = schema(name)
     kinds = classes(name)
@@ -309,13 +309,13 @@ def compile_decoder(name: str, version: int) -> Compiled:
 
 
 def _count_elements(source: _Source, number: str, path: str) -> None:
-    """Emit the check of the element limit, before elements are decoded."""
+    """Emit a check of the element limit before elements are decoded."""
     source.emit(f"left -= {number}")
     source.emit(f"if left < 0: raise TooManyElements(f'{{{number}}} elements are too many')", path)
 
 
 class _Numbers:
-    """Adjacent numbers, read or written by one call."""
+    """Adjacent numbers that are read or written by one call."""
 
     def __init__(self, source: _Source) -> None:
         self.source = source
@@ -326,7 +326,7 @@ class _Numbers:
 
 
 class _Run(_Numbers):
-    """Numbers to read."""
+    """Adjacent numbers that are read by one call."""
 
     def flush(self) -> None:
         if not self.items:
@@ -381,8 +381,8 @@ def _decode_field(source: _Source, run: _Run, target: str, field: Field, path: s
 
 
 def _null_byte(source: _Source, field: Field) -> int:
-    """Return the byte that encodes a null structure. Others are preceded by 1."""
-    # Kafka's generator uses a byte, -1 for null, but a varint in tagged fields, 0 for null.
+    """Return the byte that encodes a null structure. A byte of 1 precedes other structures."""
+    # Kafka's generator uses a byte that is -1 for null, but in tagged fields a varint that is 0.
     return 0 if source.version in field.tagged else 255
 
 
@@ -400,7 +400,7 @@ def _decode_nullable_struct(source: _Source, target: str, field: Field, path: st
 
 
 def _decode_length(source: _Source, run: _Run, field: Field, path: str, code: str) -> str:
-    """Emit code that reads a length, -1 for null, and return the variable's name."""
+    """Emit code that reads a length, -1 for null. Return the name of the variable."""
     number = source.name("n")
     if source.is_flexible(field):
         run.flush()
@@ -538,7 +538,7 @@ def uvarint(number: int) -> bytes:
 
 
 def compile_encoder(name: str, version: int) -> Compiled:
-    """Compile the function `message -> list of buffers` of a version."""
+    """Compile the encoder `message -> list of buffers` for a version of a message."""
     names: dict[str, Any] = {
         "Malformed": Malformed,
         "V": _UVARINTS,
@@ -565,7 +565,7 @@ def size_of(blob: Buffer | list[Buffer]) -> int:
 
 
 def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> bytearray:
-    """Append the written bytes and a blob to `out`, and return a new buffer to write to."""
+    """Append the written bytes and a blob to `out`, and return a new buffer."""
     out.append(w)
     if isinstance(blob, list):
         out.extend(blob)
@@ -575,7 +575,7 @@ def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> b
 
 
 class _Pack(_Numbers):
-    """Numbers to write."""
+    """Adjacent numbers that are written by one call."""
 
     def flush(self) -> None:
         if not self.items:
@@ -602,7 +602,7 @@ def _encode_struct(source: _Source, var: str, struct_name: str, path: str) -> No
 
 
 def _not_default(field: Field, value: str, struct_name: str) -> str:
-    """Return a source expression that is true if a field does not have its default."""
+    """Return a source expression for whether a field differs from its default."""
     if field.default_is_null:
         return f"{value} is not None"
     if field.is_array:

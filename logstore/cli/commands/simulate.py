@@ -33,7 +33,7 @@ _AXIS = re.compile(r"(?P<name>[^=]+)=(?P<values>.+)")
 
 
 class GoalOptions(TypedDict):
-    """The options of a search."""
+    """The options for a search."""
 
     goals: tuple[str, ...]
     minimize: str | None
@@ -46,13 +46,13 @@ class Request(NamedTuple):
     Attributes
     ----------
     sweep : mapping
-        Values of each setting, to run every combination.
+        Values by setting, to run all combinations.
     goal : tuple or None
-        The goal, the quantity to minimize, and the values of each setting to search.
+        The goal, the quantity to minimize, and the values by setting to search.
     seeds : int or None
         Number of seeds.
     jobs : int or None
-        Number of processes; None for as many as pay.
+        Number of processes. [default: as many as worthwhile]
     """
 
     sweep: Mapping[str, Sequence[str]]
@@ -198,24 +198,24 @@ def simulate(
     """Simulate SCENARIO in virtual time on the real engine and report its costs.
 
     SCENARIO is a TOML file or the name of a built-in scenario. It describes topics, keys, values
-    and deletes as in `logstore workload`. Records are appended, rolled, retained and cleaned as a
-    broker would do it at that time. The directory of --out receives the time series as CSV (and
-    Parquet, with the extra export) and a self-contained HTML report (with the extra report).
+    and deletes as in `logstore workload`. Records are appended, segments are rolled and deleted,
+    and logs are cleaned as a broker would at that time. Time series are written to --out as CSV
+    (and Parquet, with the export extra), and a self-contained HTML report (with the report extra).
 
     With --from, the simulation starts with the state of a copied data directory: segments,
-    checkpoints, producers and configurations. The workload is fitted to its recent records: rate by
-    hour, batches, values, deletes and choice of keys. The fit is shown, with the accuracy of
-    predicting its last third from the rest. With --print, the fitted scenario is printed, to be
-    edited and run. A SCENARIO given with --from is run from that state instead.
+    checkpoints, producers and configs. The workload is fitted to recent records: hourly rates,
+    batches, values, deletes and key distribution. The output shows the fit, and how accurately it
+    predicts the last third of the records from the rest. With --print, the fitted scenario is
+    printed, to be edited and run. If SCENARIO is also given, it is run from that state instead.
 
     With --sweep, the scenario is run with every combination of values. The table shows the costs of
     each, and marks combinations that no other one beats in all respects.
 
-    With --goal, the combinations of --search are searched for the one that meets the goal with
-    every seed and minimizes a quantity. It must also meet the goal with 20 other seeds. If no
-    combination does, the nearest miss is shown, and the exit code is 1. Quantities: bytes,
-    bytes.mean, headroom, disk, written, oldest, tombstone, late, passes, live, missed; and
-    percentiles over time: oldest.p50, oldest.p95, oldest.p99, tombstone.p50 and so on.
+    With --goal, searches the values of --search for the combination that meets the goal with every
+    seed and minimizes a quantity. It must also meet the goal with 20 other seeds. If no combination
+    does, the nearest miss is shown, and the exit code is 1. Quantities: bytes, bytes.mean,
+    headroom, disk, written, oldest, tombstone, late, passes, live, missed; and percentiles over
+    time: oldest.p50, oldest.p95, oldest.p99, tombstone.p50 and so on.
     """
     from logstore.simulate import library
     from logstore.simulate import scenario as plans
@@ -274,7 +274,7 @@ def _goal(
 
 
 def _refuse_combinations(request: Request) -> None:
-    """Refuse options that contradict each other."""
+    """Reject contradictory options."""
     if request.sweep and request.keep_logs:
         raise click.UsageError("--keep-logs and --sweep are mutually exclusive")
     if request.goal is not None and request.sweep:
@@ -296,7 +296,7 @@ def _simulate_from(
     *,
     prints: bool,
 ) -> int:
-    """Fit a scenario to folders, and run it or print it."""
+    """Fit a scenario to directories, and run or print it."""
     if out is None and not prints:
         raise click.UsageError("give --out DIR for the results, or --print to show the fit")
     fit = simulate_from.fit_directory(settings, origins, topics, configs, days, seed)
@@ -315,7 +315,7 @@ def _simulate_from(
 
 @contextmanager
 def _results(directory: Path, *, keep_logs: bool) -> Iterator[Path]:
-    """Create the directory for the results; remove it on failure if it was new and is empty."""
+    """Create the output directory. Remove it on failure if it was new and is empty."""
     if directory.exists() and not directory.is_dir():
         raise click.UsageError(f"--out {directory} is not a directory")
     data = directory / "data"
@@ -493,7 +493,7 @@ class _Job(NamedTuple):
 
 
 def _found(found: Found, files: Sequence[Path]) -> dict[str, Any]:
-    """Return the result of a search for JSON."""
+    """Return the JSON result of a search."""
     return {
         "goal": str(found.goal),
         "minimize": found.minimize.name,
@@ -539,7 +539,7 @@ def _report(
     spread: Spread | None = None,
     found: Found | None = None,
 ) -> str | None:
-    """Return the report; print a note for each missing package."""
+    """Return the report, and print a note for each missing package."""
     from logstore.simulate.files import can_write_parquet
     from logstore.simulate.report import can_draw, page
 
@@ -555,7 +555,7 @@ def _report(
 
 
 def _written(files: Sequence[Path], directory: Path) -> str:
-    """Return a line that names the kinds of results and their directory."""
+    """Return a line that lists the kinds of results and their directory."""
     from logstore.simulate.files import REPORT, SEARCH, SWEEP
 
     names = {path.name for path in files}

@@ -1,4 +1,4 @@
-"""The output of the demo: each chapter runs a step of the story and reports its outcome."""
+"""Output of the demo. Each chapter runs a step of the story and reports its outcome."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MIB = 1 << 20
 
 
 class Presenter:
-    """Runs the story, prints it and collects its numbers.
+    """Runs and prints the story, and collects numbers.
 
     Parameters
     ----------
@@ -46,12 +46,12 @@ class Presenter:
     records, seed, start_ms : int
         See `Accounts`.
     quiet : bool
-        Collect the numbers without printing.
+        Whether to collect numbers without printing.
 
     Attributes
     ----------
     problems : list of str
-        The failures of the checks.
+        Failed checks.
     """
 
     def __init__(self, out: Path, records: int, seed: int, start_ms: int, *, quiet: bool) -> None:
@@ -358,7 +358,7 @@ class Presenter:
         return bar
 
     def _clean(self, story: Story) -> CleanerRun:
-        """Run the cleaner until it cleans, and print its decisions and its result."""
+        """Run the cleaner until it cleans, and print its decisions and the result."""
         say = self.narrator
         with self._progress() as bar:
             runs = story.clean_when_due(bar.update)
@@ -384,7 +384,7 @@ class Presenter:
         return last
 
     def _search(self) -> None:
-        """Count the erased user's e-mail address and key in the files."""
+        """Count occurrences of the erased user's e-mail address and key in the files."""
         accounts = self._accounts
         needles = {"email": accounts.email, "key": accounts.key}
         texts = {name: text(accounts.erased) for name, text in needles.items()}
@@ -452,7 +452,7 @@ def _inspect(directory: Path, topic: str) -> PartitionSummary:
 
 
 def _program() -> str:
-    """Return the command that runs this program again from here."""
+    """Return the command that runs this program again."""
     called = Path(sys.argv[0])
     found = shutil.which(called.name)
     if called.name != "logstore" or (found and Path(found).resolve() == called.resolve()):

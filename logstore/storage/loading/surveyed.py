@@ -146,7 +146,7 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
     ]
     kept = []
     for each in result.damages:
-        is_end = each.first_offset_after is None and not each.is_mended
+        is_end = each.first_offset_after is None
         if is_end and (not clean or each.check in _TORN):
             detail = f"{each.size_bytes} bytes after position {each.position} ({each.check})"
             files.note("truncated_tail", each.path, detail)
