@@ -139,7 +139,7 @@ def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
 
 
 def _take_target(fs: FileSystem, target: str) -> bool:
-    """Create a directory if it does not exist, check that it is empty, and return if it is new."""
+    """Make sure that a directory exists and is empty. Return whether it was created."""
     if not fs.exists(target):
         with StorageGuard(None, target, "cannot create it"):
             make_dirs_durably(fs, target)

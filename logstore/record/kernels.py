@@ -808,9 +808,9 @@ def find_bounds(
     key_sizes, value_sizes : (n,) int32
         -1 for null.
     overhead : int
-        Most bytes of a record besides key and value.
+        Maximum size of a record without key and value.
     room, most : int
-        Most bytes and records per batch. A larger record gets a batch of its own.
+        Maximum bytes and records per batch. A larger record is a batch by itself.
     bounds : (n + 1,) int64, out
         Batch i has the rows [bounds[i], bounds[i + 1]). More rows may fit into the last one.
     """
