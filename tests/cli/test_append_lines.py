@@ -1,4 +1,4 @@
-"""Lines of `append`: what each is parsed to, or why it is refused."""
+"""Lines of `append`: the record of each valid one, and the error of each invalid one."""
 
 import base64
 

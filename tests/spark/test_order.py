@@ -1,4 +1,4 @@
-"""The check of the offset order: what a task reports, and how the reports are joined."""
+"""The check of the offset order: the report of each task, and the combined result."""
 
 import pyarrow as pa
 import pytest

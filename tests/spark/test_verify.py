@@ -354,7 +354,7 @@ def test_a_sound_cleaning_passes_and_that_of_another_strategy_does_not(
     old = frame(frames, before)
     verdict = verify(old, after_frame(frames, sound), asked, numbers)
     with monkeypatch.context() as patch:
-        # The sums by key suffice, unless an aborted record of the tail is kept, as it may be.
+        # Checksums by key suffice, unless the tail retains an aborted record, as it may.
         patch.setattr(oracle, "_compare_records", None)
         lean = after_frame(frames, [row for row in sound if row.offset != 44]).coalesce(1)
         assert verify(old, lean, asked, numbers).violations == {}
@@ -422,7 +422,7 @@ def test_the_first_pass_summarizes_each_partition(frames):
         horizons=True,
     )
     assert {partition: tuple(each) for (_, partition), each in found.items()} == {
-        # before, after, doubtful, gone from the front, removed early, overdue, displaced
+        # before, after, doubtful, below the start, removed early, overdue, displaced
         0: (4, 3, True, 2, False, True, False),
         1: (2, 1, True, 0, False, False, True),
         2: (2, 1, True, 0, False, False, False),

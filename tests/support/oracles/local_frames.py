@@ -30,7 +30,7 @@ def signed(number):
 
 
 def flat(value):
-    """Yield what a fingerprint covers: no nulls, at any depth."""
+    """Yield the values that a fingerprint covers: all but nulls, at any depth."""
     if isinstance(value, dict):
         value = [*value.values()]
     if isinstance(value, list):
@@ -177,7 +177,7 @@ class When(Column):
 
 
 class Aggregate(Column):
-    """A value of all rows of a group."""
+    """A value computed from all rows in a group."""
 
     def __init__(self, over_rows, name=None):
         super().__init__(None, name)
@@ -297,7 +297,7 @@ def of_elements(choose):
 
 
 def aggregate(reduce_values):
-    """Return an aggregate over the values that are not null; null without any."""
+    """Return an aggregate over the values that are not null. Without such values it is null."""
 
     def function(name):
         operand = named(name)
@@ -372,7 +372,7 @@ FUNCTIONS = SimpleNamespace(
     row_number=lambda: Column(None),
     broadcast=lambda frame: frame,
 )
-"""What the oracle knows as `pyspark.sql.functions`."""
+"""The replacement of `pyspark.sql.functions`."""
 
 
 # -- frames ------------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ class Frame:
     """Rows of named columns; `names` has pairs of the frame's alias and the column's name."""
 
     def __init__(self, session, names, rows, tasks=None):
-        """Take the rows, or those of several tasks."""
+        """Take the rows, or one list of rows for each task."""
         self.sparkSession, self.names = session, names
         self.rows = rows if tasks is None else [row for task in tasks for row in task]
         self.tasks = [rows] if tasks is None else tasks
@@ -592,7 +592,7 @@ class Grouped:
 
 
 class Session:
-    """Makes frames; `persisted` counts those that nobody has released."""
+    """Creates frames. `persisted` is the number of persisted frames."""
 
     def __init__(self):
         self.persisted = 0

@@ -171,7 +171,7 @@ class Directory:
         ]
 
     def values(self) -> list[str]:
-        """Return what is expected and found instead, for each of the findings that has it."""
+        """Return the expected and the found value of each finding that compares values."""
         return [
             f"{each.check}: {each.expected!r} ≠ {each.found!r}"
             for each in self.findings

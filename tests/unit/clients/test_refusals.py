@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from logstore import Broker, TopicPartition, VirtualClock
+from logstore import Broker, Cluster, TopicPartition, VirtualClock
 from logstore.coordinator.groups.requests import ConsumerHeartbeatResult, JoinResult
 from logstore.errors import (
     ConcurrentTransactionsError,
@@ -15,7 +15,9 @@ from logstore.errors import (
     InconsistentGroupProtocolError,
     InvalidConfigurationError,
     InvalidGroupIdError,
+    InvalidRecordError,
     InvalidSessionTimeoutError,
+    KafkaTimeoutError,
     NoOffsetForPartitionError,
     RequestError,
     WakeupError,
@@ -311,3 +313,87 @@ def test_a_transaction_that_cannot_be_aborted_is_logged_when_its_producer_is_clo
     assert caplog.messages == [
         f"{name}: the open transaction was not aborted: it is being completed"
     ]
+
+
+@pytest.mark.parametrize("keyless", ((1,), (0, 2)))
+def test_records_of_a_batch_with_invalid_records(broker, keyless):
+    """Each record has its own error; the valid ones may be sent again."""
+    broker.create_topic("c", configs={"cleanup.policy": "compact"})
+    producer = broker.producer(linger_ms=1000)
+    futures = [
+        producer.send("c", b"v", key=None if number in keyless else b"k") for number in range(3)
+    ]
+    producer.flush()
+    for number, future in enumerate(futures):
+        error = future.exception
+        if number in keyless:
+            assert (type(error), str(error)) == (
+                InvalidRecordError,
+                "Compacted topic cannot accept message without key",
+            )
+        else:
+            assert (type(error), str(error)) == (
+                RequestError,
+                "the record was not stored: other records in its batch are invalid",
+            )
+    assert broker.log("c").log_end_offset == 0
+
+
+def test_a_task_that_runs_during_a_retry_cannot_wait_for_its_record(broker):
+    """Its record is sent after the retry."""
+    producer = broker.producer(retries=1, retry_backoff_ms=100, linger_ms=0)
+    messages = []
+
+    def send():
+        with pytest.raises(IllegalStateError) as raised:
+            producer.send("t", b"2").get()
+        messages.append(str(raised.value))
+
+    broker.runtime.scheduler.start()
+    broker.runtime.scheduler.schedule("send", send, delay_ms=50)
+    with broker.fail("append", error="NOT_ENOUGH_REPLICAS", times=1):
+        assert producer.send("t", b"1").get().offset == 0
+    assert messages == [
+        "a producer cannot send a batch in a task that runs while its last batch is being retried"
+    ]
+    assert [record.value for record in broker.read("t")] == [b"1", b"2"]
+
+
+def test_a_callback_that_fails_is_logged_and_the_others_are_called(broker, caplog):
+    producer = broker.producer(linger_ms=1000)
+    called = []
+
+    def fail(_):
+        raise ValueError("mine")
+
+    future = producer.send("t", b"1").add_callback(fail).add_callback(called.append)
+    producer.flush()
+    assert called == [future.get()]
+    (record,) = caplog.records
+    assert (record.levelname, record.getMessage()) == (
+        "ERROR",
+        "a callback of a sent record failed",
+    )
+    assert str(record.exc_info[1]) == "mine"
+
+
+def test_a_coordinator_that_stays_away():
+    config = {"transaction.state.log.num.partitions": 1}
+    with Cluster(3, clock=VirtualClock(), broker_config=config, seed=1) as cluster:
+        cluster.create_topic("t", replication_factor=3)
+        coordinator = cluster.transaction_coordinator("x")
+        other = (coordinator + 1) % 3
+        producer = cluster.brokers[other].producer(
+            transactional_id="x", retry_backoff_ms=100, max_block_ms=1000
+        )
+        cluster.disconnect({other}, {coordinator})
+        began_ms = cluster.clock.now_ms()
+        with pytest.raises(KafkaTimeoutError) as raised:
+            producer.init_transactions()
+        assert str(raised.value) == (
+            "the coordinator of 'x' was not available within 1000 ms: the transaction coordinator"
+            " of 'x' is not available"
+        )
+        assert cluster.clock.now_ms() - began_ms == 1000
+        cluster.heal()
+        producer.init_transactions()

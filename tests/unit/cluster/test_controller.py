@@ -1,4 +1,4 @@
-"""The controller: whole states after each change, what is stored, and its lock."""
+"""The controller: whole states after each change, stored states, and its lock."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ class Guarded(Controller):
 
 
 class World:
-    """A controller of brokers 0 to 3, and what it has stored."""
+    """A controller of brokers 0 to 3, and the states that it has stored."""
 
     def __init__(self, unclean=(), remembered=(), **stored):
         self.lock = HeldLock(NoLock())
@@ -242,7 +242,7 @@ def test_changes_of_the_isr(world):
     assert controller.alter_isr(known, (1, 0)) == state(T1, (2, 0, 1), 2, 0, (2, 1), 2)
     known, changes = controller.state(T1), controller.changes
     assert controller.alter_isr(known, (1, 2)) == known
-    assert controller.changes == changes, "nothing is stored if nothing has changed"
+    assert controller.changes == changes, "the same state is not stored again"
 
 
 def test_reassignments(world):
@@ -267,7 +267,7 @@ def test_reassignments(world):
     known = controller.alter_isr(known, (0, 1, 3))
     assert known == state(T0, (3, 1), 3, 1, (3, 1), 3)
     assert moved == [T0]
-    # If nothing is removed, the leader and its epoch remain.
+    # If replicas are only added, the leader and its epoch remain.
     (known,), _ = controller.reassign({T0: (3, 1, 2)})
     assert known == state(T0, (3, 1, 2), 3, 1, (3, 1), 4, adding=(2,))
     known = controller.alter_isr(known, (3, 1, 2))

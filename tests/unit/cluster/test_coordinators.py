@@ -116,7 +116,7 @@ class Client:
 
 
 def values(cluster, tp):
-    """Return the committed values that each replica has; they agree."""
+    """Return the committed values, which are the same in each replica."""
     read = [
         [
             record.value

@@ -1,4 +1,4 @@
-"""What a cluster refuses: the type and the whole message of each error; and what it logs."""
+"""Errors of a cluster with their types and whole messages, and its warnings."""
 
 import pytest
 

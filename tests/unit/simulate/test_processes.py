@@ -1,4 +1,4 @@
-"""Worker processes: which jobs run here, which elsewhere, and what they are given."""
+"""Worker processes: the jobs that they run, and their arguments."""
 
 import signal
 from concurrent.futures import Future
@@ -11,7 +11,7 @@ from logstore.simulate.processes import START_NS, Workers
 
 
 class Pool:
-    """An executor that runs its jobs at once and notes what it was given."""
+    """An executor that runs its jobs at once and records their arguments."""
 
     def __init__(self, count, *, mp_context, initializer, initargs):
         self.count, self.method = count, mp_context.get_start_method()

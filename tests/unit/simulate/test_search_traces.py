@@ -57,7 +57,7 @@ def four(a, b, c, d, seed):
 
 
 def rough(x, y, seed):
-    """No order at all, and many equal costs: a search passes over what it does not expect."""
+    """Costs without any order, many of them equal."""
     number = int(x) * 7919 + int(10 * y) * 104729 + seed * 1299709
     number = number * 2654435761 >> 7 & 0xFFFF
     return costs(6 + number % 5, 40 + number // 16 % 4, number // 256 % 6 * 1000)

@@ -1,5 +1,7 @@
 """Groups of the consumer protocol: epochs, reconciliation, sessions, conversions and records."""
 
+import logging
+
 import pytest
 
 from logstore.coordinator.groups import consumer_records
@@ -215,6 +217,26 @@ def test_a_pattern_is_resolved_after_the_answer(bench):
     assert "tx0" in a.partitions
 
 
+def test_a_pattern_whose_topics_cannot_be_stored_is_resolved_again(bench, monkeypatch, caplog):
+    a = ConsumerClient(bench, "a", regex="t")
+    save = bench.groups._store.save_records
+    calls = []
+
+    def fail_second(*arguments):
+        calls.append(arguments)
+        return "COORDINATOR_NOT_AVAILABLE" if len(calls) == 2 else save(*arguments)
+
+    monkeypatch.setattr(bench.groups._store, "save_records", fail_second)
+    a.join()
+    (text,) = caplog.messages
+    assert text.endswith(
+        "the topics of patterns cannot be stored: the records of group g cannot be written"
+    )
+    a.beat()
+    a.beat()
+    assert a.partitions == ["t0", "t1", "t2", "t3"]
+
+
 def test_a_pattern_only_matches_topics_that_the_member_may_describe(bench):
     bench.broker.create_topic("secret", 1)
     fields = {"rebalance_timeout_ms": 1000, "regex": ".*", "owned": {}}
@@ -424,7 +446,9 @@ def test_members_over_the_wire_live_on_the_system_clock(bench):
     assert a.beat().error is None
 
 
-def test_a_timeout_is_repeated_until_the_removal_can_be_written(bench, monkeypatch):
+def test_a_timeout_is_repeated_until_the_removal_can_be_written(bench, monkeypatch, caplog):
+    """Every half a second; it has a reason, and each failure is logged."""
+    caplog.set_level(logging.INFO)
     a, b = ConsumerClient(bench, "a"), ConsumerClient(bench, "b")
     a.join(rebalance_timeout_ms=10_000)
     b.join()
@@ -433,13 +457,20 @@ def test_a_timeout_is_repeated_until_the_removal_can_be_written(bench, monkeypat
         patch.setattr(bench.groups._store, "save_records", lambda *_: "COORDINATOR_NOT_AVAILABLE")
         bench.clock.advance(seconds=12)
         assert a.beat().error is None
-    bench.clock.advance(seconds=1)
+    bench.clock.advance(ms=499)
+    assert a.beat().error is None
+    bench.clock.advance(ms=1)
     assert a.beat().error == "UNKNOWN_MEMBER_ID"
+    removal = "group 'g': removing a: the revocation took longer than 10000 ms"
+    failure = "a cannot be removed: the records of group g cannot be written"
+    found = [each.rpartition(">: ")[2] for each in caplog.messages if "remov" in each]
+    assert found == [removal, failure] * 5 + [removal]
     b.beat()
     assert len(b.partitions) == 4
 
 
-def test_a_session_ends_as_soon_as_the_removal_can_be_written(bench, monkeypatch):
+def test_a_session_ends_as_soon_as_the_removal_can_be_written(bench, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
     a, b = pair(bench)
     bench.clock.advance(seconds=30)
     b.beat()
@@ -447,7 +478,12 @@ def test_a_session_ends_as_soon_as_the_removal_can_be_written(bench, monkeypatch
         patch.setattr(bench.groups._store, "save_records", lambda *_: "COORDINATOR_NOT_AVAILABLE")
         bench.clock.advance(seconds=20)
         assert len(described(bench).members) == 2
-    bench.clock.advance(seconds=1)
+    bench.clock.advance(ms=499)
+    assert len(described(bench).members) == 2
+    bench.clock.advance(ms=1)
+    removals = [each for each in caplog.messages if "removing" in each]
+    assert set(removals) == {"group 'g': removing a: its session expired"}
+    assert len(removals) == 12
     assert [each.member_id for each in described(bench).members] == ["b"]
     assert a.beat().error == "UNKNOWN_MEMBER_ID"
 
@@ -703,7 +739,7 @@ def test_a_classic_member_must_sync_within_its_rebalance_timeout(bench, syncs):
 @pytest.mark.parametrize("notice", ("heartbeat", "sync"))
 @pytest.mark.parametrize("joins", (False, True))
 def test_a_classic_member_must_rejoin_within_its_rebalance_timeout(bench, mixed, notice, joins):
-    """Since it was first told; a repeated notice does not extend it, and a join ends it."""
+    """The timeout starts with the first notice. A second one does not extend it; a join ends it."""
     _, old = mixed
     ConsumerClient(bench, "b").join()
     for _ in range(2):

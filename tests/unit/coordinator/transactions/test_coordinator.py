@@ -39,7 +39,7 @@ DAY_MS = 86_400_000
 
 
 def stored(bench, partition=0):
-    """Return the records of a partition of the state topic, oldest first."""
+    """Return the records in a partition of the state topic, oldest first."""
     log = bench.log(TRANSACTION_STATE_TOPIC, partition)
     return [
         record.value and decode_value(decode_key(record.key), record.value)

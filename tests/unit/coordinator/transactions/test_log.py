@@ -91,7 +91,7 @@ class OwnEpochs(CoordinatorHost):
 
 
 def test_only_partitions_of_a_new_epoch_are_read_again(caplog):
-    """The states, damaged ids and errors of the others are kept; those of lost ones are dropped."""
+    """The contents of the others remain, and the contents of lost partitions are dropped."""
     bench = Bench(state_partitions=6)
     bench.coordinator.partition_for("id-0")
     host = OwnEpochs(bench.broker.manager)
@@ -127,7 +127,7 @@ def test_only_partitions_of_a_new_epoch_are_read_again(caplog):
     first = log.read()
     assert contents(first) == ({0: pair(0), 1: pair(1), 2: pair(2)}, [4])
     assert first.epochs is host.owned_partitions
-    # Changes of which nothing is known, as they are of no new epoch: 0 and 4 are not read again.
+    # Partitions 0 and 4 are not read again, because their epochs have not changed.
     for number in (0, 1):
         good = named[number][0]
         append(bench.log(TRANSACTION_STATE_TOPIC, number), good, value_of(good, 70, at_ms=2))

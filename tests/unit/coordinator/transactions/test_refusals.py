@@ -1,4 +1,4 @@
-"""What the transaction coordinator refuses: the type and the whole message; and what it logs."""
+"""Errors of the transaction coordinator with their types and whole messages, and its warnings."""
 
 import logging
 
