@@ -11,7 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Generic, Literal, Self, Unpack, cast
@@ -1109,23 +1109,16 @@ def _checked(
     return chosen
 
 
+@dataclass(eq=False)
 class _Node:
     """A node. Its id, clock and files remain while its broker process is started and stopped."""
 
-    def __init__(
-        self,
-        broker_id: int,
-        clock: Clock,
-        fs: FileSystem,
-        data_dir: str,
-        lock: AbstractContextManager[bool],
-    ) -> None:
-        self.id = broker_id
-        self.clock = clock
-        self.fs = fs
-        self.data_dir = data_dir
-        self.broker: Broker | None = None
-        self.host: ClusterHost | None = None
-        self.replicas: Replicas | None = None
-        self.lock = lock  # held while a task runs, and to cancel tasks
-        self.tasks: list[ScheduledTask] = []
+    id: int
+    clock: Clock
+    fs: FileSystem
+    data_dir: str
+    lock: AbstractContextManager[bool]  # held while a task runs, and to cancel tasks
+    broker: Broker | None = None
+    host: ClusterHost | None = None
+    replicas: Replicas | None = None
+    tasks: list[ScheduledTask] = field(default_factory=list)

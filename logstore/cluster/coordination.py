@@ -469,14 +469,17 @@ class ClusterHost(CoordinatorHost):
             return None
         return self._members.brokers.get(broker)
 
+    def _leading(self, topic: Topic, key: str) -> Broker | None:
+        """Return the broker that leads the partition of a group or a transaction."""
+        number = partition_for(key, len(topic.partitions))
+        return self._reachable(self._controller.state(TopicPartition(topic.name, number)).leader)
+
     def groups_of(self, coordinator: G, group_id: str) -> G:
         """Return the coordinator of a group, which is at the leader of its partition."""
         topic = self.topic(GROUP_OFFSETS_TOPIC)
         if topic is None:
             return coordinator
-        number = partition_for(group_id, len(topic.partitions))
-        leader = self._controller.state(TopicPartition(GROUP_OFFSETS_TOPIC, number)).leader
-        broker = self._reachable(leader)
+        broker = self._leading(topic, group_id)
         if broker is None:
             raise CoordinatorNotAvailableError(
                 f"the coordinator of group '{group_id}' is not available"
@@ -500,9 +503,7 @@ class ClusterHost(CoordinatorHost):
         topic = self.topic(TRANSACTION_STATE_TOPIC)
         if topic is None:
             return None
-        number = partition_for(transactional_id, len(topic.partitions))
-        leader = self._controller.state(TopicPartition(TRANSACTION_STATE_TOPIC, number)).leader
-        broker = self._reachable(leader)
+        broker = self._leading(topic, transactional_id)
         if broker is None:
             raise NotEnoughReplicasError(
                 f"the transaction coordinator of '{transactional_id}' is not available"

@@ -132,11 +132,6 @@ class ProducerStateManager:
         entry = self._producers.get(producer_id)
         return entry is not None and entry.current_txn_first_offset is not None
 
-    def open_transaction_offset(self, producer_id: int) -> int | None:
-        """Return the first offset of a producer's open transaction, None if it has none."""
-        entry = self._producers.get(producer_id)
-        return None if entry is None else entry.current_txn_first_offset
-
     @property
     def has_transactions(self) -> bool:
         """Whether a transaction is open or its marker is at or above the high watermark."""
