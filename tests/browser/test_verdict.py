@@ -73,7 +73,7 @@ def test_the_list_shows_damage_and_reclaimable_bytes(page):
     expect(row(page, "due")).to_contain_text("at most")
     expect(row(page, "waiting")).to_contain_text("0 B")
     assert page.locator("main .badge.is-good").count() == 0
-    headers_only = page.get_by_text("Only batch headers were read.")
+    headers_only = page.get_by_text("Reading them also finds damage.")
     expect(headers_only).to_be_visible()
     page.get_by_role("button", name="Compute exact values").click()
     expect(row(page, "damaged")).to_contain_text("damaged")
@@ -117,7 +117,7 @@ def test_records_are_found_opened_and_saved(page, visitor):
     opened.get_by_role("link", name="Records of this key").click()
     expect(found).to_contain_text("40 records found")
     form.get_by_text("More conditions").click()
-    form.get_by_label("Header", exact=True).fill("trace")
+    form.get_by_label("Name of a header").fill("trace")
     form.get_by_role("button", name="Search").click()
     expect(found).to_contain_text("4 records found")
     form.get_by_label("Regular expression").fill("(")
