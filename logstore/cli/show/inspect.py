@@ -66,7 +66,7 @@ def show_one(summary: PartitionSummary, *, is_deep: bool) -> None:
 
 
 def _print_headers_only() -> None:
-    text = "only batch headers were read; --deep and --exact also find damage inside batches"
+    text = "only batch headers were read; --deep also finds damage inside batches"
     emit(paint(f"\n{text}", "dim"))
 
 

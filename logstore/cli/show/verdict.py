@@ -205,9 +205,8 @@ def summary_lines(summary: Summary) -> list[str]:
             of_due = format_size(summary.retention_bytes_of_due)
             text += f", {of_due} of it from the partitions that are due"
     if summary.headers_only:
-        some = f"records of {plural(summary.headers_only, 'partition')} were not read"
         is_all = summary.headers_only == summary.partitions
-        text += f"; {'only batch headers were read' if is_all else some}"
+        text += "; headers only" if is_all else f"; headers only for {summary.headers_only:,}"
     return [*wrapped(text, "", "bold")]
 
 

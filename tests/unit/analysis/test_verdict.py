@@ -588,8 +588,8 @@ def test_a_summary_counts_partitions_of_which_only_headers_were_read() -> None:
     empty = replace(headers, size_bytes=0)
     read = of("waiting", examined="records")
     for verdicts, count, end in (
-        ((headers, headers), 2, "; only batch headers were read"),
-        ((headers, read, empty), 1, "; records of 1 partition were not read"),
+        ((headers, headers), 2, "; headers only"),
+        ((headers, read, empty), 1, "; headers only for 1"),
         ((read, empty, Verdict.unmeasured(9)), 0, ""),
     ):
         found = Summary.of(verdicts)
