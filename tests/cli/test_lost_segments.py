@@ -45,7 +45,7 @@ def without_checkpoint(folder: Path) -> None:
 
 
 def cleaned(folder: Path) -> None:
-    """Let a pass leave offsets 40 to 199 empty, but for those of the last record of each key."""
+    """Clean everything: of the offsets below 200, only the last 40 keep their records."""
     with Broker(folder.parent, clock=VirtualClock()) as broker:
         broker.clean("users", force=True, roll=True)
 

@@ -1,7 +1,8 @@
-"""What an operator asks of a directory, and what `clean --out` then does.
+"""Eight questions of an operator, answered and compared with the effect of `clean --out`.
 
 The answers are the first lines of `inspect`, `explain` and `stats`, their JSON, and the list of the
-page, over five directories. An exact value equals what is then freed; a bound is never below it.
+page, over five directories. An exact value equals the bytes that are then freed; a bound is
+never below them.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ Verdict = dict[str, Any]
 
 
 class Freed(NamedTuple):
-    """What a cleaning of a copy has freed; nothing if it was refused."""
+    """The effect of cleaning a copy: zeros if it was refused."""
 
     code: int
     bytes: int
@@ -52,7 +53,7 @@ class Freed(NamedTuple):
 
 @dataclass
 class Directory:
-    """A directory with the answers about its partitions, and with cleanings of its copies."""
+    """A directory with the answers about its partitions, and the effects of cleaning copies."""
 
     name: str
     path: Path
@@ -73,7 +74,7 @@ class Directory:
         return " ".join(re.split(r"\n  \S+: ", shown)[0].split("\n\n")[0].split())
 
     def clean(self, *arguments: str) -> Freed:
-        """Run a cleaning of a copy, once for each command."""
+        """Clean a copy, once for each command."""
         if arguments not in self.cleanings:
             copy = self.copies / str(len(self.cleanings))
             code, shown = self.run("clean", *arguments, "--out", copy, "--format", "json")
@@ -154,7 +155,7 @@ def size_of(text: str) -> tuple[float, float]:
 
 
 def check_words(line: str, pattern: str, freed: int) -> None:
-    """Compare the size in a line with what was freed; `at most` is a bound."""
+    """Compare the size in a line with the freed bytes; `at most` is a bound."""
     found = re.search(pattern.replace("SIZE", SIZE), line)
     if found is None:
         return
@@ -249,7 +250,7 @@ def test_6_since_when(directories: list[Directory]) -> None:
 
 
 def test_7_which_command_helps(directories: list[Directory]) -> None:
-    """Each cleaning that is offered frees, on a copy, what the verdict says."""
+    """Each recommended `clean` frees, on a copy, the bytes of the verdict."""
     is_offered = False
     for directory in directories:
         for name, verdict in directory.exact.items():

@@ -1,6 +1,6 @@
 """Fuzz targets over schemas: the log of a Schema Registry, hostile schemas, and their payloads.
 
-Limits of size are lowered, so that small inputs exceed them; those of depth are the real ones.
+Size limits are lowered, so that small inputs exceed them. Depth limits are the real ones.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def registry_entries(data: bytes) -> str:
 def schema(data: bytes) -> str:
     """A schema and a payload, behind the kind and the size of the schema.
 
-    JSON Schemas are the user's own files, so only their data is hostile.
+    JSON Schemas are files of the user, so only the data is hostile.
     """
     kind, size = (data or b"\0")[0] % 3, int.from_bytes(data[1:3])
     text, payload = data[3 : 3 + size], data[3 + size :]
