@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ FATE_NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerStats:
-    """The statistics of one pass over one partition.
+    """The statistics of one pass over one partition, in the order of its JSON.
 
     Attributes
     ----------
@@ -65,18 +65,18 @@ class CleanerStats:
     bytes_written: int
     messages_read: int
     messages_written: int
-    invalid_messages_read: int
+    map_entries: int
+    map_utilization: float
+    fates: Mapping[str, int]
+    index_ms: int
+    clean_ms: int
     map_bytes_read: int
     map_messages_read: int
     seed_bytes_read: int = 0
     seed_messages_read: int = 0
     unversioned_records: int = 0
     malformed_versions: int = 0
-    map_entries: int
-    map_utilization: float
-    fates: Mapping[str, int]
-    index_ms: int
-    clean_ms: int
+    invalid_messages_read: int
 
     @property
     def fates_total(self) -> int:
@@ -85,31 +85,10 @@ class CleanerStats:
 
     def to_json(self) -> dict[str, Any]:
         """Return the pass as an item of `cleaned` in `logstore clean --format json`."""
-        return {
-            "topic": self.topic_partition.topic,
-            "partition": self.topic_partition.partition,
-            "pass": self.pass_number,
-            "strategy": self.strategy,
-            "first_dirty_offset": self.first_dirty_offset,
-            "end_offset": self.end_offset,
-            "segments_before": self.segments_before,
-            "segments_after": self.segments_after,
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
-            "messages_read": self.messages_read,
-            "messages_written": self.messages_written,
-            "map_entries": self.map_entries,
-            "map_utilization": self.map_utilization,
-            "fates": dict(self.fates),
-            "index_ms": self.index_ms,
-            "clean_ms": self.clean_ms,
-            "map_bytes_read": self.map_bytes_read,
-            "map_messages_read": self.map_messages_read,
-            "seed_bytes_read": self.seed_bytes_read,
-            "seed_messages_read": self.seed_messages_read,
-            "unversioned_records": self.unversioned_records,
-            "malformed_versions": self.malformed_versions,
-        }
+        item = {each.name: getattr(self, each.name) for each in fields(self)}
+        del item["topic_partition"], item["pass_number"], item["invalid_messages_read"]
+        place = self.topic_partition._asdict()
+        return {**place, "pass": self.pass_number, **item, "fates": dict(self.fates)}
 
 
 class NotCleaned(NamedTuple):

@@ -24,12 +24,12 @@ def missing_offsets(log: Log, files: FileSystem, first_dirty_offset: int | None)
     files : FileSystem
         The stored files. An overlay may have removed the indexes of a lost segment.
     first_dirty_offset : int or None
-        As stored in the cleaner checkpoint, or None without an entry.
+        Entry in the cleaner checkpoint, or None.
 
     Notes
     -----
     Reads the last batch headers of each segment above the first dirty offset, and all headers of
-    the neighbours of a range. Segments with damage are passed over.
+    the segments adjacent to a range. Damaged segments are skipped.
     """
 
     def has_entries(name: str) -> bool:

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from copy import copy
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -236,12 +236,9 @@ class FileNode:
 def dated(fs: FileSystem, path: str) -> Iterator[File]:
     """Open a file for changes that are synced and leave its modification time."""
     mtime_ms = fs.stat(path).mtime_ms
-    file = fs.open(path, write=True)
-    try:
+    with closing(fs.open(path, write=True)) as file:
         yield file
         file.sync()
-    finally:
-        file.close()
     fs.set_mtime(path, mtime_ms)
 
 
@@ -254,15 +251,12 @@ class Held(NamedTuple):
 
     def restore(self, fs: FileSystem, path: str) -> None:
         """Write the file again under a name."""
-        target = fs.open(path, create=True)
-        try:
+        with closing(fs.open(path, create=True)) as target:
             size = self.file.size()
             for position, data in written_pieces(self.file, 0, size):
                 target.write_at([data], position)
             target.truncate(size)
             target.sync()
-        finally:
-            target.close()
         fs.set_mtime(path, self.mtime_ms)
 
 

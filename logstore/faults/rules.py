@@ -16,6 +16,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Self, TypedDict, TypeVar
 
@@ -23,11 +24,10 @@ from logstore.config.suggest import and_nearest
 from logstore.errors import (
     KAFKA_CODES,
     RETRIABLE_ERRORS,
-    CorruptRecordError,
     InvalidConfigurationError,
     LogStoreError,
     OffsetOutOfRangeError,
-    RequestError,
+    error_class,
 )
 from logstore.names import LOG_SUFFIX
 from logstore.runtime import VirtualClock
@@ -135,6 +135,7 @@ class RuleOptions(TypedDict, total=False):
     after: bool
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FaultRule:
     """A rule, added by `Faults.add` and in force until `remove` or the end of its `with` block.
 
@@ -168,36 +169,21 @@ class FaultRule:
     inside changes, where the log being changed refuses a second change.
     """
 
-    def __init__(
-        self,
-        kind: Kind,
-        *,
-        error: str | None,
-        delay_ms: int,
-        nth: int,
-        times: int | None,
-        topic: str | None,
-        partition: int | None,
-        when: Callable[[Call], bool] | None,
-        after: bool,
-        written: int,
-        remove: Callable[[FaultRule], None],
-    ) -> None:
-        self.kind = kind.name
-        self.is_disk = kind.is_disk
-        self.error = error
-        self.delay_ms = delay_ms
-        self.nth = nth
-        self.times = times
-        self.topic = topic
-        self.partition = partition
-        self.when = when
-        self.after = after
-        self.written = written
-        self.calls = 0
-        self.hits = 0
-        self._remove = remove
-        self._threads_inside: set[int] = set()
+    kind: str
+    is_disk: bool
+    error: str | None
+    delay_ms: int
+    nth: int
+    times: int | None
+    topic: str | None
+    partition: int | None
+    when: Callable[[Call], bool] | None
+    after: bool
+    written: int
+    _remove: Callable[[FaultRule], None]
+    calls: int = 0
+    hits: int = 0
+    _threads_inside: set[int] = field(default_factory=set)
 
     def __repr__(self) -> str:
         said = [repr(self.kind)]
@@ -395,7 +381,8 @@ class Faults(Collection[FaultRule]):
         if when is not None and not callable(when):
             raise InvalidConfigurationError(f"when must be a function of a call, not {when!r}")
         rule = FaultRule(
-            row,
+            kind=row.name,
+            is_disk=row.is_disk,
             error=name,
             delay_ms=delay_ms,
             nth=1 if nth is None else nth,
@@ -405,7 +392,7 @@ class Faults(Collection[FaultRule]):
             when=when,
             after=after,
             written=written,
-            remove=self._remove,
+            _remove=self._remove,
         )
         with self._lock:
             self.rules = (*self.rules, rule)
@@ -508,28 +495,17 @@ def is_passing(error: LogStoreError) -> bool:
 
 def kafka_exception(name: str, message: str) -> LogStoreError:
     """Return an injected Kafka error by name, of its own class or else a `RequestError`."""
-    kind = _classes_by_name().get(name)
+    kind = error_class(name)
     if kind is OffsetOutOfRangeError:
         error: LogStoreError = OffsetOutOfRangeError(
             message, offset=NO_OFFSET, log_start_offset=NO_OFFSET, log_end_offset=NO_OFFSET
         )
     else:
-        error = (RequestError if kind is None else kind)(message)
-    if kind is None:
+        error = kind(message)
+    if kind.kafka_error != name:
         vars(error).update(kafka_error=name, code=KAFKA_CODES[name])
     vars(error)["is_injected"] = True
     return error
-
-
-def _classes_by_name() -> dict[str, type[LogStoreError]]:
-    """Return the class of each Kafka error that has one, the most general if there are several."""
-    found: dict[str, type[LogStoreError]] = {"CORRUPT_MESSAGE": CorruptRecordError}
-    for root in (RequestError, LogStoreError):
-        kinds: list[type[LogStoreError]] = [root]
-        for kind in kinds:
-            found.setdefault(kind.kafka_error, kind)
-            kinds.extend(kind.__subclasses__())
-    return found
 
 
 def _is_errno(error: object) -> bool:

@@ -431,15 +431,37 @@ class Moves:
             assert not lost, f"{tp}: {len(lost)} lost: {sorted(lost.items())[:5]}"
             assert tp == DELETED or placeless[number] <= set(found.values()), tp
             self.counts["acknowledged records"] += len(acknowledged[number])
-            numbers: dict[str, list[int]] = defaultdict(list)
-            for value in found.values():
+            numbers: dict[str, list[tuple[int, int]]] = defaultdict(list)
+            for offset, value in found.items():
                 name, number_of, _ = value.split(":", 2)
-                numbers[name].append(int(number_of))
+                numbers[name].append((int(number_of), offset))
             for name, each in numbers.items():  # all producers are idempotent
-                first = each[0] if tp == DELETED else 0
-                gaps = [pair for pair in pairwise(each) if pair[1] != pair[0] + 1]
-                assert each[0] == first, (tp, name, each[:3])
-                assert not gaps, (tp, name, gaps, leader.log(tp), len(each), each[0])
+                first = each[0][0] if tp == DELETED else 0
+                gaps = [pair for pair in pairwise(each) if pair[1][0] != pair[0][0] + 1]
+                assert each[0][0] == first, (tp, name, each[:3])
+                assert not gaps, (tp, name, gaps, leader.log(tp), self._batches_at(tp, gaps))
+
+    def _batches_at(
+        self, tp: TopicPartition, gaps: Sequence[Sequence[tuple[int, int]]]
+    ) -> list[tuple[int, ...]]:
+        """Return offset, leader epoch, producer, epoch and sequence of the batches at gaps."""
+        offsets = {offset for pair in gaps for _, offset in pair}
+        headers = [
+            each.header
+            for data in self._files(self.cluster.leader(tp), tp).values()
+            for each in walk_buffer(data)
+        ]
+        return [
+            (
+                header.base_offset,
+                header.partition_leader_epoch,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+            )
+            for header in headers
+            if any(header.base_offset <= offset <= header.last_offset for offset in offsets)
+        ]
 
     def _verify_keyed(self) -> None:
         tp = TopicPartition(KEYED, 0)

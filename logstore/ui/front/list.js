@@ -1,4 +1,4 @@
-// The list of partitions, sortable by size, dirty ratio, delay and uncleanable state.
+// The list of partitions.
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { withQuery } from "./api.js";
@@ -34,7 +34,7 @@ export function Page({ params, about }) {
   `;
 }
 
-/** Assumptions and warnings about a copied directory, which the command line prints too. */
+/** Assumptions and warnings about a copied directory, as the command line prints them. */
 function Notes({ about }) {
   const { notes } = about;
   if (notes.length === 0) return null;
@@ -55,13 +55,13 @@ export function PartitionList({ query, about, topic, hash }) {
       ? (ORDERS.find(([name]) => name === by)?.[2] ?? false)
       : query.descending === "1";
   const filter = query.filter ?? "";
-  // A search and a topic's page list every partition.
+  // Searches and topic pages include empty partitions.
   const omits = topic === undefined && !filter && query.empty !== "1";
   const target = (first, count) =>
     withQuery("partitions", { sort: by, descending: descending ? 1 : 0, filter, topic, empty: omits ? 0 : 1, first, count });
   const pieces = usePieces(target, (answer) => answer.partitions, {
     on: ["partitions", "cleaned", "clock"],
-    // While partitions are measured, measuring costs more than refreshing the list.
+    // Measuring partitions costs more than refreshing the list.
     isUrgent: (answer) => answer.measured < answer.summary.partitions,
   });
   const { answer, error, total } = pieces;
@@ -116,16 +116,16 @@ export function PartitionList({ query, about, topic, hash }) {
   `;
 }
 
-/** The number of empty partitions that the list omits. */
+/** Number of empty partitions that are hidden. */
 function emptyOf(answer) {
   return Object.values(answer?.empty ?? {}).reduce((sum, count) => sum + count, 0);
 }
 
-/** The topics whose empty partitions are not listed, in one sentence. */
+/** A sentence about topics with hidden empty partitions. */
 export function emptySentence(empty) {
   const topics = Object.entries(empty);
-  const named = topics.slice(0, 5).map(([topic, count]) => `${formatCount(count)} of ${topic}`);
-  const more = topics.length > 5 ? ` and others of ${plural(topics.length - 5, "topic")}` : "";
+  const named = topics.slice(0, 5).map(([topic, count]) => `${formatCount(count)} in ${topic}`);
+  const more = topics.length > 5 ? ` and others in ${plural(topics.length - 5, "topic")}` : "";
   return `${plural(emptyOf({ empty }), "empty partition")} with nothing to do: ${named.join(", ")}${more}.`;
 }
 
@@ -149,7 +149,7 @@ function nameOf(row) {
 function Summary({ answer, target, onMeasured }) {
   const { measured, summary } = answer;
   const total = summary.partitions;
-  const exactly = answer.is_exact ? "" : "Exact values need the records of compacted topics. Reading them also finds damage.";
+  const exactly = answer.is_exact ? "" : "Computing exact values reads the records of compacted topics, which also finds damage.";
   const hints = [unreadSentence(summary), exactly].filter(Boolean);
   return html`
     <div class="result-line summary-line">
@@ -274,7 +274,7 @@ function columnsOf(topic) {
   ];
 }
 
-/** The cleanup policy; for a copied directory without the topic's configuration it is assumed. */
+/** The cleanup policy, which is assumed if a copied directory has no topic config. */
 export function Policy({ row }) {
   const policy = row.cleanup_policy?.replaceAll(",", ", ") || "none";
   return row.is_policy_assumed ? html`${policy} <span class="dim">(assumed)</span>` : policy;
@@ -324,7 +324,7 @@ export function Delay({ row }) {
   if (lag === null) return html`<span class="dim">–</span>${limit}`;
   const over = lag - bound;
   const words = over > 0 ? `${formatDuration(over)} past the limit` : formatDuration(lag);
-  // The limit is at two thirds of the bar, to leave room for values beyond it.
+  // Draw the limit at two thirds of the bar, to leave room for larger values.
   return html`
     <span class="bar-with-words">
       <${Bar} share=${(lag / bound) * (2 / 3)} kind=${over > 0 ? "over" : "lag"} mark=${2 / 3} />

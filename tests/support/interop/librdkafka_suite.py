@@ -3,6 +3,7 @@
     python -m tests.support.interop.librdkafka_suite ../librdkafka
     python -m tests.support.interop.librdkafka_suite ../librdkafka --protocol classic 0022 0102
     python -m tests.support.interop.librdkafka_suite ../librdkafka --kafka 0022  # on Kafka 4.3.1
+    python -m tests.support.interop.librdkafka_suite ../librdkafka --brokers 3
 
 The checkout must be built (`./configure && make && make -C tests build`). Each test runs in a
 process of its own, so that one that hangs or aborts does not hide the others. Exits with 0 if all
@@ -21,11 +22,11 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from logstore import Authorizer, Broker
+from logstore import Authorizer, Broker, Cluster
 from tests.support.interop.judge import BUILDS, Unavailable, fast_scratch
 from tests.support.interop.kafka_serve import suite_broker
 
-TEST_TIMEOUT_S = 180
+TEST_TIMEOUT_S = 600
 BROKER_VERSION = "4.3.1"
 """The release whose features the tests may expect."""
 
@@ -49,7 +50,7 @@ SETTINGS = {
 
 
 @contextlib.contextmanager
-def _served(*, is_kafka: bool) -> Iterator[str]:
+def _served(*, is_kafka: bool, brokers: int) -> Iterator[str]:
     """Serve the suite; yield the address."""
     if is_kafka:
         home = tempfile.TemporaryDirectory(dir=fast_scratch())
@@ -57,13 +58,23 @@ def _served(*, is_kafka: bool) -> Iterator[str]:
             yield kafka.bootstrap
         return
     everybody = Authorizer(allow_everyone_if_no_acl_found=True)  # its tests create ACLs
-    broker = Broker(broker_config=SETTINGS)
+    if brokers > 1:
+        settings = SETTINGS | {"default.replication.factor": "3"}  # as `logstore serve` sets it
+        with Cluster(brokers, broker_config=settings, background=True) as cluster:
+            yield cluster.listen(authorizer=everybody).bootstrap
+        return
+    broker = Broker(broker_config=SETTINGS, background=True)
     with broker, broker.listen(authorizer=everybody) as listener:
         yield listener.bootstrap
 
 
 def run(
-    checkout: Path, protocol: str, tests: Iterable[str], *, is_kafka: bool = False
+    checkout: Path,
+    protocol: str,
+    tests: Iterable[str],
+    *,
+    is_kafka: bool = False,
+    brokers: int = 1,
 ) -> dict[str, str]:
     """Run tests; return the outcome of each: passed, skipped, failed or timed out.
 
@@ -71,6 +82,8 @@ def run(
     ----------
     is_kafka : bool
         Whether to run them on Kafka 4.3.1 instead.
+    brokers : int
+        Number of our brokers.
 
     Raises
     ------
@@ -80,15 +93,16 @@ def run(
     folder = checkout / "tests"
     if not (folder / "test-runner").is_file():
         raise Unavailable(f"{folder} has no test-runner: build the checkout first")
-    logs = BUILDS / f"librdkafka-{protocol}{'-kafka' if is_kafka else ''}"
+    logs = BUILDS / f"librdkafka-{protocol}{'-kafka' if is_kafka else f'-{brokers}'}"
     logs.mkdir(parents=True, exist_ok=True)
-    with _served(is_kafka=is_kafka) as bootstrap:
+    with _served(is_kafka=is_kafka, brokers=brokers) as bootstrap:
         (folder / "test.conf").write_text(
             f"bootstrap.servers={bootstrap}\ntest.topic.random=true\n"
         )
         environment = os.environ | {
             "TEST_CONSUMER_GROUP_PROTOCOL": protocol,
             "TEST_KAFKA_VERSION": BROKER_VERSION,
+            "BROKERS": bootstrap,  # for `kafka-topics.sh` in $KAFKA_PATH, which some tests run
             "LD_LIBRARY_PATH": f"{checkout / 'src'}:{checkout / 'src-cpp'}",
         }
         return {test: _run(folder, test, environment, logs / f"{test}.log") for test in tests}
@@ -122,10 +136,17 @@ def main() -> int:
     parser.add_argument("tests", nargs="*", help="numbers of tests [default: tests of groups]")
     parser.add_argument("--protocol", choices=("consumer", "classic"), default="consumer")
     parser.add_argument("--kafka", action="store_true", help="run them on Kafka 4.3.1")
+    parser.add_argument("--brokers", type=int, default=1, help="number of our brokers")
     given = parser.parse_intermixed_args()
     wanted = given.tests or [test for test in GROUPS if test not in LEFT_OUT]
     try:
-        outcomes = run(given.checkout.resolve(), given.protocol, wanted, is_kafka=given.kafka)
+        outcomes = run(
+            given.checkout.resolve(),
+            given.protocol,
+            wanted,
+            is_kafka=given.kafka,
+            brokers=given.brokers,
+        )
     except Unavailable as error:
         print(error)
         return 1
