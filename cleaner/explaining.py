@@ -370,6 +370,6 @@ def verdict(decision: CleaningDecision, active: ActiveSegment) -> Reason:
         return Reason.of("verdict.due")
     if binding.gate == "active_segment" and not active.size_bytes:
         return Reason.of("verdict.all_clean")
-    if binding.gate == "dirty_ratio":
-        return Reason("verdict.dirty_ratio", binding.reason.values)
+    if binding.gate in ("dirty_ratio", "min_compaction_lag"):
+        return Reason(f"verdict.{binding.gate}", binding.reason.values)
     return Reason(f"verdict.{binding.gate}", {})

@@ -49,12 +49,19 @@ class Cleaned(HasLogs, Protocol):
 
 
 class RecordFacts(NamedTuple):
-    """Surviving tombstones and damage, from reading the records of a log."""
+    """Facts about the records of a log: its surviving tombstones, and damage.
+
+    Attributes
+    ----------
+    is_read : bool
+        Whether all records were read. Otherwise only damage that was met before is known.
+    """
 
     tombstones: Sequence[Tombstone] | None
     damages: tuple[str, ...]
     obstacle: str | None
     now_ms: int = 0
+    is_read: bool = False
 
 
 NO_FACTS = RecordFacts(None, (), None)
@@ -70,10 +77,12 @@ def read_facts(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) 
     except _UNREADABLE as error:
         path = getattr(error, "path", None)
         stops = _stops(broker, view.log, decision, path)
-        return RecordFacts(None, (str(error),), str(error) if stops else None)
+        return RecordFacts(None, (str(error),), str(error) if stops else None, is_read=True)
     damages = view.damages
     stopping = (str(each) for each in damages if _stops(broker, view.log, decision, each.path))
-    return RecordFacts(tombstones, tuple(map(str, damages)), next(stopping, None), now_ms)
+    return RecordFacts(
+        tombstones, tuple(map(str, damages)), next(stopping, None), now_ms, is_read=True
+    )
 
 
 def known_facts(

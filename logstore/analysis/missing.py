@@ -1,28 +1,28 @@
-"""Offsets that are missing between two segments although no cleaning pass removed them."""
+"""Offsets that are missing between two segments, where a segment may be lost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptionError, UnsupportedFormatError
 from logstore.record.walk import batch_totals
+from logstore.storage.loading.lost import lost_ranges, remaining_files
 
 if TYPE_CHECKING:
+    from logstore.runtime import FileSystem
     from logstore.storage.log.log import Log
     from logstore.storage.segment.segment import LogSegment
 
+_INDEX_BYTES_READ = 4096
 
-def missing_offsets(log: Log, first_dirty_offset: int | None) -> list[range]:
-    """Return the offset ranges between segments that no cleaning pass can have removed.
 
-    A cleaner removes records from whole segments, below the first dirty offset. So a range counts
-    only above that offset, and between segments that have no gaps themselves.
+def missing_offsets(log: Log, files: FileSystem, first_dirty_offset: int | None) -> list[range]:
+    """Return the ranges of offsets between two segments in which a segment may be lost.
 
     Parameters
     ----------
+    files : FileSystem
+        The stored files. An overlay may have removed the indexes of a lost segment.
     first_dirty_offset : int or None
         Entry in the cleaner checkpoint, or None.
 
@@ -31,28 +31,47 @@ def missing_offsets(log: Log, first_dirty_offset: int | None) -> list[range]:
     Reads the last batch headers of each segment above the first dirty offset, and all headers of
     the segments adjacent to a range. Damaged segments are skipped.
     """
-    return log.reader.steady(lambda: list(_ranges(log, first_dirty_offset or 0)))
+
+    def has_entries(name: str) -> bool:
+        try:
+            file = files.open(f"{log.directory}/{name}")
+        except OSError:
+            return False
+        try:
+            return any(file.read(0, _INDEX_BYTES_READ))
+        finally:
+            file.close()
+
+    witnesses = remaining_files(files.list_dir(log.directory), has_entries)
+    return log.reader.steady(lambda: _ranges(log, first_dirty_offset or 0, witnesses))
 
 
-def _ranges(log: Log, first_dirty_offset: int) -> Iterator[range]:
+def _ranges(log: Log, first_dirty_offset: int, witnesses: set[int]) -> list[range]:
     damaged = {each.path for each in log.damages}
-    segments = [*log.segments]
-    # The segment that contains the first dirty offset was rewritten as a whole.
-    above = [each.base_offset for each in segments if each.base_offset >= first_dirty_offset]
-    explained_end = min(above, default=first_dirty_offset)
-    for segment, following in pairwise(segments):
-        if following.base_offset <= explained_end or not segment.size_bytes:
-            continue
-        neighbours = [each for each in (segment, following) if each.size_bytes]
-        if any(each.log_path in damaged for each in neighbours):
-            continue
-        with suppress(CorruptionError, UnsupportedFormatError):
-            end = segment.read_next_offset()
-            if end < following.base_offset and all(map(_is_dense, neighbours)):
-                yield range(end, following.base_offset)
+    segments = {each.base_offset: each for each in log.segments}
+
+    def end_of(base: int) -> int | None:
+        segment = segments[base]
+        if not segment.size_bytes or segment.log_path in damaged:
+            return None
+        try:
+            return segment.read_next_offset()
+        except (CorruptionError, UnsupportedFormatError):
+            return None
+
+    def is_dense(base: int) -> bool:
+        segment = segments[base]
+        return segment.log_path not in damaged and _is_dense(segment)
+
+    return list(lost_ranges([*segments], end_of, is_dense, first_dirty_offset, witnesses))
 
 
 def _is_dense(segment: LogSegment) -> bool:
-    """Return whether a segment has a record at every offset."""
-    totals = batch_totals(segment.file, segment.log_path, segment.size_bytes)
+    """Return whether a segment has a record at each of its offsets, or is empty."""
+    if not segment.size_bytes:
+        return True
+    try:
+        totals = batch_totals(segment.file, segment.log_path, segment.size_bytes)
+    except (CorruptionError, UnsupportedFormatError):
+        return False
     return totals.records == totals.last_offset + 1 - segment.base_offset

@@ -14,7 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,7 +30,7 @@ from logstore.analysis.committed import (
     UNSTABLE,
     CommittedData,
 )
-from logstore.analysis.verdict import partition_verdict
+from logstore.analysis.verdict import RECORDS, partition_verdict
 from logstore.analysis.view import PartitionView
 from logstore.cleaner.strategy import Order, Strategy
 from logstore.inspect.records import decoded_key_member
@@ -719,7 +719,9 @@ def _build_stats(
         damages=tuple(map(str, view.damages)),
         assumed=assumptions(broker.manager, tp),
         passes=passes,
-        verdict=partition_verdict(broker, tp, exact=True, progress=dry_run_progress),
+        verdict=replace(
+            partition_verdict(broker, tp, exact=True, progress=dry_run_progress), examined=RECORDS
+        ),
     )
 
 

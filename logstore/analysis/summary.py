@@ -7,11 +7,12 @@ docs/spec/cleaner.md §2 defines the sections.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.analysis.assumptions import assumptions, policy_assumption
 from logstore.analysis.committed import CommittedData
-from logstore.analysis.verdict import Verdict, partition_verdict
+from logstore.analysis.verdict import DAMAGED, RECORDS, Verdict, partition_verdict
 from logstore.analysis.view import Damaged, HasLogs, PartitionView
 from logstore.cleaner.checkpoints import CleanerCheckpoints
 from logstore.cleaner.selection import SECTIONS, dirty_since_ms, section_of, steady_state
@@ -127,6 +128,8 @@ class PartitionSummary(NamedTuple):
     @property
     def is_damaged(self) -> bool:
         """Whether a batch is damaged, not counting a torn batch at the end."""
+        if self.verdict is not None and self.verdict.state == DAMAGED:
+            return True  # a dry run may have found it
         return bool(self.damages) or any(
             finding.action == CORRUPT_BATCH for finding in self.recovery
         )
@@ -230,6 +233,8 @@ def inspect_partition(
         )
     except (CorruptionError, UnsupportedFormatError) as error:
         verdict = Verdict.of_error(error, summary.size_bytes)
+    if deep:
+        verdict = replace(verdict, examined=RECORDS)
     return summary._replace(verdict=verdict)
 
 

@@ -49,6 +49,10 @@ UNKNOWN = "unknown"
 STATES = (DAMAGED, UNCLEANABLE, DUE, WAITING, NOTHING_TO_DO, NOT_COMPACTED, UNKNOWN)
 """The states of a verdict, most urgent first."""
 
+HEADERS = "headers"
+RECORDS = "records"
+"""The parts of a log that a verdict is based on: its batch headers, or all of its records, too."""
+
 EMPTY_LISTED = 3
 """Maximum number of empty partitions that a table lists. More are only counted."""
 
@@ -97,6 +101,13 @@ class Retention(NamedTuple):
     bytes: int
 
 
+class Removable(NamedTuple):
+    """Bytes that can be freed now, and if the active segment were rolled first."""
+
+    now: int
+    if_rolled: int
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """The verdict on a partition.
@@ -133,6 +144,9 @@ class Verdict:
         Whether the cleaner would clean it now, even if there is damage elsewhere.
     notes : tuple of Reason
         Other observations, such as missing offsets.
+    examined : str or None
+        `HEADERS` or `RECORDS`; None if the partition was not opened. Damage inside batches is
+        found in records only.
     """
 
     state: str
@@ -149,6 +163,7 @@ class Verdict:
     size_bytes: int
     is_due: bool = False
     notes: tuple[Reason, ...] = ()
+    examined: str | None = None
 
     @property
     def is_of_an_empty_log(self) -> bool:
@@ -164,13 +179,22 @@ class Verdict:
         return self.exact or self.state == DAMAGED or not self.size_bytes
 
     @property
-    def removable_bytes(self) -> int:
-        """Maximum number of bytes that cleaning or retention can free, for sorting."""
-        if self.state in (NOTHING_TO_DO, UNKNOWN):
-            return self.retention.bytes
-        return max(
-            self.frees_bytes_at_most, self.frees_bytes_if_rolled_at_most, self.retention.bytes
-        )
+    def is_of_headers(self) -> bool:
+        """Whether the log has records that were not read."""
+        return self.examined == HEADERS and self.size_bytes > 0
+
+    @property
+    def removable_bytes(self) -> Removable:
+        """The most bytes that the cleaner or retention can free; for sorting.
+
+        Damage stops the cleaner, also in a forced pass.
+        """
+        retained = self.retention.bytes
+        is_stopped = self.state in (DAMAGED, UNCLEANABLE) and not self.is_due
+        if is_stopped or self.state in (NOTHING_TO_DO, UNKNOWN):
+            return Removable(retained, retained)
+        now = max(self.frees_bytes_at_most, retained)
+        return Removable(now, max(self.frees_bytes_if_rolled_at_most, now))
 
     def to_json(self) -> dict[str, Any]:
         """Return `verdict` in the JSON of `inspect`, `explain`, `stats` and the page."""
@@ -182,12 +206,14 @@ class Verdict:
             "frees_bytes_if_rolled": self.frees_bytes_if_rolled,
             "frees_bytes_at_most": self.frees_bytes_at_most,
             "frees_bytes_if_rolled_at_most": self.frees_bytes_if_rolled_at_most,
+            "removable_bytes": self.removable_bytes._asdict(),
             "reason": self.reason.to_json(),
             "since_ms": self.since_ms,
             "helps": [help_.text for help_ in self.helps],
             "help_reasons": reasons_json(self.helps),
             "retention": self.retention._asdict(),
             "notes": reasons_json(self.notes),
+            "examined": self.examined,
         }
 
     @classmethod
@@ -244,6 +270,8 @@ class Summary:
     retention_bytes_of_due : int
         Part of `retention_bytes` in partitions that are due, which `frees_bytes` and
         `frees_bytes_at_most` may also include.
+    headers_only : int
+        Partitions with records that were not read.
     """
 
     partitions: int
@@ -253,16 +281,18 @@ class Summary:
     bytes: int
     retention_bytes: int
     retention_bytes_of_due: int
+    headers_only: int
 
     @classmethod
     def of(cls, verdicts: Iterable[Verdict]) -> Summary:
         """Sum verdicts."""
         states = dict.fromkeys(STATES, 0)
         frees: int | None = 0
-        at_most = size = retention = of_due = 0
+        at_most = size = retention = of_due = headers_only = 0
         for each in verdicts:
             states[each.state] += 1
             size += each.size_bytes
+            headers_only += each.is_of_headers
             if each.state != UNKNOWN:
                 retention += each.retention.bytes
             if each.is_due:
@@ -271,7 +301,9 @@ class Summary:
                 frees = (
                     None if frees is None or each.frees_bytes is None else frees + each.frees_bytes
                 )
-        return cls(sum(states.values()), states, frees, at_most, size, retention, of_due)
+        return cls(
+            sum(states.values()), states, frees, at_most, size, retention, of_due, headers_only
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return `summary` in the JSON of `inspect`, `explain`, `stats` and the page."""
@@ -283,6 +315,7 @@ class Summary:
             "bytes": self.bytes,
             "retention_bytes": self.retention_bytes,
             "retention_bytes_of_due": self.retention_bytes_of_due,
+            "headers_only": self.headers_only,
         }
 
 
@@ -325,9 +358,11 @@ def partition_verdict(
     measured = Measured(decision, None)
     if exact and log.config.compact:
         measured = measure(broker, log, decision, facts, progress=progress)
-        if measured.met_damage:
-            facts = read_facts(broker, topic_partition, decision)
-            log = view.log  # reopened after damage
+        if measured.met_damage or facts.damages:
+            read = read_facts(broker, topic_partition, decision)
+            log = view.log  # reopened after the damage
+            known = known_facts(broker, log, decision, damaged)
+            facts = (known if known.damages else read)._replace(is_read=True)
             measured = Measured(decision)
     if facts.obstacle is not None:
         measured = Measured(stopped(decision, facts))
@@ -479,6 +514,9 @@ class _Judgement:
             at_most = removal.bytes
             if removal.bytes_if_rolled is not None:
                 rolled_at_most = removal.bytes_if_rolled
+        # The removal by retention is counted from headers.
+        is_read = self.facts.is_read or (removal is not None and log.config.compact)
+        notes = self._notes() if counts else ()
         return Verdict(
             state=state,
             exact=removal is not None,
@@ -489,11 +527,12 @@ class _Judgement:
             frees_bytes_if_rolled_at_most=rolled_at_most,
             reason=self._reason(state),
             since_ms=self._since_ms(state),
-            helps=tuple(self._helps(state)),
+            helps=tuple(self._helps(state, has_notes=bool(notes))),
             retention=self.retention,
             size_bytes=log.size_bytes,
             is_due=decision.will_clean,
-            notes=self._notes() if counts else (),
+            notes=notes,
+            examined=RECORDS if is_read else HEADERS,
         )
 
     def _state(self) -> str:
@@ -568,7 +607,9 @@ class _Judgement:
                 return gate_verdict(self.decision, self.active)
 
     def _notes(self) -> tuple[Reason, ...]:
-        checkpoint = CleanerCheckpoints(self.broker.manager.registry.directory_of)
+        tp = self.log.topic_partition
+        checkpoint = CleanerCheckpoints(self.broker.manager.registry.directory_of).of(tp)
+        files = PartitionView(self.broker, tp).files
         return tuple(
             Reason(
                 "note.missing_offsets",
@@ -578,7 +619,7 @@ class _Judgement:
                     "next_offset": each.stop,
                 },
             )
-            for each in missing_offsets(self.log, checkpoint.of(self.log.topic_partition))
+            for each in missing_offsets(self.log, files, checkpoint)
         )
 
     def _since_ms(self, state: str) -> int | None:
@@ -589,13 +630,20 @@ class _Judgement:
             return mark.since_ms
         return dirty_since_ms(self.log, self.decision.state)
 
-    def _helps(self, state: str) -> Iterator[Reason]:
-        """Yield commands and configs that help."""
+    def _helps(self, state: str, *, has_notes: bool) -> Iterator[Reason]:
+        """Yield the commands and settings that help.
+
+        Nothing that removes data helps while a segment may be lost: the loss comes first.
+        """
         topic, partition = self.log.topic_partition
         names: dict[str, Value] = {"topic": topic, "partition_id": partition}
         if state == DAMAGED:
             yield Reason("help.check", {})
             yield Reason("help.salvage", names)
+        elif has_notes:
+            yield Reason("help.check", {})
+            yield Reason("help.fetch_lost", {})
+            return
         elif state == DUE:
             yield Reason("help.clean", names)
         elif state == WAITING and self.is_all_clean:

@@ -70,8 +70,13 @@ TEMPLATES: Mapping[str, str] = {
     "verdict.empty": "it is empty",
     "verdict.active_segment": "not yet: its records are still in the active segment",
     "verdict.last_stable_offset": "not yet: a transaction is still open",
-    "verdict.min_compaction_lag": "not yet: its records are too young",
-    "verdict.dirty_ratio": "not yet: its dirty ratio is {ratio} and must exceed {threshold_ratio}",
+    "verdict.min_compaction_lag": (
+        "not yet: its records are younger than min.compaction.lag.ms={lag_ms}"
+    ),
+    "verdict.dirty_ratio": (
+        "not yet: its dirty ratio is {ratio} and must exceed"
+        " min.cleanable.dirty.ratio={threshold_ratio}"
+    ),
     "verdict.max_compaction_lag": "not yet: too little of it is dirty",
     "verdict.offset_map": "cannot be cleaned: the offset map is too small",
     "verdict.damaged": (
@@ -107,6 +112,7 @@ TEMPLATES: Mapping[str, str] = {
     "help.force_roll": "logstore clean {topic} --partition {partition_id} --force --roll",
     "help.retain": "logstore retain {topic} --partition {partition_id}",
     "help.check": "logstore check",
+    "help.fetch_lost": "fetch the partition again from a replica that has these offsets",
     "help.salvage": "logstore salvage {topic}-{partition_id} --out DIR",
     "help.suppose_policy": "--config cleanup.policy=compact, if its broker compacts it",
     "help.set_policy": "logstore topic alter {topic} --set cleanup.policy=compact",
@@ -364,6 +370,10 @@ TEMPLATES: Mapping[str, str] = {
     "check.segment_overlap": "a segment reaches into the next one",
     "check.leftover_segment": "a segment whose records a finished swap had put into another one",
     "check.offset_gap": "offsets are missing, which compaction does not explain",
+    "check.lost_segment": (
+        "offsets are missing between two segments, and a segment may be lost: both neighbours"
+        " lack no offset, or files of a segment without its .log remain"
+    ),
     "check.missing_log": "other files prove that there was a .log, and it is missing",
     "check.missing_index": "a segment has no .index or .timeindex",
     "check.orphan_index": "an index without entries has no segment",

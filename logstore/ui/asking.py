@@ -18,9 +18,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from logstore import errors
+from logstore.analysis.view import Damaged
 from logstore.config.suggest import and_nearest, nearest
 from logstore.errors import (
     CorruptionError,
+    CorruptRecordError,
     GroupAuthorizationFailedError,
     GroupIdNotFoundError,
     IllegalStateError,
@@ -159,6 +161,12 @@ class Ask:
         topic = self.topic(*operations)
         number = _whole("partition", self.path["partition"], 0, INT32_MAX)
         return self.broker.partitions(topic, number)[0]
+
+    def note_damage(self, error: CorruptRecordError) -> None:
+        """Let the list of partitions show the damage that a request about one of them has met."""
+        if "partition" in self.path:
+            damaged = Damaged(str(error), error.path)
+            self.context.partitions.note_damage(self.topic_partition(), damaged)
 
     def place(self, name: str) -> int:
         """Return an offset in the path."""
@@ -369,7 +377,11 @@ async def _answer(
 
 def _answered(call: Call, ask: Ask) -> Response:
     """Call the function and serialize its result. May block."""
-    value = call(ask)
+    try:
+        value = call(ask)
+    except CorruptRecordError as error:
+        ask.note_damage(error)
+        raise
     if isinstance(value, Answer):
         return as_json(value.value, value.status)
     return as_json(value)

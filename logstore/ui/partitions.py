@@ -21,8 +21,15 @@ from logstore.analysis.broker_state import (
     topic_config,
 )
 from logstore.analysis.segment_map import deleted_files, log_files
-from logstore.analysis.verdict import STATES, Verdict, quick_verdict
-from logstore.analysis.view import PartitionView
+from logstore.analysis.verdict import (
+    DAMAGED,
+    RECORDS,
+    STATES,
+    Verdict,
+    partition_verdict,
+    quick_verdict,
+)
+from logstore.analysis.view import Damaged, PartitionView
 from logstore.cleaner.selection import dirty_since_ms
 from logstore.errors import LogStoreError, UnknownTopicOrPartitionError
 from logstore.runtime import SystemClock
@@ -131,16 +138,20 @@ class Row:
         }
 
 
-def _frees(row: Row) -> tuple[int, int]:
-    """Sort key: removable bytes. Rows without a verdict are last."""
-    return (-1, 0) if row.verdict is None else (0, row.verdict.removable_bytes)
+def _frees(row: Row) -> tuple[int, ...]:
+    """Return the sort key by bytes that are freed now, then if rolled; rows without it last."""
+    return (-1, 0) if row.verdict is None else row.verdict.removable_bytes
 
 
-def _damage(row: Row) -> tuple[int, int]:
-    """Sort key: state, with damage first, then removable bytes."""
+def _frees_if_rolled(row: Row) -> int:
+    return -1 if row.verdict is None else row.verdict.removable_bytes.if_rolled
+
+
+def _damage(row: Row) -> tuple[int, ...]:
+    """Return the sort key by state, with damage first, then by bytes that are freed."""
     if row.verdict is None:
-        return -len(STATES), 0
-    return -STATES.index(row.verdict.state), row.verdict.removable_bytes
+        return (-len(STATES),)
+    return (-STATES.index(row.verdict.state), *row.verdict.removable_bytes)
 
 
 def _number(value: float | None) -> float:
@@ -155,6 +166,7 @@ SORTS: dict[str, Callable[[Row], Any]] = {
     "uncleanable": lambda row: (row.uncleanable is not None, row.error is not None),
     "segments": lambda row: row.segments,
     "frees": _frees,
+    "rolled": _frees_if_rolled,
     "damage": _damage,
     "name": lambda row: row.topic_partition,
 }
@@ -303,6 +315,14 @@ class PartitionList:
         self._exact[topic_partition] = view.evaluate(noted)
         self._known.pop(topic_partition, None)
 
+    def note_damage(self, topic_partition: TopicPartition, damaged: Damaged) -> None:
+        """Keep the verdict on a partition in which a request has met damage."""
+        try:
+            verdict = partition_verdict(self._broker, topic_partition, damaged=[damaged])
+            self.note_verdict(topic_partition, replace(verdict, examined=RECORDS))
+        except (LogStoreError, OSError):
+            return  # the list has the reason
+
     def _quick_verdict(self, log: Log) -> Verdict:
         decision = cleaning_decision(self._broker, log, foresee=False)
         return log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
@@ -312,11 +332,10 @@ class PartitionList:
         known = self._exact.get(log.topic_partition)
         if known is None or known.version != version_of(log):
             return quick
-        return (
-            known.verdict
-            if (known.quick.state, known.quick.reason) == (quick.state, quick.reason)
-            else quick
-        )
+        if known.verdict.state == DAMAGED:
+            return known.verdict  # however the decision changes with time
+        is_unchanged = (known.quick.state, known.quick.reason) == (quick.state, quick.reason)
+        return known.verdict if is_unchanged else quick
 
     # -- measuring in the background -------------------------------------------------------
 

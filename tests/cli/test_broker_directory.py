@@ -98,7 +98,7 @@ def test_bytes_of_a_topic_with_both_policies_are_not_added_twice(run, data_dir):
     assert due == old > 0
     assert summary["retention_bytes"] == due + old
     assert summary["retention_bytes_of_due"] == due
-    expected = f"; retention removes {format_size(due + old)}, {format_size(due)} of it from the"
+    expected = f"; retention removes {format_size(due + old)}, {format_size(due)} of it in"
     for command in ("inspect", "explain", "stats"):
         out = " ".join(run(command, *NOW).stdout.split())
         assert expected in out

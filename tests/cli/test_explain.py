@@ -67,7 +67,7 @@ def test_the_table_shows_the_time_and_the_reason(run, users):
     text = run("explain", "--now", JAN_1).stdout
     assert text.startswith("events-0 not compacted: never compacted; retention keeps all")
     assert "users-0 waiting: a forced pass frees at most " in text
-    assert "not yet: its records are too young" in text
+    assert "not yet: its records are younger than min.compaction.lag.ms=1h" in text
     assert "  a running cleaner would clean it from 2024-01-01 01:00" in text
     assert text.endswith(": 1 waiting, 1 not compacted\n")
     assert text.count("all 4 conditions below must be met\n") == 1
@@ -85,7 +85,7 @@ def explained(run, *arguments, code=0):
 
 def test_a_closed_gate_has_a_cause_and_a_cure(run, users):
     item = explained(run, users, "--now", JAN_1)
-    assert item["headline"] == "not yet: its records are too young"
+    assert item["headline"] == "not yet: its records are younger than min.compaction.lag.ms=1h"
     by_gate = {remedy["gate"]: remedy for remedy in item["remedies"]}
     assert set(by_gate) == {gate["gate"] for gate in item["gates"] if not gate["open"]}
     young = by_gate["min_compaction_lag"]

@@ -14,6 +14,7 @@ from tests.fuzz import (
     clean_target,
     log_targets,
     message_targets,
+    schema_targets,
     targets,
     wire_targets,
 )
@@ -30,6 +31,7 @@ TARGETS: dict[str, Target] = {
     **clean_target.TARGETS,
     **check_targets.TARGETS,
     **message_targets.TARGETS,
+    **schema_targets.TARGETS,
     **wire_targets.TARGETS,
 }
 

@@ -339,6 +339,24 @@ def _messages(rng: random.Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
     return bytes(raw[:SIZE_MAX])
 
 
+def _schemas(rng: random.Random, data: bytes, seeds: Sequence[bytes]) -> bytes:
+    """A schema behind its kind and size, before a payload; now and then another one's payload."""
+    size = int.from_bytes(data[1:3])
+    head, text, payload = data[:1], data[3 : 3 + size], bytearray(data[3 + size :])
+    roll = rng.random()
+    if roll < 0.4:
+        others = [each[3 : 3 + int.from_bytes(each[1:3])] for each in seeds if each[:1] == head]
+        text = _text(rng, text, others or [text])[: SIZE_MAX - 1]
+    elif roll < 0.5:
+        payload += rng.choice(seeds)[3:]
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        if rng.random() < 0.5:
+            put_varint(rng, payload, 0, len(payload))
+        else:
+            rng.choice(ANYWHERE)(rng, payload)
+    return head + len(text).to_bytes(2) + text + payload[:SIZE_MAX]
+
+
 SHAPES: dict[str, Callable[[random.Random, bytes, Sequence[bytes]], bytes]] = {
     "batches": _batches,
     "section": _sections,
@@ -347,6 +365,7 @@ SHAPES: dict[str, Callable[[random.Random, bytes, Sequence[bytes]], bytes]] = {
     "snapshot": _snapshots,
     "text": _text,
     "message": _messages,
+    "schema": _schemas,
 }
 
 

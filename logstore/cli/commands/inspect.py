@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from logstore.inspect.files import BatchSource, StoredRecord
     from logstore.types import TopicPartition
 
-SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
+SORTS: Mapping[str, Callable[[PartitionSummary], float | tuple[int, int]]] = {
     "size": lambda summary: summary.size_bytes,
     "ratio": lambda summary: summary.cleanable_ratio,
     "lag": lambda summary: -1 if summary.lag_ms is None else summary.lag_ms,
-    "frees": lambda summary: 0 if summary.verdict is None else summary.verdict.removable_bytes,
+    "frees": lambda summary: (0, 0) if summary.verdict is None else summary.verdict.removable_bytes,
 }
 """Sort keys of `--sort`."""
 
@@ -76,8 +76,8 @@ SORTS: Mapping[str, Callable[[PartitionSummary], float]] = {
     "--sort",
     type=click.Choice(tuple(SORTS)),
     help="Sort --summary in descending order of bytes, dirty ratio, age of the oldest uncleaned "
-    "data or removable bytes.  [default: by name in JSON; else damage first, then by removable "
-    "bytes]",
+    "data or bytes that can be freed now.  [default: by name in JSON; else damage first, then by "
+    "bytes that can be freed]",
 )
 @click.option(
     "--exact",
@@ -266,11 +266,12 @@ def _print_partitions(
     return max([failure.exit_code for _, failure in failures] + [int(is_damaged)])
 
 
-def _by_verdict(summary: PartitionSummary) -> tuple[bool, int]:
-    """Sort key: damage first, then the most removable bytes."""
+def _by_verdict(summary: PartitionSummary) -> tuple[bool, int, int]:
+    """Return the sort key of the table: damage first, then the most bytes that can be freed."""
     verdict = summary.verdict
     assert verdict is not None
-    return verdict.state != "damaged", -verdict.removable_bytes
+    now, if_rolled = verdict.removable_bytes
+    return verdict.state != "damaged", -now, -if_rolled
 
 
 def _items(

@@ -22,7 +22,7 @@ from logstore.cli.show.tables import (
 from logstore.cli.show.verdict import STYLES as STATE_STYLES
 from logstore.cli.show.verdict import (
     EmptyPartitions,
-    short_amount,
+    short_amounts,
     short_state,
     summary_lines,
     verdict_lines,
@@ -43,7 +43,7 @@ _SMALL_BAR_WIDTH = 12
 _SEGMENTS_SHOWN = 40
 _DAMAGES_SHOWN = 40
 _WIDE = 96
-_HIDDEN_FIRST = ("sections", "offsets", "policy", "segments", "lag", "dirty")
+_HIDDEN_FIRST = ("sections", "offsets", "policy", "segments", "lag", "dirty", "if rolled")
 """Columns of the partition table that are hidden on narrow terminals, in this order."""
 
 
@@ -61,7 +61,7 @@ def show_one(summary: PartitionSummary, *, is_deep: bool) -> None:
     emit_lines(_segment_lines(summary.segments))
     _print_recovery(summary.recovery)
     _print_damages(summary.damages)
-    if summary.records and not is_deep:
+    if summary.verdict is not None and summary.verdict.is_of_headers:
         _print_headers_only()
 
 
@@ -100,8 +100,8 @@ def show_many(
         findings.extend(each.recovery)
         damages.extend(each.damages)
         rows.append(_overview_row(each, has_counts=is_deep))
-    columns = ["partition", "verdict", "frees", "policy", "offsets", "records", "size", "segments"]
-    columns += ["dirty", "lag"]
+    columns = ["partition", "verdict", "frees", "if rolled", "policy", "offsets", "records", "size"]
+    columns += ["segments", "dirty", "lag"]
     columns += ["live keys", "tombstones"] if is_deep else []
     columns.append("sections")
     for name in _HIDDEN_FIRST:
@@ -109,7 +109,17 @@ def show_many(
             columns.remove(name)
     table = Table(
         columns,
-        right=("frees", "records", "size", "segments", "dirty", "lag", "live keys", "tombstones"),
+        right=(
+            "frees",
+            "if rolled",
+            "records",
+            "size",
+            "segments",
+            "dirty",
+            "lag",
+            "live keys",
+            "tombstones",
+        ),
         whole=("verdict", "policy", "offsets", "sections"),
         least={"partition": name_width},
     )
@@ -123,15 +133,17 @@ def show_many(
             emit_lines(("", *wrapped(f"note: {each.topic}-{each.partition}: {text}", "", "yellow")))
     _print_recovery(findings)
     _print_damages(damages)
-    if summary.bytes and not is_deep:
+    if summary.headers_only:
         _print_headers_only()
 
 
 def _overview_row(summary: PartitionSummary, *, has_counts: bool) -> dict[str, Cell]:
+    frees, if_rolled = short_amounts(summary.verdict)
     row: dict[str, Cell] = {
         "partition": Styled(f"{summary.topic}-{summary.partition}", "bold"),
         "verdict": _state(summary.verdict),
-        "frees": short_amount(summary.verdict),
+        "frees": frees,
+        "if rolled": if_rolled,
         "policy": summary.cleanup_policy or "empty",
         "offsets": f"{summary.log_start_offset}..{summary.log_end_offset}",
         "records": format_count(summary.records),

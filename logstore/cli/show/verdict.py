@@ -63,15 +63,21 @@ def short_state(verdict: Verdict | None) -> str:
     return "" if verdict is None else verdict.state.replace("_", " ")
 
 
-def short_amount(verdict: Verdict | None) -> str:
-    """Return the bytes that can be freed, now or else after a roll. `≤` marks a bound."""
-    if verdict is None or verdict.state == UNKNOWN or not verdict.removable_bytes:
-        return ""
-    now = max(verdict.frees_bytes_at_most, verdict.retention.bytes)
-    size = format_size(now or verdict.frees_bytes_if_rolled_at_most)
-    if verdict.exact or verdict.frees_bytes_at_most != now:
-        return size
-    return f"{'≤' if can_print('≤') else '<='} {size}"
+def short_amounts(verdict: Verdict | None) -> tuple[str, str]:
+    """Return the bytes that are freed now, and after a roll, for two cells; `≤` marks a bound."""
+    if verdict is None or verdict.state == UNKNOWN:
+        return "", ""
+    now, if_rolled = verdict.removable_bytes
+    retained = verdict.retention.bytes
+    return (
+        _bounded(now, is_exact=now in (verdict.frees_bytes, retained)),
+        _bounded(if_rolled, is_exact=if_rolled in (verdict.frees_bytes_if_rolled, retained)),
+    )
+
+
+def _bounded(size: int, *, is_exact: bool) -> str:
+    bound = "" if is_exact or not size else "≤ " if can_print("≤") else "<= "
+    return f"{bound}{format_size(size)}"
 
 
 def _amounts(verdict: Verdict) -> Iterator[str]:
@@ -198,6 +204,9 @@ def summary_lines(summary: Summary) -> list[str]:
         if summary.retention_bytes_of_due:
             of_due = format_size(summary.retention_bytes_of_due)
             text += f", {of_due} of it in partitions that are due"
+    if summary.headers_only:
+        is_all = summary.headers_only == summary.partitions
+        text += "; headers only" if is_all else f"; headers only for {summary.headers_only:,}"
     return [*wrapped(text, "", "bold")]
 
 

@@ -28,7 +28,8 @@ CHECKS: Mapping[str, str] = {
 
 _UNITS = {
     "offset": """
-        offset_delta offset_order segment_bounds segment_overlap offset_gap index_entry index_range
+        offset_delta offset_order segment_bounds segment_overlap offset_gap lost_segment
+        index_entry index_range
         index_chunked time_index_range time_index_offset txn_index_order snapshot_offset
         checkpoint_beyond_end checkpoint_below_start epoch_beyond_end epoch_inside_batch
     """,

@@ -32,6 +32,7 @@ from logstore.runtime import FileSystem, OverlayFileSystem
 from logstore.storage.checkpoint.atomic import TMP_SUFFIX, UNREADABLE
 from logstore.storage.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
 from logstore.storage.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
+from logstore.storage.loading.lost import lost_ranges, remaining_files
 from logstore.storage.loading.surveyed import find_superseded, leftover_text
 from logstore.types import INT64_MAX
 
@@ -65,6 +66,13 @@ class PartitionBounds(NamedTuple):
     first_base_offset: int | None
     end_offset: int | None
     topic_id: bytes | None
+
+
+class _SegmentEnd(NamedTuple):
+    """End offset of a segment, None if unknown, and whether it has a record at each offset."""
+
+    end_offset: int | None
+    is_dense: bool
 
 
 @dataclass(slots=True)
@@ -111,6 +119,7 @@ class PartitionCheck:
         self._topic_id: bytes | None = None
         self._has_ended = False
         self._swapped: set[str] = set()
+        self._ends: dict[int, _SegmentEnd] = {}
 
     @property
     def bounds(self) -> PartitionBounds:
@@ -152,6 +161,7 @@ class PartitionCheck:
             yield from self._segment(base, following, due)
         for offset in snapshots:
             yield from self._check_snapshot(offset)
+        yield from self._lost_ranges()
         self._has_ended = True
         yield from self._beyond_end()
 
@@ -267,6 +277,38 @@ class PartitionCheck:
                 yield finding("missing_log", path, offset=base_offset, severity=severity)
             else:
                 yield from orphans
+
+    def _lost_ranges(self) -> Iterator[CheckFinding]:
+        """Find ranges of missing offsets in which a segment of a compacted log may be lost.
+
+        Without compaction, every gap is a finding of its own.
+        """
+        context = self._state.context
+        if not self._state.may_be_compacted:
+            return
+        ends = self._ends
+        for lost in lost_ranges(
+            [*ends],
+            lambda base: ends[base].end_offset,
+            lambda base: ends[base].is_dense,
+            context.first_dirty_offset or 0,
+            remaining_files(self._fs.list_dir(self._directory), self._is_remaining_index),
+        ):
+            yield finding(
+                "lost_segment",
+                self._path(self._listing.logs[lost.stop]),
+                0,
+                offset=lost.stop,
+                expected=lost.start,
+                found=lost.stop,
+                severity=WARNING,
+            )
+
+    def _is_remaining_index(self, name: str) -> bool:
+        try:
+            return self._has_entries(self._path(name))
+        except OSError:
+            return False  # reported with the other files
 
     def _has_entries(self, path: str) -> bool:
         """Return whether an index starts with anything but zeros."""
@@ -388,6 +430,8 @@ class PartitionCheck:
         self, base_offset: int, following: int | None, snapshots: list[int]
     ) -> Iterator[CheckFinding]:
         name = self._listing.logs[base_offset]
+        counts = self._state.counts
+        batches, records = counts.batches, counts.records
         check = SegmentCheck(
             self._state, name, base_offset, following, snapshots, self._check_snapshot
         )
@@ -396,6 +440,10 @@ class PartitionCheck:
         except OSError as error:
             self._state.lose_track()
             yield unreadable(self._path(name), error)
+        end = self._state.end_offset if self._state.end_is_known else None
+        is_dense = end is not None and counts.records - records == end - base_offset
+        is_empty = counts.batches == batches
+        self._ends[base_offset] = _SegmentEnd(None if is_empty else end, is_dense)
         # Snapshots at the end of the segment.
         for offset in snapshots:
             yield from self._check_snapshot(offset)

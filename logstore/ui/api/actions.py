@@ -23,6 +23,7 @@ from logstore.analysis.losses import (
 )
 from logstore.analysis.preview import lost_by_settings, suppose_broker, suppose_topic
 from logstore.analysis.reports import changes_between, deleted_json, rolled_json, segment_sizes
+from logstore.analysis.view import Damaged
 from logstore.clients.results import DeleteRecordsResult
 from logstore.config.dynamic import Layer, changes_of
 from logstore.config.keys import to_text
@@ -233,7 +234,12 @@ def clean(ask: Ask) -> object:
 
     def run(*, dry_run: bool) -> object:
         with ask.context.cleaning_lock.hold():
-            return broker.clean(tp.topic, tp.partition, dry_run=dry_run, **options).to_json()
+            report = broker.clean(tp.topic, tp.partition, dry_run=dry_run, **options)
+        for each in report.not_cleaned:
+            # A real pass marks the partition.
+            if each.reason == "uncleanable" and cleaner_view(broker, tp).uncleanable is None:
+                ask.context.partitions.note_damage(tp, Damaged(each.text, None))
+        return report.to_json()
 
     def loses() -> Loss:
         if not force:

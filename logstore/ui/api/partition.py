@@ -143,7 +143,9 @@ def stats(ask: Ask) -> dict[str, Any]:
     """Count records, keys and bytes, as `stats` does."""
     tp = ask.topic_partition("describe", "read")  # shows keys
     with ask.context.cleaning_lock.hold():  # the verdict needs dry runs
-        return ask.broker.stats(tp, top=ask.number("top", 10, most=TOP_KEYS_MAX)).to_json()
+        found = ask.broker.stats(tp, top=ask.number("top", 10, most=TOP_KEYS_MAX))
+    ask.context.partitions.note_verdict(tp, found.verdict)
+    return found.to_json()
 
 
 _AT = "/api/partitions/{topic}/{partition}"

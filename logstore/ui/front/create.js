@@ -49,7 +49,7 @@ function Lines({ value, onInput }) {
   return html`<div class="field">
     <label for="create-lines">Further settings</label>
     <textarea id="create-lines" rows="3" value=${value} spellcheck=${false}
-      aria-describedby="create-lines-hint" placeholder="retention.ms=7d"
+      aria-describedby="create-lines-hint" placeholder="e.g. retention.ms=7d"
       onInput=${(event) => onInput(event.target.value)}></textarea>
     <p class="hint" id="create-lines-hint">One key=value per line; all settings can be changed later.</p>
   </div>`;

@@ -5,14 +5,15 @@ import { withQuery } from "./api.js";
 import { CreateTopic } from "./create.js";
 import { Done } from "./actions.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
-import { Badge, Bar, Empty, Failure, Loading, directoryOption, useTitle } from "./parts.js";
+import { Badge, Bar, Empty, Failure, Loading, Setting, directoryOption, useTitle } from "./parts.js";
 import { render } from "./reasons.js";
 import { hashOf, replaceHash } from "./routes.js";
 import { Table, usePieces } from "./table.js";
-import { ExactAll, frees, StateBadge, summarySentence } from "./verdict.js";
+import { ExactAll, removable, StateBadge, summarySentence, unreadSentence } from "./verdict.js";
 
 const ORDERS = [
-  ["frees", "Reclaimable bytes", true],
+  ["frees", "Reclaimable now", true],
+  ["rolled", "Reclaimable if rolled", true],
   ["damage", "Damage first", true],
   ["name", "Name", false],
   ["bytes", "Bytes", true],
@@ -148,14 +149,15 @@ function nameOf(row) {
 function Summary({ answer, target, onMeasured }) {
   const { measured, summary } = answer;
   const total = summary.partitions;
+  const exactly = answer.is_exact ? "" : "Computing exact values reads the records of compacted topics, which also finds damage.";
+  const hints = [unreadSentence(summary), exactly].filter(Boolean);
   return html`
     <div class="result-line summary-line">
       <p role="status">
-        <strong>${summarySentence(summary)}</strong>
-        ${measured < total && html`<span class="dim"> · ${formatCount(measured)} of ${formatCount(total)} measured so far</span>`}
+        <strong>${summarySentence(summary, total - measured)}</strong>
       </p>
-      ${measured === total && !answer.is_exact && html`<p>Only batch headers were read. Computing exact values reads the records of compacted topics, which also finds damage.</p>`}
-      ${summary.partitions > summary.unknown && html`<${ExactAll} target=${target} summary=${summary} onMeasured=${onMeasured} />`}
+      ${measured === total && hints.length > 0 && html`<p>${hints.join(" ")}</p>`}
+      ${summary.partitions > summary.unknown && !answer.is_exact && html`<${ExactAll} target=${target} summary=${summary} onMeasured=${onMeasured} />`}
     </div>
   `;
 }
@@ -173,7 +175,7 @@ function Filter({ value, onChange }) {
   return html`
     <label class="field is-wide">
       <span>Filter</span>
-      <input type="search" value=${text} onInput=${type} placeholder="part of a name" autocomplete="off" spellcheck="false" />
+      <input type="search" value=${text} onInput=${type} placeholder="e.g. users" autocomplete="off" spellcheck="false" />
     </label>
   `;
 }
@@ -205,7 +207,7 @@ function columnsOf(topic) {
     {
       name: "name",
       title: "Partition",
-      width: "minmax(12rem, 3fr)",
+      width: "minmax(9rem, 3fr)",
       sort: "name",
       isHeader: true,
       hasControl: true,
@@ -225,9 +227,18 @@ function columnsOf(topic) {
     {
       name: "frees",
       title: "Reclaimable",
-      width: "minmax(10rem, 1fr)",
+      width: "minmax(8rem, .7fr)",
       sort: "frees",
-      draw: (row) => html`<${Frees} row=${row} />`,
+      isNumber: true,
+      draw: (row) => html`<${Frees} row=${row} what="now" />`,
+    },
+    {
+      name: "rolled",
+      title: "If rolled",
+      width: "minmax(6rem, .6fr)",
+      sort: "rolled",
+      isNumber: true,
+      draw: (row) => html`<${Frees} row=${row} what="rolled" />`,
     },
     {
       name: "size",
@@ -243,21 +254,21 @@ function columnsOf(topic) {
     {
       name: "ratio",
       title: "Dirty ratio",
-      width: "minmax(8rem, 1.2fr)",
+      width: "minmax(12.5rem, 1.2fr)",
       sort: "ratio",
       draw: (row) => html`<${Ratio} row=${row} />`,
     },
     {
       name: "delay",
       title: "Delay and limit",
-      width: "minmax(10rem, 2fr)",
+      width: "minmax(12.5rem, 1.2fr)",
       sort: "delay",
       draw: (row) => html`<${Delay} row=${row} />`,
     },
     {
       name: "policy",
       title: "Policy",
-      width: "minmax(8.5rem, .9fr)",
+      width: "minmax(6.5rem, .9fr)",
       draw: (row) => html`<${Policy} row=${row} />`,
     },
   ];
@@ -271,36 +282,34 @@ export function Policy({ row }) {
 
 export function State({ row }) {
   if (row.in_progress != null) return html`<${Badge} kind="busy">${row.in_progress}</${Badge}>`;
-  if (row.verdict == null) return html`<span class="dim">${row.error ?? "–"}</span>`;
+  if (row.verdict == null) return html`<span class="dim">${row.error ?? "not measured yet"}</span>`;
   const { state } = row.verdict;
   return html`
     <${StateBadge} verdict=${row.verdict} />
     ${row.uncleanable != null && state !== "uncleanable" && html` <${Badge} kind="bad" title=${row.uncleanable.reason}>uncleanable</${Badge}>`}
-    ${row.verdict.notes.map((note) => html`<span key=${note.code} class="explanation">${render(note)}</span>`)}
+    ${row.verdict.examined != null && state !== "damaged" && row.size_bytes > 0 && html`<span class="explanation">${row.verdict.examined} read</span>`}
+    ${row.verdict.notes.length > 0 && html`<span class="explanation is-warn" title=${row.verdict.notes.map(render).join("; ")}>a segment may be lost</span>`}
   `;
 }
 
-/** Bytes that cleaning or retention would free. */
-function Frees({ row }) {
-  if (row.verdict == null) return html`<span class="dim">not measured yet</span>`;
+/** The bytes that a pass or retention frees `now`, or if the active segment were `rolled` first. */
+function Frees({ row, what }) {
+  if (row.verdict == null) return html`<span class="dim">–</span>`;
   if (row.verdict.state === "unknown") return html`<span class="dim">unknown</span>`;
-  if (row.verdict.state === "nothing_to_do") return html`<span class="dim">0 B</span>`;
-  const { now, rolled } = frees(row.verdict);
-  return html`
-    <span class=${now === "0 B" ? "dim" : ""}>${now}</span>
-    ${rolled !== now && html`<span class="explanation">${rolled.replace("at most", "≤")} if rolled</span>`}
-  `;
+  const amount = removable(row.verdict)[what];
+  return html`<span class=${amount === "0 B" ? "dim" : ""}>${amount}</span>`;
 }
 
 function Ratio({ row }) {
   if (row.cleanable_ratio == null) {
-    return html`<span class="dim">${/compact/.test(row.cleanup_policy) ? "not measured yet" : "not compacted"}</span>`;
+    return html`<span class="dim">${/compact/.test(row.cleanup_policy) ? "–" : "not compacted"}</span>`;
   }
   return html`
     <span class="bar-with-words">
       <${Bar} share=${row.cleanable_ratio} kind="dirty" mark=${row.min_cleanable_dirty_ratio} />
       <span>${formatRatio(row.cleanable_ratio)}${row.dirty_bytes != null && html` <span class="dim">${formatBytes(row.dirty_bytes)}</span>`}</span>
     </span>
+    <${Setting} name="min.cleanable.dirty.ratio" value=${row.min_cleanable_dirty_ratio} />
   `;
 }
 
@@ -309,18 +318,18 @@ export function Delay({ row }) {
   const bound = row.max_compaction_lag_ms;
   const isBound = bound != null && bound > 0 && bound < 2 ** 53;
   const lag = row.lag_ms ?? (row.max_compaction_delay_ms > 0 && isBound ? bound + row.max_compaction_delay_ms : null);
-  if (!isBound) {
-    return html`<span class="dim">${!lag ? "no limit" : `${formatDuration(lag)}, no limit`}</span>`;
-  }
-  if (lag === null) return html`<span class="dim">limit ${formatDuration(bound)}</span>`;
+  if (!/\bcompact\b/.test(row.cleanup_policy ?? "")) return html`<span class="dim">not compacted</span>`;
+  if (!isBound) return html`<span class="dim">${lag ? `${formatDuration(lag)}, ` : ""}no limit</span>`;
+  const limit = html`<${Setting} name="max.compaction.lag.ms" value=${formatDuration(bound)} />`;
+  if (lag === null) return html`<span class="dim">–</span>${limit}`;
   const over = lag - bound;
-  const words =
-    over > 0 ? `${formatDuration(over)} past ${formatDuration(bound)}` : `${formatDuration(lag)} of ${formatDuration(bound)}`;
+  const words = over > 0 ? `${formatDuration(over)} past the limit` : formatDuration(lag);
   // Draw the limit at two thirds of the bar, to leave room for larger values.
   return html`
     <span class="bar-with-words">
       <${Bar} share=${(lag / bound) * (2 / 3)} kind=${over > 0 ? "over" : "lag"} mark=${2 / 3} />
       <span class=${over > 0 ? "is-over" : ""}>${words}</span>
     </span>
+    ${limit}
   `;
 }

@@ -17,6 +17,7 @@ import {
   Failure,
   Loading,
   Rows,
+  Setting,
   Time,
   directoryOption,
   quoted,
@@ -136,6 +137,7 @@ function Overview({ detail, onDone, ...read }) {
       <${PartitionMap}
         topic=${topic}
         partition=${partition}
+        isCompacted=${detail.cleanable_ratio !== null}
         selected=${opened?.first ?? null}
         onOpen=${setOpened}
         isMeant=${isMeant}
@@ -176,9 +178,9 @@ function Header({ detail }) {
         ratio != null && [
           "Dirty ratio",
           html`<span class="bar-with-words"><span>${formatRatio(ratio)}</span><${Bar} share=${ratio} kind="dirty" mark=${least} /></span>`,
-          least != null && `due from ${formatRatio(least)}`,
+          least != null && html`<${Setting} name="min.cleanable.dirty.ratio" value=${least} />`,
         ],
-        ["Delay and limit", html`<${Delay} row=${detail} />`],
+        ratio != null && ["Delay and limit", html`<${Delay} row=${detail} />`],
       ]}
     />
     <details class="more">

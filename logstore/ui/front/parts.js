@@ -150,6 +150,12 @@ export function Bar({ share, kind, mark }) {
   `;
 }
 
+/** A setting that limits a value, as `min.cleanable.dirty.ratio = 0.5`. */
+export function Setting({ name, value }) {
+  const parts = name.split(/(?<=\.)/).flatMap((part) => [part, html`<wbr />`]);
+  return html`<span class="explanation">${parts} = ${value}</span>`;
+}
+
 /** A list of facts `[name, value, explanation]`; false items are omitted. */
 export function Facts({ facts }) {
   return html`

@@ -29,7 +29,7 @@ export function KeyField({ label = "Key", text, format, onChange, isWide = false
         <select aria-label="Format of the key" value=${format} onChange=${(event) => onChange(text, event.target.value)}>
           ${KEY_FORMATS.map(([name, title]) => html`<option key=${name} value=${name} selected=${name === format}>${title}</option>`)}
         </select>
-        <input id="key-text" value=${text} placeholder=${example} required=${required} autocomplete="off" spellcheck="false" onInput=${(event) => onChange(event.target.value, format)} />
+        <input id="key-text" value=${text} placeholder=${`e.g. ${example}`} required=${required} autocomplete="off" spellcheck="false" onInput=${(event) => onChange(event.target.value, format)} />
       </span>
     </div>
   `;
@@ -153,8 +153,8 @@ function SearchForm({ query, start, isFiltered, onGo }) {
     <form class="search-form" role="search" aria-label="Search of records" onSubmit=${submit}>
       <${KeyField} text=${draft.key ?? ""} format=${draft.as} onChange=${(key, as) => setDraft({ ...draft, key, as })} />
       <label class="field"><span>Text in key, value or headers</span><input ...${field("text")} /></label>
-      <label class="field"><span>From (offset or UTC time)</span><input placeholder=${String(start)} ...${field("from")} /></label>
-      <label class="field"><span>Until (exclusive)</span><input placeholder="2024-01-31 12:00" ...${field("until")} /></label>
+      <label class="field"><span>From (offset or UTC time)</span><input placeholder=${`e.g. ${start}`} ...${field("from")} /></label>
+      <label class="field"><span>Until (exclusive)</span><input placeholder="e.g. 2024-01-31 12:00" ...${field("until")} /></label>
       <span class="buttons">
         <button type="submit" class="primary">Search</button>
         ${isFiltered && html`<button type="button" onClick=${() => onGo({})}>Clear</button>`}
@@ -162,8 +162,8 @@ function SearchForm({ query, start, isFiltered, onGo }) {
       <details class="more-conditions" open=${MORE.some((name) => query[name] != null)}>
         <summary>More conditions</summary>
         <div class="search-form">
-          <label class="field"><span>Regular expression (RE2)</span><input placeholder="(?i)ann.*" ...${field("pattern")} /></label>
-          <label class="field"><span>Header</span><input placeholder="name" ...${field("header")} /></label>
+          <label class="field"><span>Regular expression (RE2)</span><input placeholder="e.g. (?i)ann.*" ...${field("pattern")} /></label>
+          <label class="field"><span>Name of a header</span><input placeholder="e.g. trace-id" ...${field("header")} /></label>
           <label class="field"><span>Text in a header</span><input ...${field("header_text")} /></label>
         </div>
       </details>

@@ -28,6 +28,7 @@ const CHARACTER_WIDTH = 7;
 export const SECTIONS = {
   clean: "cleaned; one record per key",
   dirty: "written since the last cleaning pass",
+  closed: "removed by retention as a whole",
   uncleanable: "dirty, but not cleanable yet",
   active: "the active segment, which receives appends",
   deleted: "removed from the log; its file awaits deletion",
@@ -286,7 +287,7 @@ export function Legend({ buckets }) {
           <span><strong>${name}</strong> ${plural(sums.get(name).segments, "segment")}, ${formatBytes(sums.get(name).size_bytes)} <span class="dim">${SECTIONS[name]}</span></span>
         </li>
       `)}
-      ${hasHoles && html`<li><${Sample} section="hole" /><span><strong>holes</strong> <span class="dim">the empty upper part of a bar: offsets of removed records</span></span></li>`}
+      ${hasHoles && html`<li><${Sample} section="hole" /><span><strong>holes</strong> <span class="dim">the empty upper part of a bar: offsets without a record</span></span></li>`}
       ${buckets.some(hasTombstones) && html`<li><${Sample} section="tombstone" /><span><strong>tombstones</strong> <span class="dim">a cross below a bar: records that delete a key, or markers with a delete horizon</span></span></li>`}
       ${buckets.some((bucket) => bucket.error != null) && html`<li><strong>!</strong> <span><strong>damage</strong> <span class="dim">its batches could not be counted</span></span></li>`}
     </ul>
@@ -328,8 +329,14 @@ const BUCKETS_MAX = 200;
 const BUCKET_PIXELS = 9;
 const ZOOM = 4;
 
+/** The map of a log that is not compacted: nothing in it waits to be cleaned. */
+function withoutDirt(answer) {
+  const closed = (bucket) => (bucket.section === "dirty" ? { ...bucket, section: "closed" } : bucket);
+  return { ...answer, buckets: answer.buckets.map(closed) };
+}
+
 /** The segment map of a partition, with zoom. */
-export function PartitionMap({ topic, partition, selected, onOpen, isMeant, isCostly }) {
+export function PartitionMap({ topic, partition, isCompacted, selected, onOpen, isMeant, isCostly }) {
   const [range, setRange] = useState(null);
   const root = useRef(null);
   const [room, setRoom] = useState(120);
@@ -349,8 +356,8 @@ export function PartitionMap({ topic, partition, selected, onOpen, isMeant, isCo
     isMeant,
   });
   const answer = useMemo(
-    () => request.answer && withTombstones(request.answer, counted.answer?.segments),
-    [request.answer, counted.answer],
+    () => request.answer && withTombstones(isCompacted ? request.answer : withoutDirt(request.answer), counted.answer?.segments),
+    [request.answer, counted.answer, isCompacted],
   );
   const total = answer?.total ?? 0;
   const first = answer?.first ?? 0;

@@ -338,12 +338,11 @@ function ByName({ onAdd }) {
   };
   return html`<form class="by-name field" onSubmit=${add}>
     <label for=${id}>Change a setting by its name</label>
-    <input id=${id} type="text" value=${text} placeholder="key=value" autocomplete="off"
+    <input id=${id} type="text" value=${text} placeholder="e.g. retention.ms=7d" autocomplete="off"
       spellcheck=${false} onInput=${(event) => setText(event.target.value)}
       aria-describedby=${`${id}-hint`} />
     <button type="submit" disabled=${match === null}>Add to the changes</button>
-    <p class="hint" id=${`${id}-hint`}>For example
-      retention.ms=7d. Deprecated names of Kafka are accepted.</p>
+    <p class="hint" id=${`${id}-hint`}>As key=value. Deprecated names of Kafka are accepted.</p>
   </form>`;
 }
 

@@ -42,6 +42,12 @@ export function frees(verdict) {
   };
 }
 
+/** The bytes that a pass or retention frees now, and after a roll; the list is sorted by them. */
+export function removable({ removable_bytes: bytes, retention, ...verdict }) {
+  const cell = (size, known) => `${size === 0 || size === known || size === retention.bytes ? "" : "≤ "}${formatBytes(size)}`;
+  return { now: cell(bytes.now, verdict.frees_bytes), rolled: cell(bytes.if_rolled, verdict.frees_bytes_if_rolled) };
+}
+
 /** The verdict in one sentence; `size` is the size of the partition. */
 export function sentence(verdict, size) {
   const { now, rolled } = frees(verdict);
@@ -69,18 +75,27 @@ export function sentence(verdict, size) {
 }
 
 /** A summary of all partitions: `17 partitions: 2 damaged, 5 due (free 3.9 of 4.4 MiB), …`. */
-export function summarySentence(summary) {
+export function summarySentence(summary, unmeasured = 0) {
+  // Partitions that are not measured yet are counted as unknown.
+  const numbers = { ...summary, unknown: summary.unknown - unmeasured };
   const counts = Object.entries(STATES)
-    .filter(([state]) => summary[state] > 0)
+    .filter(([state]) => numbers[state] > 0)
     .map(([state, [words]]) => {
       const free = amount(summary.frees_bytes, summary.frees_bytes_at_most);
       const what = state === "due" ? ` (free ${free} of ${formatBytes(summary.bytes)})` : "";
-      return `${formatCount(summary[state])} ${words}${what}`;
+      return `${formatCount(numbers[state])} ${words}${what}`;
     });
+  if (unmeasured > 0) counts.push(`${formatCount(unmeasured)} not measured yet`);
   // Cleaning and retention may remove the same bytes.
   const ofDue = summary.retention_bytes_of_due > 0 ? `, ${formatBytes(summary.retention_bytes_of_due)} of it in partitions that are due` : "";
   const retention = summary.retention_bytes > 0 ? `; retention would remove ${formatBytes(summary.retention_bytes)}${ofDue}` : "";
   return `${plural(summary.partitions, "partition")}: ${counts.join(", ")}${retention}`;
+}
+
+/** Return a sentence about the partitions whose records were not read; empty if there are none. */
+export function unreadSentence({ headers_only: unread, partitions }) {
+  if (unread === 0) return "";
+  return unread === partitions ? "Only batch headers were read." : `Records of ${plural(unread, "partition")} were not read.`;
 }
 
 export function StateBadge({ verdict }) {
@@ -103,15 +118,15 @@ export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }
         <${StateBadge} verdict=${verdict} />${" "}
         <strong>${isOpen ? sentence(verdict, size) : first}</strong>
       </p>
+      ${verdict.notes.map((note) => html`<p key=${note.code} class="verdict-line is-small is-note"><strong>Note:</strong> <span>${render(note)}.</span></p>`)}
       ${!isBrief && html`
         <p class="verdict-line is-small">
           <span>
-            ${isOpen ? reason : `${more === undefined ? "" : `${more} `}${sentence(verdict, size)}`}
+            ${isOpen ? (verdict.state === "not_compacted" ? "" : reason) : `${more === undefined ? "" : `${more} `}${sentence(verdict, size)}`}
             ${verdict.since_ms != null && html` ${verdict.state === "uncleanable" ? "Since" : "Its oldest dirty data is from"} <${Time} ms=${verdict.since_ms} />.`}
           </span>
           ${!verdict.exact && CAN_BE_EXACT.includes(verdict.state) && html`<${Exact} topic=${topic} partition=${partition} onMeasured=${onMeasured} />`}
         </p>
-        ${verdict.notes.map((note) => html`<p key=${note.code} class="verdict-line is-small">Note: ${render(note)}.</p>`)}
         ${helps.length > 0 && html`<p class="helps-title">What helps${helps.length > 1 && " (one is enough)"}:${others.length > 0 && ` ${others.join("; ")}.`}</p>`}
         ${commands.map((line) => html`<${Command} key=${line} line=${`${line}${directoryOption(about)}`} />`)}
       `}

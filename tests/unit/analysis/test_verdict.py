@@ -19,7 +19,7 @@ from logstore.analysis.verdict import (
     quick_verdict,
 )
 from logstore.cleaner.stats import CleanReport
-from logstore.cli.show.verdict import short_amount, short_state, summary_lines, verdict_lines
+from logstore.cli.show.verdict import short_amounts, short_state, summary_lines, verdict_lines
 from logstore.errors import CorruptRecordError, KafkaStorageError, UnsupportedFormatError
 from logstore.reasons import Reason
 from logstore.types import DAY_MS
@@ -191,7 +191,7 @@ def test_several_passes_are_not_exact() -> None:
         assert verdict.frees_bytes_at_most == size(broker)
         [explained] = broker.explain("t").partitions
         assert explained.passes_needed > 1
-        assert explained.verdict == verdict
+        assert explained.verdict == replace(verdict, examined="records")
 
 
 def damage(broker: Broker[VirtualClock], *, is_closed: bool) -> None:
@@ -360,8 +360,8 @@ def written(verdict: Verdict, now_ms: int) -> dict[str, object]:
     return {
         "json": verdict.to_json(),
         "lines": list(verdict_lines("t-0", verdict, now_ms)),
-        "short": [short_state(verdict), short_amount(verdict)],
-        "numbers": [verdict.size_bytes, verdict.removable_bytes, verdict.is_due],
+        "short": [short_state(verdict), *short_amounts(verdict)],
+        "numbers": [verdict.size_bytes, *verdict.removable_bytes, verdict.is_due],
     }
 
 
@@ -406,56 +406,73 @@ REMOVED = Retention(2, 2048)
 @pytest.mark.parametrize(
     ("verdict", "removable", "short", "line"),
     (
-        (of("due", is_due=True), 4096, "≤ 4.0 KiB", "due: frees at most 4.0 KiB of 8.0 KiB; R"),
+        (
+            of("due", is_due=True),
+            *((4096, 4096), ("≤ 4.0 KiB", "≤ 4.0 KiB"),
+              "due: frees at most 4.0 KiB of 8.0 KiB; R"),
+        ),
         (
             of("due", is_due=True, **EXACT),
-            *(4096, "4.0 KiB", "due: frees 4.0 KiB of 8.0 KiB, 1 record; R"),
+            *((4096, 4096), ("4.0 KiB", "4.0 KiB"), "due: frees 4.0 KiB of 8.0 KiB, 1 record; R"),
         ),
         (
             of("waiting", frees_bytes_if_rolled_at_most=5120),
-            *(5120, "≤ 4.0 KiB", "waiting: a forced pass frees at most 4.0 KiB of 8.0 KiB; at most"
+            *((4096, 5120), ("≤ 4.0 KiB", "≤ 5.0 KiB"),
+              "waiting: a forced pass frees at most 4.0 KiB of 8.0 KiB; at most"
               " 5.0 KiB if the active segment is rolled; R"),
         ),
         (
             of("waiting", **EXACT | {"frees_bytes_if_rolled": 5120},
                frees_bytes_if_rolled_at_most=5120),
-            *(5120, "4.0 KiB", "waiting: a forced pass frees 4.0 KiB of 8.0 KiB, 1 record; 5.0 KiB"
+            *((4096, 5120), ("4.0 KiB", "5.0 KiB"),
+              "waiting: a forced pass frees 4.0 KiB of 8.0 KiB, 1 record; 5.0 KiB"
               " if the active segment is rolled; R"),
         ),
         (
             of("waiting", frees_bytes_at_most=0),
-            *(4096, "≤ 4.0 KiB", "waiting: no bytes of 8.0 KiB are freed now; at most 4.0 KiB if"
+            *((0, 4096), ("0 B", "≤ 4.0 KiB"),
+              "waiting: no bytes of 8.0 KiB are freed now; at most 4.0 KiB if"
               " the active segment is rolled; R"),
         ),
         (
             of("waiting", retention=Retention(1, 6144)),
-            *(6144, "6.0 KiB", "waiting: a forced pass frees at most 4.0 KiB of 8.0 KiB; retention"
+            *((6144, 6144), ("6.0 KiB", "6.0 KiB"),
+              "waiting: a forced pass frees at most 4.0 KiB of 8.0 KiB; retention"
               " removes 1 segment, 6.0 KiB of 8.0 KiB; R"),
         ),
-        (of("nothing_to_do"), 0, "", "nothing to do: R"),
-        (of("nothing_to_do", retention=REMOVED), 2048, "≤ 4.0 KiB", "nothing to do: R"),
-        (of("unknown"), 0, "", "unknown: R"),
-        (of("unknown", retention=REMOVED), 2048, "", "unknown: R"),
-        (of("uncleanable"), 4096, "≤ 4.0 KiB", "uncleanable: R"),
-        (of("damaged"), 4096, "≤ 4.0 KiB", "damaged: R"),
+        (of("nothing_to_do"), (0, 0), ("0 B", "0 B"), "nothing to do: R"),
+        (
+            of("nothing_to_do", retention=REMOVED),
+            *((2048, 2048), ("2.0 KiB", "2.0 KiB"),
+              "nothing to do: R"),
+        ),
+        (of("unknown"), (0, 0), ("", ""), "unknown: R"),
+        (of("unknown", retention=REMOVED), (2048, 2048), ("", ""), "unknown: R"),
+        (of("uncleanable"), (0, 0), ("0 B", "0 B"), "uncleanable: R"),
+        (of("damaged"), (0, 0), ("0 B", "0 B"), "damaged: R"),
         (
             of("damaged", is_due=True),
-            *(4096, "≤ 4.0 KiB", "damaged: frees at most 4.0 KiB of 8.0 KiB; R"),
+            *((4096, 4096), ("≤ 4.0 KiB", "≤ 4.0 KiB"),
+              "damaged: frees at most 4.0 KiB of 8.0 KiB; R"),
         ),
         (
             of("not_compacted", retention=REMOVED),
-            *(4096, "≤ 4.0 KiB", "not compacted: never compacted; retention removes 2 segments, 2.0"
+            *((4096, 4096), ("≤ 4.0 KiB", "≤ 4.0 KiB"),
+              "not compacted: never compacted; retention removes 2 segments, 2.0"
               " KiB of 8.0 KiB"),
         ),
         (
             of("not_compacted", frees_bytes_at_most=0, frees_bytes_if_rolled_at_most=0),
-            *(0, "", "not compacted: never compacted; retention keeps all 8.0 KiB"),
+            *((0, 0), ("0 B", "0 B"),
+              "not compacted: never compacted; retention keeps all 8.0 KiB"),
         ),
     ),
 )  # fmt: skip
-def test_a_verdict_has_these_words(verdict: Verdict, removable: int, short: str, line: str) -> None:
+def test_a_verdict_has_these_words(
+    verdict: Verdict, removable: tuple[int, int], short: tuple[str, str], line: str
+) -> None:
     assert verdict.removable_bytes == removable
-    assert short_amount(verdict) == short
+    assert short_amounts(verdict) == short
     assert short_state(verdict) == verdict.state.replace("_", " ")
     reason = verdict.reason.text
     text = " ".join(each.strip() for each in map(click.unstyle, verdict_lines("t-0", verdict, 0)))
@@ -483,7 +500,7 @@ def test_what_helps_is_joined() -> None:
     lines = list(verdict_lines("t-0", of("damaged", helps=helps), 0))
     assert lines[-1].strip() == f"helps: {helps[0].text}; or {helps[1].text}"
     assert list(verdict_lines("t-0", None, 0)) == []
-    assert (short_state(None), short_amount(None)) == ("", "")
+    assert (short_state(None), short_amounts(None)) == ("", ("", ""))
 
 
 @pytest.mark.parametrize(
@@ -526,6 +543,7 @@ def test_verdicts_add_up(verdicts: tuple[Verdict, ...], expected: tuple, line: s
     found = Summary.of(iter(verdicts))
     count, states, *numbers = expected
     states = {**dict.fromkeys(found.states, 0), **(states or {}), "retention_bytes_of_due": 0}
+    assert found.headers_only == 0
     names = ("frees_bytes", "frees_bytes_at_most", "bytes", "retention_bytes")
     of_due = sum(each.retention.bytes for each in verdicts if each.is_due)
     assert found.to_json() == {
@@ -533,6 +551,7 @@ def test_verdicts_add_up(verdicts: tuple[Verdict, ...], expected: tuple, line: s
         **states,
         **dict(zip(names, numbers, strict=True)),
         "retention_bytes_of_due": of_due,
+        "headers_only": 0,
     }
     lines = map(click.unstyle, summary_lines(found))
     assert " ".join(each.strip() for each in lines) == line.strip()
@@ -562,3 +581,39 @@ def test_retention_of_due_partitions_is_added_up_too() -> None:
     due_too = of("due", is_due=True, retention=REMOVED)
     found = Summary.of([due_too, due_too, of("not_compacted", retention=REMOVED)])
     assert (found.retention_bytes, found.retention_bytes_of_due) == (6144, 4096)
+
+
+def test_a_summary_counts_partitions_of_which_only_headers_were_read() -> None:
+    headers = of("waiting", examined="headers")
+    empty = replace(headers, size_bytes=0)
+    read = of("waiting", examined="records")
+    for verdicts, count, end in (
+        ((headers, headers), 2, "; headers only"),
+        ((headers, read, empty), 1, "; headers only for 1"),
+        ((read, empty, Verdict.unmeasured(9)), 0, ""),
+    ):
+        found = Summary.of(verdicts)
+        assert found.headers_only == found.to_json()["headers_only"] == count
+        (line,) = map(click.unstyle, summary_lines(found))
+        assert line.partition(";")[1] + line.partition(";")[2] == end
+
+
+@pytest.mark.parametrize("exact", (True, False))
+def test_a_verdict_names_what_was_examined(*, exact: bool) -> None:
+    with broker_with() as broker:
+        due(broker)
+        assert partition_verdict(broker, TP, exact=exact).examined == (
+            "records" if exact else "headers"
+        )
+        assert broker.stats("t").verdict.examined == "records"
+        quick, full = (
+            broker.explain("t", quick=quick).partitions[0].verdict for quick in (True, False)
+        )
+        assert quick is not None
+        assert full is not None
+        assert (quick.examined, full.examined) == ("headers", "records")
+    with broker_with(cleanup_policy="delete") as broker:
+        due(broker)
+        assert partition_verdict(broker, TP, exact=exact).examined == "headers"
+        assert broker.stats("t").verdict.examined == "records"
+    assert Verdict.unmeasured(1).examined is None

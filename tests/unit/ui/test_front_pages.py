@@ -159,9 +159,9 @@ def changes(story):
 
 def test_a_search_goes_to_its_address(front, page):
     story = Story(front, page, f"{USERS}/records")
-    story.event("Input", "user-17", value=" k1 ")
+    story.event("Input", "e.g. user-17", value=" k1 ")
     story.event("Change", "Format of the key", value="json")
-    story.event("Input", "0", value=" 3 ")
+    story.event("Input", "e.g. 0", value=" 3 ")
     story.event("Submit", "Search of records")
     assert story.end() == "#/t/users/0/records?as=json&key=+k1+&from=3"
 

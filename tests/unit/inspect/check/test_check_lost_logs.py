@@ -9,7 +9,8 @@ from logstore.inspect.check import ERROR, INFO, WARNING, Checker
 from logstore.names import parse_segment_file
 from logstore.runtime import MemoryFileSystem
 from logstore.storage.producers.snapshot import encode_snapshot
-from tests.support.world.damage import ORIGINS, Directory, Found, healthy
+from tests.support.world.builders import batch, log_name
+from tests.support.world.damage import ORIGINS, Directory, Found, healthy, partition
 from tests.support.world.golden_dirs import tree
 
 EPOCHS = "golden-0/leader-epoch-checkpoint"
@@ -174,3 +175,34 @@ def test_a_truncated_log_is_not_a_loss():
         broker.manager.checkpoint_recovery_points()
         broker.manager.truncate_to(broker.partitions()[0], 7)
     assert [row for row in Directory(fs).check() if row.severity != INFO] == []
+
+
+# -- lost segments of logs that may be compacted --------------------------------------------------
+
+
+def without_the_second(*first):
+    """Lose a segment from offset 4 to 5, between others."""
+    directory = partition([*first], [batch(4, 5)], [batch(6, 9)])
+    for name in directory.fs.list_dir("/data/golden-0"):
+        if name.startswith(f"{4:020d}"):
+            directory.fs.remove(f"/data/golden-0/{name}")
+    return directory
+
+
+def test_a_gap_between_dense_segments_may_be_a_lost_segment():
+    directory = without_the_second(batch(0, 3))
+    row = Found("lost_segment", f"golden-0/{log_name(6)}", 0, 6, WARNING)
+    assert row in directory.found()
+    assert row in alone(directory)
+
+
+def test_a_neighbour_with_a_hole_of_its_own_may_have_been_cleaned():
+    directory = without_the_second(batch(0, 1), batch(3))
+    assert "lost_segment" not in [each.check for each in directory.found()]
+
+
+def test_a_damaged_or_empty_neighbour_hides_whether_a_segment_is_lost():
+    directory = without_the_second(batch(0, 3))
+    for broken in (b"", batch(0, 3)[:-1] + b"\xff"):
+        directory.write(f"golden-0/{log_name(0)}", broken)
+        assert "lost_segment" not in [each.check for each in directory.found()]

@@ -300,6 +300,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
             "bytes": 2851,
             "retention_bytes": 0,
             "retention_bytes_of_due": 0,
+            "headers_only": 2,
         },
         "partitions": [
             {
@@ -311,6 +312,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
                     "frees_bytes_if_rolled": None,
                     "frees_bytes_at_most": 707,
                     "frees_bytes_if_rolled_at_most": 781,
+                    "removable_bytes": {"now": 707, "if_rolled": 781},
                     "reason": {
                         "code": "verdict.due",
                         "values": {},
@@ -327,6 +329,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
                     ],
                     "retention": {"segments": 0, "bytes": 0},
                     "notes": [],
+                    "examined": "headers",
                 },
                 "topic": "users",
                 "partition": 0,

@@ -314,3 +314,63 @@ def test_fates_as_if_the_active_segment_were_rolled(page):
 def test_tombstones_have_no_effect_without_compaction(page):
     assert page.get(f"{AT}/tombstones")["is_compacted"] is True
     assert page.get("/api/partitions/events/0/tombstones")["is_compacted"] is False
+
+
+# -- damage that only a full read finds ---------------------------------------------------------
+
+
+def damage_record(broker, topic, partition=0):
+    """Change a byte of the records in the first batch, whose header stays valid."""
+    segment = broker.log(topic, partition).segments.first
+    broker.runtime.fs.open(segment.log_path, create=True).write_at([b"\xff"], 66)
+
+
+def states(page, sort="name"):
+    found = page.get(f"/api/partitions?sort={sort}")
+    assert (
+        sum(row["verdict"]["state"] == "damaged" for row in found["partitions"])
+        == (found["summary"]["damaged"])
+    )
+    return {
+        f"{row['topic']}-{row['partition']}": row["verdict"]["state"] for row in found["partitions"]
+    }
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    (
+        lambda page: page.get(f"{AT}/verdict"),
+        lambda page: page.get(f"{AT}/explain"),
+        lambda page: page.ask("GET", f"{AT}/tombstones"),
+        lambda page: page.ask("GET", f"{AT}/stats"),
+        lambda page: page.ask("GET", f"{AT}/fates"),
+        lambda page: page.ask("GET", f"{AT}/records"),
+        lambda page: page.post(f"{AT}/clean", {"dry_run": True}),
+    ),
+    ids=("verdict", "explain", "tombstones", "stats", "fates", "records", "dry_run"),
+)
+def test_the_list_shows_damage_that_a_request_has_met(page, broker, request_of):
+    damage_record(broker, "users")
+    assert states(page)["users-0"] == "due"
+    request_of(page)
+    assert states(page)["users-0"] == "damaged"
+    assert page.get(AT)["verdict"]["state"] == "damaged"
+    assert page.get(AT)["verdict"]["examined"] == "records"
+    assert page.get("/api/partitions?sort=damage")["partitions"][0]["topic"] == "users"
+
+
+def test_damage_outlasts_a_change_of_the_decision(page, broker):
+    damage_record(broker, "users")
+    page.get(f"{AT}/verdict")
+    broker.clock.advance(days=30)
+    assert states(page)["users-0"] == "damaged"
+    broker.append("users", key=b"k", value=b"v")
+    assert states(page)["users-0"] == "due"  # the log has changed: read it again
+
+
+def test_damage_in_a_topic_that_is_not_compacted_is_shown_too(page, broker):
+    damage_record(broker, "events", 1)
+    page.get("/api/partitions/events/1/verdict")  # reads headers only
+    assert states(page)["events-1"] == "not_compacted"
+    page.ask("GET", "/api/partitions/events/1/stats")
+    assert states(page)["events-1"] == "damaged"
