@@ -1,4 +1,4 @@
-"""Benchmarks and the peers that they compare with: the outermost layer, imported by no other."""
+"""Benchmarks and the peers they compare with. No other package imports this one."""
 
-if __name__ == "bench":  # a second copy would define its exceptions again
+if __name__ == "bench":  # a second copy would have different exceptions
     raise ImportError("import logstore.bench instead: 'bench' is its source directory")

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LookupError as error:
         print_stderr(f"error: {error.args[0]}")
         return 2
-    compile_always()  # measure compiled code, however small the work is
+    compile_always()  # measure compiled code even if the work is small
     kind = "part" if options.only else "full" if options.full else "quick"
     with tempfile.TemporaryDirectory(prefix="logstore-bench-", dir=options.scratch) as scratch:
         setting = Setting(

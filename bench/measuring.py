@@ -1,4 +1,4 @@
-"""Measures the CPU and wall time of calls: with warm-ups, repeated, contestants interleaved."""
+"""Measure CPU and wall time of calls, with warm-ups, repeats and interleaved contestants."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from typing import NamedTuple
 
 
 class Sample(NamedTuple):
-    """CPU and wall time of one run, in seconds."""
+    """CPU and wall time of a run, in seconds."""
 
     cpu_s: float
     wall_s: float
 
 
 Run = Callable[[], Sample]
-"""Does its work once and returns the time without set-up."""
+"""Does its work once, and returns the time without set-up."""
 
 
 class Stopwatch:
-    """Measures the body of a `with` statement; `sample` is the result.
+    """Measures the body of a `with` statement. `sample` is the result.
 
-    CPU time is the user and system time of all threads in the process, so work in helper threads
-    counts.
+    CPU time is user plus system time of all threads in the process, to include helper threads.
     """
 
     sample: Sample
@@ -42,8 +41,8 @@ class Stopwatch:
 def no_collection() -> Iterator[None]:
     """Disable Python's garbage collection, as `timeit` does.
 
-    `logstore.jit.compiler` has its own copy of these lines: importing it here would load modules
-    that are to be measured.
+    `logstore.jit.compiler` has its own copy, because importing it would load modules that are
+    measured.
     """
     was_enabled = gc.isenabled()
     gc.collect()
@@ -69,9 +68,9 @@ def timed(work: Callable[[], object]) -> Run:
 def run_interleaved(
     contestants: Mapping[str, Run], *, repeats: int, warmups: int = 1
 ) -> dict[str, list[Sample]]:
-    """Run every contestant `warmups + repeats` times and return the samples after the warm-ups.
+    """Run every contestant `warmups + repeats` times, and return the samples after warm-up.
 
-    Contestants alternate, so that other load on the machine affects all of them equally.
+    Contestants alternate, so that other load on the machine affects them equally.
     """
     samples: dict[str, list[Sample]] = {name: [] for name in contestants}
     for number in range(warmups + repeats):

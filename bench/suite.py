@@ -1,4 +1,4 @@
-"""All lines of the harness in order; selects and runs them."""
+"""All lines of the harness in order, and how to select and run them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def all_jobs() -> list[Job]:
 
 
 def select_jobs(only: Sequence[str], *, full: bool) -> list[Job]:
-    """Return the jobs with a line that matches a pattern. Without patterns, a whole set.
+    """Return the jobs with lines that match a pattern, or a whole set without patterns.
 
     Raises
     ------
     LookupError
-        A pattern matches no line; the message lists all lines.
+        A pattern matches no line. The message lists all lines.
     """
     jobs = all_jobs()
     if not only:
@@ -55,7 +55,7 @@ def select_jobs(only: Sequence[str], *, full: bool) -> list[Job]:
 
 def measure(jobs: Sequence[Job], setting: Setting) -> Iterator[Line]:
     """Run jobs one after another."""
-    # The logs of benchmarks are not closed; suppress the warnings about that.
+    # Suppress the warnings about benchmark logs that are not closed.
     logger = logging.getLogger("logstore")
     before, logger.level = logger.level, logging.ERROR
     try:
@@ -66,8 +66,8 @@ def measure(jobs: Sequence[Job], setting: Setting) -> Iterator[Line]:
 
 
 def run(jobs: Sequence[Job], setting: Setting, *, kind: str) -> Result:
-    """Run jobs and return their result; peers keep running."""
-    jit.compile_always()  # measure compiled code, as large work uses it
+    """Run jobs and return their result. Peers keep running."""
+    jit.compile_always()  # measure compiled code, which large work uses
     watch = RunTimer()
     lines = []
     for line in measure(jobs, setting):

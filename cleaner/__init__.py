@@ -1,7 +1,7 @@
-"""Log compaction: select logs, decide which records are retained, replace segments.
+"""Log compaction: select logs, decide which records survive, and replace segments.
 
-This package uses the public names of the core of `logstore`. The core does not import it.
+This package uses only public names of `logstore`, which does not import it.
 """
 
-if __name__ == "cleaner":  # a second copy would have exceptions that no handler catches
+if __name__ == "cleaner":  # handlers would not catch the exceptions of a second copy
     raise ImportError("import logstore.cleaner: 'cleaner' is the folder of its sources")

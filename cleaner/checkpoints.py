@@ -1,4 +1,4 @@
-"""The cleaner checkpoint: the first dirty offset of each partition."""
+"""The cleaner checkpoint, which stores the first dirty offset of each partition."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 
 class CleanerCheckpoints:
-    """The stored first dirty offsets, each in the data directory of its partition.
+    """First dirty offsets, stored in the data directory of each partition.
 
     Parameters
     ----------
     directory_of : callable
-        Returns the data directory that a partition lives in; see `LogRegistry.directory_of`.
+        Returns the data directory of a partition. See `LogRegistry.directory_of`.
     """
 
     def __init__(self, directory_of: Callable[[TopicPartition], LogDirectory]) -> None:
         self._directory_of = directory_of
 
     def of(self, topic_partition: TopicPartition) -> int | None:
-        """Return the stored first dirty offset of a partition, or None if there is none.
+        """Return the stored first dirty offset of a partition, or None.
 
         Raises
         ------
@@ -35,12 +35,12 @@ class CleanerCheckpoints:
             The disk failed.
         """
         directory = self._directory_of(topic_partition)
-        # Appends continue even if the checkpoint file cannot be read.
+        # Appends must continue even if the checkpoint file cannot be read.
         with StorageGuard(None, directory.path, "cannot read checkpoints"):
             return directory.cleaner_offset(topic_partition)
 
     def write(self, log: Log, first_dirty_offset: int) -> None:
-        """Store the end of a log's clean section. The caller has exclusive use of the partition."""
+        """Store the end of a log's clean section. Requires exclusive use of the partition."""
         directory = self._directory_of(log.topic_partition)
         with log.guard("cannot write the cleaner checkpoint"):
             directory.write_cleaner_offset(log.topic_partition, first_dirty_offset)

@@ -1,4 +1,4 @@
-"""Measure the logs, decide about each, and select the log to clean next."""
+"""Measure logs, decide whether each is due, and select the next log to clean."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class Selected(NamedTuple):
-    """A log that was selected for cleaning.
+    """A log selected for cleaning.
 
     Attributes
     ----------
     max_compaction_delay_ms : int
-        The longest time by which an examined log exceeds its `max.compaction.lag.ms`.
+        Maximum time by which an examined log exceeds `max.compaction.lag.ms`.
     """
 
     log: Log
@@ -47,16 +47,16 @@ class LogChooser:
     ----------
     runtime : Runtime
     logs : LogManager
-        Provides the logs.
+        The logs.
     checkpoints, states, uncleanable
         First dirty offsets, cleaning states and uncleanable partitions.
     broker_config : BrokerConfig
-        Whether the cleaner is enabled, and whether Kafka's rules apply exactly.
+        Determines whether the cleaner is enabled, and whether Kafka's rules apply exactly.
 
     Attributes
     ----------
     broker_config : BrokerConfig
-        May be replaced; later decisions use the new value.
+        May be replaced. Later decisions use the new value.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class LogChooser:
 
     @property
     def kafka_exact(self) -> bool:
-        """Whether Kafka's rules apply where a KIP differs (`logstore.kafka.exact`)."""
+        """Whether Kafka's rules apply where they differ from a KIP (`logstore.kafka.exact`)."""
         return self.broker_config.logstore_kafka_exact
 
     # -- deciding ------------------------------------------------------------------------
 
     def state_of(self, log: Log) -> CleanableState:
-        """Measure a log as selection does, without changing it.
+        """Measure a log as `select` does, without changing it.
 
         Raises
         ------
@@ -116,24 +116,24 @@ class LogChooser:
         )
 
     def explain(self, log: Log) -> CleaningDecision:
-        """Decide as the next selection would, and find when each closed gate opens."""
+        """Return the decision of the next selection, and when each closed gate opens."""
         return self.decision_of(log, rolled=self.is_idle(log), foresee=True)
 
     def is_idle(self, log: Log) -> bool:
-        """Return whether KIP-354 requires a roll of the active segment without an append."""
+        """Return whether KIP-354 requires rolling the active segment without an append."""
         if self.kafka_exact:
             return False
         roll_ms = log.reader.steady(partial(idle_roll_ms, log))
         return roll_ms is not None and roll_ms <= self._runtime.clock.now_ms()
 
     def repair_checkpoint(self, log: Log, state: CleanableState) -> None:
-        """Replace a stored checkpoint that is outside its log, unless the partition is in use."""
+        """Replace a checkpoint that is outside its log, unless the partition is in use."""
         tp = log.topic_partition
         if not (state.checkpoint_repaired and log.config.compact and self._states.begin(tp)):
             return
         try:
-            log.check_open()  # the log may be deleted, or replaced by a new one
-            # Measure again, because the log may have been truncated since then.
+            log.check_open()  # the log may have been deleted or replaced
+            # Measure again, because the log may have been truncated.
             again = self.state_of(log)
             if again.checkpoint_repaired:
                 self._checkpoints.write(log, again.first_dirty_offset)
@@ -143,16 +143,16 @@ class LogChooser:
     # -- choosing ------------------------------------------------------------------------
 
     def select(self) -> Selected | None:
-        """Select the most urgent due log and begin its cleaning; return None if none is due.
+        """Select the most urgent log that is due and start cleaning it; return None if none is due.
 
-        Rolls idle active segments that are overdue, and replaces checkpoints outside their logs,
-        even without a log to clean. The caller runs `run_pass` with `claimed`, or releases the log
-        with `states.done`.
+        Also rolls overdue idle active segments and replaces checkpoints outside their logs, even if
+        no log is due. The caller must run `run_pass` with `claimed`, or release the log with
+        `states.done`.
 
         Notes
         -----
-        O(logs × dirty segments). One thread at a time. Skips adopted topics: only a command cleans
-        them. Source: docs/spec/cleaner.md §2.
+        O(logs × dirty segments). One thread at a time. Skips adopted topics, which only commands
+        clean. Source: docs/spec/cleaner.md §2.
         """
         with self._selecting:
             self._last_selection_ms = self._runtime.clock.now_ms()
@@ -188,9 +188,9 @@ class LogChooser:
         ]
 
     def _examine(self, log: Log) -> CleaningDecision | None:
-        """Return the decision about a log, which is rolled first if it is idle.
+        """Return the decision about a log, after rolling it if it is idle.
 
-        None if that fails.
+        Returns None on failure.
         """
         try:
             if self.is_idle(log):
@@ -203,11 +203,10 @@ class LogChooser:
         return decision if decision.state.total_bytes else None
 
     def next_due_ms(self) -> int | None:
-        """Return the first time at which a cleaner may have work without an append.
+        """Return the next time when a cleaner may have work without an append, or None.
 
-        Until then selections and retention of compacted logs change nothing, unless a log, its
-        configuration or its partition's state changes. None if never.
-        O(logs × dirty segments).
+        Until then, selections and retention of compacted logs have no effect, unless a log, its
+        config or the state of its partition changes. O(logs × dirty segments).
         """
         times: list[int | None] = []
         for log in self.logs_to_clean():
@@ -219,7 +218,7 @@ class LogChooser:
         return min((each for each in times if each is not None), default=None)
 
     def next_cleaning_ms(self, log: Log) -> int | None:
-        """Return the first time after now at which cleaning may become due without an append."""
+        """Return the next time when cleaning may become due without an append."""
         first_dirty = self.state_of(log).first_dirty_offset
         now_ms = self._runtime.clock.now_ms()
         exact = self.kafka_exact
@@ -229,10 +228,10 @@ class LogChooser:
 
     @property
     def max_dirty_percent(self) -> int:
-        """Largest dirty ratio of the last selection, of logs due or not, as a whole percentage."""
+        """Maximum dirty ratio of all logs examined by the last selection, in whole percent."""
         return int(100 * self._max_dirty_ratio)
 
     @property
     def ms_since_last_selection(self) -> int:
-        """Time since the last selection started, or since 1970 without one, as in Kafka."""
+        """Time since the start of the last selection, or since 1970 as in Kafka."""
         return self._runtime.clock.now_ms() - self._last_selection_ms

@@ -1,6 +1,6 @@
-"""A request to clean logs that are due, to clean all cleanable logs, or for a dry run.
+"""Requests to clean logs that are due, to clean all cleanable logs, or to do a dry run.
 
-`LogCleanerManager` runs the passes.
+The passes are run by `LogCleanerManager`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ ProgressListener = Callable[["TopicPartition", "PassProgress"], None]
 
 
 class CleanCommand:
-    """A request to clean some logs. Logs that are deleted in the meantime are skipped.
+    """A request to clean logs. Logs that are deleted meanwhile are skipped.
 
     Parameters
     ----------
     force : bool
-        Ignore dirty ratio and lags; see `Broker.clean`.
+        Ignore dirty ratio and lags. See `Broker.clean`.
     roll : bool
         Roll non-empty active segments first.
     threads : int, optional
-        Number of threads, which share the memory. [default: one, with the share of one of
+        Number of threads, which share the memory. [default: one thread, with the share of one of
         `log.cleaner.threads`]
     progress : callable, optional
-        Called before each chunk, by one thread at a time. An exception that it raises ends the run.
+        Called before each chunk, by one thread at a time. An exception ends the run.
 
     Raises
     ------
@@ -71,12 +71,12 @@ class CleanCommand:
         self._busy: set[Log] = set()
 
     def run(self, logs: Sequence[Log]) -> CleanReport:
-        """Clean logs, the most urgent first, until none is due.
+        """Clean logs, most urgent first, until none is due.
 
         Raises
         ------
         InvalidConfigurationError
-            The memory is too small for a topic's strategy.
+            The memory is too small for the strategy of a topic.
         KafkaStorageError
             The disk failed.
         """
@@ -97,9 +97,9 @@ class CleanCommand:
         return self._report(dry_run=False)
 
     def rehearse(self, logs: Sequence[Log]) -> CleanReport:
-        """Run the first pass over each log that would be cleaned, without writing.
+        """Do a dry run of the first pass over each log that would be cleaned.
 
-        Further passes are only counted, by how often the map fills up.
+        More passes are only counted, by how often the map fills up.
         """
         due: list[tuple[Log, CleaningDecision]] = []
         for log in logs:
@@ -120,7 +120,7 @@ class CleanCommand:
         return self._report(dry_run=True)
 
     def foresee(self, log: Log) -> CleaningDecision:
-        """Decide about a log, as if rolled if `run` would roll it first."""
+        """Decide about a log, assuming a roll if `run` would roll it first."""
         rolled = self._is_to_be_rolled(log)
         return self._manager.chooser.decision_of(log, force=self._force, rolled=rolled)
 
@@ -134,7 +134,7 @@ class CleanCommand:
         )
 
     def _consider(self, log: Log) -> None:
-        """Decide whether a log is due (again). Correct a checkpoint that is outside of the log."""
+        """Decide whether a log is (still) due. Repair a checkpoint outside the log."""
         decision = self._manager.chooser.decision_of(log, force=self._force)
         self._manager.chooser.repair_checkpoint(log, decision.state)
         passes = self._passes.get(log, 0)
@@ -144,15 +144,15 @@ class CleanCommand:
             if not passes:
                 self._pass_over(log, decision.binding)
         elif not passes or not self._force or state.first_dirty_offset < state.upper_bound_offset:
-            # A forced cleaning pass repeats only for the keys that did not fit the map.
+            # Forced cleaning repeats only for keys that did not fit into the map.
             self._due[log] = decision
 
     def _work(self) -> None:
-        """Clean logs until none is due, or other threads have the rest."""
+        """Clean logs until none is due, or other threads are cleaning the rest."""
         while (log := self._take()) is not None:
             try:
                 self._clean(log)
-            except UnknownTopicOrPartitionError:  # deleted in the meantime
+            except UnknownTopicOrPartitionError:  # deleted meanwhile
                 with self._lock:
                     self._due.pop(log, None)
             finally:
@@ -172,7 +172,7 @@ class CleanCommand:
             return log
 
     def _clean(self, log: Log) -> None:
-        """Run one pass, then decide whether the log needs another one."""
+        """Run a pass, then decide whether the log needs another one."""
         number = self._passes.get(log, 0) + 1
         result = self._pass(log, self._due[log].state, number)
         with self._lock:
@@ -186,7 +186,7 @@ class CleanCommand:
     def _pass(
         self, log: Log, state: CleanableState, number: int, *, dry_run: bool = False
     ) -> CleanerStats | Gate | None:
-        """Run one pass to its end and record its result."""
+        """Run a pass and record its result."""
         tp = log.topic_partition
         result = self._manager.clean(
             log,
@@ -209,7 +209,7 @@ class CleanCommand:
             progress(tp, step)
 
     def _count_passes(self, log: Log, state: CleanableState, stats: CleanerStats) -> None:
-        """Count the passes after the first one, which is how often the map fills up again."""
+        """Count the passes after the first one, by how often the map fills up again."""
         from logstore.cleaner.passes.build import passes_after
 
         more = passes_after(

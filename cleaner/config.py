@@ -1,4 +1,4 @@
-"""The memory of a cleaner thread: its share of the broker's buffers, and the number of keys."""
+"""Memory of a cleaner thread: its share of the broker's buffers, and its number of keys."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from logstore.config.broker_config import BrokerConfig
 
 IO_BUFFER_BYTES_MIN = 1 << 20
-"""Minimum number of bytes that a pass reads at a time.
+"""Minimum number of bytes that a pass reads at once.
 
-With smaller reads, the overhead is larger.
+Smaller reads have more overhead.
 """
 
 
@@ -25,13 +25,13 @@ def keys_of(
     entry_bytes: int = OFFSET_ENTRY_BYTES,
     least_keys: int = 1,
 ) -> int:
-    """Return how many keys fit a thread's share of the dedupe buffer.
+    """Return how many keys fit into a thread's share of the dedupe buffer.
 
     Parameters
     ----------
     least_keys : int
-        Keys needed for any progress: one, and with versions another one for the record before
-        the first dirty offset.
+        Minimum number of keys to make progress: one, plus one for the record before the first dirty
+        offset with a version strategy.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def keys_of(
     """
     slots = dedupe_buffer_bytes // entry_bytes
     keys = int(slots * load_factor)
-    # Kafka also refuses a product of exactly 1.
+    # Like Kafka, reject a product of exactly 1.
     if slots * load_factor <= 1 or keys < least_keys:
         needed = "one key"
         if least_keys > 1:
@@ -55,21 +55,21 @@ def keys_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerConfig:
-    """Settings of one cleaner thread.
+    """Settings of a cleaner thread.
 
     Attributes
     ----------
     dedupe_buffer_bytes : int
-        Memory that limits the number of keys in the map: this thread's share.
+        This thread's share of the memory that limits the number of keys in the map.
     load_factor : float
-        Part of the counted slots that may be filled, in (0, 1].
+        Fraction of the counted slots that may be used, in (0, 1].
     io_buffer_bytes : int
-        Bytes read at a time. A larger batch is still read whole.
+        Number of bytes read at once. A larger batch is still read whole.
 
     Raises
     ------
     InvalidConfigurationError
-        The load factor is out of range, or no key fits the buffer.
+        The load factor is out of range, or not a single key fits into the buffer.
     """
 
     dedupe_buffer_bytes: int = 128 * 1024 * 1024
@@ -85,7 +85,7 @@ class CleanerConfig:
 
     @classmethod
     def from_broker(cls, broker: BrokerConfig) -> CleanerConfig:
-        """Return one thread's share of a broker's cleaner settings."""
+        """Return the share of one thread in a broker's cleaner settings."""
         threads = max(1, broker.log_cleaner_threads)
         return cls(
             dedupe_buffer_bytes=min(broker.log_cleaner_dedupe_buffer_size // threads, INT32_MAX),
@@ -97,9 +97,9 @@ class CleanerConfig:
 
     @property
     def slots(self) -> int:
-        """Entries of Kafka's map in the same memory."""
+        """Number of entries in Kafka's map with the same memory."""
         return self.dedupe_buffer_bytes // OFFSET_ENTRY_BYTES
 
     def max_keys_of(self, strategy: Strategy) -> int:
-        """Return how many distinct keys a pass maps before it stops."""
+        """Return the maximum number of distinct keys that a pass maps."""
         return int(self.dedupe_buffer_bytes // strategy.entry_bytes * self.load_factor)

@@ -1,11 +1,11 @@
 """Errors of the cleaner.
 
 CleaningError (LogStoreError)
-├─ CleaningAbortedError normal: another caller wants the partition; nothing changed
-├─ OverflowedSegmentError          normal: a source must be split first
-├─ OffsetMapFullError              normal: the range ends here, another pass continues
+├─ CleaningAbortedError            normal: another caller needs the partition; nothing changed
+├─ OverflowedSegmentError          normal: a source segment must be split first
+├─ OffsetMapFullError              normal: the range ends here, and another pass continues
 └─ IllegalCleaningStateError       (+IllegalStateError) a partition cannot be paused, resumed or
-                                   released in its present state
+                                   released in its current state
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from logstore.errors import IllegalStateError, LogStoreError
 
 
 class CleaningError(LogStoreError):
-    """A pass did not finish."""
+    """A pass did not complete."""
 
 
 class CleaningAbortedError(CleaningError):
-    """The pass was aborted. Its unfinished output is removed."""
+    """The pass was aborted, and its unfinished output removed."""
 
 
 class OverflowedSegmentError(CleaningError):
-    """The segment at `base_offset` contains offsets more than 31 bits above its base."""
+    """The segment at `base_offset` has offsets more than 31 bits above its base."""
 
     def __init__(self, message: str, *, base_offset: int) -> None:
         super().__init__(message)
@@ -30,8 +30,8 @@ class OverflowedSegmentError(CleaningError):
 
 
 class OffsetMapFullError(CleaningError):
-    """The map contains as many keys as its buffer counts."""
+    """The map has the maximum number of keys."""
 
 
 class IllegalCleaningStateError(CleaningError, IllegalStateError):
-    """The partition's state does not allow the request (Kafka's IllegalStateException)."""
+    """Not allowed in the partition's state (Kafka's IllegalStateException)."""

@@ -1,7 +1,7 @@
-"""Explains a decision: when the active segment rolls, when tombstones expire, and what helps.
+"""Explain a decision: when the active segment rolls, when tombstones expire, and remedies.
 
-These are pure functions, like those in `selection`, whose decisions are explained. Records are read
-by the callers.
+These are pure functions, like those in `selection`, whose decisions they explain. Callers read the
+records.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class Closing(NamedTuple):
-    """One way in which the active segment closes.
+    """A condition that closes the active segment.
 
     Attributes
     ----------
     setting : str
-        The key that closes it.
+        Config key.
     at_ms : int or None
-        The first Unix ms at which it can, None if it does not depend on the time.
+        Earliest Unix ms, or None if it does not depend on the time.
     needs_append : bool
-        Whether it takes an append, as each of Kafka's ways does.
+        Whether it requires an append, as all of Kafka's conditions do.
     """
 
     setting: str
@@ -52,7 +52,7 @@ class Closing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ActiveSegment:
-    """The segment that takes appends, which no cleaning pass touches, and what closes it."""
+    """The active segment, which is never cleaned, and the conditions that close it."""
 
     base_offset: int
     size_bytes: int
@@ -61,7 +61,7 @@ class ActiveSegment:
 
     @classmethod
     def of(cls, log: Log, *, kafka_exact: bool = False) -> ActiveSegment:
-        """Describe the active segment of a log. This reads the header of its first batch."""
+        """Describe the active segment of a log. Reads the header of its first batch."""
         segment = log.active_segment
         first = segment.first_batch_timestamp()
         return cls(
@@ -97,7 +97,7 @@ def _closings(log: Log, *, kafka_exact: bool) -> Iterator[Closing]:
 
 
 class Tombstone(NamedTuple):
-    """A tombstone that wins its key, and the delete horizon of its batch if it has one."""
+    """A tombstone that survives its key, and the delete horizon of its batch, if any."""
 
     offset: int
     delete_horizon_ms: int | None
@@ -107,21 +107,21 @@ class Tombstone(NamedTuple):
 class Tombstones:
     """The surviving tombstones of a log, counted by the event that they wait for.
 
-    Superseded tombstones are not included, because they are removed like any superseded record.
+    Superseded tombstones are excluded, because they are removed like any superseded record.
 
     Attributes
     ----------
     records : int
-        All of them from the log start on.
+        All surviving tombstones at or above the log start.
     unstamped : int
-        In batches that no cleaning pass has given a delete horizon yet.
+        Tombstones in batches without a delete horizon.
     expired : int
-        Whose horizon has come: the next pass that reaches them drops them.
+        Tombstones past their horizon, which the next pass that reaches them removes.
     unreached : int
-        Behind the end of the pass that is due now, or that time alone makes due. All of them if no
-        pass is.
+        Tombstones after the end of the pass that is due now or becomes due without an append. All
+        of them if there is no such pass.
     first_horizon_ms, last_horizon_ms : int or None
-        Of those that have one, Unix ms.
+        Earliest and latest horizon, Unix ms.
     """
 
     records: int = 0
@@ -135,7 +135,7 @@ class Tombstones:
     def of(
         cls, tombstones: Iterable[Tombstone], now_ms: int, decision: CleaningDecision
     ) -> Tombstones:
-        """Count tombstones as of a time, under a decision that foresaw."""
+        """Count tombstones at a given time, with a decision made with foresight."""
         records = unreached = 0
         horizons = []
         end_offset = _pass_end(decision)
@@ -154,7 +154,7 @@ class Tombstones:
         )
 
     def reasons(self, decision: CleaningDecision, delete_retention_ms: int) -> tuple[Reason, ...]:
-        """Return the events they wait for, and whether a pass is due that reaches them."""
+        """Return the events that they wait for, and whether a pass that reaches them is due."""
         if not self.records:
             return (Reason.of("tombstones.none"),)
         found = []
@@ -176,7 +176,7 @@ class Tombstones:
         return (*found, *self._next_pass(decision))
 
     def _next_pass(self, decision: CleaningDecision) -> Iterator[Reason]:
-        """Yield when the next pass comes, and how many of the tombstones are behind its end."""
+        """Yield when the next pass is due, and how many tombstones are after its end."""
         end_offset = _pass_end(decision)
         if end_offset is not None:
             yield pass_due(decision)
@@ -194,7 +194,7 @@ class Tombstones:
 
 
 def pass_due(decision: CleaningDecision) -> Reason:
-    """Return when the next pass is due, given a decision according to which there is one."""
+    """Return when the next pass is due, if the decision has one."""
     if decision.will_clean or decision.opens_at_ms is None:
         return Reason.of("pass.due")
     return Reason.of("pass.due_later", at_ms=decision.opens_at_ms)
@@ -211,7 +211,7 @@ def _pass_end(decision: CleaningDecision) -> int | None:
 
 
 class Remedy(NamedTuple):
-    """The reason why a gate is closed, and the ways to open it. One of the `cures` is enough."""
+    """Why a gate is closed, and how to open it. One of the `cures` is sufficient."""
 
     gate: str
     causes: tuple[Reason, ...]
@@ -219,12 +219,12 @@ class Remedy(NamedTuple):
 
     @property
     def cause(self) -> str:
-        """The causes as a text."""
+        """The causes as text."""
         return text_of(self.causes)
 
     @property
     def cure(self) -> str:
-        """The cures as a text."""
+        """The cures as text."""
         return text_of(self.cures, "; or ")
 
     def to_json(self) -> dict[str, Any]:
@@ -239,10 +239,10 @@ class Remedy(NamedTuple):
 
 
 def remedies(log: Log, decision: CleaningDecision, active: ActiveSegment) -> tuple[Remedy, ...]:
-    """Return causes and cures of each closed gate that prevents cleaning.
+    """Return causes and cures for each closed gate that prevents cleaning.
 
-    Either the dirty ratio or the maximum lag is enough, so neither prevents it if the other is
-    open.
+    The dirty ratio or the maximum lag is sufficient, so one does not prevent cleaning if the other
+    is open.
     """
     closed = [gate for gate in decision.gates if not gate.open]
     either = {"dirty_ratio", "max_compaction_lag"}
@@ -293,7 +293,7 @@ def _causes(
 def _cures(
     log: Log, decision: CleaningDecision, active: ActiveSegment, gate: Gate
 ) -> Iterator[Reason]:
-    """Yield what opens a closed gate."""
+    """Yield how to open a closed gate."""
     match gate.gate:
         case "policy":
             yield Reason.of("cure.suppose_policy")
@@ -320,7 +320,7 @@ def _cures(
 
 
 def _shorter_wait(log: Log, decision: CleaningDecision, gate: Gate) -> Iterator[Reason]:
-    """Yield what opens a gate that time may open, without a wait."""
+    """Yield how to open a gate immediately that otherwise opens with time."""
     if gate.gate == "min_compaction_lag":
         yield Reason.of("cure.lower_min_lag")
         yield Reason.of("cure.force")
@@ -331,7 +331,7 @@ def _shorter_wait(log: Log, decision: CleaningDecision, gate: Gate) -> Iterator[
 
 
 def _dirtier(log: Log, decision: CleaningDecision) -> Iterator[Reason]:
-    """Yield the ways to exceed the dirty ratio, or to clean without."""
+    """Yield how to exceed the dirty ratio, or to clean without it."""
     state = decision.state
     needed = bytes_to_exceed(
         state.cleanable_bytes, state.total_bytes, log.config.min_cleanable_dirty_ratio
@@ -350,13 +350,13 @@ def _shorter_max_lag(log: Log) -> Reason:
 
 
 def bytes_to_exceed(dirty: int, total: int, ratio: float) -> int | None:
-    """Return how many more dirty bytes make the dirty part exceed a ratio, or None if none do.
+    """Return how many more dirty bytes are needed to exceed a ratio, or None if impossible.
 
-    The least number for which (dirty + n) / (total + n) > ratio.
+    This is the smallest n with (dirty + n) / (total + n) > ratio.
     """
     if ratio >= 1:
         return None
-    # Two less than what rounding may have raised by one. The loop finds the least.
+    # Rounding may be off by one, so start two lower. The loop finds the smallest n.
     needed = max(0, int((ratio * total - dirty) / (1 - ratio)) - 2)
     while (total + needed) == 0 or (dirty + needed) / (total + needed) <= ratio:
         needed += 1
@@ -364,7 +364,7 @@ def bytes_to_exceed(dirty: int, total: int, ratio: float) -> int | None:
 
 
 def verdict(decision: CleaningDecision, active: ActiveSegment) -> Reason:
-    """Return the verdict on a partition: whether it will be cleaned, or the gate that binds."""
+    """Return the verdict on a partition: whether it will be cleaned, or the binding gate."""
     binding = decision.binding
     if binding is None:
         return Reason.of("verdict.due")

@@ -1,6 +1,6 @@
-"""The cleaner of a broker, which runs passes and retention, and releases partitions to others.
+"""The log cleaner of a broker: runs passes and retention, and releases partitions on request.
 
-Passes are run by `pool` in the background, and by `command` on request.
+`pool` runs passes in the background, and `command` on request.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ if TYPE_CHECKING:
 
 
 _active: ContextVar[tuple[LogCleanerManager, ...]] = ContextVar("_active", default=())
-"""The cleaners whose passes run in this thread."""
+"""Cleaners that are running passes in this thread."""
 
 
 UNCLEANABLE = (CorruptionError, UnsupportedFormatError, SegmentOverflowError, InvalidOffsetError)
-"""Errors that would occur again in each pass.
+"""Errors that would recur in every pass.
 
-The log can still be used, but is not cleaned anymore.
+The log remains usable but is no longer cleaned.
 """
 
 _KEEPS_CHECKPOINT = (
@@ -61,21 +61,21 @@ _KEEPS_CHECKPOINT = (
     KafkaStorageError,
     InvalidConfigurationError,
 )
-"""Errors of a pass that leave the stored checkpoint as it is."""
+"""Errors of a pass that leave the stored checkpoint unchanged."""
 
 
 class LogCleanerManager:
     """Cleans the partitions of a `LogManager`.
 
-    It is a `LogService` and a `PartitionHolder`, so that a cleaning pass is stopped before a log is
-    truncated, its topic is deleted, or its policy is changed.
+    It is a `LogService` and a `PartitionHolder`, so cleaning stops before a log is truncated, its
+    topic is deleted, or its policy changes.
 
     Parameters
     ----------
     runtime : Runtime
-        Clock and files.
+        Clock and file system.
     logs : LogManager
-        Provides the logs.
+        The logs.
     broker_config : BrokerConfig
         Cleaner settings.
 
@@ -87,19 +87,19 @@ class LogCleanerManager:
     states : CleaningStates
         Cleaning state of each partition.
     uncleanable_partitions : UncleanablePartitions
-        Partitions that are not cleaned any more.
+        Partitions that are no longer cleaned.
     chooser : LogChooser
-        Decides which logs are due, and why others are not.
+        Decides which logs are due.
     config : CleanerConfig
         Memory of a pass in a pool thread.
     under_way : mapping of TopicPartition to PassProgress
         Progress of each pass that changes its log. Any thread may read it.
     pass_ended : Signal of CleanerStats
-        Statistics of each finished pass that changed its log; emitted in the thread of the pass,
-        under no lock.
+        Statistics of each completed pass that changed its log. Emitted in the thread of the pass
+        without holding a lock.
     changed : Signal
-        A pass has ended, or a paused partition was resumed. Emitted under no lock, or the lock of
-        the log manager.
+        A pass has ended, or a paused partition was resumed. Emitted without holding a lock other
+        than the log manager's.
     """
 
     def __init__(self, runtime: Runtime, logs: LogManager, broker_config: BrokerConfig) -> None:
@@ -130,7 +130,7 @@ class LogCleanerManager:
     ) -> LogCleanerManager:
         """Return this cleaner with other settings, for decisions and dry runs.
 
-        Shares the states and the uncleanable partitions, but follows no events.
+        It shares the states and uncleanable partitions, but does not follow events.
         """
         twin = copy(self)
         twin._broker_config = broker_config
@@ -147,7 +147,7 @@ class LogCleanerManager:
         return twin
 
     def config_for(self, threads: int | None) -> CleanerConfig:
-        """Return the memory of one of several threads, or of a thread of the pool if None.
+        """Return the memory of one of several threads, or of a pool thread if None.
 
         Raises
         ------
@@ -160,10 +160,10 @@ class LogCleanerManager:
         return CleanerConfig.from_broker(broker_config)
 
     def passes_bound(self, log: Log, state: CleanableState) -> int:
-        """Return the maximum number of passes for a range, which assumes distinct keys."""
+        """Return an upper bound for the passes over a range, assuming distinct keys."""
         dirty = max(0, state.upper_bound_offset - state.first_dirty_offset)
         strategy = Strategy.of(log.config)
-        # With versions the record before the dirty ones also takes an entry.
+        # With versions, the record before the first dirty offset also takes an entry.
         keys = self.config.max_keys_of(strategy) - strategy.has_versions
         return -(-dirty // max(1, keys))
 
@@ -179,12 +179,12 @@ class LogCleanerManager:
         config: CleanerConfig | None = None,
         progress: Callable[[PassProgress], object] | None = None,
     ) -> CleanerStats | Gate | None:
-        """Run one pass to its end in this thread; see `run_pass`.
+        """Run a pass in this thread. See `run_pass`.
 
         Parameters
         ----------
         progress : callable, optional
-            Called before each chunk. An exception that it raises ends the pass like an abort.
+            Called before each chunk. An exception aborts the pass.
         """
         steps = self.run_pass(log, state, number, dry_run=dry_run, config=config)
         with self._driving(), closing(steps):
@@ -207,41 +207,41 @@ class LogCleanerManager:
         claimed: bool = False,
         config: CleanerConfig | None = None,
     ) -> Generator[PassProgress, None, CleanerStats | Gate | None]:
-        """Run one pass over a log and store its checkpoint.
+        """Run a pass over a log and store its checkpoint.
 
         Parameters
         ----------
         state : CleanableState
-            The range to clean, as a decision measured it.
+            The range to clean, as measured for a decision.
         number : int
-            The number of the pass over the log in this run, from 1.
+            Number of the pass over the log in this run, from 1.
         dry_run : bool
-            Write nothing, and take nothing offline.
+            Do not write, and do not take directories offline.
         claimed : bool
-            `LogChooser.select` has marked the partition as in progress.
+            Whether `LogChooser.select` has marked the partition as in progress.
         config : CleanerConfig, optional
-            Memory of the pass. [default: the share of a pool thread]
+            Memory of the pass. [default: share of a pool thread]
 
         Returns
         -------
         CleanerStats or Gate or None
-            The statistics of a finished pass, or the gate that stopped it: another caller wants
-            the partition, or a batch is damaged (then no pass cleans it before `retry` or a
-            restart). None if the log has changed since it was measured or one of its segments was
-            split: the log is as due as before.
+            The statistics of a completed pass, or the gate that stopped it: another caller needs
+            the partition, or a batch is damaged (the partition is then not cleaned until `retry` or
+            a restart). None if the log changed since it was measured or a segment was split; the
+            log is then as due as before.
 
         Raises
         ------
         KafkaStorageError
             The disk failed. The data directory is offline.
         InvalidConfigurationError
-            The memory is too small for the topic's strategy.
+            The memory is too small for the strategy of the topic.
 
         Notes
         -----
-        Yields before each chunk and holds no lock while suspended. Closing the generator ends the
-        pass like an abort. A pass that fails or is closed stores its first dirty offset again, as
-        Kafka's `doneCleaning` does: a partition without a checkpoint has one from then on.
+        Yields before each chunk, without holding a lock. Closing the generator aborts the pass.
+        Like Kafka's `doneCleaning`, a pass that fails or is closed stores its first dirty offset
+        again, so a partition without a checkpoint then has one.
         """
         from logstore.cleaner.passes.clean import clean_pass
 
@@ -251,7 +251,7 @@ class LogCleanerManager:
         first_dirty, upper_bound = state.first_dirty_offset, state.upper_bound_offset
         has_begun = False
         stats: CleanerStats | None = None
-        store: Callable[[], None] | None = None  # None keeps the stored checkpoint
+        store: Callable[[], None] | None = None  # None leaves the checkpoint unchanged
         config = config or self.config
         steps = clean_pass(
             log, config, first_dirty, upper_bound, pass_number=number, dry_run=dry_run
@@ -259,12 +259,12 @@ class LogCleanerManager:
         try:
             with closing(steps), StorageGuard(None if dry_run else log, tp, "cannot clean"):
                 with log.lock:
-                    log.check_open()  # the log may be deleted, or replaced by a new one
+                    log.check_open()  # the log may have been deleted or replaced
                     if not still_fits(log, state, self.checkpoints.of(tp)):
                         return None
                     has_begun = True
                     log.reader.open_files(upper_bound)
-                    step = next(steps)  # lists its segments, which may be removed from here on
+                    step = next(steps)  # lists the segments, which may be removed afterwards
                 while True:
                     if not dry_run:
                         self.under_way[tp] = step
@@ -285,7 +285,8 @@ class LogCleanerManager:
         finally:
             if not dry_run:
                 self.under_way.pop(tp, None)
-            # In a forked child no pass may end, and after the broker's end no caller waits for one.
+            # Not in a forked child, nor after the broker is closed, when no caller waits for the
+            # pass.
             if not self.lifetime.is_over:
                 self.states.done(tp, None if dry_run else store)
                 self.changed.emit()
@@ -294,7 +295,7 @@ class LogCleanerManager:
 
     @contextmanager
     def _driving(self) -> Iterator[None]:
-        """Mark this thread as running a pass, including its listeners."""
+        """Mark this thread, including its listeners, as running a pass."""
         token = _active.set((*_active.get(), self))
         try:
             yield
@@ -302,14 +303,14 @@ class LogCleanerManager:
             _active.reset(token)
 
     def check_not_driving(self, what: str = "the broker cannot be closed") -> None:
-        """Raise `IllegalStateError` inside `clean`, where waiting for the pass would never end.
+        """Raise `IllegalStateError` inside `clean`, where waiting for the pass would deadlock.
 
         Passes of other threads may also wait for this thread.
 
         Parameters
         ----------
         what : str
-            The beginning of the message.
+            Start of the error message.
         """
         if any(manager is self for manager in _active.get()):
             raise IllegalStateError(
@@ -318,17 +319,17 @@ class LogCleanerManager:
             )
 
     def _check_wanted(self, topic_partition: TopicPartition) -> None:
-        """Raise an error if the broker has ended, or another caller wants the partition."""
+        """Raise an error if the broker is closed or another caller needs the partition."""
         self.lifetime.check()
         self.states.check_not_aborted(topic_partition)
 
     def _restore_checkpoint(self, log: Log, first_dirty_offset: int) -> None:
-        """Store the checkpoint of a closed pass. If the disk fails, the log is offline already."""
+        """Store the checkpoint of a closed pass. After a disk failure, the log is offline."""
         with suppress(KafkaStorageError):
             self.checkpoints.write(log, first_dirty_offset)
 
     def _obstacle(self, log: Log, error: Exception, *, dry_run: bool) -> Gate | None:
-        """Return the gate that is closed by an error in a pass, or raise the error."""
+        """Return the gate closed by an error in a pass, or raise the error."""
         match error:
             case CleaningAbortedError():
                 return Gate.closed_by("paused", str(error))
@@ -342,11 +343,11 @@ class LogCleanerManager:
                 raise error
 
     def _split(self, log: Log, error: OverflowedSegmentError, *, dry_run: bool) -> Gate | None:
-        """Split the segment that stopped a pass, so the next pass can continue."""
+        """Split the segment that stopped a pass, so that the next pass can continue."""
         if dry_run:
             return Gate.closed_by("uncleanable", f"{error}; it would be split first")
         segment = log.segments.get(error.base_offset)
-        if segment is None:  # deleted in the meantime
+        if segment is None:  # deleted meanwhile
             return None
         try:
             log.split_segment(segment)
@@ -366,7 +367,7 @@ class LogCleanerManager:
         return self.uncleanable_partitions.all()
 
     def uncleanable_totals(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return the number of uncleanable partitions and their dirty bytes, by data directory."""
+        """Return the number of uncleanable partitions and their dirty bytes, by directory."""
         return self.uncleanable_partitions.totals(
             [directory.path for directory in self.logs.directories],
             self.logs.registry.open_logs(),
@@ -374,9 +375,9 @@ class LogCleanerManager:
         )
 
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Let a partition be cleaned again, and return whether it was uncleanable.
+        """Let a partition be cleaned again. Return whether it was uncleanable.
 
-        Kafka does so only when it starts again.
+        Kafka only does this on restart.
         """
         was_uncleanable = self.uncleanable_partitions.forget(topic_partition)
         self.changed.emit()
@@ -385,15 +386,16 @@ class LogCleanerManager:
     # -- retention of compacted logs -----------------------------------------------------
 
     def retain(self) -> list[RetentionDecision]:
-        """Run retention over the compacted logs that are not in use (docs/spec/cleaner.md §7).
+        """Run retention over compacted logs that are not in use (docs/spec/cleaner.md §7).
 
-        Background retention leaves compacted logs to the cleaner, so the two never work on the
-        same log. If the work on a log fails, the log becomes uncleanable and the others continue.
+        Background retention leaves compacted logs to the cleaner, so that the two never use the
+        same log at once. If retention of a log fails, the log becomes uncleanable and the others
+        continue.
 
         Returns
         -------
         list of RetentionDecision
-            Of the logs with removed segments.
+            Decisions about logs with removed segments.
         """
         removed: list[RetentionDecision] = []
         for log in self.chooser.logs_to_clean():
@@ -411,10 +413,10 @@ class LogCleanerManager:
                 self.states.done(tp)
         return removed
 
-    # -- what happens to partitions ------------------------------------------------------
+    # -- changes of partitions -----------------------------------------------------------
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Keep states and uncleanable partitions up to date, and apply other settings."""
+        """Keep states and uncleanable partitions up to date, and apply new settings."""
         return (
             events.partition_removed.subscribe(self._forget),
             events.partition_moved.subscribe(self.uncleanable_partitions.move),
@@ -423,10 +425,10 @@ class LogCleanerManager:
         )
 
     def start(self) -> None:
-        """Do nothing: `pool` and `command` run the passes."""
+        """Do nothing, because `pool` and `command` run the passes."""
 
     def stop(self) -> None:
-        """Stop every cleaning pass, and let none start."""
+        """Stop all passes, and prevent new ones."""
         self.states.stop()
 
     def _forget(self, topic_partition: TopicPartition) -> None:
@@ -434,10 +436,10 @@ class LogCleanerManager:
         self.uncleanable_partitions.forget(topic_partition)
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Stop cleaning a partition, wait until it has stopped, and prevent further cleaning.
+        """Stop cleaning a partition, wait for the pass to end, and prevent new passes.
 
-        If two callers pause the same partition at the same time, both succeed, one after
-        the other. In Kafka, the partition lock serializes them.
+        If two callers pause a partition concurrently, both succeed, one after the other. In Kafka,
+        the partition lock serializes them.
 
         Raises
         ------
@@ -448,7 +450,7 @@ class LogCleanerManager:
         self.states.pause_in_turn(topic_partition)
 
     def check_pausable(self, topic_partition: TopicPartition) -> None:
-        """Raise `IllegalStateError` if a pass of this thread is cleaning the partition."""
+        """Raise `IllegalStateError` if this thread is cleaning the partition."""
         if self.states.is_claimed(topic_partition):
             self.check_not_driving(f"{topic_partition} cannot be changed")
 
@@ -458,16 +460,16 @@ class LogCleanerManager:
         self.changed.emit()
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Prevent a partition from being cleaned. Return False if it is in use."""
+        """Pause a partition, or return False if it is in use."""
         return bool(self.states.pause_idle([topic_partition]))
 
     def _reconfigure(self, config: BrokerConfig) -> None:
-        """Apply other settings to later passes."""
+        """Apply new settings to later passes."""
         self._broker_config = self.chooser.broker_config = config
         self.config = CleanerConfig.from_broker(config)
 
     def _stop_uncompacted(self, topic: str) -> None:
-        """Stop the cleaning pass of logs that are no longer compacted."""
+        """Stop cleaning logs that are no longer compacted."""
         for log in self.logs.registry.open_logs():
             tp = log.topic_partition
             if tp.topic == topic and not log.config.compact and self.states.is_in_progress(tp):

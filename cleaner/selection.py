@@ -1,7 +1,7 @@
-"""Decides whether a log is due for cleaning by checking a series of gates (cleaner §2).
+"""Decide whether a log is due for cleaning by checking a series of gates (cleaner §2).
 
-Decisions are pure functions of the log's state and the time. The cleaner executes them, and
-`explain` prints them.
+Decisions are pure functions of the log and the time. The cleaner executes them, and `explain`
+prints them.
 """
 
 from __future__ import annotations
@@ -24,21 +24,20 @@ DIRTY = "dirty"
 UNCLEANABLE = "uncleanable"
 ACTIVE = "active"
 SECTIONS = (CLEAN, DIRTY, UNCLEANABLE, ACTIVE)
-"""The sections of a log. `section_of` returns the section of a segment."""
+"""The sections of a log. See `section_of`."""
 
 _STANDING_GATES = ("policy", "cleaner_disabled", "uncleanable", "paused")
 """Gates that neither time nor appends can open."""
 
 _EITHER = ("dirty_ratio", "max_compaction_lag")
-"""Gates of which one open gate is enough."""
+"""Gates of which only one must be open."""
 
 
 class Gate(NamedTuple):
-    """One condition for the cleaning pass of a partition.
+    """A condition for cleaning a partition.
 
-    `value` and `threshold` are the values that are compared, in the unit given by `reason`.
-    `opens_at_ms` is the first time at which the gate is open, or None if only an append or a
-    command can open it.
+    `value` and `threshold` are the compared values, in the unit given by `reason`. `opens_at_ms` is
+    when the gate opens, or None if only an append or a command can open it.
     """
 
     gate: str
@@ -71,10 +70,9 @@ class Gate(NamedTuple):
 
 
 class LogView(NamedTuple):
-    """The segments of a log, possibly as they would be after a roll.
+    """The segments of a log, possibly as after a roll.
 
-    After such a roll, `active` is None, because an empty segment would start at
-    `active_base_offset`.
+    After a roll, `active` is None, because an empty segment would start at `active_base_offset`.
     """
 
     closed: Sequence[LogSegment]
@@ -83,21 +81,21 @@ class LogView(NamedTuple):
 
     @classmethod
     def of(cls, log: Log, *, rolled: bool = False) -> LogView:
-        """Return a log's segments. With `rolled`, as if a non-empty active segment was rolled."""
+        """Return the segments of a log; `rolled` treats a non-empty active segment as rolled."""
         view = log.segments.view
         if rolled and view[-1].size_bytes:
             return cls(view, None, log.log_end_offset)
         return cls(view[:-1], view[-1], view[-1].base_offset)
 
     def closed_from(self, offset: int) -> Sequence[LogSegment]:
-        """Return the closed segments from the one that contains `offset` on."""
+        """Return the closed segments, starting with the one that contains `offset`."""
         if offset >= self.active_base_offset:
             return ()
         slot = bisect_right(self.closed, offset, key=lambda segment: segment.base_offset) - 1
         return self.closed[max(slot, 0) :]
 
     def upper_bound(self, limit: int) -> int:
-        """Round a limit down to the base of the closed segment that contains it."""
+        """Round a limit down to the base offset of the closed segment that contains it."""
         bases = [segment.base_offset for segment in self.closed] + [self.active_base_offset]
         for base, next_base in pairwise(bases):
             if limit < next_base:
@@ -105,7 +103,7 @@ class LogView(NamedTuple):
         return self.active_base_offset
 
     def bytes_between(self, start_offset: int, end_offset: int) -> int:
-        """Return the size of the closed segments from the one that contains the start on."""
+        """Return the size of the closed segments, starting with the one that contains the start."""
         if start_offset >= end_offset:
             return 0
         segments = self.closed_from(start_offset)
@@ -118,24 +116,24 @@ class CleanableState(NamedTuple):
     Attributes
     ----------
     first_dirty_offset : int
-        The checkpointed offset after repair; everything below is clean.
+        The checkpoint, after repair. Everything below is clean.
     checkpoint_repaired : bool
         Whether the stored offset was outside the log and must be replaced.
     first_uncleanable_offset : int
         The exact limit: last stable offset, active segment or `min.compaction.lag.ms`.
     uncleanable_gate : str
-        The gate that sets the limit.
+        The gate that determines the limit.
     upper_bound_offset : int
-        The limit rounded down to a segment's base; a pass never rewrites this segment or later
-        ones.
+        The limit, rounded down to the base offset of a segment. A pass does not rewrite this
+        segment or later ones.
     clean_bytes, cleanable_bytes : int
-        Sizes of the sections. The segment of the first dirty offset counts in both, as in Kafka.
+        Sizes of the sections. As in Kafka, both include the segment of the first dirty offset.
     max_compaction_delay_ms : int
-        Time by which the oldest dirty data exceed `max.compaction.lag.ms`, or 0 if they do not.
+        How long the oldest dirty data has exceeded `max.compaction.lag.ms`, or 0.
     must_clean_bytes : int
         Size of the cleanable segments whose first batch is older than that lag.
     generation : int
-        The log's generation during the measurement: a truncation invalidates it.
+        Generation of the log during the measurement, which a truncation invalidates.
     """
 
     topic_partition: TopicPartition
@@ -152,26 +150,25 @@ class CleanableState(NamedTuple):
 
     @property
     def total_bytes(self) -> int:
-        """Clean and cleanable bytes together."""
+        """Clean plus cleanable bytes."""
         return self.clean_bytes + self.cleanable_bytes
 
     @property
     def cleanable_ratio(self) -> float:
-        """Cleanable bytes over clean and cleanable bytes, or 0 for an empty log."""
+        """Cleanable bytes / (clean + cleanable bytes), or 0 for an empty log."""
         return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
 
     @property
     def must_clean_ratio(self) -> float:
-        """Bytes past the maximum lag over clean and cleanable bytes (KIP-354)."""
+        """Bytes past the maximum lag / (clean + cleanable bytes) (KIP-354)."""
         return self.must_clean_bytes / self.total_bytes if self.total_bytes else 0.0
 
 
 class CleaningDecision(NamedTuple):
-    """The decision whether to clean a log, with all gates.
+    """Whether to clean a log, with all gates.
 
-    With `foresee`, `opens_at_ms` is the first time at which the log will be cleaned, and
-    `opens_below_offset` the end of the cleaned offsets then, or None if only an append or a command
-    can open the gates.
+    With `foresee`, `opens_at_ms` is when the log will be cleaned and `opens_below_offset` the end
+    of the cleaned offsets then, or None if only an append or a command can open the gates.
     """
 
     state: CleanableState
@@ -191,9 +188,9 @@ class CleaningDecision(NamedTuple):
 
     @property
     def binding(self) -> Gate | None:
-        """The first closed gate that prevents the cleaning pass, or None.
+        """The first closed gate that prevents cleaning, or None.
 
-        A dirty ratio that is too low does not prevent it if `max.compaction.lag.ms` is exceeded.
+        A low dirty ratio does not prevent cleaning if `max.compaction.lag.ms` is exceeded.
         """
         needed = next((g for g in self.gates if not g.open and g.gate not in _EITHER), None)
         either = [gate for gate in self.gates if gate.gate in _EITHER]
@@ -202,7 +199,7 @@ class CleaningDecision(NamedTuple):
         return either[0]
 
     def stopped_by(self, obstacle: Gate) -> CleaningDecision:
-        """Return the decision with a gate that was found closed when the records were read."""
+        """Return the decision with a gate that was found closed when reading the records."""
         gates = [gate for gate in self.gates if gate.gate != obstacle.gate]
         index = next((n for n, g in enumerate(self.gates) if g.gate == obstacle.gate), len(gates))
         gates.insert(index, obstacle)
@@ -210,19 +207,18 @@ class CleaningDecision(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """Conditions of a cleaning pass that are not in the log.
+    """Conditions for cleaning that are not part of the log.
 
     Attributes
     ----------
     cleaner_enabled : bool
         `log.cleaner.enable`.
     force : bool
-        Ignore the dirty ratio and both lags, and clean even without dirty data if there is a clean
-        section.
+        Ignore dirty ratio and lags, and clean even without dirty data if there is a clean section.
     uncleanable : str, optional
-        The reason why the partition is marked uncleanable; it also prevents a forced cleaning pass.
+        Why the partition is uncleanable, which also prevents forced cleaning.
     paused : str, optional
-        The current state of the partition.
+        Current state of the partition.
     kafka_exact : bool
         Do not roll idle active segments (`logstore.kafka.exact`).
     """
@@ -238,7 +234,7 @@ class Circumstances(NamedTuple):
 
 
 def steady_state(log: Log, checkpoint: int | None, now_ms: int) -> CleanableState:
-    """Measure a log that may be changed concurrently; see `cleanable_state`.
+    """Measure a log that may change concurrently. See `cleanable_state`.
 
     Raises
     ------
@@ -261,11 +257,11 @@ def cleanable_state(
     Parameters
     ----------
     checkpoint : int or None
-        The entry of the cleaner checkpoint, or None.
+        Entry in the cleaner checkpoint, or None.
     ignore_lag : bool
-        Ignore `min.compaction.lag.ms` in the limit (a forced cleaning pass).
+        Ignore `min.compaction.lag.ms`, for forced cleaning.
     view : LogView, optional
-        The log's segments. [default: the current ones]
+        Segments of the log. [default: the current ones]
     """
     view = LogView.of(log) if view is None else view
     stored = log.log_start_offset if checkpoint is None else checkpoint
@@ -301,10 +297,10 @@ def cleanable_state(
 
 
 def still_fits(log: Log, state: CleanableState, checkpoint: int | None) -> bool:
-    """Return whether a measurement from before a partition was acquired is still valid.
+    """Return whether a measurement is still valid after acquiring the partition.
 
-    In the meantime the log may have been truncated, or another thread may have cleaned it and
-    merged segments. The log's lock is held.
+    Meanwhile the log may have been truncated, or another thread may have cleaned it and merged
+    segments. The caller holds the lock of the log.
     """
     start = log.log_start_offset
     is_inside = checkpoint is not None and start <= checkpoint <= log.log_end_offset
@@ -317,7 +313,7 @@ def still_fits(log: Log, state: CleanableState, checkpoint: int | None) -> bool:
 
 
 def _first_young(log: Log, view: LogView, first_dirty: int, now_ms: int) -> int:
-    """Return the base of the first segment within `min.compaction.lag.ms`, or 2^63-1."""
+    """Return the base offset of the first segment within `min.compaction.lag.ms`, or 2^63-1."""
     min_lag_ms = log.config.min_compaction_lag_ms
     if min_lag_ms > 0:
         for segment in view.closed_from(first_dirty):
@@ -329,7 +325,7 @@ def _first_young(log: Log, view: LogView, first_dirty: int, now_ms: int) -> int:
 def _max_lag(
     log: Log, view: LogView, start: int, end: int, first_dirty: int, now_ms: int
 ) -> tuple[int, int]:
-    """Return the delay beyond `max.compaction.lag.ms`, and the overdue bytes (cleaner §2.4)."""
+    """Return the delay past `max.compaction.lag.ms`, and the overdue bytes (cleaner §2.4)."""
     limit = now_ms - log.config.max_compaction_lag_ms
     if limit <= 0:
         return 0, 0
@@ -342,7 +338,7 @@ def _max_lag(
 
 
 def idle_roll_ms(log: Log) -> int | None:
-    """Return the time at which KIP-354 rolls the active segment without an append.
+    """Return when KIP-354 rolls the active segment without an append.
 
     None if it is empty, has no timestamps, or `max.compaction.lag.ms` is not set.
     """
@@ -368,14 +364,14 @@ def decide(
     Parameters
     ----------
     rolled : bool
-        Decide as if the active segment was rolled, as the cleaner does with an idle segment that is
+        Assume that the active segment is rolled, as the cleaner does with an idle segment that is
         overdue. Has no effect on a log that is never cleaned.
     foresee : bool
-        Compute when time alone opens each closed gate: O(dirty segments squared).
+        Compute when closed gates open without an append. O(dirty segments squared).
     """
     circumstances = circumstances or Circumstances()
     decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log, rolled=rolled))
-    if rolled and not decision.is_candidate:  # then it is not rolled
+    if rolled and not decision.is_candidate:  # it would not be rolled
         decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log))
     if not foresee:
         return decision
@@ -389,7 +385,7 @@ def _foresee(
     circumstances: Circumstances,
     decision: CleaningDecision,
 ) -> CleaningDecision:
-    """Compute the first times at which each closed gate and the whole cleaning are open."""
+    """Compute when each closed gate opens, and when the log will be cleaned."""
     opens: dict[str, int] = {gate.gate: now_ms for gate in decision.gates if gate.open}
     cleaned_at, end_offset = None, None
     if decision.will_clean:
@@ -417,9 +413,9 @@ def _foresee(
 def section_of(log: Log, segment: LogSegment, state: CleanableState | None) -> str:
     """Return the section of a segment.
 
-    A `clean` segment is entirely below the first dirty offset. A `dirty` one has offsets from there
-    on and can be cleaned, as far as `state` is known. An `uncleanable` one starts at or above the
-    upper bound of a cleaning pass.
+    A `clean` segment is entirely below the first dirty offset. A `dirty` one has later offsets and
+    can be cleaned, as far as `state` is known. An `uncleanable` one starts at or above the upper
+    bound of a pass.
     """
     following = log.segments.higher(segment.base_offset)
     if following is None:
@@ -432,9 +428,9 @@ def section_of(log: Log, segment: LogSegment, state: CleanableState | None) -> s
 
 
 def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
-    """Return the timestamp of the first batch of the oldest segment that is not clean.
+    """Return the timestamp of the first batch in the oldest segment that is not clean.
 
-    None if the log is clean, or has no timestamps. O(segments that are not clean).
+    None if the log is clean or has no timestamps. O(segments that are not clean).
     """
     first_dirty = log.segments.floor(state.first_dirty_offset)
     firsts = (
@@ -446,7 +442,7 @@ def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
 
 
 def next_change_ms(log: Log, first_dirty: int, now_ms: int, *, kafka_exact: bool) -> int | None:
-    """Return the first later time at which the decision on a log may change without an append.
+    """Return the next time when the decision on a log may change without an append.
 
     None if it will not change. O(dirty segments).
     """
@@ -455,15 +451,15 @@ def next_change_ms(log: Log, first_dirty: int, now_ms: int, *, kafka_exact: bool
 
 
 def _change_times(log: Log, first_dirty: int, roll_ms: int | None) -> Iterator[int]:
-    """Yield, in order, the times at which a decision can change without an append.
+    """Yield in order the times when a decision can change without an append.
 
-    `roll_ms` is the time at which the active segment will be rolled without an append, if any.
+    `roll_ms` is when the active segment will be rolled without an append, if ever.
     """
     config = log.config
     closed = LogView.of(log).closed_from(first_dirty)
     active = log.active_segment
     found = set() if roll_ms is None else {roll_ms}
-    # An empty closed segment, from a gap in a replica, also delays the segments after it.
+    # An empty closed segment, from a gap in a replica, also delays later segments.
     for segment in (*closed, active) if active.size_bytes else closed:
         if config.min_compaction_lag_ms:
             found.add(segment.largest_timestamp + config.min_compaction_lag_ms)
@@ -508,7 +504,7 @@ def _standing_gates(log: Log, circumstances: Circumstances) -> Iterator[Gate]:
 def _range_gates(
     log: Log, state: CleanableState, view: LogView, now_ms: int, *, force: bool
 ) -> Iterator[Gate]:
-    """Yield for each limit the gate that is open if there are data to clean below it."""
+    """Yield a gate per limit, which is open if there is data to clean below the limit."""
     dirty = state.first_dirty_offset
     active_base = view.active_base_offset
     first_base = log.segments.first.base_offset
@@ -516,7 +512,7 @@ def _range_gates(
 
     def is_open(limit: int) -> bool:
         bound = view.upper_bound(max(dirty, limit))
-        # A forced cleaning pass also rewrites the clean section.
+        # Forced cleaning also rewrites the clean section.
         return view.bytes_between(min(dirty, bound), bound) > 0 or (force and first_base < bound)
 
     yield Gate(
@@ -581,7 +577,7 @@ def selection_order(
 ) -> tuple[float, float, str, int]:
     """Return the sort key of due logs: most overdue first, then dirtiest (KIP-354).
 
-    Kafka, and so `logstore.kafka.exact`, uses only the dirty ratio.
+    Kafka, and therefore `logstore.kafka.exact`, uses only the dirty ratio.
     """
     state = decision.state
     tp = state.topic_partition

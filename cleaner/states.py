@@ -6,8 +6,8 @@
                       aborted ──done──► paused(1)
     none ──abort_and_pause──► paused(1) ──abort_and_pause / resume──► paused(n ± 1), none
 
-Before a log is truncated, its topic is deleted, or `compact` is removed from its policy, a cleaning
-pass is stopped, and the caller waits for its end. Source: docs/spec/cleaner.md §3.
+Before a log is truncated, its topic is deleted, or `compact` is removed from its policy, the caller
+stops the pass and waits for its end. Source: docs/spec/cleaner.md §3.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 STOP_WAIT_MS = 30_000
-"""How long a stop waits for cleaning passes. A chunk takes a fraction of it."""
+"""Maximum time to wait for passes to stop. A chunk takes a fraction of it."""
 
 
 class CleaningState(NamedTuple):
-    """The state of a partition in use. `pauses` is the number of callers that have paused it."""
+    """The state of a partition in use. `pauses` is the number of callers that paused it."""
 
     name: str
     pauses: int = 0
@@ -43,15 +43,15 @@ ABORTED = CleaningState("aborted")
 
 
 def paused(count: int) -> CleaningState:
-    """Return the state of a partition that `count` callers keep from being cleaned."""
+    """Return the state of a partition paused by `count` callers."""
     return CleaningState("paused", count)
 
 
 class CleaningStates:
     """The states of a broker's partitions.
 
-    Thread-safe. A waiting caller holds no lock. It waits through the runtime's scheduler, so a
-    cleaning of the same thread continues.
+    Thread-safe. Waiting callers hold no lock. They wait using the runtime's scheduler, so that a
+    pass in the same thread continues.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -61,7 +61,7 @@ class CleaningStates:
         self._stopped = False
 
     def of(self, topic_partition: TopicPartition) -> CleaningState | None:
-        """Return a partition's state, or None if it is not in use."""
+        """Return the state of a partition, or None if it is not in use."""
         return self._states.get(topic_partition)
 
     def is_in_progress(self, topic_partition: TopicPartition) -> bool:
@@ -69,14 +69,13 @@ class CleaningStates:
         return self._states.get(topic_partition) == IN_PROGRESS
 
     def is_claimed(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a cleaning pass or retention run uses a partition, aborted or not."""
+        """Return whether a pass or retention run uses a partition, even if aborted."""
         return self._states.get(topic_partition) in (IN_PROGRESS, ABORTED)
 
     def begin(self, topic_partition: TopicPartition) -> bool:
-        """Claim a partition for a cleaning pass or for retention.
+        """Claim a partition for a pass or for retention.
 
-        Return False if it is not available, because it is already claimed or paused, or
-        `stop` was called.
+        Returns False if it is already claimed or paused, or `stop` was called.
         """
         with self._lock:
             if self._stopped or topic_partition in self._states:
@@ -85,26 +84,26 @@ class CleaningStates:
             return True
 
     def check_not_aborted(self, topic_partition: TopicPartition) -> None:
-        """Raise `CleaningAbortedError` if the cleaning pass of the partition was aborted."""
+        """Raise `CleaningAbortedError` if the pass over the partition was aborted."""
         if self._states.get(topic_partition) == ABORTED:
             raise CleaningAbortedError(f"the cleaning of {topic_partition} was aborted")
 
     def done(
         self, topic_partition: TopicPartition, store: Callable[[], None] | None = None
     ) -> bool:
-        """End a cleaning pass or a retention run.
+        """End a pass or a retention run.
 
         Parameters
         ----------
         store : callable, optional
             Called if the run was not aborted, before another caller can claim the partition, so
-            that the stored value fits the log. It must not wait.
+            that the stored value is consistent with the log. Must not wait.
 
         Returns
         -------
         bool
-            Whether the run was not aborted. Otherwise the caller that aborted it continues, and
-            decides about the checkpoint.
+            Whether the run was not aborted. Otherwise the caller that aborted it continues and is
+            responsible for the checkpoint.
 
         Raises
         ------
@@ -127,12 +126,12 @@ class CleaningStates:
         return state == IN_PROGRESS
 
     def abort_and_pause(self, topic_partition: TopicPartition) -> None:
-        """Stop a partition's cleaning, wait for its end, and keep it from being cleaned.
+        """Stop cleaning a partition, wait for the pass to end, and pause the partition.
 
         Raises
         ------
         IllegalCleaningStateError
-            Another caller is stopping it already.
+            Another caller is already stopping it.
         """
         is_stopping = False
         try:
@@ -155,7 +154,7 @@ class CleaningStates:
             raise
 
     def _give_up(self, topic_partition: TopicPartition) -> None:
-        """Undo a pause if waiting for it was interrupted, because the caller will not resume it."""
+        """Undo a pause whose wait was interrupted, because the caller will not resume it."""
         with self._lock:
             if self._states.get(topic_partition) == ABORTED:
                 self._states[topic_partition] = IN_PROGRESS
@@ -163,10 +162,10 @@ class CleaningStates:
         self.resume(topic_partition)
 
     def pause_in_turn(self, topic_partition: TopicPartition) -> None:
-        """Call `abort_and_pause` once no other caller is stopping the cleaning pass."""
+        """Call `abort_and_pause` when no other caller is stopping the pass."""
         while True:
             self._scheduler.wait_until(lambda: self._states.get(topic_partition) != ABORTED)
-            with suppress(IllegalCleaningStateError):  # another caller stops a later cleaning pass
+            with suppress(IllegalCleaningStateError):  # another caller is stopping a later pass
                 self.abort_and_pause(topic_partition)
                 return
 
@@ -189,15 +188,14 @@ class CleaningStates:
         self._scheduler.notify()
 
     def abort(self, topic_partition: TopicPartition) -> None:
-        """Stop a partition's cleaning, wait for its end, and release the partition."""
+        """Stop cleaning a partition, wait for the pass to end, and release the partition."""
         self.pause_in_turn(topic_partition)
         self.resume(topic_partition)
 
     def stop(self) -> None:
-        """Stop all cleaning passes, wait until they have ended, and prevent new ones.
+        """Stop all passes, wait for them to end, and prevent new ones.
 
-        If a pass is suspended by its caller, or if this is called by a pass, it cannot end
-        and remains aborted.
+        A pass that is suspended by its caller, or that calls this, cannot end and remains aborted.
         """
         with self._lock:
             self._stopped = True
@@ -212,7 +210,7 @@ class CleaningStates:
         return ABORTED not in self._states.copy().values()
 
     def pause_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Pause the given partitions that are not in use, and return them."""
+        """Pause those partitions that are not in use, and return them."""
         with self._lock:
             idle = [partition for partition in partitions if partition not in self._states]
             self._states.update(dict.fromkeys(idle, paused(1)))
@@ -221,8 +219,8 @@ class CleaningStates:
     def forget(self, topic_partition: TopicPartition) -> None:
         """Drop the state of a removed partition, and the pause of the caller that removed it.
 
-        The pauses of other callers remain. They resume the partition later, even if a new
-        partition has the same name.
+        Pauses of other callers remain. They resume the partition later, even if there is a new
+        partition with the same name.
         """
         with self._lock:
             state = self._states.pop(topic_partition, None)

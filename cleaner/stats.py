@@ -1,9 +1,9 @@
-"""The results of a cleaning pass, and of a request to clean."""
+"""Results of a cleaning pass, and of a request to clean."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -19,39 +19,39 @@ FATE_NAMES = (
     "control_expired",
     "null_key",
 )
-"""Names of the fates, in the order of the kernels' codes."""
+"""Names of the fates, by kernel code."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerStats:
-    """The statistics of one pass over one partition.
+    """Statistics of a pass over a partition, in the order of its JSON.
 
     Attributes
     ----------
     first_dirty_offset, end_offset : int
         The pass cleaned offsets in [first_dirty_offset, end_offset).
     segments_before, segments_after : int
-        Segments read and segments written by the rewrite.
+        Number of segments read and written by the rewrite.
     bytes_read, bytes_written : int
-        Bytes of the rewrite, in whole batches.
+        Bytes read and written by the rewrite, in whole batches.
     messages_read, messages_written : int
-        Records of the batches read, and records kept.
+        Number of records in the batches read, and of retained records.
     invalid_messages_read : int
-        Records dropped because they have no key.
+        Number of records removed because they have no key.
     map_bytes_read, map_messages_read : int
         Bytes and records read to build the map.
     seed_bytes_read, seed_messages_read : int
         Bytes and records of the clean section, read to compare versions.
     unversioned_records, malformed_versions : int
-        Mapped records without a version under strategy `header`, and those with a malformed header.
+        Number of mapped records without a version, and with a malformed one (strategy `header`).
     map_entries : int
-        Distinct keys mapped.
+        Number of distinct keys.
     map_utilization : float
-        Entries over the slots that the buffer counts.
+        Entries divided by the counted slots.
     fates : mapping of str to int
-        Records of the source batches by fate. Their sum is `messages_read`.
+        Number of source records by fate. The sum is `messages_read`.
     index_ms, clean_ms : int
-        Monotonic ms spent on the map and on the rewrite.
+        Monotonic ms spent on mapping and rewriting.
     """
 
     topic_partition: TopicPartition
@@ -65,51 +65,30 @@ class CleanerStats:
     bytes_written: int
     messages_read: int
     messages_written: int
-    invalid_messages_read: int
+    map_entries: int
+    map_utilization: float
+    fates: Mapping[str, int]
+    index_ms: int
+    clean_ms: int
     map_bytes_read: int
     map_messages_read: int
     seed_bytes_read: int = 0
     seed_messages_read: int = 0
     unversioned_records: int = 0
     malformed_versions: int = 0
-    map_entries: int
-    map_utilization: float
-    fates: Mapping[str, int]
-    index_ms: int
-    clean_ms: int
+    invalid_messages_read: int
 
     @property
     def fates_total(self) -> int:
-        """Records of the source batches."""
+        """Number of records in the source batches."""
         return sum(self.fates.values())
 
     def to_json(self) -> dict[str, Any]:
         """Return the pass as an item of `cleaned` in `logstore clean --format json`."""
-        return {
-            "topic": self.topic_partition.topic,
-            "partition": self.topic_partition.partition,
-            "pass": self.pass_number,
-            "strategy": self.strategy,
-            "first_dirty_offset": self.first_dirty_offset,
-            "end_offset": self.end_offset,
-            "segments_before": self.segments_before,
-            "segments_after": self.segments_after,
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
-            "messages_read": self.messages_read,
-            "messages_written": self.messages_written,
-            "map_entries": self.map_entries,
-            "map_utilization": self.map_utilization,
-            "fates": dict(self.fates),
-            "index_ms": self.index_ms,
-            "clean_ms": self.clean_ms,
-            "map_bytes_read": self.map_bytes_read,
-            "map_messages_read": self.map_messages_read,
-            "seed_bytes_read": self.seed_bytes_read,
-            "seed_messages_read": self.seed_messages_read,
-            "unversioned_records": self.unversioned_records,
-            "malformed_versions": self.malformed_versions,
-        }
+        item = {each.name: getattr(self, each.name) for each in fields(self)}
+        del item["topic_partition"], item["pass_number"], item["invalid_messages_read"]
+        place = self.topic_partition._asdict()
+        return {**place, "pass": self.pass_number, **item, "fates": dict(self.fates)}
 
 
 class NotCleaned(NamedTuple):
@@ -121,12 +100,12 @@ class NotCleaned(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The name of the gate."""
+        """Name of the gate."""
         return self.gate.gate
 
     @property
     def text(self) -> str:
-        """The gate's reason as a sentence."""
+        """The reason of the gate as a sentence."""
         return self.gate.text
 
     @property
@@ -151,12 +130,12 @@ class CleanReport:
     Attributes
     ----------
     cleaned : tuple of CleanerStats
-        One item for each pass, in order.
+        Statistics of each pass, in order.
     not_cleaned : tuple of NotCleaned
-        The partitions that no pass cleaned, or whose pass did not finish.
+        Partitions that were not cleaned, or whose pass did not complete.
     passes_needed : mapping of TopicPartition to int
-        Passes of each cleaned partition. In a dry run, the passes that it would take;
-        `cleaned` has the first of them.
+        Number of passes by cleaned partition. In a dry run, the number of passes needed, of which
+        `cleaned` has the first.
     dry_run : bool
         Whether nothing was changed.
     """

@@ -1,8 +1,8 @@
-"""Strategies, which select the surviving record of a key (KIP-280).
+"""Compaction strategies, which select the surviving record of a key (KIP-280).
 
-The record is selected by its offset, timestamp or version header. These are pure functions from a
-topic's configuration to a strategy, and from a record to its order. The kernels implement the same
-rules for chunks. Source: docs/spec/cleaner.md §13.
+A strategy selects by offset, timestamp or version header. These are pure functions from a topic
+config to a strategy, and from a record to its order. The kernels implement the same rules for
+chunks. Source: docs/spec/cleaner.md §13.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ LONG = "long"
 VARLONG = "varlong"
 
 OFFSET_ENTRY_BYTES = 24
-"""Size of an entry in Kafka's map, which consists of a 16-byte hash and an offset.
+"""Size of an entry in Kafka's map: a 16-byte hash and an offset.
 
-It determines the capacity.
+Determines the capacity.
 """
 
 VERSION_ENTRY_BYTES = 32
-"""Bytes of an entry with a version."""
+"""Size of an entry with a version."""
 
 
 class Order(NamedTuple):
-    """The rank of a record among the records of its key. The one with the highest rank survives."""
+    """Rank of a record among the records with its key. The highest rank survives."""
 
     present: bool
     version: int
@@ -47,16 +47,16 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """A compaction strategy in force.
+    """A compaction strategy.
 
     Attributes
     ----------
     name : str
         `offset`, `timestamp` or `header`.
     header : str
-        Name of the header; empty unless the strategy is `header`.
+        Name of the header, or empty unless the strategy is `header`.
     encoding : str
-        Encoding of the header's value: `long`, 8 bytes, or `varlong`.
+        Encoding of the header value: `long` (8 bytes) or `varlong`.
     """
 
     name: str = OFFSET
@@ -67,7 +67,7 @@ class Strategy:
     def of(cls, config: LogConfig) -> Strategy:
         """Return the strategy of a topic.
 
-        `header` without a header name is the same as `offset`.
+        `header` without a header name is equivalent to `offset`.
         """
         name = config.compaction_strategy or OFFSET
         header = config.compaction_strategy_header.strip()
@@ -83,16 +83,16 @@ class Strategy:
 
     @property
     def entry_bytes(self) -> int:
-        """Bytes that an entry of the map counts."""
+        """Size of an entry when computing capacity."""
         return VERSION_ENTRY_BYTES if self.has_versions else OFFSET_ENTRY_BYTES
 
     def order_of(self, offset: int, timestamp: int, headers: Iterable[Header]) -> Order:
-        """Return a record's order.
+        """Return the order of a record.
 
         Parameters
         ----------
         timestamp : int
-            Of the record; of its batch for log append time.
+            Timestamp of the record, or of its batch with LogAppendTime.
         """
         if self.name == OFFSET:
             return Order(False, 0, offset)
@@ -102,7 +102,7 @@ class Strategy:
         return Order(version is not None, version or 0, offset)
 
     def version_in(self, headers: Iterable[Header]) -> int | None:
-        """Return the version in the last header of the name, or None without a valid one."""
+        """Return the version in the last header with the name, or None if it is not valid."""
         value: bytes | None = None
         for key, candidate in headers:
             if key == self.header:
@@ -115,7 +115,7 @@ class Strategy:
 
 
 class Contest:
-    """The surviving record of each key, for records that are entered in offset order."""
+    """The surviving record of each key, if records are entered in offset order."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy

@@ -1,4 +1,4 @@
-"""Uncleanable partitions, which are not cleaned anymore because an attempt has failed."""
+"""Uncleanable partitions, which are no longer cleaned because a pass failed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ logger = logging.getLogger(__name__)
 
 
 class UncleanablePartition(NamedTuple):
-    """A partition that is not cleaned any more, and why.
+    """A partition that is no longer cleaned, and why.
 
     Attributes
     ----------
     log_dir : str
-        Its data directory.
+        Data directory.
     reason : str
-        The error message.
+        Error message.
     since_ms : int
         Time of the failure, Unix ms.
     """
@@ -51,7 +51,7 @@ class UncleanablePartition(NamedTuple):
     def because_of(
         cls, error: Exception, topic_partition: TopicPartition, log_dir: str, now_ms: int
     ) -> Self:
-        """Return the uncleanable partition, and log the failure, a defect with its traceback."""
+        """Return the uncleanable partition, and log the failure (a defect with its traceback)."""
         reason, trace = str(error), None
         if not isinstance(error, LogStoreError | OSError):
             reason, trace = f"{type(error).__name__}: {error}", error
@@ -66,7 +66,7 @@ class UncleanablePartitions:
     ----------
     clock : Clock
     directory_of : callable
-        Returns the data directory that a partition lives in; see `LogRegistry.directory_of`.
+        Returns the data directory of a partition. See `LogRegistry.directory_of`.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class UncleanablePartitions:
         return topic_partition in self._partitions
 
     def get(self, topic_partition: TopicPartition) -> UncleanablePartition | None:
-        """Return why a partition is uncleanable, or None if it is not."""
+        """Return why a partition is uncleanable, or None."""
         return self._partitions.get(topic_partition)
 
     def all(self) -> tuple[UncleanablePartition, ...]:
@@ -88,10 +88,9 @@ class UncleanablePartitions:
         return tuple(each for _, each in sorted(self._partitions.items()))
 
     def leave_alone(self, log: Log, error: Exception) -> None:
-        """Stop cleaning a log after a failure, even if the cause is a bug in this engine.
+        """Make a partition uncleanable because of an error.
 
-        This has no effect if the log was closed or deleted or is offline, which explains
-        the failure.
+        No effect if the log was closed or deleted or is offline, which explains the error.
         """
         try:
             log.check_open()
@@ -101,10 +100,10 @@ class UncleanablePartitions:
             self.add(log.topic_partition, error)
 
     def add(self, topic_partition: TopicPartition, error: Exception) -> None:
-        """Make a partition uncleanable, whatever the state of its log."""
+        """Make a partition uncleanable, regardless of the state of its log."""
         try:
             directory = self._directory_of(topic_partition)
-        except UnknownTopicOrPartitionError:  # deleted in the meantime
+        except UnknownTopicOrPartitionError:  # deleted meanwhile
             return
         self._partitions[topic_partition] = UncleanablePartition.because_of(
             error, topic_partition, directory.path, self._clock.now_ms()
@@ -130,7 +129,7 @@ class UncleanablePartitions:
             partition = self._partitions.get(log.topic_partition)
             if partition is not None:
                 counts[partition.log_dir] += 1
-                # The log was just deleted, or measuring it meets the same failure.
+                # The log was just deleted, or measuring it fails for the same reason.
                 with suppress(Exception):
                     sizes[partition.log_dir] += dirty_bytes(log)
         return counts, sizes

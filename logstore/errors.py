@@ -41,6 +41,7 @@ raises `AssertionError`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -128,10 +129,23 @@ RETRIABLE_ERRORS = frozenset(
 """Errors after which Kafka's clients retry: its RetriableExceptions."""
 
 
+_WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
 class LogStoreError(Exception):
     """Base class of all errors that the engine raises on purpose.
 
     Errors can be copied and pickled with their fields, so they pass through a process pool.
+
+    Attributes
+    ----------
+    kafka_error : str
+        Kafka's name of the error. If the class does not set it, it follows from the name of the
+        class (`InvalidTimestampError` is INVALID_TIMESTAMP), or else it is inherited.
+    code : int
+        Kafka's number of the error.
+    exit_code : int
+        The exit code of a command that fails with the error.
     """
 
     kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
@@ -139,6 +153,9 @@ class LogStoreError(Exception):
     exit_code: ClassVar[int] = 1
 
     def __init_subclass__(cls) -> None:
+        name = _WORD_START.sub("_", cls.__name__.removesuffix("Error")).upper()
+        if name in KAFKA_CODES and "kafka_error" not in vars(cls):
+            cls.kafka_error = name
         cls.code = KAFKA_CODES[cls.kafka_error]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -179,8 +196,6 @@ class RequestError(LogStoreError):
 
 class OffsetOutOfRangeError(RequestError):
     """The offset is below the log start offset or above the log end offset."""
-
-    kafka_error = "OFFSET_OUT_OF_RANGE"
 
     def __init__(
         self, message: str, *, offset: int, log_start_offset: int, log_end_offset: int
@@ -231,13 +246,9 @@ class MessageSizeTooLargeError(RequestError):
 class RecordListTooLargeError(RequestError):
     """A set of batches is larger than `segment.bytes`."""
 
-    kafka_error = "RECORD_LIST_TOO_LARGE"
-
 
 class InvalidRecordError(RequestError):
     """Records break a structural rule; `record_errors` are `(index, message)` pairs."""
-
-    kafka_error = "INVALID_RECORD"
 
     def __init__(self, message: str, *, record_errors: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(message)
@@ -247,163 +258,109 @@ class InvalidRecordError(RequestError):
 class InvalidTimestampError(InvalidRecordError):
     """A timestamp is outside the bounds that the topic allows."""
 
-    kafka_error = "INVALID_TIMESTAMP"
-
 
 class OutOfOrderSequenceNumberError(RequestError):
     """A producer's sequence number does not follow its last one."""
-
-    kafka_error = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
 class InvalidProducerEpochError(RequestError):
     """A producer's epoch is older than the current one (the producer is fenced)."""
 
-    kafka_error = "INVALID_PRODUCER_EPOCH"
-
 
 class ProducerFencedError(InvalidProducerEpochError):
     """Another producer took over the transactional id, or the transaction timed out."""
-
-    kafka_error = "PRODUCER_FENCED"
 
 
 class InvalidProducerIdMappingError(RequestError):
     """The producer id does not belong to the transactional id."""
 
-    kafka_error = "INVALID_PRODUCER_ID_MAPPING"
-
 
 class InvalidTransactionTimeoutError(RequestError):
     """The transaction timeout is not positive or exceeds `transaction.max.timeout.ms`."""
-
-    kafka_error = "INVALID_TRANSACTION_TIMEOUT"
 
 
 class InvalidTxnStateError(RequestError):
     """The operation does not fit the state of the producer's transaction."""
 
-    kafka_error = "INVALID_TXN_STATE"
-
 
 class TransactionCoordinatorFencedError(RequestError):
     """A transaction marker comes from an older coordinator than the current one."""
-
-    kafka_error = "TRANSACTION_COORDINATOR_FENCED"
 
 
 class InvalidGroupIdError(RequestError):
     """The id of a consumer group is empty."""
 
-    kafka_error = "INVALID_GROUP_ID"
-
 
 class IllegalGenerationError(RequestError):
     """The consumer's generation is not the current generation of its group."""
-
-    kafka_error = "ILLEGAL_GENERATION"
 
 
 class OffsetMetadataTooLargeError(RequestError):
     """The metadata of a committed offset is longer than `offset.metadata.max.bytes`."""
 
-    kafka_error = "OFFSET_METADATA_TOO_LARGE"
-
 
 class UnknownMemberIdError(RequestError):
     """The member is not in the group: it left, its session timed out, or it never joined."""
-
-    kafka_error = "UNKNOWN_MEMBER_ID"
 
 
 class InvalidRegularExpressionError(RequestError):
     """A pattern is not a valid regular expression in RE2 syntax, or it is too large."""
 
-    kafka_error = "INVALID_REGULAR_EXPRESSION"
-
 
 class MemberIdRequiredError(RequestError):
     """The member must join again with the member id in this response (KIP-394)."""
-
-    kafka_error = "MEMBER_ID_REQUIRED"
 
 
 class RebalanceInProgressError(RequestError):
     """The group is being rebalanced: the member must join again."""
 
-    kafka_error = "REBALANCE_IN_PROGRESS"
-
 
 class InconsistentGroupProtocolError(RequestError):
     """The member and its group have no common protocol, or different protocol types."""
-
-    kafka_error = "INCONSISTENT_GROUP_PROTOCOL"
 
 
 class FencedInstanceIdError(RequestError):
     """Another member joined under the same group.instance.id (KIP-345)."""
 
-    kafka_error = "FENCED_INSTANCE_ID"
-
 
 class InvalidSessionTimeoutError(RequestError):
     """The session timeout is outside the limits of the broker."""
-
-    kafka_error = "INVALID_SESSION_TIMEOUT"
 
 
 class GroupMaxSizeReachedError(RequestError):
     """The group has `group.max.size` members already (KIP-389)."""
 
-    kafka_error = "GROUP_MAX_SIZE_REACHED"
-
 
 class NonEmptyGroupError(RequestError):
     """The group still has members."""
-
-    kafka_error = "NON_EMPTY_GROUP"
 
 
 class GroupIdNotFoundError(RequestError):
     """The group does not exist."""
 
-    kafka_error = "GROUP_ID_NOT_FOUND"
-
 
 class GroupSubscribedToTopicError(RequestError):
     """Offsets cannot be deleted while the group is subscribed to the topic."""
-
-    kafka_error = "GROUP_SUBSCRIBED_TO_TOPIC"
 
 
 class UnstableOffsetCommitError(RequestError):
     """An open transaction has newer offsets of the group."""
 
-    kafka_error = "UNSTABLE_OFFSET_COMMIT"
-
 
 class CoordinatorNotAvailableError(RequestError):
     """The group is being deleted. A retry uses a new one."""
-
-    kafka_error = "COORDINATOR_NOT_AVAILABLE"
 
 
 class CoordinatorLoadInProgressError(RequestError):
     """The coordinator is loading its state; retry later."""
 
-    kafka_error = "COORDINATOR_LOAD_IN_PROGRESS"
-
 
 class NotCoordinatorError(RequestError):
     """Another broker is the coordinator of the group or the transaction."""
 
-    kafka_error = "NOT_COORDINATOR"
-
 
 class LeaderNotAvailableError(RequestError):
     """The partition currently has no leader."""
-
-    kafka_error = "LEADER_NOT_AVAILABLE"
 
 
 class NotLeaderForPartitionError(RequestError):
@@ -415,91 +372,61 @@ class NotLeaderForPartitionError(RequestError):
 class FencedLeaderEpochError(RequestError):
     """The leader epoch in the request is older than the current one."""
 
-    kafka_error = "FENCED_LEADER_EPOCH"
-
 
 class UnknownLeaderEpochError(RequestError):
     """The leader epoch in the request is newer than the one known to the broker."""
-
-    kafka_error = "UNKNOWN_LEADER_EPOCH"
 
 
 class RequestTimedOutError(RequestError):
     """The broker did not respond in time. The request may or may not have been executed."""
 
-    kafka_error = "REQUEST_TIMED_OUT"
-
 
 class NetworkExceptionError(RequestError):
     """The connection broke before the response. The request may or may not have been executed."""
-
-    kafka_error = "NETWORK_EXCEPTION"
 
 
 class NotEnoughReplicasError(RequestError):
     """There are fewer in-sync replicas than `min.insync.replicas`; nothing was written."""
 
-    kafka_error = "NOT_ENOUGH_REPLICAS"
-
 
 class NotEnoughReplicasAfterAppendError(RequestError):
     """The records were written to fewer replicas than `min.insync.replicas`."""
-
-    kafka_error = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
 
 
 class TopicAuthorizationFailedError(RequestError):
     """The client is not authorized for this operation on the topic."""
 
-    kafka_error = "TOPIC_AUTHORIZATION_FAILED"
-
 
 class GroupAuthorizationFailedError(RequestError):
     """The client is not authorized for this operation on the group."""
-
-    kafka_error = "GROUP_AUTHORIZATION_FAILED"
 
 
 class SaslAuthenticationFailedError(RequestError):
     """The client could not be authenticated."""
 
-    kafka_error = "SASL_AUTHENTICATION_FAILED"
-
 
 class UnsupportedSaslMechanismError(RequestError):
     """The client requested a SASL mechanism that is not enabled."""
-
-    kafka_error = "UNSUPPORTED_SASL_MECHANISM"
 
 
 class IllegalSaslStateError(RequestError):
     """An unexpected SASL message, or another request before authentication is complete."""
 
-    kafka_error = "ILLEGAL_SASL_STATE"
-
 
 class InvalidPartitionsError(RequestError):
     """The number of partitions is invalid."""
-
-    kafka_error = "INVALID_PARTITIONS"
 
 
 class InvalidReplicationFactorError(RequestError):
     """The replication factor is larger than the number of brokers, or not positive."""
 
-    kafka_error = "INVALID_REPLICATION_FACTOR"
-
 
 class InvalidReplicaAssignmentError(RequestError):
     """The replica assignment of a partition is invalid."""
 
-    kafka_error = "INVALID_REPLICA_ASSIGNMENT"
-
 
 class NoReassignmentInProgressError(RequestError):
     """The partition is not being reassigned."""
-
-    kafka_error = "NO_REASSIGNMENT_IN_PROGRESS"
 
 
 class OffsetsOutOfOrderError(RequestError):
@@ -522,27 +449,21 @@ class UnexpectedAppendOffsetError(RequestError):
 class PolicyViolationError(RequestError):
     """The topic's cleanup policy forbids the request."""
 
-    kafka_error = "POLICY_VIOLATION"
-
 
 class UnknownTopicOrPartitionError(RequestError):
     """The topic or the partition does not exist."""
 
-    kafka_error = "UNKNOWN_TOPIC_OR_PARTITION"
     exit_code = 2
 
 
 class LogDirNotFoundError(RequestError):
     """The data directory does not exist on the broker."""
 
-    kafka_error = "LOG_DIR_NOT_FOUND"
     exit_code = 2
 
 
 class TopicAlreadyExistsError(RequestError):
     """A topic of that name already exists."""
-
-    kafka_error = "TOPIC_ALREADY_EXISTS"
 
 
 class InvalidTopicError(RequestError):
@@ -554,8 +475,6 @@ class InvalidTopicError(RequestError):
 
 class InconsistentTopicIdError(RequestError):
     """The topic id in a partition's folder differs from the id of the topic."""
-
-    kafka_error = "INCONSISTENT_TOPIC_ID"
 
 
 class IllegalStateError(LogStoreError):
@@ -675,4 +594,15 @@ class KafkaStorageError(LogStoreError):
 class ConcurrentTransactionsError(KafkaStorageError):
     """The last transaction is decided, but not all of its partitions can be written yet."""
 
-    kafka_error = "CONCURRENT_TRANSACTIONS"
+
+def error_class(name: str) -> type[LogStoreError]:
+    """Return the class of a Kafka error, the most general one, or `RequestError` if it has none."""
+    if name == CorruptRecordError.kafka_error:
+        return CorruptRecordError
+    for root in (RequestError, LogStoreError):
+        kinds: list[type[LogStoreError]] = [root]
+        for kind in kinds:
+            if kind.kafka_error == name:
+                return kind
+            kinds.extend(kind.__subclasses__())
+    return RequestError

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def import_on_use(
-    package: str, homes: Mapping[str, Iterable[str]], others: str | None = None
+    package: str, homes: Mapping[str, Iterable[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` of a package that imports its public names on first use.
 
@@ -19,12 +19,9 @@ def import_on_use(
         The package's `__name__`. Its `__all__` is set.
     homes : mapping
         The names of each module that the package takes them from.
-    others : str, optional
-        The module of the names in `__all__` that `homes` leaves out.
     """
     public: list[str] = sys.modules[package].__all__
-    home_of = dict.fromkeys(public if others else (), others)
-    home_of.update((name, home) for home, names in homes.items() for name in names)
+    home_of = {name: home for home, names in homes.items() for name in names}
 
     def load(name: str) -> Any:  # noqa: ANN401  # any public name
         home = home_of.get(name)

@@ -57,6 +57,9 @@ PATTERNS = {
     "clause without a verb": r"; (?!(see|return|raise|yield|write|read|list|run)\b)((?!"
     r"(is|are|was|were|has|have|had|does|do|can|may|must|will|use|abort|clean|retry|skip|never)\b"
     r"|\w+(s|ed)\b)[\w`'-]+ ){0,4}(?!\w+(s|ed)\b)[\w`'-]+\.(?=\s|$)",
+    "most for maximum": r"(^ *|[;:,] )[Mm]ost (bytes|records|offsets|batches|rows|partitions"
+    r"|examples|segments|keys) (of|that|in|per|to|and)\b",
+    "so many": r"\b(up to|room for) so (many|much)\b",
     # The same faults in another dress.
     "that which": r"\b([Tt]hat|[Tt]hose) which\b",
     "reside, inform": r"\b([Rr]esid(es?|ed|ing)|[Ii]nform(s|ed|ing)?)\b",

@@ -1,1 +1,1 @@
-"""`logstore bench`: a short benchmark for a user's machine and data."""
+"""`logstore bench`: a short benchmark on the user's machine and data."""

@@ -1,4 +1,4 @@
-"""`logstore bench`: measures this engine on a generated log or on a copy of a data directory."""
+"""`logstore bench`: measure this engine on a generated log, or on a copy of a data directory."""
 
 from __future__ import annotations
 
@@ -125,9 +125,9 @@ def bench(
 ) -> int:
     """Measure how fast this machine appends, cleans and reads a log.
 
-    Without DIR, a log is generated in temporary files or in memory. With DIR, a data directory, a
-    temporary copy of it is cleaned from start to end as if all topics were compacted; DIR itself
-    is never changed. All times are wall times. To compare with Kafka, use make bench in a checkout.
+    Without DIR, a log is generated in temporary files or in memory. With DIR, a temporary copy of
+    this data directory is cleaned from start to end, as if all topics were compacted. DIR itself
+    is not changed. Times are wall times. To compare with Kafka, use make bench in a checkout.
     """
     config = settings.broker_config()
     with ProgressBar() as bar:
@@ -191,7 +191,7 @@ def _copied(
     from logstore.bench.commands.short import measure_copy
     from logstore.cli.show.messages import Recovery, show_messages
 
-    show_messages(Recovery.MENDED)  # of the copy. The original is not recovered
+    show_messages(Recovery.MENDED)  # only the copy is recovered
     note(f"cleaning a temporary copy of {directory} as if every topic were compacted")
     measurement = measure_copy(
         directory,
@@ -244,7 +244,7 @@ def _show(measurement: Measurement, about: dict[str, Any]) -> None:
         (step.name, step.mb_per_s, f"{format_count(step.records)} records, {_seconds(step)}")
         for step in measurement.steps
     ]
-    # With several threads, passes end in any order.
+    # With several threads, passes complete in any order.
     passes = sorted(
         measurement.report.to_json()["cleaned"],
         key=lambda each: (each["topic"], each["partition"], each["pass"]),
@@ -278,7 +278,7 @@ def _partition_row(item: dict[str, Any]) -> tuple[str, float, str]:
 
 
 def bar_chart(rows: list[tuple[str, float, str]]) -> list[str]:
-    """Return a line with a bar for each (name, MB/s, detail), all to one scale."""
+    """Return a line with a bar for each (name, MB/s, detail), all to the same scale."""
     glyph = "█" if can_print("█") else "#"
     longest = max((speed for _, speed, _ in rows), default=0.0) or 1.0
     table = Table(("", "", "MB/s", ""), right=("MB/s",))

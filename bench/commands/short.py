@@ -1,4 +1,4 @@
-"""The work of `logstore bench`: append, clean and read a log, or clean a copy of a directory."""
+"""The work of `logstore bench`: append, clean and read a log, or clean a copied directory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from logstore.runtime import Clock
 
 Progress = Callable[[str, int, int], None]
-"""Called with a task, the bytes done and the total bytes."""
+"""Called with a task, the bytes done, and the total."""
 
 WARM_UP_BYTES = MIB
 LIMIT_BYTES = 64 * MIB
@@ -38,7 +38,7 @@ LIMIT_BYTES = 64 * MIB
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the benchmark, such as append or clean.
+    """A step of the benchmark, such as append or clean.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Measurement:
-    """The result of a benchmark: its steps in order, and every pass of the cleaner."""
+    """The result of a benchmark: its steps, and all cleaning passes."""
 
     steps: list[Step]
     report: CleanReport
@@ -101,8 +101,7 @@ def measure_generated(
 ) -> Measurement:
     """Append, clean and read a generated log. Its files are removed at the end.
 
-    A small log is processed first, unmeasured, so that kernels are compiled and loaded before the
-    measurement.
+    A small log is processed first without measuring, so that kernels are compiled and loaded.
     """
     small = LogShape(100, 0.5, 20, WARM_UP_BYTES, codec=shape.codec, strategy=shape.strategy)
     compile_always()
@@ -193,9 +192,9 @@ def measure_copy(
     Raises
     ------
     InvalidConfigurationError
-        The directory does not exist or contains no partition, or there is too little disk space.
+        The directory does not exist or has no partitions, or there is not enough disk space.
     KafkaStorageError
-        A file could not be read or written.
+        A file cannot be read or written.
     """
     compile_always()
     fs = DiskFileSystem(clock)
@@ -227,7 +226,7 @@ def measure_copy(
 def _check_space(directory: str, home: str) -> None:
     needed = sum(path.stat().st_size for path in Path(directory).rglob("*") if path.is_file())
     free = shutil.disk_usage(home).free
-    if 2 * needed > free:  # the copy, and in the worst case a cleaned segment for each segment
+    if 2 * needed > free:  # the copy, and in the worst case a cleaned copy of each segment
         raise InvalidConfigurationError(
             f"copying and cleaning {directory} needs up to {2 * needed:,} bytes, but {home} has "
             f"only {free:,} free: set TMPDIR to another directory"
@@ -238,7 +237,7 @@ def _check_space(directory: str, home: str) -> None:
 
 
 def limits() -> dict[str, float]:
-    """Return the machine's speeds in GB/s: copying memory, and writing with fsync."""
+    """Return the speed of the machine in GB/s, for copying memory and for writing with fsync."""
     from logstore.bench.micro.limits import jobs
 
     with tempfile.TemporaryDirectory(prefix="logstore-bench-") as home:

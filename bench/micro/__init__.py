@@ -1,1 +1,1 @@
-"""Measurements of this engine and, where there is one, of a peer."""
+"""Measurements of this engine and, if available, a peer."""

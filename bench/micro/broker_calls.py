@@ -1,4 +1,4 @@
-"""Broker lines: the cost per record of appending, producing and reading."""
+"""Broker lines: time per record of appending, producing and reading."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _cost_line(name: str, title: str, setting: Setting, run: Run, count: int) ->
 
 
 def jobs() -> Iterator[Job]:
-    """Yield a job for each call, the slowest first."""
+    """Yield a job for each call, slowest first."""
     calls: dict[str, Callable[[Setting], Iterator[Line]]] = {
         "api/append": partial(_append, on_disk=False),
         "api/append-disk": partial(_append, on_disk=True),

@@ -1,4 +1,4 @@
-"""Cleaning lines: the five logs with goals, then one line for each axis."""
+"""Cleaning lines: five logs with goals, then a line for each axis."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ FIVE_LOGS = {
 
 WARM_UP = (LogShape(100, 0.12, 100), LogShape(KIB, 0.15, 16))
 WARM_UP_S = 8.0
-"""CPU seconds of warm-up until the JVM has compiled Kafka's cleaner."""
+"""CPU seconds of warm-up, so that the JVM compiles Kafka's cleaner."""
 
 
 def warm_kafka(setting: Setting) -> KafkaPeer | None:
-    """Return Kafka's classes, warmed up at the first call, or None if they cannot run."""
+    """Return Kafka's classes, warmed up on the first call, or None if they cannot run."""
     kafka = setting.kafka()
     if kafka is None or kafka.is_warm:
         return kafka
@@ -65,19 +65,19 @@ def warm_kafka(setting: Setting) -> KafkaPeer | None:
 def clean_line(
     name: str, title: str, shape: LogShape, setting: Setting, *, part: int = 1, total_bytes: int = 0
 ) -> Iterator[Line]:
-    """Measure how this engine and Kafka clean one log, and compare the cleaned logs.
+    """Measure how this engine and Kafka clean a log, and compare the results.
 
     Parameters
     ----------
     part : int
-        Divisor of the log's size, for logs that are slow to generate.
+        Divisor of the log size, for logs that are slow to generate.
     total_bytes : int
-        Size of the log (default: the setting's).
+        Size of the log. [default: from the setting]
 
     Raises
     ------
     Difference
-        The cleaned logs differ in bytes, or in the records of compressed batches.
+        The cleaned logs differ in bytes, or in records if batches are compressed.
     """
     shape = replace(shape, total_bytes=total_bytes or setting.total_bytes // part)
     home = setting.scratch / name.replace("/", "-")
@@ -138,7 +138,7 @@ VALUES = {"100B": 100, "1KiB": KIB, "10KiB": 10 * KIB}
 CODECS = ("gzip", "snappy", "lz4", "zstd")
 BATCH_BYTES = 16 * KIB
 MEMORY_FILES = Path("/dev/shm")
-"""Linux's file system in memory. Without it, these lines use the disk."""
+"""Linux's in-memory file system. Without it, these lines use the disk."""
 
 
 def shape_of(value_bytes: int, survivors: float, **others: Any) -> LogShape:
@@ -158,7 +158,7 @@ def jobs() -> Iterator[Job]:
 
 
 def _kinds() -> Iterator[Job]:
-    """Yield other kinds of logs. Those that are slow to generate have a quarter of the size."""
+    """Yield other kinds of logs. Logs that are slow to generate have a quarter of the size."""
     for value, size in list(VALUES.items())[:2]:
         for codec in CODECS:
             name, title = f"codec/{codec}-{value}", f"{value} values, {codec}, 12 % survive"
@@ -175,7 +175,7 @@ def _kinds() -> Iterator[Job]:
 
 
 def _in_memory() -> Iterator[Job]:
-    """Yield logs on a file system in memory, where disk time does not hide the kernels' time."""
+    """Yield logs on an in-memory file system, where disk time does not hide the kernels' time."""
     for value, survivors, batch in (
         *(
             ("100B", 10, "16KiB"),

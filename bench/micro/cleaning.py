@@ -1,4 +1,4 @@
-"""Cleaning files with `Broker.clean` and Kafka's cleaner, on copies of the same directory."""
+"""Clean copies of a directory with `Broker.clean` and with Kafka's cleaner."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from logstore.runtime import FixedWallClock
 from logstore.types import TopicPartition
 
 MAP_BYTES = 128 << 20
-"""Kafka's default of `log.cleaner.dedupe.buffer.size`, for one thread."""
+"""Kafka's default for `log.cleaner.dedupe.buffer.size`, for one thread."""
 
 COMPARED = (".log", ".index", ".timeindex", ".txnindex")
-"""Suffixes of the files that must exist on both sides and be identical."""
+"""Suffixes of files that must be identical on both sides."""
 
 _BLOCK = 1 << 20
 
 
 class BenchClock(FixedWallClock):
-    """A clock with fixed wall time, for equal delete horizons; files get the system time."""
+    """A clock with fixed wall time, for equal delete horizons. Files get the system time."""
 
     @property
     def follows_system(self) -> bool:
@@ -38,7 +38,7 @@ class BenchClock(FixedWallClock):
 
 
 class Difference(Exception):
-    """The results of the two cleaners differ."""
+    """The two cleaners produced different results."""
 
 
 class CleanRun(NamedTuple):
@@ -51,8 +51,8 @@ class CleanRun(NamedTuple):
 def copy_log(data_dir: Path, target: Path) -> Path:
     """Copy a directory to `target`, with hard links for the `.log` files of closed segments.
 
-    Cleaners replace those files and never write to them. The copy is synced to disk, so that its
-    writes are not part of the following cleaning.
+    Cleaners replace these files and never modify them. The copy is synced, so that its writes are
+    not part of the measurement.
     """
     shutil.rmtree(target, ignore_errors=True)
     for folder, _, names in os.walk(data_dir):
@@ -80,7 +80,7 @@ def sync_tree(data_dir: Path) -> None:
 
 
 def clean_here(data_dir: Path, *, threads: int = 1, map_bytes: int = MAP_BYTES) -> CleanRun:
-    """Clean every partition with `Broker.clean`; opening and closing are not measured.
+    """Clean every partition with `Broker.clean`, without measuring opening and closing.
 
     The maps have the memory of the same number of Kafka cleaner threads.
     """
@@ -114,12 +114,12 @@ def clean_there(
 
 
 def compare(here: Path, there: Path) -> int:
-    """Compare the results of two cleaners byte by byte, and return the number of bytes compared.
+    """Compare the results of two cleaners byte by byte. Return the number of compared bytes.
 
     Raises
     ------
     Difference
-        Names the file, and the first byte that differs.
+        With the file and the first differing byte.
     """
     ours, theirs = _compared(here), _compared(there)
     if ours != theirs:
@@ -129,15 +129,15 @@ def compare(here: Path, there: Path) -> int:
 
 
 def compare_unpacked(here: Path, there: Path) -> int:
-    """Compare the results of two cleaners of compressed batches; return their uncompressed bytes.
+    """Compare the results for compressed batches. Return the number of uncompressed bytes.
 
-    Compressed bytes may differ between libraries: rewritten batches are equal if their headers,
+    Compressed bytes may differ between libraries. Rewritten batches are equal if their headers,
     except for length and checksum, and their uncompressed records are equal.
 
     Raises
     ------
     Difference
-        Names the file, and the first offset of the first batch that differs.
+        With the file and the base offset of the first differing batch.
     """
     names = [name for name in _compared(here) if name.endswith(".log")]
     if names != [name for name in _compared(there) if name.endswith(".log")]:

@@ -16,10 +16,10 @@ from logstore.bench.rivals.clients import Client, clients
 from logstore.record.columns import BytesColumn, decode_batch, encode_batch, encode_batches
 
 BATCH_RECORDS = 130
-"""Records in a batch of about 16 KiB."""
+"""Number of records in a batch of about 16 KiB."""
 BATCHES = 400
 LARGE_BATCH_RECORDS = 8190
-"""Records in a batch of 1 MiB, Kafka's default of `max.message.bytes`."""
+"""Number of records in a batch of 1 MiB, Kafka's default `max.message.bytes`."""
 TIMESTAMP_MS = 1_700_000_000_000
 RECORDS = [(b"key-%012d" % number, bytes(range(100))) for number in range(BATCH_RECORDS)]
 
@@ -43,7 +43,7 @@ def decode_here(data: bytes) -> int:
 
 
 def decode_there(client: Client, batch: bytes, records: int) -> None:
-    """Decode a batch of so many records with a client."""
+    """Decode a batch of `records` records with a client."""
     assert client.decode(batch) == records
 
 
@@ -91,7 +91,7 @@ def _many_at_once(setting: Setting) -> Iterator[Line]:
 
 
 def _large_batch(setting: Setting) -> Iterator[Line]:
-    """Decode batches of the largest size that a topic accepts by default."""
+    """Decode batches of the maximum size that a topic accepts by default."""
     records = RECORDS * -(-setting.share_of(LARGE_BATCH_RECORDS) // BATCH_RECORDS)
     batch = encode_here(*columns_of(records))
     times = BATCHES * BATCH_RECORDS // LARGE_BATCH_RECORDS
@@ -116,7 +116,7 @@ def _line(
     facts: dict[str, Any],
     peer: str = "aiokafka",
 ) -> Line:
-    """Measure work on `count` records; `theirs` returns the same work of a client."""
+    """Measure work on `count` records. `theirs` returns the same work for a client."""
     peers = clients() if setting.has_peers else ()
     client = next((each for each in peers if each.name.startswith(f"{peer} ")), None)
     contestants = {"here": timed(ours)}
@@ -147,7 +147,7 @@ _PEERS = ("aiokafka", "kafka-python")
 
 
 def jobs() -> Iterator[Job]:
-    """Yield the jobs; the first one measures several lines with the same batches."""
+    """Yield the jobs. The first one measures several lines with the same batches."""
     names = tuple(f"coding/{what}-{name}" for what in ("encode", "decode") for name in _PEERS)
     yield Job(names, True, _lines)
     yield Job(("coding/encode-many",), True, _many_at_once)

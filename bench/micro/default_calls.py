@@ -1,6 +1,6 @@
-"""Lines of calls as users make them: default arguments, new objects, garbage collection on.
+"""Lines for calls as users make them: default arguments, new objects, garbage collection.
 
-The lines of `broker_calls` measure the best case of the same calls.
+`broker_calls` measures the best case of the same calls.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def test_of_a_user(logstore_broker):
 
 
 def _new_records(count: int) -> list[tuple[bytes, bytes]]:
-    """Return records that share no objects."""
+    """Return records that do not share objects."""
     return [(b"key-%012d" % number, b"%0100d" % number) for number in range(count)]
 
 
@@ -107,7 +107,7 @@ def _creation(
     count: int,
     **options: int,
 ) -> Line:
-    """Measure the creation of a topic of `count` partitions by a broker or a cluster."""
+    """Measure how a broker or cluster creates a topic with `count` partitions."""
     data_dir = setting.scratch / "default-topics"
 
     def run() -> Sample:

@@ -19,7 +19,7 @@ def _day(setting: Setting) -> Iterator[Line]:
         broker.create_topic("idle", PARTITIONS, {"cleanup.policy": "compact"})
         for number in range(PARTITIONS):
             broker.append("idle", key=b"key", value=b"value", partition=number)
-        broker.clock.advance(days=10)  # all work for the records is done
+        broker.clock.advance(days=10)  # complete all work for the records
 
         def run() -> Sample:
             with no_collection(), Stopwatch() as watch:

@@ -35,11 +35,11 @@ from logstore.types import INT64_MAX
 
 CHUNK_BYTES = MIB
 SHARED = ("100B-10", "1KiB-10")
-"""Logs whose rewriting is compared with a copy of them."""
+"""Logs for which rewriting is compared with copying."""
 
 
 class Parts(NamedTuple):
-    """The result of a cleaning pass in memory: times of both passes, and the retained batches."""
+    """The result of cleaning in memory: times of both phases, and the retained batches."""
 
     mapping: Sample
     rewriting: Sample
@@ -47,14 +47,14 @@ class Parts(NamedTuple):
 
 
 class MemoryCleaning:
-    """Cleans segments in memory with the kernels, chunk by chunk; mapping verifies the CRCs.
+    """Cleans segments in memory with the kernels, by chunks. Mapping verifies CRCs.
 
     Parameters
     ----------
     segments : list of (n,) uint8
         Complete batches, uncompressed and without transactions.
     records : int
-        Lower bound of their number of records.
+        Lower bound for the number of records.
     """
 
     def __init__(self, segments: list[np.ndarray], records: int) -> None:
@@ -113,7 +113,7 @@ def _lines(
         shape = replace(shape, batch_records=1)
     setting.report(f"kernels/{name}: generating a log of {shape.total_bytes / MIB:.0f} MiB")
     make_log(shape, home)
-    paths = sorted(home.rglob("*.log"))[:-1]  # the last one is the active segment
+    paths = sorted(home.rglob("*.log"))[:-1]  # without the active segment
     segments = [np.fromfile(path, np.uint8) for path in paths]
     size = sum(map(len, segments))
     cleaning = MemoryCleaning(segments, 2 * shape.records)

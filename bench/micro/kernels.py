@@ -1,4 +1,4 @@
-"""Compiled loops around the measured kernels, which exclude Python's call overhead."""
+"""Compiled loops around the measured kernels, to exclude the overhead of Python calls."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def follow_links(links: Int64s, steps: int) -> int:
 
 @inline_kernel
 def _take_block(keys: Keys, data_size: int, first: int, size: int) -> int:
-    """Set the positions of the next keys of `size` bytes, at most a block; return their number."""
+    """Set the positions of the next block of keys of `size` bytes, and return their number."""
     count = min(LANES, data_size // size - first)
     for index in range(count):
         keys.starts[index] = (first + index) * size
@@ -39,9 +39,9 @@ def _take_block(keys: Keys, data_size: int, first: int, size: int) -> int:
 
 @kernel
 def put_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
-    """Map adjacent keys of `size` bytes to 0, 1, …, and return the number that fit into the map.
+    """Map adjacent keys of `size` bytes to 0, 1, …, and return how many fit into the map.
 
-    Works in blocks, as the cleaner does; `keys` has space for `LANES` keys.
+    Works in blocks, as the cleaner does. `keys` has space for `LANES` keys.
     """
     key_map = borrowed_map(key_map)
     keys = borrowed_keys(keys)
@@ -60,7 +60,7 @@ def put_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
 def get_keys(key_map: MapArrays, data: Bytes, size: int, keys: Keys) -> int:
     """Look up adjacent keys of `size` bytes, and return the number of hits.
 
-    Works in blocks; `keys` as in `put_keys`.
+    Works in blocks. `keys` is as in `put_keys`.
     """
     key_map = borrowed_map(key_map)
     keys = borrowed_keys(keys)

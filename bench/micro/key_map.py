@@ -1,4 +1,4 @@
-"""Offset-map lines: the map from key to offset, filled to its load factor, and Kafka's."""
+"""Offset map lines: this map and Kafka's, filled to the load factor."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Keys:
-    """Keys to put, in order, their number `count`, and absent keys."""
+    """Keys to put in order, their number `count`, and absent keys."""
 
     puts: np.ndarray
     absent: np.ndarray
@@ -39,7 +39,7 @@ class Keys:
 
 
 def keys_of(map_bytes: int, distinct: float, seed: int = 1) -> Keys:
-    """Return keys that fill a map to its load factor; `distinct` is the share of distinct keys."""
+    """Return keys that fill a map to its load factor; a fraction `distinct` of them is distinct."""
     random = np.random.Generator(np.random.Philox(seed))
     entries = int(map_bytes // OffsetMap.ENTRY_BYTES * LOAD) - 1
     count = int(entries / distinct)

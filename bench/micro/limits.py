@@ -1,4 +1,4 @@
-"""Machine lines: the limits of all other lines, measured in the same run."""
+"""Machine lines: the limits for all other lines, measured in the same run."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _write(setting: Setting, *, synced: bool) -> Iterator[Line]:
 
 
 def _latency(setting: Setting) -> Iterator[Line]:
-    """Measure loads that depend on each other, from memory that no cache holds."""
+    """Measure dependent loads from memory that fits into no cache."""
     rows = setting.total_bytes // 8
     order = np.random.Generator(np.random.Philox(1)).permutation(rows)
     links = np.empty(rows, np.int64)

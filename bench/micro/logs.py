@@ -1,8 +1,8 @@
-"""Generates logs to be cleaned, of a given shape and size; equal seeds give equal bytes.
+"""Generate logs of a given shape and size to be cleaned. Equal seeds give equal bytes.
 
-The distribution of keys is skewed: rank `keys × u²` for a uniform `u`. The number of keys is
-chosen so the given share of records survives. Segments are written as files and opened once,
-so that recovery creates their indexes; both contestants clean copies of the same directory.
+The key distribution is skewed: the rank is `keys × u²` for a uniform `u`. The number of keys is
+chosen so that the given fraction of records survives. Segments are written as files and opened
+once, so that recovery creates their indexes. Both contestants clean copies of the same directory.
 """
 
 from __future__ import annotations
@@ -34,51 +34,51 @@ from logstore.types import TopicPartition
 TOPIC = "bench"
 START_MS = 1_700_000_000_000
 CLEANED_AT_MS = START_MS + 3_600_000
-"""Wall time of the cleaning pass: after all records, before any tombstone expires."""
+"""Wall time of the cleaning pass, after all records and before any tombstone expires."""
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 PIECE_BYTES = 16 * MIB
-"""Approximate size of the pieces that are generated; at most a quarter of a segment."""
+"""Approximate size of generated pieces, at most a quarter of a segment."""
 
 POOL_BYTES = 8 * MIB
-"""Size of the pool of random bytes or words; values are slices of it."""
+"""Size of the pool of random bytes or words. Values are slices of it."""
 
 RECORD_OVERHEAD = 9
 """Approximate size of a record without key and value."""
 
 TOMBSTONE_SHARE = 0.05
 TRANSACTION_EVERY = 10
-"""In a mixed log, every tenth batch is a transaction, and every fifth transaction is aborted."""
+"""In a mixed log, every tenth batch is a transaction, and every fifth one is aborted."""
 ABORT_EVERY = 5
 _HEADERS = ((), (("trace", b"0123456789abcdef"),), (("kind", b"update"), ("note", None)))
 
 
 @dataclass(frozen=True)
 class LogShape:
-    """Shape of a log.
+    """The shape of a log.
 
     Attributes
     ----------
     value_bytes : int
-        Average size of a value; sizes are uniform from 0 to twice that.
+        Mean value size. Sizes are uniform from 0 to twice that.
     survivors : float
-        Approximate share of the dirty section's records that survive the cleaning pass.
+        Approximate fraction of the records in the dirty section that survive cleaning.
     batch_records : int
-        Average number of records per batch; numbers are uniform from 1 to almost twice that.
+        Mean number of records per batch. Numbers are uniform from 1 to almost twice that.
     total_bytes : int
         Approximate size of the closed segments before compression.
     partitions : int
-        Number of partitions, each of that size.
+        Number of partitions of this size.
     codec : str
-        Codec of every batch; if it compresses, values consist of words instead of random bytes.
+        Codec of every batch. With compression, values are words instead of random bytes.
     mixed : bool
         Whether 2/3 of the records have headers, 5 % are tombstones, every tenth batch is a
         transaction, and keys have 4 to 64 bytes.
     strategy : str
         `compaction.strategy` of the topic: offset, timestamp, or header (with versions).
     clean_tail : int
-        Size of the clean section relative to the dirty one. Its records have distinct keys.
+        Size of the clean section relative to the dirty section. Its keys are distinct.
     """
 
     value_bytes: int
@@ -94,12 +94,12 @@ class LogShape:
 
     @property
     def segment_bytes(self) -> int:
-        """`segment.bytes` of the topic: at least four segments, at most Kafka's default size."""
+        """`segment.bytes` of the topic, for at least four segments and at most Kafka's default."""
         return min(GIB, max(64 * KIB, self.total_bytes // 4))
 
     @property
     def configs(self) -> dict[str, str]:
-        """Kafka configuration of the topic."""
+        """Topic configs."""
         configs = {"cleanup.policy": "compact", "segment.bytes": str(self.segment_bytes)}
         if self.strategy != "offset":
             configs["compaction.strategy"] = self.strategy
@@ -109,7 +109,7 @@ class LogShape:
 
     @property
     def record_bytes(self) -> int:
-        """Approximate size of a record in the log, with its share of the batch header."""
+        """Approximate size of a record, including its share of the batch header."""
         key_bytes = 34 if self.mixed else 11
         overhead = RECORD_OVERHEAD + layout.HEADER_SIZE // self.batch_records
         return self.value_bytes + key_bytes + overhead
@@ -126,18 +126,19 @@ class LogShape:
 
 
 def key_count(records: int, survivors: float) -> int:
-    """Return the number of keys for which a share `survivors` of the records survives.
+    """Return the number of keys for which a fraction `survivors` of the records survives.
 
-    Ranks are `keys × u²`, so the expected number of distinct ranks is an integral over the ranks
-    of `1 - exp(-records × chance)`. It increases with the number of keys, which bisection finds.
+    Ranks are `keys × u²`, so the expected number of distinct ranks is an integral of `1 -
+    exp(-records × chance)` over the ranks. It increases with the number of keys, which is found by
+    bisection.
     """
-    edges = np.geomspace(1e-9, 1.0, 4096)  # fractions of the keys, the most frequent first
+    edges = np.geomspace(1e-9, 1.0, 4096)  # fractions of the keys, most frequent first
 
     def distinct(keys: float) -> float:
         middle = np.sqrt(edges[1:] * edges[:-1])
         chance = 0.5 / (
             keys * np.sqrt(middle)
-        )  # probability of the rank there: the density of u² over keys
+        )  # probability of this rank: the density of u² divided by keys
         return float((-np.expm1(-records * chance) * np.diff(edges)).sum() * keys)
 
     low, high = 1.0, 1e13
@@ -148,7 +149,7 @@ def key_count(records: int, survivors: float) -> int:
 
 
 class _Partition:
-    """Generates the records of one partition piece by piece and encodes them as batches."""
+    """Generates the records of a partition in pieces, and encodes them as batches."""
 
     def __init__(self, shape: LogShape, number: int) -> None:
         self._shape = shape
@@ -160,7 +161,7 @@ class _Partition:
         self.next_offset = 0
 
     def pieces(self) -> Iterator[tuple[int, bytes]]:
-        """Yield the pieces; see `pieces_of`."""
+        """Yield the pieces. See `pieces_of`."""
         shape, done = self._shape, 0
         size = max(1, min(PIECE_BYTES, shape.segment_bytes // 4) // shape.record_bytes)
         while done < shape.records:
@@ -257,7 +258,7 @@ class _Partition:
 
 
 def mixed_key(rank: int) -> bytes:
-    """Return the unique key of a rank, of 4 to 64 bytes."""
+    """Return the unique key for a rank, with 4 to 64 bytes."""
     return (b"%d:" % rank).ljust(4 + rank * 0x9E3779B1 % 61, b"k")
 
 
@@ -284,7 +285,7 @@ def _noise(seed: int) -> np.ndarray:
 
 
 def _words(seed: int) -> np.ndarray:
-    """Return JSON fields with varying words, which codecs compress to a third or less."""
+    """Return JSON fields with varying words, which compress to a third or less."""
     random = np.random.Generator(np.random.Philox(seed))
     letters = np.frombuffer(b"etaoinshrdlucmfw", np.uint8)
     words = [
@@ -302,7 +303,7 @@ def _words(seed: int) -> np.ndarray:
 
 
 def pieces_of(shape: LogShape, number: int) -> Iterator[tuple[int, bytes]]:
-    """Yield (base offset, bytes) of complete batches of a partition, some MiB each, in order."""
+    """Yield (base offset, bytes) of complete batches in order, a few MiB each."""
     return _Partition(shape, number).pieces()
 
 
@@ -310,9 +311,9 @@ def pieces_of(shape: LogShape, number: int) -> Iterator[tuple[int, bytes]]:
 
 
 def make_log(shape: LogShape, data_dir: Path) -> int:
-    """Write a log to a new data directory and close it cleanly, and return its size.
+    """Write a log to a new data directory, close it cleanly, and return its size.
 
-    The active segment of each partition contains one record.
+    The active segment of each partition has one record.
     """
     data_dir.mkdir(parents=True)
     clock = FixedWallClock(CLEANED_AT_MS)
@@ -352,7 +353,7 @@ def _write_segments(shape: LogShape, number: int, folder: Path) -> int:
 
 
 def _mark_clean(shape: LogShape, data_dir: Path) -> None:
-    """Write the cleaner checkpoint: the first dirty offset of each partition."""
+    """Write the cleaner checkpoint with the first dirty offset of each partition."""
     offsets = {
         TopicPartition(TOPIC, number): shape.clean_records for number in range(shape.partitions)
     }

@@ -1,4 +1,4 @@
-"""Resource lines: the memory of a cleaning pass by the log's size, and the use of several cores."""
+"""Resource lines: memory of a cleaning pass by log size, and use of several cores."""
 
 from __future__ import annotations
 
@@ -90,11 +90,10 @@ def _threads(setting: Setting) -> Iterator[Line]:
 
 
 def _cold(setting: Setting) -> Iterator[Line]:
-    """Measure the first cleaning pass in a new process, with one, two and four threads.
+    """Measure the first cleaning pass of a new process, with one, two and four threads.
 
-    The compiled kernels are in their cache. The threads load each of them at the same time, and
-    call some of them for each of many compressed batches. The other lines are measured after a
-    warm-up in one thread.
+    The compiled kernels are cached. All threads load them at the same time, and call some of them
+    for each of many compressed batches. Other lines are measured after a warm-up in one thread.
     """
     home = setting.scratch / "cold"
     size = setting.total_bytes // 32
@@ -109,7 +108,7 @@ def _cold(setting: Setting) -> Iterator[Line]:
         return Sample(answer["cpu_s"], answer["wall_s"])
 
     contestants = {threads: partial(by_threads, threads) for threads in (1, *COLD_THREADS)}
-    warmups = max(1, setting.warmups)  # fills the caches of kernels and byte code
+    warmups = max(1, setting.warmups)  # fill the caches of kernels and byte code
     samples = run_interleaved(contestants, repeats=setting.repeats, warmups=warmups)
     shutil.rmtree(home)
     figures = {name: wall_only(speeds(log_bytes, each)) for name, each in samples.items()}
@@ -132,7 +131,7 @@ def _cold(setting: Setting) -> Iterator[Line]:
 
 
 def _two_processes(home: Path) -> Sample:
-    """Clean two logs in two concurrent processes: the machine's limit for two cores."""
+    """Clean two logs in two concurrent processes, which is the limit for two cores."""
     running = [
         subprocess.Popen(
             [

@@ -13,7 +13,7 @@ from logstore.bench.report.result import Line
 from logstore.bench.rivals.kafka import KafkaPeer, PeerError, Unavailable
 
 DEFAULT_BYTES = 256 * MIB
-"""Default size of a log: its map and files exceed the CPU caches."""
+"""Default log size. Its map and files exceed the CPU caches."""
 
 
 def _silent(text: str) -> None:
@@ -27,13 +27,13 @@ class Setting:
     Attributes
     ----------
     scratch : Path
-        Directory for logs, on the disk to be measured.
+        Directory for logs, on the disk to measure.
     total_bytes : int
         Default size of a log.
     repeats, warmups : int
-        Numbers of samples and of preceding warm-up runs.
+        Number of samples, and of preceding warm-up runs.
     has_peers : bool
-        Whether peers are measured, too.
+        Whether to measure peers too.
     report : callable
         Receives progress messages.
     """
@@ -49,20 +49,20 @@ class Setting:
 
     @property
     def short_repeats(self) -> int:
-        """Number of samples of short work: at least five, unless `repeats` is 1."""
+        """Number of samples for short work: at least five, unless `repeats` is 1."""
         return self.repeats if self.repeats == 1 else max(5, self.repeats)
 
     def share_of(self, count: int) -> int:
-        """Scale `count` down if the logs are smaller than the default; to at least 100."""
+        """Scale `count` down, to at least 100, if logs are smaller than the default."""
         return max(100, min(count, count * self.total_bytes // DEFAULT_BYTES))
 
     def samples(self, run: Run) -> list[Sample]:
-        """Measure short work that has no peer."""
+        """Measure short work without a peer."""
         runs = {"here": run}
         return run_interleaved(runs, repeats=self.short_repeats, warmups=self.warmups)["here"]
 
     def kafka(self) -> KafkaPeer | None:
-        """Return Kafka's classes, started at the first call, or None if they cannot run."""
+        """Return Kafka's classes, started on the first call, or None if they cannot run."""
         if not self.has_peers:
             self._why_not = "peers were excluded"
         if self._kafka is None and not self._why_not:
@@ -75,7 +75,7 @@ class Setting:
 
     @property
     def kafka_name(self) -> str:
-        """The peer's name, or the reason why it did not run."""
+        """Name of the peer, or the reason why it did not run."""
         if self._kafka is None:
             return self._why_not
         return f"Kafka {self._kafka.versions['kafka']}"
@@ -99,7 +99,7 @@ class Job(NamedTuple):
     names : tuple of str
         Names of its lines, in order.
     is_quick : bool
-        Whether `make bench` includes it; `make bench-full` includes all jobs.
+        Whether `make bench` includes it. `make bench-full` includes all jobs.
     run : callable
         Measures the lines and yields them.
     """

@@ -32,7 +32,7 @@ DUMPED_BYTES = 4 * MIB
 
 
 def process(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:
-    """Return a run of a process from start to exit. Its output is discarded."""
+    """Return a run of a process from start to exit. Output is discarded."""
 
     def run() -> Sample:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -54,17 +54,17 @@ def process(command: Sequence[str], environment: Mapping[str, str] | None = None
 
 @contextmanager
 def as_installed(setting: Setting) -> Iterator[dict[str, str]]:
-    """Yield an environment that caches byte code, as an installed package does.
+    """Yield an environment that caches byte code, as for an installed package.
 
-    If byte code cannot be written, as in many containers, each start compiles all modules again,
-    which doubles its time.
+    If byte code cannot be written, as in many containers, each start compiles all modules, which
+    doubles its time.
     """
     with TemporaryDirectory(dir=setting.scratch) as prefix:
         yield {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": prefix}
 
 
 def worker(*arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Run a task of `worker` in a separate process, and return its JSON answer."""
+    """Run a task of `worker` in a separate process, and return its JSON output."""
     done = subprocess.run(
         [*WORKER, *arguments],
         env={**os.environ, **(environment or {})},

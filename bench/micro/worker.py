@@ -59,7 +59,7 @@ def memory(warm: str, data_dir: str, map_bytes: str) -> dict[str, float]:
     from logstore.jit import compile_always
 
     compile_always()
-    clean_here(Path(warm), map_bytes=int(map_bytes))  # compiles kernels and loads all modules
+    clean_here(Path(warm), map_bytes=int(map_bytes))  # compile kernels and load all modules
     before = _reset_peak()
     cleaned = clean_here(Path(data_dir), map_bytes=int(map_bytes))
     grown = _peak_kib() - before
@@ -68,10 +68,10 @@ def memory(warm: str, data_dir: str, map_bytes: str) -> dict[str, float]:
 
 
 def _reset_peak() -> int:
-    """Reset the peak of resident memory, and return the current value in KiB."""
+    """Reset the peak resident memory, and return the current value in KiB."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-    except OSError:  # not Linux: only growth above the current peak can be measured
+    except OSError:  # not Linux: only growth above the previous peak is measured
         return _peak_kib()
     return _status_kib("VmRSS")
 
@@ -104,7 +104,7 @@ def clean(warm: str, data_dir: str) -> dict[str, float]:
 
 
 def cold(data_dir: str, threads: str) -> dict[str, float]:
-    """Clean a directory with some threads as the first work of this process."""
+    """Clean a directory with several threads as the first work of this process."""
     from logstore.bench.micro.cleaning import clean_here
 
     return dict(clean_here(Path(data_dir), threads=int(threads)).sample._asdict())

@@ -1,1 +1,1 @@
-"""Results: lines and goals, the result file, the terminal table and the page."""
+"""Results: lines and goals, the result file, the terminal table, and the page."""

@@ -1,4 +1,4 @@
-"""The files of a harness: a result as JSON, and its page."""
+"""Files of a harness: the result as JSON, and its page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from logstore.cli.show.output import print_stderr
 
 
 def add_file_options(parser: argparse.ArgumentParser, default: str) -> None:
-    """Add the options for directories and files; `default` describes the default result file."""
+    """Add options for directories and files. `default` describes the default result file."""
     parser.add_argument(
         "--scratch", metavar="DIR", help="directory for data (default: temporary directory)"
     )
@@ -35,7 +35,7 @@ def keep(result: Run, out: Path, page: Callable[[Path], str], suffix: str) -> No
 
 
 def write_page(result: Path, page: Callable[[Path], str], suffix: str) -> None:
-    """Write the page of a result file next to it; without Jinja2, print how to install it."""
+    """Write the page of a result file next to it. Without Jinja2, print how to install it."""
     try:
         text = page(result)
     except ImportError as error:

@@ -1,7 +1,7 @@
-"""Performance goals of lines by name: a goal and a stretch goal.
+"""Performance goals by line name: a goal and a stretch goal.
 
-Ratios compare with the peer in the same run, so they are valid on every machine; goals of costs
-assume an idle machine of 2024 or later.
+Ratios compare with a peer in the same run, so they are valid on any machine. Goals for costs assume
+an idle machine from 2024 or later.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Goal:
-    """Goal of a line.
+    """The goal of a line.
 
     Attributes
     ----------
     least : float
-        The smallest value that reaches the goal. The largest one if less is better.
+        Minimum value that reaches the goal, or maximum if lower is better.
     stretch : float, optional
         A value near the limit of the machine.
     is_ratio : bool
-        Whether the goal is for the ratio to the peer, not for the figure.
+        Whether the goal is for the ratio to the peer instead of the figure.
     """
 
     least: float

@@ -1,4 +1,4 @@
-"""The machine and the versions of a result, without names of hosts or users."""
+"""The machine and versions of a result, without host or user names."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RunTimer:
 
 
 def machine() -> dict[str, Any]:
-    """Return the processor, the usable cores, the memory and the system."""
+    """Return processor, usable cores, memory and system."""
     return {
         "processor": _processor(),
         "cores": usable_cores(),
@@ -65,7 +65,7 @@ def _processor() -> str:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of Python and of the installed packages that affect results."""
+    """Return the versions of Python and of installed packages that affect results."""
     result = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:

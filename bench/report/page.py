@@ -1,4 +1,4 @@
-"""Renders a result as one HTML page with plots and a table of all lines."""
+"""Render a result as an HTML page with plots and a table of all lines."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _place(group: str) -> int:
 
 
 def plots_of(group: str, lines: Sequence[Line]) -> Iterator[str]:
-    """Yield the plots of a group: the ratios to peers, and the figures by unit."""
+    """Yield the plots of a group: ratios to peers, and figures by unit."""
     title = GROUPS.get(group, group)
     if any(line.ratio is not None for line in lines):
         yield ratio_plot(lines, f"{title}, relative to the peer")

@@ -1,4 +1,4 @@
-"""Plots of a result as standalone SVG with real text."""
+"""Plots of a result as standalone SVG with text elements."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ COLOURS = {MISSED: "#c8553d", REACHED: "#588157", STRETCH: "#2f5d3a", UNJUDGED: 
 PEER_COLOUR = "#b9c0c8"
 WIDTH, LEFT, RIGHT, TOP, ROW = 800, 200, 720, 40, 26
 WIDE = 30
-"""Figures that differ by more than this factor get a logarithmic axis."""
+"""Ratio of figures above which the axis is logarithmic."""
 
 
 def ratio_plot(lines: Sequence[Line], title: str) -> str:
-    """Draw the speed of each line relative to its peer, with its goals as marks."""
+    """Draw the speed of each line relative to its peer, with marks for goals."""
     drawn = [line for line in lines if line.ratio is not None]
     values = [1.0, *(line.ratio for line in drawn)]
     values += [goal for line in drawn for goal, _ in _goals(line, is_ratio=True)]
@@ -38,7 +38,7 @@ def ratio_plot(lines: Sequence[Line], title: str) -> str:
 
 
 def figure_plot(lines: Sequence[Line], title: str) -> str:
-    """Draw the figures of one unit with their samples, peers and goals."""
+    """Draw the figures with one unit, with samples, peers and goals."""
     values = [line.here.median for line in lines]
     values += [line.peer.median for line in lines if line.peer is not None]
     is_wide = max(values) > WIDE * max(min(values), 1e-9)
@@ -65,7 +65,7 @@ def figure_plot(lines: Sequence[Line], title: str) -> str:
 
 
 def _goals(line: Line, *, is_ratio: bool) -> list[tuple[float, bool]]:
-    """Return (value, whether it is the stretch goal) of a line's goals."""
+    """Return (value, whether it is the stretch goal) for the goals of a line."""
     if line.goal is None or line.goal.is_ratio != is_ratio:
         return []
     both = ((line.goal.least, False), (line.goal.stretch, True))
@@ -97,7 +97,7 @@ class _Axis:
         return round(LEFT + (RIGHT - LEFT) * (position - self._low) / (self._high - self._low), 1)
 
     def bar(self, start: float, stop: float, colour: str, *, dy: int, height: int) -> dict:
-        """Return a bar between two values, at least a pixel wide."""
+        """Return a bar between two values, at least one pixel wide."""
         left, right = sorted((self.x(start), self.x(stop)))
         width = max(round(right - left, 1), 1)
         return {"x": left, "width": width, "colour": colour, "dy": dy, "height": height}

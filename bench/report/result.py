@@ -1,6 +1,6 @@
-"""The result of a benchmark: lines with all samples, stored in a JSON file.
+"""The result of a benchmark: lines with all samples, stored as JSON.
 
-The file has its own format, version 1. All plots and comparisons of results use it.
+The file format has version 1. All plots and comparisons use it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from logstore.bench.report.goals import GOALS, Goal
 SCHEMA_VERSION = 1
 
 MISSED, REACHED, STRETCH, UNJUDGED = "missed", "reached", "stretch", "unjudged"
-"""Verdicts on the goal of a line; unjudged without a goal or without the peer that it needs."""
+"""Verdicts on a line. It is unjudged if it has no goal, or if the peer is missing."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Samples of one contestant in the unit of the line.
+    """Samples of a contestant in the unit of the line.
 
     Attributes
     ----------
     judged : list of float
-        Figures by CPU time, or by wall time for lines of wall time.
+        Figures by CPU time, or by wall time if the line uses wall time.
     wall : list of float
-        Figures by wall time; may be empty.
+        Figures by wall time, possibly empty.
     """
 
     judged: list[float]
@@ -37,23 +37,23 @@ class Figures:
 
     @property
     def median(self) -> float:
-        """The median of the judged samples."""
+        """Median of the judged samples."""
         return statistics.median(self.judged)
 
     @property
     def spread(self) -> float:
-        """Distance between the extremes, as a share of the median."""
+        """Difference between maximum and minimum, relative to the median."""
         return (max(self.judged) - min(self.judged)) / self.median if self.median else 0.0
 
 
 @dataclass(frozen=True)
 class Line:
-    """One line of the result: a measurement of this engine and possibly a peer.
+    """A line of the result: a measurement of this engine and possibly a peer.
 
     Attributes
     ----------
     name : str
-        `group/name`, the key of goals.
+        `group/name`, as in the goals.
     title : str
         Description for readers.
     unit : str
@@ -67,7 +67,7 @@ class Line:
     peer_name : str
         Name of the peer, or the reason why there is none.
     facts : dict
-        Further facts, such as sizes, shares, and the number of identical bytes.
+        Other facts, such as sizes, fractions, and the number of identical bytes.
     """
 
     name: str
@@ -81,12 +81,12 @@ class Line:
 
     @property
     def group(self) -> str:
-        """The part of the name before the slash."""
+        """Part of the name before the slash."""
         return self.name.partition("/")[0]
 
     @property
     def ratio(self) -> float | None:
-        """Ratio of the median to the peer's; above 1 is better than the peer."""
+        """Ratio of the medians of this engine and the peer. Above 1 is better than the peer."""
         if self.peer is None or not self.here.median or not self.peer.median:
             return None
         ratio = self.here.median / self.peer.median
@@ -94,7 +94,7 @@ class Line:
 
     @property
     def wall_ratio(self) -> float | None:
-        """Ratio of the wall-time medians, as `ratio`."""
+        """The same ratio for wall time."""
         if self.peer is None or not self.peer.wall or not self.here.wall:
             return None
         ratio = statistics.median(self.here.wall) / statistics.median(self.peer.wall)
@@ -113,7 +113,7 @@ class Line:
         value = self.ratio if self.goal.is_ratio else self.here.median
         if value is None:
             return UNJUDGED
-        # Rounded, so the samples and the file's five digits get the same verdict.
+        # Round, so that the samples and the five digits in the file give the same verdict.
         value = float(f"{value:.4g}")
         higher = self.goal.is_ratio or self.higher_is_better
         if _reaches(value, self.goal.stretch, higher_is_better=higher):
@@ -121,7 +121,7 @@ class Line:
         return REACHED if _reaches(value, self.goal.least, higher_is_better=higher) else MISSED
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line's JSON object, with samples and derived values."""
+        """Return the line as JSON, with samples and derived values."""
         goal = self.goal
         return {
             "name": self.name,
@@ -140,7 +140,7 @@ class Line:
 
     @classmethod
     def from_json(cls, stored: dict[str, Any]) -> Line:
-        """Build a line from its JSON object; derived values are computed again."""
+        """Build a line from JSON. Derived values are computed again."""
         return cls(
             name=stored["name"],
             title=stored["title"],
@@ -173,7 +173,7 @@ def _figures(stored: dict[str, Any]) -> Figures:
 
 
 def _rounded(value: float | None) -> float | None:
-    """Round to five digits; more would be noise."""
+    """Round to five digits. More would be noise."""
     return None if value is None else float(f"{value:.5g}")
 
 
@@ -184,7 +184,7 @@ class Run:
     Attributes
     ----------
     machine, versions : dict
-        The machine, and the versions of the packages.
+        The machine, and package versions.
     load : list of float
         Load averages before and after the run, which show a busy machine.
     """
@@ -222,7 +222,7 @@ def read_fields(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Run):
-    """A run of the harness's lines.
+    """A run of the harness.
 
     Attributes
     ----------
@@ -248,7 +248,7 @@ class Result(Run):
 
 
 def read_result(path: Path) -> Result:
-    """Read a file written by `Result.write`; see `read_fields` for errors."""
+    """Read a file written by `Result.write`. Raises the errors of `read_fields`."""
     stored = read_fields(path)
     lines = [Line.from_json(line) for line in stored.pop("lines")]
     return Result(**stored, lines=lines)

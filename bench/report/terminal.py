@@ -1,4 +1,4 @@
-"""Prints a result as a table in the terminal, each line with its peer and goals."""
+"""Print a result as a table, each line with its peer and goals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NUMBERS = ("here", "peer", "spread", "ratio", "wall", "goal", "stretch")
 
 
 def table_lines(result: Result) -> Iterator[str]:
-    """Yield the table, then the reasons for missing peers and the machine."""
+    """Yield the table, then the reasons for missing peers, and the machine."""
     table = Table(COLUMNS, right=_NUMBERS, whole=("line", "unit", "verdict"))
     yield from table.lines(row_of(line) for line in result.lines)
     reasons = {line.peer_name for line in result.lines if line.peer is None and line.peer_name}

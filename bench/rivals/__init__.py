@@ -1,1 +1,1 @@
-"""The peers: Kafka's classes on a JVM, Python clients, and other brokers."""
+"""Peers: Kafka's classes on a JVM, Python clients, and other brokers."""

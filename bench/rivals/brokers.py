@@ -1,6 +1,6 @@
-"""Brokers that are compared over the wire: this one, Kafka, kfake and librdkafka's mock.
+"""Brokers compared over the wire: this one, Kafka, kfake and librdkafka's mock.
 
-Each runs in a separate process on loopback. `Unavailable` names a broker's missing requirements.
+Each runs in a separate process on loopback. `Unavailable` names missing requirements.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from logstore.bench.rivals.kafka import PeerError, Unavailable, ensure_checkout
 STOP_TIMEOUT_S = 60
 
 SETTINGS: Mapping[str, str] = {
-    # Frequent cleaner checks, and groups that do not wait for members, as in the tests.
+    # As in the tests: frequent cleaner checks, and groups that do not wait for members.
     "log.cleaner.backoff.ms": "100",
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
 }
-"""Configuration of the brokers that accept Kafka's keys."""
+"""Configs for brokers that accept Kafka's keys."""
 
 _KAFKA_ALONE: Mapping[str, str] = {
-    # Kafka's defaults, instead of the settings of the tests' broker.
+    # Kafka's defaults instead of the test broker's settings.
     "auto.create.topics.enable": "true",
     "num.network.threads": "3",
     "num.io.threads": "8",
@@ -54,7 +54,7 @@ took_ms = (time.perf_counter() - began) * 1000
 print(f"{broker.host}:{broker.port}", took_ms, sep="\\n", flush=True)
 sys.stdin.read()
 """
-"""Program that runs librdkafka's mock cluster, which is part of a client."""
+"""A program that runs librdkafka's mock cluster, which is part of a client."""
 
 
 class Serving(NamedTuple):
@@ -66,7 +66,7 @@ class Serving(NamedTuple):
     pid : int
         Process id.
     inside_ms : float or None
-        Time of the start within the running process, if known.
+        Start-up time within the process, if known.
     stop : callable
     """
 
@@ -86,10 +86,10 @@ class Contestant(NamedTuple):
     title : str
         Name in tables.
     start : callable
-        Starts the broker with an empty directory; raises `Unavailable`.
+        Starts the broker with an empty directory, or raises `Unavailable`.
     inside : callable, optional
-        Starts the broker in this process and returns the time in ms. Others print that time
-        themselves if they can.
+        Starts the broker in this process and returns the time in ms. Other brokers print that time
+        if they can.
     """
 
     name: str
@@ -121,7 +121,7 @@ def contestants() -> list[Contestant]:
 
 
 def _librdkafka() -> str:
-    # The version of confluent-kafka without its last number.
+    # The version of confluent-kafka without the last number.
     return version("confluent-kafka").rpartition(".")[0]
 
 
@@ -182,7 +182,7 @@ def _start_mock(home: Path) -> Serving:
 
 
 def _spawn(command: list[str], *, prints_time: bool = True) -> Serving:
-    """Start a program that prints its address and possibly the time of its start in ms."""
+    """Start a program that prints its address, and possibly its start-up time in ms."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def stop() -> None:

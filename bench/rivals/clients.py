@@ -21,9 +21,9 @@ class Client(NamedTuple):
     name : str
         Name with version.
     encode : callable
-        Encodes consecutive records as one batch, all with one timestamp in ms.
+        Encodes consecutive records as a batch, with the same timestamp in ms.
     decode : callable
-        Reads the offset, timestamp, key and value of each record in a batch; returns the number of
+        Reads offset, timestamp, key and value of each record in a batch. Returns the number of
         records.
     """
 
@@ -33,7 +33,7 @@ class Client(NamedTuple):
 
 
 def clients() -> Iterator[Client]:
-    """Yield the clients that are installed (the extra `bench`)."""
+    """Yield the installed clients (the `bench` extra)."""
     for package, load in (("aiokafka", _aiokafka), ("kafka-python", _kafka_python)):
         try:
             builder, batch = load()
@@ -50,7 +50,7 @@ def _aiokafka() -> tuple[Any, Any]:
 
 def _kafka_python() -> tuple[Any, Any]:
     with warnings.catch_warnings():
-        # It loads its schemas with a function that is deprecated since Python 3.11.
+        # It loads schemas with a function that has been deprecated since Python 3.11.
         warnings.simplefilter("ignore", DeprecationWarning)
         return _kafka_python_coders()
 

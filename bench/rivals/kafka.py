@@ -1,8 +1,8 @@
 """Kafka's cleaner and offset map, on a JVM that runs during the whole benchmark.
 
-`Peer.java` in this directory is compiled against the classes that `tests/interop` builds, so the
-peer needs a checkout, a JDK and Maven. If one is missing, `Unavailable` names it, and results have
-no peer.
+`Peer.java` in this directory is compiled against classes built by `tests/interop`, so the peer
+needs a checkout, a JDK and Maven. If one is missing, `Unavailable` names it and results have no
+peer.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ SOURCE = Path(__file__).with_name("Peer.java")
 ROOT = SOURCE.resolve().parents[2]
 
 HEAP = "3g"
-"""Larger than the largest map and both buffers, so that garbage collection is negligible."""
+"""Larger than the largest map plus both buffers, so that garbage collection is negligible."""
 
 
 class Unavailable(Exception):
-    """Kafka's classes cannot run here; the message names the missing requirement."""
+    """Kafka's classes cannot run here. The message names the missing requirement."""
 
 
 class PeerError(Exception):
@@ -35,7 +35,7 @@ class PeerError(Exception):
 
 
 def ensure_checkout() -> None:
-    """Make the checkout's `tests`, which build and start the peers, importable.
+    """Make the `tests` of the checkout importable, which build and start the peers.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def ensure_checkout() -> None:
 
 
 def judge_command() -> list[str]:
-    """Build the judge of `tests/interop` if necessary, and return the command that starts it.
+    """Build the judge of `tests/interop` if necessary, and return its command.
 
     Raises
     ------
@@ -83,7 +83,7 @@ class KafkaPeer:
     versions : dict of str to str
         Versions of Kafka and Java, and the name of the JVM.
     is_warm : bool
-        Whether it has been warmed up until the JVM had compiled it.
+        Whether it has been warmed up, so that the JVM has compiled it.
     """
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class KafkaPeer:
         now_ms: int,
         map_bytes: int,
     ) -> tuple[Sample, dict[str, Any]]:
-        """Clean a partition below its active segment with Kafka; return the time and statistics."""
+        """Clean a partition below its active segment with Kafka. Return time and statistics."""
         answer = self._ask(
             command="clean",
             data_dir=str(data_dir),
@@ -151,11 +151,11 @@ class KafkaPeer:
         return Sample(answer["cpu_ns"] / 1e9, answer["wall_ns"] / 1e9), answer
 
     def map(self, puts: Path, absent: Path, map_bytes: int) -> dict[str, Any]:
-        """Put keys into Kafka's map and look them up, and return the time of each part in ns."""
+        """Put keys into Kafka's map and look them up. Return the time of each part in ns."""
         return self._ask(command="map", puts=str(puts), absent=str(absent), map_bytes=map_bytes)
 
     def filter(self, logs: Sequence[Path], now_ms: int, map_bytes: int) -> dict[str, Any]:
-        """Map segments and filter them in memory with Kafka; return the time of each part in ns."""
+        """Map and filter segments in memory with Kafka. Return the time of each part in ns."""
         paths = [str(path) for path in logs]
         return self._ask(command="filter", paths=paths, now=now_ms, map_bytes=map_bytes)
 

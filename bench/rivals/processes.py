@@ -1,4 +1,4 @@
-"""Processes that answer Kafka's protocol: whether they serve, and their CPU time."""
+"""Broker processes: whether they serve, and their CPU time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 def wait_for_apis(bootstrap: str) -> set[int]:
-    """Wait until a broker answers, and return the keys of the APIs that it serves."""
+    """Wait until a broker responds, and return the keys of its APIs."""
     host, _, port = bootstrap.rpartition(":")
     deadline = time.monotonic() + WITHIN_S
     while True:

@@ -1,1 +1,1 @@
-"""Compares brokers over the wire: speed, costs, and conformance to Kafka's documentation."""
+"""Compare brokers over the wire: speed, costs, and conformance to Kafka's documentation."""

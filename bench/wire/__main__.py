@@ -48,14 +48,14 @@ def measure(
     report: Callable[[str], None],
     scratch: str | None = None,
 ) -> Result:
-    """Measure all contestants, or those named in `only`, in alternating rounds.
+    """Measure all contestants, or those in `only`, in alternating rounds.
 
     Raises
     ------
     Unavailable
         The peers need a checkout.
     LookupError
-        A name is unknown; the message lists all contestants.
+        A name is unknown. The message lists all contestants.
     """
     available = contestants()
     unknown = set(only) - {each.name for each in available}

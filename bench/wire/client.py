@@ -1,6 +1,6 @@
-"""The measuring client: writes or reads one partition and prints the time that this took.
+"""The measuring client: writes or reads one partition and prints the time.
 
-It is a separate process, so that its CPU time does not count as the broker's. Arguments: `produce`
+It is a separate process, so that its CPU time is not attributed to the broker. Arguments: `produce`
 or `consume`, the address, the topic, the number of messages, and their size in bytes.
 """
 
@@ -34,7 +34,7 @@ def produce(bootstrap: str, topic: str, count: int, size_bytes: int) -> dict[str
     )
     producer.list_topics(
         topic, WITHIN_S
-    )  # fetches the metadata, and creates the topic where that is automatic
+    )  # fetches metadata, and creates the topic if that is automatic
     value = bytes(size_bytes)
     began = time.perf_counter()
     for _ in range(count):
@@ -48,9 +48,9 @@ def produce(bootstrap: str, topic: str, count: int, size_bytes: int) -> dict[str
 
 
 def consume(bootstrap: str, topic: str, count: int, size_bytes: int) -> dict[str, float]:
-    """Read a partition from start to end, which may have fewer than `count` messages."""
+    """Read a partition from start to end. It may have fewer than `count` messages."""
     configs = {"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False}
-    # A client with a full queue pauses for a second, which would make a fast broker look slow.
+    # A client with a full queue pauses for a second, so a fast broker would look slow.
     queue = {"queued.min.messages": 10_000_000, "queued.max.messages.kbytes": 2_000_000}
     consumer = Consumer({**configs, **queue})
     low, high = consumer.get_watermark_offsets(Partition(topic, 0), WITHIN_S)

@@ -1,7 +1,7 @@
-"""Checks a broker against Kafka's documentation: compaction, transactions, deletion.
+"""Check a broker against Kafka's documentation: compaction, transactions, deletion.
 
-A client performs each check from outside. The outcome is `yes` or the deviation. For work in the
-background (cleaning), the client waits for a limited time.
+A client performs each check from outside. The outcome is `yes` or the deviation. The client waits a
+limited time for background work (cleaning).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def check_conformance(bootstrap: str, apis: set[int], *, patience_s: float) -> d
     Parameters
     ----------
     apis : set of int
-        Keys of the APIs that it serves; checks that need another API are not run.
+        Keys of the APIs that it serves. Checks that need another API are skipped.
     patience_s : float
         Maximum time to wait for a cleaning pass.
     """
@@ -90,7 +90,7 @@ def _compaction(broker: _Client) -> Iterator[tuple[str, str]]:
     past_ms = int(time.time() * 1000) - 2 * PAST_MS
     broker.write("compacted", "long gone", None, past_ms)
     broker.write("compacted", "b", "new")  # offset 5
-    # Once this record is removed, the pass has covered all records before it.
+    # When this record is removed, the pass has covered all earlier records.
     broker.write("compacted", "c", "old")
     broker.write("compacted", "c", "new")
 
@@ -165,7 +165,7 @@ def _deletion(broker: _Client) -> Iterator[tuple[str, str]]:
 
 
 class _Group(NamedTuple):
-    """Checks that run together if the broker serves an API; `without` is the outcome otherwise."""
+    """Checks that run together if the broker serves an API. Otherwise the outcome is `without`."""
 
     names: tuple[str, ...]
     api: int
@@ -214,7 +214,7 @@ class _Client:
         futures[topic].result(WITHIN_S)
 
     def touch(self, topic: str) -> None:
-        """Create a topic by a metadata request, and wait until it exists."""
+        """Create a topic with a metadata request, and wait until it exists."""
         deadline = time.monotonic() + WITHIN_S
         while not self.admin.list_topics(topic, WITHIN_S).topics[topic].partitions:
             if time.monotonic() > deadline:
@@ -286,7 +286,7 @@ class _Client:
         raise TimeoutError(topic)
 
     def offset(self, topic: str, spec: OffsetSpec) -> int:
-        """Return an offset by ListOffsets."""
+        """Return an offset from ListOffsets."""
         specs = {TopicPartition(topic, 0): spec}
         isolation = IsolationLevel.READ_UNCOMMITTED
         (future,) = self.admin.list_offsets(specs, isolation_level=isolation).values()

@@ -1,4 +1,4 @@
-"""Measures a broker over the wire: start-up time, speed, CPU time and memory."""
+"""Measure a broker over the wire: start-up time, speed, CPU time and memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Shape(NamedTuple):
     Attributes
     ----------
     messages, message_bytes : int
-        Number and size of the messages in a round, including the warm-up round.
+        Number and size of messages per round, including the warm-up round.
     rounds : int
         Number of measured rounds.
     """
@@ -34,7 +34,7 @@ class Shape(NamedTuple):
 
 
 class Runner:
-    """Measures one contestant.
+    """Measures a contestant.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Runner:
         self._idle_mib = _status_mib(self.serving.pid, "VmRSS")
 
     def round(self, number: int) -> None:
-        """Write a topic and read it; round 0 is the warm-up."""
+        """Write a topic and read it. Round 0 is the warm-up."""
         for task in ("produce", "consume"):
             before_s = cpu_s(self.serving.pid)
             answer = self._client(task, f"speed-{number}")
@@ -105,7 +105,7 @@ class Runner:
         return answer
 
     def samples(self) -> dict[str, list[float]]:
-        """Return all samples so far, by the keys of `result.FIGURES`."""
+        """Return all samples so far, by key of `result.FIGURES`."""
         peak_mib = _status_mib(self.serving.pid, "VmHWM")
         return {**self._samples, "idle_mib": [self._idle_mib], "peak_mib": [peak_mib]}
 

@@ -1,4 +1,4 @@
-"""The result of a comparison of brokers: its JSON file and its tables in Markdown."""
+"""The result of comparing brokers: a JSON file, and Markdown tables."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Side:
     ----------
     name, title : str
     samples : dict
-        Samples by the keys of `FIGURES`, or empty for a figure that is not available.
+        Samples by key of `FIGURES`. Empty if a figure is not available.
     truths : dict
-        Outcomes by the keys of `CHECKS`: `yes`, or the deviation.
+        Outcomes by key of `CHECKS`: `yes`, or the deviation.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Side:
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Run):
-    """A run: the amount of data, the brokers, and the reasons why others could not run."""
+    """A run: the amount of data, the brokers, and why others could not run."""
 
     messages: int
     message_bytes: int
@@ -60,7 +60,7 @@ class Result(Run):
 
 
 def read_result(path: Path) -> Result:
-    """Read a file written by `Result.write`; see `read_fields` for errors."""
+    """Read a file written by `Result.write`. Raises the errors of `read_fields`."""
     stored = read_fields(path)
     sides = [Side(**side) for side in stored.pop("sides")]
     return Result(**stored, sides=sides)

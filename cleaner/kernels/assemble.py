@@ -1,4 +1,4 @@
-"""Write the survivors of a chunk, batch by batch, in the forms that `classify` chose."""
+"""Write the survivors of a chunk batch by batch, in the form chosen by `classify`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Classify a chunk: the fate of each record, and the resulting form of each batch.
 
-This module contains all rules for the removal of records. Source: docs/spec/cleaner.md §8, §13.6.
+This module contains all rules for removing records. Source: docs/spec/cleaner.md §8, §13.6.
 """
 
 from __future__ import annotations
@@ -84,25 +84,25 @@ FATES = 6
 
 TALLY_READ = FATES
 TALLY_WRITTEN = FATES + 1
-TALLY_BOUND = FATES + 2  # of the last chunk: upper bound of the bytes to assemble
+TALLY_BOUND = FATES + 2  # upper bound of the bytes to assemble for the last chunk
 TALLIES = FATES + 3
 
 GROUP_RECORDS = 256
-"""Records that are hashed and looked up together, as far as batches allow."""
+"""Maximum number of records that are hashed and looked up together."""
 
-# A timestamp delta of one byte may become one of ten, and the length before it 5 instead of one.
+# A timestamp delta may grow from one byte to ten, and the length before it from one to five.
 _GROWTH_MAX = MAX_VARLONG_BYTES - 1 + MAX_VARINT_BYTES - 1
 
 
 class PassRules(NamedTuple):
-    """The rules of a pass. `keep_offset` and `safe_ms` are only used with versions."""
+    """The rules of a pass. `keep_offset` and `safe_ms` are used only with versions."""
 
     strategy: KernelStrategy
-    keep_offset: int  # the record that is always kept; -1 for none
-    safe_ms: int  # all appends before a horizon up to here are compared
+    keep_offset: int  # the record that is always retained, or -1
+    safe_ms: int  # horizon up to which all earlier appends are compared
     now_ms: int  # time of the pass
-    new_horizon_ms: int  # delete horizon of a batch that receives one
-    by_winners: bool  # whether the winner bits may replace look-ups
+    new_horizon_ms: int  # delete horizon for batches that need one
+    by_winners: bool  # whether winner bits may replace lookups
 
 
 @inline_kernel
@@ -119,16 +119,16 @@ def borrowed_rules(rules: PassRules) -> PassRules:
 
 
 class Judging(NamedTuple):
-    """Output and scratch space of `classify_batches`."""
+    """Output arrays and scratch space of `classify_batches`."""
 
-    codes: Bytes  # (n,): fates of the records that are looked up, one batch after another
-    kept_starts: Int64s  # (n,): start of each kept record, one batch after another
+    codes: Bytes  # (n,): fates of looked-up records, one batch after another
+    kept_starts: Int64s  # (n,): start of each retained record, one batch after another
     keys: Keys  # room for GROUP_RECORDS, or the records of the largest batch
-    tally: Int64s  # (TALLIES,): records by fate, read and written, added to; TALLY_BOUND
+    tally: Int64s  # (TALLIES,): totals by fate, records read and written, and TALLY_BOUND
 
 
 class Kept(NamedTuple):
-    """The kept part of a batch."""
+    """The retained part of a batch."""
 
     records: Int
     has_tombstone: bool
@@ -277,7 +277,7 @@ def with_record(kept: Kept, row: Int64s, record: RecordFields) -> Kept:
     timestamp = record_timestamp(row, record)
     return Kept(
         kept.records + 1,
-        kept.has_tombstone or record.value_size < 0,  # also a control record without a value
+        kept.has_tombstone or record.value_size < 0,  # including a control record without a value
         timestamp if kept.records == 0 else kept.first_timestamp,
         max(kept.max_timestamp, timestamp),
     )
@@ -437,7 +437,7 @@ def classify_batches(
         status = OK
         if is_unread(row, rules.now_ms):
             tally[ABORTED if row[COL_DISCARD] == DISCARD_ABORTED else CONTROL_EXPIRED] += count
-            # A batch that keeps its header is parsed even if all of it is discarded.
+            # A batch whose header is retained is parsed even if all records are discarded.
             if row[COL_VERDICT] == VERDICT_RETAIN_EMPTY:
                 tally[TALLY_READ] += count
         else:

@@ -1,4 +1,4 @@
-"""The fate of each record in a pass, as rows for a listing. Cleaning does not use it."""
+"""List the fate of each record in a pass. Not used for cleaning."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from logstore.types import NO_OFFSET
 
 FACT_OFFSET = 0
 FACT_FATE = 1
-FACT_SUPERSEDED_BY = 2  # the offset mapped for its key, NO_OFFSET unless it is superseded
+FACT_SUPERSEDED_BY = 2  # the offset mapped for its key if it is superseded, otherwise NO_OFFSET
 FACT_KEY_START = 3
 FACT_KEY_SIZE = 4  # -1 for null
 FACT_CONTROL = 5  # COL_CONTROL of its batch

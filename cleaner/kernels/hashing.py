@@ -1,7 +1,7 @@
-"""Hash many keys, by computing the rounds of SipHash for several keys at once.
+"""Hash many keys by computing the SipHash rounds of several keys at once.
 
 The rounds of one key depend on each other, but rounds of different keys do not, so the compiler can
-use wide registers. A short key has to wait for longer ones. If they are much longer, all keys are
+use wide registers. Short keys wait for longer ones. If some keys are much longer, all keys are
 sorted first.
 """
 
@@ -16,15 +16,15 @@ from logstore.jit import Bytes, Int64s, UInt64s, borrowed, inline_kernel, kernel
 from logstore.record.kernels import Int
 
 LANES = 256
-"""Keys hashed at once. Their state remains in the L1 cache."""
+"""Number of keys hashed at once. Their state fits into the L1 cache."""
 
 LONGEST = 128
-"""Bytes of the longest key that is hashed together with others."""
+"""Maximum size in bytes of a key that is hashed together with others."""
 
 WORD_BYTES = 8
 
 WORDS_SPARED = 2
-"""Sorting is faster if it saves at least this number of words per key on average."""
+"""Keys are sorted if that saves at least this number of words per key on average."""
 
 
 class Keys(NamedTuple):
@@ -39,7 +39,7 @@ class Keys(NamedTuple):
 
     @classmethod
     def room_for(cls, count: int) -> Keys:
-        """Return room for so many keys."""
+        """Return arrays for `count` keys."""
         starts, sizes = np.empty((2, count), np.int64)
         lows, highs = np.empty((2, count), np.uint64)
         lanes, ranks = np.empty((5, LANES), np.uint64), np.empty((4, LANES), np.int64)
@@ -165,7 +165,7 @@ def _hash_together(
 
 @kernel
 def _rank(starts: Int64s, sizes: Int64s, words: Int, ranks: Int64s) -> None:
-    """Sort keys of up to so many words, most words first.
+    """Sort keys of up to `words` words, most words first.
 
     `ranks` receives the index, start and size of each key, and the number of keys with 0, 1, 2 and
     more whole words.
@@ -193,7 +193,7 @@ def _rank(starts: Int64s, sizes: Int64s, words: Int, ranks: Int64s) -> None:
 def _hash_ranked(
     data: Bytes, keys: Keys, first: int, end: int, whole_words: Int, key_map: MapArrays
 ) -> None:
-    """Hash up to `LANES` keys of up to so many whole words, sorted by `sort_keys`."""
+    """Hash up to `LANES` keys of up to `whole_words` whole words, sorted by `sort_keys`."""
     v0, v1, v2, v3, words = (
         keys.lanes[0],
         keys.lanes[1],
@@ -205,7 +205,7 @@ def _hash_ranked(
     _rank(keys.starts[first:end], keys.sizes[first:end], whole_words, keys.ranks)
     order, starts, sizes, behind = keys.ranks[0], keys.ranks[1], keys.ranks[2], keys.ranks[3]
     _begin(v0, v1, v2, v3, key_map.k0, key_map.k1, count)
-    going = np.int64(count)  # keys with this word, whole or not
+    going = np.int64(count)  # keys with this word, possibly partial
     for number in range(whole_words + 1):
         at = number * WORD_BYTES
         longer = behind[number + 1]

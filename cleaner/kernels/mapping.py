@@ -1,7 +1,7 @@
-"""Fill a map from a chunk's records (docs/spec/cleaner.md §5, §13.5).
+"""Fill a map with the records of a chunk (docs/spec/cleaner.md §5, §13.5).
 
-A block of keys is taken from the chunk and hashed, and the slots of its keys are prefetched. Then
-the block is put. So the keys of a block wait for memory together.
+Keys are processed in blocks: a block is hashed and its slots are prefetched, then its keys are put.
+So the keys of a block wait for memory together.
 """
 
 from __future__ import annotations
@@ -58,28 +58,28 @@ from logstore.record.kernels import OK
 from logstore.record.layout import CONTROL_BIT
 
 BLOCK_KEYS = LANES
-"""Number of keys in a block. Their cache lines remain in the L1 cache until they are put."""
+"""Number of keys per block. Their cache lines remain in the L1 cache until they are put."""
 
 
 class Build(NamedTuple):
-    """The range of a log to map, and the rule."""
+    """The range of a log to map, and how."""
 
     strategy: KernelStrategy
     start_offset: int
     end_offset: int  # exclusive
-    insert: bool  # whether unknown keys receive an entry, and records are counted
+    insert: bool  # whether unknown keys get an entry and records are counted
 
 
 class KeyBlock(NamedTuple):
-    """Room for a block of keys. Each array has `BLOCK_KEYS` elements."""
+    """Arrays for a block of keys, with `BLOCK_KEYS` elements each."""
 
     keys: Keys
     offsets: Int64s
     rows: Int64s  # row of the chunk's table
     messages: Int64s  # messages of the chunk before the record
-    versions: Int64s  # for strategies with versions, like the next
+    versions: Int64s  # versions, like the next one, for version strategies
     found: Int64s  # FOUND, MISSING or MALFORMED
-    displaced: Int64s  # offset mapped before; without versions
+    displaced: Int64s  # previously mapped offset, without versions
 
     @classmethod
     def empty(cls) -> KeyBlock:
@@ -168,7 +168,7 @@ def put_block(
         state[STATE_LATEST_OFFSET] = block.offsets[fitting - 1]
     if fitting == count:
         return OK
-    # The last offset that the map covers is the one of the preceding record or batch.
+    # The map covers offsets up to the preceding record or batch.
     row = block.rows[fitting]
     if insert and row > 0 and table[row - 1, COL_LAST_OFFSET] >= build.start_offset:
         latest = max(state[STATE_LATEST_OFFSET], table[row - 1, COL_LAST_OFFSET])

@@ -1,4 +1,4 @@
-"""The map from a key to its latest offset, with two words per slot."""
+"""The map from key to latest offset, with two words per slot."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Select the parts of a mapped segment that its rewrite must read or parse.
+"""Select the parts of a mapped segment that the rewrite must read or parse.
 
-This depends on the winner bits. If a batch has no winner, all of its records are superseded, and
+The selection uses the winner bits. If a batch has no winner, all of its records are superseded and
 its bytes are not needed.
 """
 
@@ -95,7 +95,7 @@ def choose_ranges(
     first_row : int
         The first batch of the chunk, which is always read.
     room, span : int
-        Most bytes to read, and most bytes to cover, not counting the first batch.
+        Maximum number of bytes to read and to cover, not counting the first batch.
     locations : (n, LOCATION_COLUMNS) int64
         The segment's batches in order, from `copy_locations`. None belongs to a producer.
     ranges : (n, 2) int64, out
@@ -121,7 +121,7 @@ def choose_ranges(
     ranges[0, 1] = start + filled
     count = 1
     records = np.int64(0)
-    waiting = np.int64(0)  # of the batches after the last range
+    waiting = np.int64(0)  # records of the batches after the last range
     row = first_row + 1
     while row < len(locations):
         location = locations[row]
@@ -193,7 +193,7 @@ def scan_survivors(
         status, header = read_header(data, position, end)
         if status != OK:
             break
-        # Compare last offsets, because the largest offset has no next one.
+        # Compare last offsets, because the largest offset has no successor.
         if header.base_offset <= last_offset or header.last_offset > greatest_offset:
             status = MISPLACED
             break

@@ -1,10 +1,9 @@
-"""The slots of a map from keys to records: keyed hash, search and insertion.
+"""Slots of a map from keys to records: keyed hash, lookup and insertion.
 
-`slots` is (home slots + SLACK_SLOTS, words) uint64. Word 0 of a slot: 64 bits of the key's hash.
-The last word, from the low bits: the offset relative to the map's base plus 1 in 40 bits, where 0
-means a free slot; flags; more bits of the hash, its tag. Entries are in the order of their hashes
-from their home slot on, so a search for an absent key ends early. Source:
-docs/spec/cleaner.md §4.
+`slots` is (home slots + SLACK_SLOTS, words) uint64. Word 0 of a slot has 64 bits of the key's hash.
+The last word has, from the low bits: the offset relative to the map's base plus 1 in 40 bits, where
+0 means a free slot; flags; and more bits of the hash, the tag. Entries are in hash order starting
+at their home slot, so the search for an absent key ends early. Source: docs/spec/cleaner.md §4.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ SLACK_SLOTS = 4096
 
 
 class MapArrays(NamedTuple):
-    """The arrays of a map for kernels. `MapState` names the words of its state."""
+    """The arrays of a map for kernels. `MapState` names the words of `state`."""
 
     slots: UInt64s
     state: Int64s  # (STATE_WORDS,) int64
     winners: UInt64s  # (n,) uint64, one bit per offset from STATE_WINNERS_BASE on; see `winners`
-    k0: np.uint64  # the key of the hash function
+    k0: np.uint64  # hash key
     k1: np.uint64
 
 

@@ -1,8 +1,8 @@
-"""The batch table, with one row for each batch of a chunk, and the scan that fills it.
+"""The batch table, with a row for each batch of a chunk, and the scan that fills it.
 
-`data` contains a chunk of a segment, followed by decompressed sections, so that every records
-section is an extent of the same array. The `COL_*` constants name the table's columns. Positions
-are in bytes from the start of `data`. Ends are exclusive.
+`data` has a chunk of a segment, followed by decompressed sections, so that all record sections are
+extents of one array. The `COL_*` constants are the columns of the table. Positions are in bytes
+from the start of `data`, and ends are exclusive.
 """
 
 from __future__ import annotations
@@ -59,35 +59,35 @@ COL_RECORD_COUNT = 8
 COL_SECTION_START = 9
 COL_SECTION_END = 10
 COL_VERDICT = 11  # in: one of VERDICT_*
-COL_DISCARD = 12  # in: DISCARD_* of all the batch's records
+COL_DISCARD = 12  # in: DISCARD_*, for all records of the batch
 COL_PRODUCER_EPOCH = 13
-COL_CONTROL = 14  # one of CONTROL_*, once the control batches were read
+COL_CONTROL = 14  # one of CONTROL_*, after control batches have been read
 COL_FORM = 15  # out: one of FORM_*
-COL_KEPT = 16  # out: records kept
+COL_KEPT = 16  # out: number of retained records
 COL_OUT_BASE_TIMESTAMP = 17  # out: baseTimestamp of a rebuilt batch
 COL_OUT_MAX_TIMESTAMP = 18  # out: maxTimestamp of the batch as written
 COL_OUT_SIZE = 19  # out: upper bound after classify, exact after assemble
-COL_FIRST_KEPT = 20  # out: index of the batch's first kept record in the chunk's kept records
+COL_FIRST_KEPT = 20  # out: index of its first record among the chunk's retained records
 COL_OUT_HORIZON = 21  # out: 1 if a rebuilt batch has a delete horizon
-COL_PARSED = 22  # out: classified records; 0 if all were discarded unread
+COL_PARSED = 22  # out: number of classified records, 0 if all were discarded unread
 TABLE_COLUMNS = 23
 
 LOCATION_COLUMNS = COL_DISCARD + 1
-"""First columns, which describe a batch once it was mapped."""
+"""The first columns, which describe a mapped batch."""
 
 CONTROL_NONE = -1  # a data batch
 CONTROL_ABORT = 0
 CONTROL_COMMIT = 1
 CONTROL_OTHER = 2
-CONTROL_EMPTY = 3  # compaction removed its record
+CONTROL_EMPTY = 3  # its record was removed by compaction
 
 VERDICT_DELETE_EMPTY = 0
 VERDICT_RETAIN_EMPTY = 1
 
 DISCARD_NONE = 0
 DISCARD_ABORTED = 1
-DISCARD_EXPIRING = 2  # a control batch whose records are removed after a horizon
-DISCARD_NONE_MAPPED = 3  # not discarded, neither now nor during the map build
+DISCARD_EXPIRING = 2  # a control batch, removed after its horizon
+DISCARD_NONE_MAPPED = 3  # neither discarded now nor when building the map
 
 FORM_DROPPED = 0
 FORM_VERBATIM = 1
@@ -98,15 +98,15 @@ FORM_EMPTY = 3
 DAMAGED = 1
 MAP_FULL = 2
 COMPRESSED = 3
-MISPLACED = 4  # its offsets are out of place
-TORN = 5  # the bytes end inside it
+MISPLACED = 4  # its offsets are out of order
+TORN = 5  # incomplete
 
 _CONTROL_KEY_SIZE_MIN = 4
-_CONTROL_TYPE_POSITION = 2  # in the key, after its version
+_CONTROL_TYPE_POSITION = 2  # in the key, after the version
 
 
 class Header(NamedTuple):
-    """The fields of a batch header that decide about the batch."""
+    """The fields of a batch header needed here."""
 
     size: Any  # of the whole batch
     base_offset: Any
@@ -117,7 +117,7 @@ class Header(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums of the rows so far; see `Scan`."""
+    """Totals over rows. See `Scan`."""
 
     attributes: Int
     producers: Int
@@ -127,9 +127,9 @@ class Sums(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """The result of a scan of batches, in addition to their rows.
+    """The result of scanning batches, in addition to the rows.
 
-    Kernels return its fields, because compiled code returns a plain tuple ten times as fast.
+    Kernels return the fields, because compiled code returns plain tuples ten times as fast.
     """
 
     status: int  # `OK`, `DAMAGED` or `MISPLACED`
@@ -138,9 +138,9 @@ class Scan(NamedTuple):
     attributes: int  # union of the batches' attribute bits
     producers: int  # batches of producers with an id
     records: int
-    largest: int  # most records of a batch
-    unfit: int  # first row with more records than fit its bytes, -1 for none
-    passed_over: int  # records of batches without a row, all superseded
+    largest: int  # maximum number of records in a batch
+    unfit: int  # first row with an impossible record count, or -1
+    passed_over: int  # records of batches without a row, which are all superseded
 
 
 _NO_HEADER = Header(0, 0, 0, 0, 0, 0)
@@ -179,7 +179,7 @@ def read_header(data: Bytes, position: int, end: int) -> tuple[int, Header]:
         size,
         base_offset,
         base_offset + last_offset_delta,
-        # All attribute bits in use are in the low byte.
+        # All defined attribute bits are in the low byte.
         np.int64(data[position + ATTRIBUTES_POSITION + 1]),
         read_i64(data, position + PRODUCER_ID_POSITION),
         record_count,
@@ -230,7 +230,7 @@ def with_row(sums: Sums, number: int, header: Header) -> Sums:
 @inline_kernel
 def scanned(status: Int, rows: Int, position: Int, sums: Sums, passed_over: Int) -> Any:
     """Return the fields of a `Scan` that ended with a status."""
-    # An incomplete batch is not damaged, because the rest may follow.
+    # An incomplete batch is not damage, because the rest may follow.
     return (
         OK if status == TORN else status,
         rows,
@@ -341,7 +341,7 @@ def read_control_types(data: Bytes, table: Int64s) -> tuple[int, int]:
         status, record = read_record(data, row[COL_SECTION_START], row[COL_SECTION_END])
         if status != OK or record.key_size < _CONTROL_KEY_SIZE_MIN:
             return DAMAGED, index
-        if read_i16(data, record.key_start) < 0:  # the key's version
+        if read_i16(data, record.key_start) < 0:  # version of the key
             return DAMAGED, index
         kind = read_i16(data, record.key_start + _CONTROL_TYPE_POSITION)
         row[COL_CONTROL] = kind if CONTROL_ABORT <= kind <= CONTROL_COMMIT else CONTROL_OTHER
@@ -391,7 +391,7 @@ def list_transactional(
     discarded_before = borrowed(discarded_before)
     found = borrowed(found)
     count = 0
-    open_end = -1  # where a batch continues the last run
+    open_end = -1  # row at which a batch continues the last run
     for index in range(len(table)):
         row = table[index]
         if not row[COL_ATTRIBUTES] & (TRANSACTIONAL_BIT | CONTROL_BIT):

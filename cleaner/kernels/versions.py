@@ -1,9 +1,8 @@
-"""The map with versions (KIP-280), which contains the record of the highest order per key.
+"""The map with versions (KIP-280): the record of the highest order for each key.
 
-It has three words per slot.
-
-Word 1 of a slot is the version; word 2 has the offset, PRESENT, LATER_LOSER and 22 bits of the
-hash. The order of a record is (has a version, version, offset). Source: docs/spec/cleaner.md §13.
+It has three words per slot. Word 1 is the version. Word 2 has the offset, PRESENT, LATER_LOSER and
+22 bits of the hash. The order of a record is (has a version, version, offset). Source:
+docs/spec/cleaner.md §13.
 """
 
 from __future__ import annotations
@@ -35,10 +34,10 @@ if TYPE_CHECKING:
     from logstore.record.kernels import RecordFields
 
 PRESENT = 1 << OFFSET_BITS
-"""The entry's record has a version."""
+"""The record of the entry has a version."""
 
 LATER_LOSER = 1 << (OFFSET_BITS + 1)
-"""The entry supersedes a later offset, which may be in a group that is swapped later."""
+"""The entry supersedes a later offset, possibly in a group that is swapped later."""
 
 _TAG_SHIFT = OFFSET_BITS + 2
 _TAG_MASK = 2**64 - 2**_TAG_SHIFT
@@ -50,7 +49,7 @@ _LAST = SLOT_WORDS - 1
 OFFSET = 0
 TIMESTAMP = 1
 HEADER_LONG = 2  # 8 bytes, signed, big-endian
-HEADER_VARLONG = 3  # zigzag, 7 bits a byte
+HEADER_VARLONG = 3  # zigzag, 7 bits per byte
 
 MISSING = 0
 FOUND = 1
@@ -60,7 +59,7 @@ _LONG_BYTES = 8
 
 
 class KernelStrategy(NamedTuple):
-    """The fields of a strategy for kernels."""
+    """A strategy for kernels."""
 
     number: int  # OFFSET, TIMESTAMP or one of HEADER_*
     header: Bytes  # name of the header with the version
@@ -78,7 +77,7 @@ def borrowed_strategy(strategy: KernelStrategy) -> KernelStrategy:
 
 
 class Order(NamedTuple):
-    """Rank of a record among the records of its key."""
+    """Rank of a record among the records with its key."""
 
     present: bool  # whether it has a version
     version: np.int64

@@ -1,8 +1,8 @@
-"""One bit for each mapped offset, which is set if the record is the survivor of its key.
+"""A bit for each mapped offset, set if the record is the survivor of its key.
 
-Mapping sets the bit of the record in a key's entry and clears the bit of the one it replaces. The
-rewrite therefore does not have to hash or look up mapped records. Bits count from
-`STATE_WINNERS_BASE` on; offsets before it or after the last bit have none.
+Mapping sets the bit of the record in a key's entry and clears the bit of the replaced one. So the
+rewrite does not need to hash or look up mapped records. Bits start at `STATE_WINNERS_BASE`. Offsets
+before it or after the last bit have none.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def note_winners(key_map: MapArrays, winners: Int64s, losers: Int64s, count: int
     for number in range(count):
         bit = np.uint64(winners[number] - base)
         if bit < bits:
-            # Neighbours share a word, which is written once.
+            # Adjacent bits share a word, which is written once.
             if bit >> np.uint64(6) != place:
                 words[place] |= mask
                 place, mask = bit >> np.uint64(6), np.uint64(0)
@@ -64,8 +64,8 @@ def note_winners(key_map: MapArrays, winners: Int64s, losers: Int64s, count: int
     words[place] |= mask
     for number in range(count):
         bit = np.uint64(losers[number] - base)
-        # There is no branch, because it would be unpredictable. If an offset has no bit, the word
-        # does not change.
+        # No branch, because it would be unpredictable. If an offset has no bit, the word does not
+        # change.
         has_one = np.uint64(bit < bits)
         words[(bit >> np.uint64(6)) * has_one] &= ~(has_one << (bit & np.uint64(63)))
 

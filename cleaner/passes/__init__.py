@@ -1,1 +1,1 @@
-"""One pass over one partition: map the dirty section, rewrite segments, swap them in."""
+"""A pass over a partition: map the dirty section, rewrite segments, and swap them in."""

@@ -1,4 +1,4 @@
-"""Build the map of the surviving record of each key, in the dirty section and before it.
+"""Build the map of the surviving record for each key in the dirty section.
 
 Source: docs/spec/cleaner.md §5, §13.
 """
@@ -34,12 +34,12 @@ def new_map(
     *,
     with_winners: bool = False,
 ) -> KeyMap:
-    """Return an empty map for the keys of [start, end), optionally with a bit for each offset.
+    """Return an empty map for the keys in [start, end), optionally with a bit per offset.
 
     Raises
     ------
     InvalidConfigurationError
-        The buffer is too small for any progress.
+        The buffer is too small to make progress.
     """
     memory, load = config.dedupe_buffer_bytes, config.load_factor
     keys = max(0, end_offset - start_offset)
@@ -50,7 +50,7 @@ def new_map(
             memory, load, base_offset=start_offset, max_entries=keys, rng=rng,
             winners_from=start_offset, winners_end=winners_end,
         )  # fmt: skip
-    # Clean records, below the start, may replace an entry.
+    # Clean records before the start may replace an entry.
     base_offset = log.segments.first.base_offset
     return VersionMap(
         memory, load, base_offset=base_offset, max_entries=keys + 1, rng=rng,
@@ -59,12 +59,12 @@ def new_map(
 
 
 def _mapping(key_map: KeyMap, build: Build) -> jit.Bound[tuple[int, int]]:
-    """Bind the kernel that maps the bytes and the table of a chunk."""
+    """Bind the mapping kernel to the bytes and the table of a chunk."""
     return jit.Bound(map_batches, key_map.arrays, build, KeyBlock.empty())
 
 
 def _map_chunk(chunk: Chunk, mapping: jit.Bound[tuple[int, int]]) -> bool:
-    """Map the records of a chunk. Return False if the map was full before the end.
+    """Map the records of a chunk. Return False if the map became full.
 
     Raises
     ------
@@ -78,25 +78,25 @@ def _map_chunk(chunk: Chunk, mapping: jit.Bound[tuple[int, int]]) -> bool:
 
 
 class MapBuild:
-    """One build over [first dirty offset, upper bound).
+    """Builds a map over [first dirty offset, upper bound).
 
     Parameters
     ----------
     takes_one_before : bool
-        Under a strategy with versions, also put the record before the first dirty offset.
+        Also map the record before the first dirty offset, for version strategies.
     aborted : AbortedTransactions, optional
-        The log's aborted transactions, if they are known already.
+        Aborted transactions of the log, if known.
 
     Attributes
     ----------
     bytes_read, messages_read : int
-        Of the chunks and records that were mapped whole.
+        Bytes and records of completely mapped chunks.
     full : bool
-        Whether the map was full before the range ended.
+        Whether the map became full before the end of the range.
     locations : BatchLocations
         Locations of the mapped batches.
     discarded : set of int, optional
-        Batches of aborted transactions, which are not mapped; see `TransactionState`.
+        Batches of aborted transactions, which are not mapped. See `TransactionState`.
     """
 
     def __init__(
@@ -126,32 +126,32 @@ class MapBuild:
 
     @property
     def messages_read(self) -> int:
-        """Records mapped or skipped so far."""
+        """Number of records mapped or skipped so far."""
         return self._map.state.messages
 
     @property
     def unversioned(self) -> int:
-        """Mapped records without a version, including malformed ones."""
+        """Number of mapped records without a version, including malformed ones."""
         return self._map.state.unversioned
 
     @property
     def malformed(self) -> int:
-        """Mapped records whose header has not the form that the strategy expects."""
+        """Number of mapped records with a malformed version header."""
         return self._map.state.malformed
 
     def steps(self) -> Iterator[int]:
         """Build the map.
 
-        Yield the number of bytes of each chunk before it is mapped. Afterwards,
-        `latest_offset` of the map is the last offset that it covers. This is the end of the
-        range, or the last record before the map was full.
+        Yields the number of bytes of each chunk before it is mapped. Afterwards, `latest_offset` of
+        the map is the last offset that it covers: the end of the range, or the last record before
+        the map became full.
 
         Raises
         ------
         CorruptRecordError, UnsupportedFormatError
             A batch is damaged.
         OffsetMapFullError
-            Not even the first key fits: its offset is too far from the log's first.
+            Not even the first key fits, because its offset is too far from the log start.
         """
         key_map = self._map
         if self._strategy.has_versions and self._takes_one_before:
@@ -183,10 +183,10 @@ class MapBuild:
         self.full = True
 
     def _put_one_before(self) -> None:
-        """Put the record before the first dirty offset, if it exists.
+        """Map the record before the first dirty offset, if it exists.
 
-        It may be a superseded record that was retained as the log's last. The record that
-        supersedes it must not be removed without it, even if it is an expired tombstone. It is not
+        It may be a superseded record that was retained as the last one of the log. The record that
+        supersedes it must not be removed first, even if it is an expired tombstone. It is not
         counted (docs/spec/cleaner.md §13.5.1).
         """
         offset = self._start - 1
@@ -208,10 +208,10 @@ class MapBuild:
 
 
 class SeedPass:
-    """Compares the clean section with the mapped keys, for strategies with versions.
+    """Compares the clean section with the mapped keys, for version strategies.
 
-    The clean section is read at most once. It is not read if the map has no keys. With strategy
-    `timestamp`, a segment is skipped if it is too old to supersede a mapped record.
+    The clean section is read at most once, and not at all if the map is empty. With strategy
+    `timestamp`, segments that are too old to supersede a mapped record are skipped.
 
     Parameters
     ----------
@@ -223,7 +223,7 @@ class SeedPass:
     bytes_read, messages_read : int
         Bytes and records read.
     verified : set of int
-        Bases of the segments that were read, and so verified, whole.
+        Base offsets of segments that were completely read and verified.
     """
 
     def __init__(
@@ -253,23 +253,23 @@ class SeedPass:
 
     @property
     def messages_read(self) -> int:
-        """Records compared or skipped, in whole batches."""
+        """Number of records compared or skipped, in whole batches."""
         return self._map.state.messages - self._messages_before
 
     @property
     def bytes_total(self) -> int:
-        """Bytes of the segments to read."""
+        """Total size of the segments to read."""
         return sum(segment.size_bytes for segment in self._segments)
 
     def _may_win(self, segment: LogSegment, strategy: Strategy) -> bool:
         if strategy.name != TIMESTAMP:
             return True
-        # With equal timestamps the later offset survives, which is the mapped one.
+        # With equal timestamps the later offset survives, which is the mapped record.
         largest = segment.max_timestamp_so_far.timestamp
         return largest < 0 or largest > self._map.state.min_version
 
     def steps(self) -> Iterator[int]:
-        """Run the pass, and yield the bytes of each chunk before its records are compared.
+        """Run the pass, yielding the bytes of each chunk before its records are compared.
 
         Raises
         ------
@@ -280,8 +280,7 @@ class SeedPass:
         mapping = _mapping(self._map, Build(self._strategy, self._start, self._end, insert=False))
         for segment in self._segments:
             end = end_of(segment, self._log)
-            # There is one state per segment, because this scan does not see the markers in segments
-            # that are skipped.
+            # Use one state per segment, because the scan misses markers in skipped segments.
             transactions = TransactionState()
             base_offset = segment.base_offset
             transactions.add_aborted(self._aborted.between(base_offset, end))
@@ -309,13 +308,13 @@ def passes_after(
     Parameters
     ----------
     first_dirty_offset : int
-        Start of the pass that ended at the start offset.
+        First dirty offset of the pass that ended at the start offset.
 
     Notes
     -----
-    Reads the range once, and the rest of a chunk after each full map once more. Under a strategy
-    with versions it builds the map of the preceding pass again, and reads the clean section for
-    each pass: a superseded record at the end of a range is missing from the map of the next.
+    Reads the range once, and the rest of a chunk again each time the map is full. With version
+    strategies, it rebuilds the map of the preceding pass and reads the clean section for each pass,
+    because a superseded record at the end of a range is missing from the next map.
     """
     strategy = Strategy.of(log.config)
     reader = ChunkReader(config.io_buffer_bytes, log.config.logstore_decompression_max_bytes)
@@ -335,7 +334,7 @@ def passes_after(
         for _ in SeedPass(log, start_offset, key_map, reader, strategy).steps():
             pass
         if key_map.latest_offset < start_offset:
-            return passes + 1  # the log was changed, so no record is left
+            return passes + 1  # the log was changed, so no records remain
         start_offset = key_map.latest_offset + 1
         takes_one_before = start_offset < end_offset and not _is_beaten(
             log, key_map, start_offset - 1
@@ -345,7 +344,7 @@ def passes_after(
 
 
 def _is_beaten(log: Log, key_map: KeyMap, offset: int) -> bool:
-    """Return whether another record of its key supersedes the record at an offset."""
+    """Return whether the record at an offset is superseded."""
     if not isinstance(key_map, VersionMap):
         return False
     key = next((record.key for _, record in log.reader.records(offset, offset + 1)), None)

@@ -1,7 +1,7 @@
-"""Read segments in chunks of whole, verified batches, for mapping and for rewriting.
+"""Read segments in chunks of whole, verified batches.
 
-Checks each batch's CRC, lengths and counts, and that offsets rise within the segment's range, so
-that later steps can rely on them.
+Checks the CRC, lengths and counts of each batch, and that offsets ascend within the range of the
+segment, so that later steps can rely on them.
 """
 
 from __future__ import annotations
@@ -53,30 +53,30 @@ if TYPE_CHECKING:
 
 _BATCH_SECONDS = 50e-6
 _RECORD_SECONDS = 100e-6
-"""Approximate cost of mapping or rewriting a record if kernels run as Python."""
+"""Approximate time to map or rewrite a record in plain Python."""
 
 UNFOLDED_BYTES = 16 * 1024 * 1024
-"""Decompressed bytes after which a chunk ends early. A single batch may exceed it."""
+"""Decompressed size after which a chunk ends early. A single batch may exceed it."""
 
 
 class Chunk:
-    """Whole batches of one segment in a buffer, with one table row for each batch.
+    """Whole batches of a segment in a buffer, with a table row for each.
 
     Attributes
     ----------
     data : (n,) uint8
-        The chunk's bytes, then decompressed sections.
+        Bytes of the chunk, followed by decompressed sections.
     table : (rows, TABLE_COLUMNS) int64
         See `kernels`.
     position : int
-        Where the chunk starts in the segment's file.
+        Position of the chunk in the segment file.
     size_bytes : int
-        Bytes of its whole batches.
+        Total size of its batches.
     found : Scan
-        Common attributes of the batches, and their totals or upper bounds of them.
+        Common attributes of the batches, and totals or upper bounds.
     passed_over : int
-        Records, all superseded, of batches that were not read or have no row. These batches are
-        between or after those with a row, and count in `size_bytes`.
+        Number of (superseded) records in batches that were not read or have no row. `size_bytes`
+        includes these batches, which are between or after those with a row.
     """
 
     __slots__ = (
@@ -113,7 +113,7 @@ class Chunk:
 
     @property
     def rows(self) -> int:
-        """Batches in the chunk."""
+        """Number of batches."""
         return len(self.table)
 
     @property
@@ -128,20 +128,20 @@ class Chunk:
 
     @property
     def record_count(self) -> int:
-        """Records of all its batches."""
+        """Number of records in all batches."""
         return int(self.table[:, COL_RECORD_COUNT].sum())
 
     def may_have(self, attributes: int) -> bool:
-        """Return whether a batch may have one of the given attribute bits."""
+        """Return whether any batch may have one of these attribute bits."""
         return self.found.attributes & attributes != 0
 
     @property
     def has_producers(self) -> bool:
-        """Whether a batch may belong to a producer with an id."""
+        """Whether any batch may have a producer id."""
         return self.found.producers != 0
 
     def refuse(self, row: int) -> NoReturn:
-        """Raise the error of a batch that a kernel could not read."""
+        """Raise the error for a batch that a kernel could not read."""
         inside = int(self.table[row, COL_POSITION])
         if self._ranges is None:
             raise_damage(self.segment, self.position + inside)
@@ -152,9 +152,9 @@ class Chunk:
         raise AssertionError("the row is inside a range")
 
     def end_before(self, row: int) -> None:
-        """Leave a damaged batch and all after it to the next chunk, where it raises.
+        """Leave a damaged batch and all later ones to the next chunk, which raises.
 
-        The batches before the damage are returned first. A damaged first batch raises
+        Batches before the damage are returned first. If the first batch is damaged, raises
         immediately.
         """
         if row == 0:
@@ -164,20 +164,20 @@ class Chunk:
 
 
 class ChunkReader:
-    """Reads chunks through one reused buffer.
+    """Reads chunks into a reused buffer.
 
     Parameters
     ----------
     io_buffer_bytes : int
-        Bytes read at a time. A larger batch makes the buffer grow to its size, whatever
-        `max.message.bytes` is now. After its segment the buffer shrinks again.
+        Number of bytes read at once. For a larger batch the buffer grows, regardless of the current
+        `max.message.bytes`, and shrinks again after the segment.
     unfolded_max : int, optional
-        Most bytes of a decompressed batch. [default: the segments' setting]
+        Maximum decompressed size of a batch. [default: from the segments]
 
     Attributes
     ----------
     bytes_ahead : int
-        Bytes that will be read. Callers set it, so that large work is compiled at once.
+        Number of bytes that will be read. Set by callers, so that large work is compiled at once.
     """
 
     def __init__(self, io_buffer_bytes: int, unfolded_max: int | None = None) -> None:
@@ -197,28 +197,28 @@ class ChunkReader:
         skipping: Skipping | None = None,
         survivors: Survivors | None = None,
     ) -> Iterator[Chunk]:
-        """Yield the chunks of a segment from position `start` on. Each is valid until the next.
+        """Yield the chunks of a segment starting at a position. Each is valid until the next one.
 
-        Whole batches before a damaged one form their own chunk. A caller that meets damage inside a
-        chunk may end it there (`Chunk.end_before`).
+        Whole batches before a damaged one are a separate chunk. Callers that find damage in a chunk
+        may end it there (`Chunk.end_before`).
 
         Parameters
         ----------
         end_offset : int
-            See `end_of`; higher offsets are damage.
+            See `end_of`. Higher offsets are damage.
         verify : bool
-            Check the CRC of every batch; lengths, magic, counts and offsets are always checked.
+            Verify CRCs. Lengths, magic, counts and offsets are always verified.
         skipping : Skipping, optional
-            Selects the parts to read. If a part is not as expected, everything after it is read.
+            Selects the parts to read. After an unexpected part, everything is read.
         survivors : Survivors, optional
-            Selects the batches that need a row in the table. Then no CRC is checked.
+            Selects batches that need a row in the table. CRCs are then not verified.
 
         Raises
         ------
         CorruptRecordError, UnsupportedFormatError
-            A batch is damaged, torn or out of place; names file and position.
+            A batch is damaged, torn or out of order. The message contains file and position.
         OverflowedSegmentError
-            An offset is more than 31 bits above the segment's base.
+            An offset is more than 31 bits above the base offset.
         """
         position = start
         next_offset = segment.base_offset
@@ -251,7 +251,7 @@ class ChunkReader:
         skipping: Skipping,
         survivors: Survivors | None,
     ) -> Chunk | None:
-        """Read the selected parts. Return None if one is not as expected, or does not fit."""
+        """Read the selected parts. Return None if one is unexpected or does not fit."""
         ranges = skipping.next_ranges(self._io_buffer_bytes)
         if ranges is None:
             return None
@@ -273,7 +273,7 @@ class ChunkReader:
         verify: bool,
         survivors: Survivors | None,
     ) -> Scan:
-        """Tabulate the batches of the first bytes of the buffer; see `scan_batches`."""
+        """Scan the batches at the start of the buffer. See `scan_batches`."""
         rows_max = min(count, self._io_buffer_bytes) // HEADER_SIZE + 1
         if len(self._table) < rows_max:
             self._table = np.empty((rows_max, TABLE_COLUMNS), np.int64)
@@ -306,7 +306,7 @@ class ChunkReader:
             wanted = self._grow(segment, position, count)
 
     def _grow(self, segment: LogSegment, position: int, count: int) -> int:
-        """Make room for the batch at `position`, which is larger than the buffer."""
+        """Enlarge the buffer for the batch at `position`."""
         if count < LOG_OVERHEAD:
             raise_damage(segment, position)
         size = LOG_OVERHEAD + int(read_i32(self._buffer, BATCH_LENGTH_POSITION))
@@ -321,14 +321,14 @@ class ChunkReader:
             self._hold(self._io_buffer_bytes)
 
     def _hold(self, size_bytes: int) -> None:
-        """Replace the buffer by one of another size."""
+        """Replace the buffer by one of a different size."""
         self._buffer = np.empty(size_bytes, np.uint8)
         self._view = memoryview(self._buffer)  # type: ignore[arg-type]  # a buffer
 
     def _misplaced(
         self, segment: LogSegment, position: int, next_offset: int, end_offset: int
     ) -> CorruptRecordError:
-        """Return the error of the first batch in the buffer."""
+        """Return the error for the first batch in the buffer."""
         header = BatchHeader.unpack_from(self._buffer[:HEADER_SIZE].tobytes())
         return CorruptRecordError(
             f"a batch has offsets {header.base_offset} to {header.last_offset}, expected offsets "
@@ -350,8 +350,8 @@ class ChunkReader:
     ) -> Chunk:
         """Return the scanned batches, decompressed, with the types of control batches.
 
-        A chunk ends before a batch that counts more records than its size allows, because room is
-        reserved for that many.
+        A chunk ends before a batch whose record count is too large for its size, because space is
+        reserved for that many records.
         """
         table = self._table[: found.rows]
         chunk = Chunk(segment, position, size_bytes, self._buffer, table, found, ranges)
@@ -369,9 +369,9 @@ class ChunkReader:
         return chunk
 
     def _unfold(self, chunk: Chunk) -> None:
-        """Append the decompressed sections behind a chunk's bytes, or end the chunk early."""
+        """Append decompressed sections after the bytes of a chunk, or end the chunk early."""
         table = chunk.table
-        # An empty batch left by compaction has no section, whatever its codec.
+        # An empty batch left by compaction has no section, regardless of its codec.
         bare = (table[:, COL_SIZE] == HEADER_SIZE) & (table[:, COL_RECORD_COUNT] == 0)
         compressed = np.flatnonzero((table[:, COL_ATTRIBUTES] & CODEC_MASK != 0) & ~bare)
         if not len(compressed):
@@ -396,11 +396,10 @@ class ChunkReader:
         table: NDArray[np.int64],
         compressed: NDArray[np.intp],
     ) -> tuple[NDArray[np.uint8], int]:
-        """Append the decompressed sections to the bytes of the chunk.
+        """Append decompressed sections to the bytes of the chunk.
 
-        Returns the bytes, and the number of rows whose sections they contain. This is less
-        than all rows if the sections exceed the limit of a chunk, or if a later one is
-        damaged.
+        Returns the bytes, and the number of rows whose sections they contain. That is fewer than
+        all rows if the sections exceed the limit for a chunk, or if a later one is damaged.
         """
         rows = len(table)
         limit = self._unfolded_max or segment.config.logstore_decompression_max_bytes
@@ -431,13 +430,13 @@ class ChunkReader:
 
 
 def end_of(segment: LogSegment, log: Log) -> int:
-    """Return the exclusive end of a segment's offsets: the next segment's base, or the log end."""
+    """Return the exclusive end of a segment: the base offset of the next one, or the log end."""
     following = log.segments.higher(segment.base_offset)
     return log.log_end_offset if following is None else following.base_offset
 
 
 def raise_damage(segment: LogSegment, position: int) -> NoReturn:
-    """Raise the damage of the batch at `position`, which a step-by-step read finds."""
+    """Raise the error for the batch at `position`, as found by a step-by-step read."""
     at = next(walk_headers(segment.file, segment.log_path, position, segment.size_bytes), None)
     if at is not None:
         batch: RecordBatch = segment.read_batch(at)

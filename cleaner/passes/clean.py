@@ -1,8 +1,7 @@
-"""One pass over one partition: map the dirty section, rewrite segments, swap them in.
+"""A pass over a partition: map the dirty section, rewrite segments, and swap them in.
 
-A pass is a generator that yields before each chunk that it maps or filters. The caller can then
-report progress, throttle, or throw `CleaningAbortedError`. No lock is held while the pass is
-suspended.
+A pass is a generator that yields before each chunk that it maps or rewrites. The caller can then
+report progress, throttle, or throw `CleaningAbortedError`. A suspended pass holds no lock.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ class PassProgress(NamedTuple):
     Attributes
     ----------
     phase : str
-        `map`, `seed` (the clean section, under strategies with versions) or `rewrite`.
+        `map`, `seed` (the clean section, for version strategies) or `rewrite`.
     bytes_done, bytes_total : int
-        Bytes of the phase before the next chunk, and all of them.
+        Bytes of the phase before the next chunk, and in total.
     bytes_read, bytes_written : int
-        Input and output of the pass so far, including the next chunk's input.
+        Input and output of the pass so far, including the input of the next chunk.
     """
 
     phase: str
@@ -53,7 +52,7 @@ class PassProgress(NamedTuple):
 Pass = Generator[PassProgress, None, CleanerStats]
 
 Replacement = tuple["LogSegment", list["LogSegment"]]
-"""A cleaned segment, and the source segments that it replaces."""
+"""A cleaned segment, and the source segments it replaces."""
 
 
 def clean_pass(
@@ -66,45 +65,46 @@ def clean_pass(
     dry_run: bool = False,
     observer: Observer | None = None,
 ) -> Pass:
-    """Clean the offsets below `upper_bound_offset`, retaining the surviving record of each key.
+    """Clean the offsets below `upper_bound_offset`, retaining the survivor of each key.
 
-    The strategy of the topic at the start of the pass determines which record survives.
+    The compaction strategy is determined when the pass starts.
 
     Parameters
     ----------
     first_dirty_offset : int
-        Everything below was cleaned before.
+        End of the section that is already clean.
     upper_bound_offset : int
-        Base of the first segment to leave alone; at most the active segment's. If it is not above
-        `first_dirty_offset`, no key is mapped and the clean section is rewritten once, to remove
-        expired tombstones. In a dry run the active segment may be below it, as if rolled.
+        Base offset of the first segment that is not cleaned, at most the active segment's. If
+        it is not above `first_dirty_offset`, no key is mapped and the clean section is rewritten
+        once to remove expired tombstones. In a dry run the active segment may be below it, as if it
+        was rolled.
     dry_run : bool
-        Decide every record's fate, but write and swap nothing.
+        Decide the fate of every record, but do not write or swap.
     observer : Observer, optional
-        Called with each chunk of the rewrite once its records were classified.
+        Called with each chunk of the rewrite after its records have been classified.
 
     Returns
     -------
     CleanerStats
-        `end_offset` is the next first dirty offset, never below the present one. It is below the
-        upper bound if the map was full.
+        `end_offset` is the next first dirty offset, never below the current one. It is below the
+        upper bound if the map became full.
 
     Raises
     ------
     CleaningAbortedError
-        Thrown by the driver. Swapped groups remain; unfinished output is removed.
+        Thrown by the caller. Swapped groups remain, and unfinished output is removed.
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError, KafkaStorageError, OSError
-        The unfinished `.cleaned` files remain; loading the log removes them.
+        Unfinished `.cleaned` files remain, and are removed when the log is loaded.
 
     Notes
     -----
-    Memory: the map and the I/O buffers, whatever the log's size. Source: docs/spec/cleaner.md §1.
+    Memory: the map and the I/O buffers, regardless of log size. Source: docs/spec/cleaner.md §1.
     """
     log.check_open()
     generation = log.generation
     clock = log.runtime.clock
     now_ms = clock.now_ms()
-    log_end_offset = log.log_end_offset  # read after the clock, so older records are below it
+    log_end_offset = log.log_end_offset  # read after the clock, so that older records are below it
     started_ns = clock.monotonic_ns()
     strategy = Strategy.of(log.config)
     key_map = new_map(
@@ -200,10 +200,10 @@ def clean_pass(
 
 
 def _last_modified_ms(log: Log, end_offset: int) -> int:
-    """Return when the last segment wholly below an offset was modified.
+    """Return when the last segment that is entirely below an offset was modified.
 
-    Records at or above the offset were appended no earlier (docs/spec/cleaner.md §13.7). INT64_MIN
-    without such a segment.
+    Later records were appended no earlier (docs/spec/cleaner.md §13.7). INT64_MIN if there is no
+    such segment.
     """
     below = [
         segment
@@ -218,11 +218,11 @@ def _create_destination(log: Log, base_offset: int) -> LogSegment:
 
 
 def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> None:
-    """Remove the output of an unfinished group batch, or leave it for loading to remove.
+    """Remove the output of unfinished groups, or leave it to be removed by loading.
 
-    All output is removed after an abort or before a split: `.cleaned` files with a higher base than
-    the new files of a split would invalidate them. After damage the last file remains. After a disk
-    failure all remain.
+    All output is removed after an abort and before a split, because `.cleaned` files with a higher
+    base offset would invalidate the new files of the split. After damage the last file remains.
+    After a disk failure all files remain.
     """
     told = isinstance(error, (CleaningAbortedError, GeneratorExit, SegmentOverflowError))
     failed = (
@@ -232,8 +232,7 @@ def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> 
     )
     for destination in destinations:
         is_kept = failed or not (told or destination is not destinations[-1])
-        # If the log is closed or belongs to a parent process, another cleaning pass may use these
-        # names.
+        # If the log is closed or belongs to a parent process, another pass may use these names.
         if is_kept or log.lifetime.is_over:
             destination.close_handlers()
         else:
@@ -241,23 +240,22 @@ def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> 
 
 
 def _finish(replacements: list[Replacement]) -> None:
-    """Complete the cleaned segments: write the last time entries, trim, flush, set the file times.
+    """Complete cleaned segments: write last time entries, trim, flush, and set file times.
 
-    Each step is done for all segments before the next one, because a sync directly after
-    another one is fast.
+    Each step is done for all segments before the next step, because consecutive syncs are fast.
     """
     for destination, _ in replacements:
         destination.on_become_inactive()
     for destination, _ in replacements:
         destination.flush()
     for destination, group in replacements:
-        # A source that was removed in the meantime is below the log start. Its time is not needed.
+        # A source that was removed meanwhile is below the log start, so its time does not matter.
         with suppress(FileNotFoundError):
             destination.set_last_modified_ms(group[-1].last_modified_ms)
 
 
 def _swap(log: Log, replacements: list[Replacement], generation: int) -> None:
-    """Replace source segments by cleaned ones, unless the log was truncated in the meantime.
+    """Replace source segments by cleaned ones, unless the log was truncated meanwhile.
 
     Raises
     ------

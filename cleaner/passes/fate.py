@@ -1,7 +1,7 @@
-"""The fate of each record in a log in the next pass, as decided by the pass itself.
+"""The fate of each record in the next pass, as decided by the pass itself.
 
-A dry run of `clean_pass` with an observer reports the cleaner's decisions, so that each rule
-exists once. Records that the pass does not read are listed afterwards, with the section of their
+A dry run of `clean_pass` with an observer reports the cleaner's decisions, so that each rule exists
+only once. Records that the pass does not read are listed afterwards, with the section of their
 segment as the reason.
 """
 
@@ -48,9 +48,9 @@ ACTIVE = "active"
 NOT_YET_CLEANABLE = "not_yet_cleanable"
 
 FATES = (*FATE_NAMES, BELOW_LOG_START, ACTIVE, NOT_YET_CLEANABLE)
-"""Names of the fates, by code: first of a pass, then of records outside it.
+"""Names of the fates by code: first of a pass, then of records outside it.
 
-`below_log_start`: readers no longer see it, whatever the pass decides. `active`: in the active
+`below_log_start`: not visible to consumers, regardless of the pass. `active`: in the active
 segment. `not_yet_cleanable`: in a segment at or above the first uncleanable offset.
 """
 
@@ -67,17 +67,17 @@ _NO_MAP = MapArrays(
 
 
 class FateChunk(NamedTuple):
-    """The records of some batches, in offset order.
+    """Records of several batches in offset order.
 
     Attributes
     ----------
     offsets : (n,) int64
     fates : (n,) uint8
-        Codes; `FATES` names them.
+        Indexes into `FATES`.
     superseded_by : (n,) int64
-        Offset of the record that supersedes this one, -1 for none.
+        Offset of the superseding record, or -1.
     controls : (n,) int8
-        `kernels.table.CONTROL_*`: `CONTROL_NONE` for a record of data.
+        `kernels.table.CONTROL_*`. `CONTROL_NONE` for data records.
     data : bytes
         Bytes that contain the keys.
     key_starts, key_sizes : (n,) int64
@@ -100,12 +100,12 @@ def list_fates(
     *,
     progress: Callable[[PassProgress], None] | None = None,
 ) -> Generator[FateChunk, None, CleanerStats | None]:
-    """Yield the records of a log with their fates in the next pass, in chunks in offset order.
+    """Yield the records of a log with their fates in the next pass, in offset order.
 
     Parameters
     ----------
     state : CleanableState, optional
-        The range of the pass, from a decision. None if no pass will run: then records below the
+        The range of the pass, from a decision. If None, no pass will run and records below the
         active segment are retained.
     progress : callable, optional
         Called before each chunk that the pass reads.
@@ -113,19 +113,19 @@ def list_fates(
     Returns
     -------
     CleanerStats or None
-        The statistics of the pass, or None if there is none.
+        The statistics of the pass, if any.
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError
-        A batch is damaged. The records before it are yielded first. Damage in the dirty section
-        stops the pass before it yields any.
+        A batch is damaged. Earlier records are yielded first, but damage in the dirty section stops
+        the pass before it yields any.
 
     Notes
     -----
-    Changes nothing. The log must not be truncated meanwhile. Memory: the map, the bytes of one
-    chunk, and 60 bytes for each of its records. If the map fills up before the dirty section ends,
-    records beyond its end are retained, as that pass retains them.
+    Changes nothing. The log must not be truncated meanwhile. Memory: the map, and the bytes of one
+    chunk plus 60 bytes per record. If the map becomes full before the end of the dirty section,
+    later records are retained, as by the pass.
     """
     log_start_offset = log.log_start_offset
     untouched_from = log.segments.first.base_offset
@@ -163,7 +163,7 @@ def list_fates(
 def _judged(
     chunk: Chunk, key_map: KeyMap, codes: NDArray[np.uint8], log_start_offset: int
 ) -> FateChunk:
-    """Return the fates of a chunk that the pass has classified."""
+    """Return the fates of a chunk classified by the pass."""
     facts = np.empty((chunk.record_count, FACT_COLUMNS), np.int64)
     status, row = list_records(
         chunk.data,
@@ -179,7 +179,7 @@ def _judged(
 
 
 def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
-    """Return a chunk outside the pass. All its records have the same fate."""
+    """Return a chunk outside the pass, whose records all have the same fate."""
     table = chunk.table
     table[:, COL_PARSED] = 0
     facts = np.empty((chunk.record_count, FACT_COLUMNS), np.int64)
@@ -198,7 +198,7 @@ def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
 
 
 def _fate_chunk(chunk: Chunk, facts: NDArray[np.int64], log_start_offset: int) -> FateChunk:
-    """Name the columns, and set the fate of records below the log start."""
+    """Convert facts to columns, and set the fate of records below the log start."""
     is_below = facts[:, FACT_OFFSET] < log_start_offset
     facts[is_below, FACT_FATE] = _CODE[BELOW_LOG_START]
     facts[is_below, FACT_SUPERSEDED_BY] = NO_OFFSET

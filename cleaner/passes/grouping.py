@@ -1,4 +1,4 @@
-"""Which segments are merged into one (docs/spec/cleaner.md §6.1), and swapped together."""
+"""Select segments that are merged (docs/spec/cleaner.md §6.1), and groups swapped together."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 BATCH_GROUPS = 16
-"""Maximum number of groups that are swapped together. Appends wait for their renames and syncs."""
+"""Maximum number of groups swapped together. Appends wait for their renames and syncs."""
 
 BATCH_BYTES = 1024 * 1024
-"""Maximum size of the sources that are swapped together.
+"""Maximum total size of sources that are swapped together.
 
-All of their copies exist at the same time.
+All copies exist at the same time.
 """
 
 
 def group_segments(
     segments: Sequence[LogSegment], config: LogConfig, upper_bound_offset: int
 ) -> list[list[LogSegment]]:
-    """Group adjacent segments greedily. Each group becomes one segment.
+    """Group adjacent segments greedily. Each group becomes a segment.
 
     Parameters
     ----------
     segments : sequence of LogSegment
-        The sources, in order.
+        Source segments in order.
     upper_bound_offset : int
-        End of the round, exclusive: bounds the last source's offsets.
+        Exclusive end of the round, which limits the offsets of the last source.
 
     Notes
     -----
-    Uses sizes before cleaning. A group takes the next segment while log, offset index and time
-    index remain within the topic's limits, and all offsets within 31 bits of its base.
+    Uses sizes before cleaning. A group takes the next segment as long as log, offset index and time
+    index are within the limits of the topic, and all offsets are within 31 bits of its base.
     """
     groups: list[list[LogSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0
@@ -67,9 +67,10 @@ def group_segments(
 
 
 def batch_groups(groups: Sequence[list[LogSegment]]) -> Iterator[list[list[LogSegment]]]:
-    """Join neighbouring groups that are swapped together. A large group remains alone.
+    """Combine adjacent groups to swap them together. A large group is swapped separately.
 
-    Kafka swaps each group alone. For tiny groups the syncs would cost a hundred times the rewrite.
+    Kafka swaps each group separately. For tiny groups the syncs would take a hundred times as long
+    as the rewrite.
     """
     batch: list[list[LogSegment]] = []
     batch_bytes = 0

@@ -1,4 +1,4 @@
-"""Locations of the mapped batches, so a rewrite need not read all of them."""
+"""Locations of mapped batches, so that a rewrite does not need to read all of them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 LOCATIONS_MAX = 32 * 1024
-"""Most batches with a location in a pass: 3 MiB, whatever the size of the log."""
+"""Maximum number of locations in a pass: 3 MiB, regardless of log size."""
 
 LEAST_BATCH_BYTES = 4 * 1024
-"""Locations are only stored for batches with at least this mean size.
+"""Minimum mean batch size to store locations.
 
-Skipping smaller batches would not be faster.
+Skipping smaller batches is not faster.
 """
 
 
 class _Span(NamedTuple):
-    """The rows of a segment's batches, and their bytes."""
+    """The rows of a segment's batches, and their total size."""
 
     first_row: int
     end_row: int
@@ -35,10 +35,10 @@ class _Span(NamedTuple):
 
 
 class BatchLocations:
-    """Locations of the batches in segments that were mapped whole, while there is room.
+    """Locations of batches in completely mapped segments, as far as space permits.
 
-    Excludes segments with producers, because a rewrite follows their last batches and transactions,
-    and segments with compressed batches, which are decompressed behind the chunk's bytes.
+    Excludes segments with producers, because a rewrite tracks their last batches and transactions,
+    and segments with compressed batches, because these are decompressed after the chunk's bytes.
     """
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class BatchLocations:
         self._spans[base_offset] = _Span(first_row, self._filled, size_bytes + chunk.size_bytes)
 
     def of(self, segment: LogSegment) -> NDArray[np.int64] | None:
-        """Return the locations of a segment's batches, or None if some are not known."""
+        """Return the batch locations of a segment, or None if some are unknown."""
         span = self._spans.get(segment.base_offset)
         if span is None or span.size_bytes != segment.size_bytes:
             return None

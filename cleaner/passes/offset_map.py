@@ -1,8 +1,8 @@
-"""The map from key to latest offset, in a fixed buffer.
+"""The map from key to latest offset, in a fixed-size buffer.
 
-A buffer of B bytes contains as many keys as Kafka's map (24 bytes each), so that both stop at the
-same record. The slots themselves have 16 bytes. The remaining memory lowers the load factor. Keys
-are identified by 88 bits of a keyed hash. Source: docs/spec/cleaner.md §4.
+A buffer of B bytes has the same number of keys as Kafka's map (24 bytes each), so that both stop at
+the same record. The slots actually take 16 bytes, and the remaining memory lowers the load factor.
+Keys are identified by 88 bits of a keyed hash. Source: docs/spec/cleaner.md §4.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 _PHYSICAL_LOAD = 0.6
 
 WINNERS_MAX = 8 * 8 * 1024 * 1024
-"""Most offsets with a bit among the winners: 8 MiB of bits."""
+"""Maximum number of offsets with a winner bit: 8 MiB of bits."""
 
 
 class _Word:
-    """One word of a map's state, as an attribute."""
+    """A word of a map's state, as an attribute."""
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -43,32 +43,32 @@ class _Word:
 
 
 class MapState:
-    """The state of a map in addition to its slots: limits and counters of the kernels.
+    """Limits and counters of a map, shared with kernels.
 
     Attributes
     ----------
     words : (STATE_WORDS,) int64
-        The array that kernels take.
+        The array passed to kernels.
     limit : int
-        Entries at which the map is full.
+        Maximum number of entries.
     base_offset : int
-        Offsets in slots are relative to it.
+        Base of the relative offsets in slots.
     entries : int
-        Keys in the map.
+        Number of keys in the map.
     latest_offset : int
         The last offset that the map covers, or -1 for an empty map.
     messages : int
-        Records mapped or skipped.
+        Number of records mapped or skipped.
     unversioned, malformed : int
-        Records put without a version, and how many have a malformed header.
+        Number of mapped records without a version, and with a malformed header.
     min_version : int
-        The smallest version ever put.
+        Minimum version.
     keyless, tombstones : int
-        Records without a key, and records put without a value.
+        Number of records without a key, and of mapped records without a value.
     unordered : int
-        1 if offsets did not rise within a batch, else 0.
+        1 if the offsets of a batch did not ascend, otherwise 0.
     winners_base : int
-        Offset of the first bit of the winners.
+        Offset of the first winner bit.
     """
 
     __slots__ = ("words",)
@@ -100,34 +100,34 @@ class MapState:
         self.forget_counts()
 
     def forget_counts(self) -> None:
-        """Reset the counts of records. The entries remain."""
+        """Reset the counts of records, but not the entries."""
         self.messages = self.unversioned = self.malformed = 0
         self.keyless = self.tombstones = self.unordered = 0
 
 
 class KeyMap:
-    """A buffer of slots with a limit of keys, and the state of the kernels.
+    """A buffer of slots with a maximum number of keys, and the state of the kernels.
 
     Parameters
     ----------
     memory_bytes : int
-        The buffer that determines the capacity.
+        Buffer size, which determines the capacity.
     load_factor : float
-        Part of the counted slots that a build may fill.
+        Fraction of the counted slots that may be used.
     base_offset : int
-        The lowest offset that can be put; slots store offsets relative to it, in 40 bits.
+        Lowest offset that can be mapped. Slots store offsets relative to it, in 40 bits.
     max_entries : int, optional
-        An upper bound of the number of distinct keys, so that small jobs take little memory.
+        Upper bound for the number of distinct keys, so that small jobs take little memory.
     winners_from, winners_end : int, optional
-        Range of offsets with a bit for surviving records; see `kernels.winners`. At most the first
-        `WINNERS_MAX` of them have one. [default: none]
+        Range of offsets with winner bits, up to `WINNERS_MAX`. See `kernels.winners`. [default:
+        none]
     rng : Random, optional
-        Source of the hash key. Without one every run hashes alike.
+        Source of the hash key. [default: a fixed key]
 
     Raises
     ------
     InvalidConfigurationError
-        The buffer contains too few keys for any progress.
+        The buffer is too small to make progress.
     """
 
     ENTRY_BYTES = OFFSET_ENTRY_BYTES
@@ -179,7 +179,7 @@ class KeyMap:
 
     @property
     def utilization(self) -> float:
-        """Entries over counted slots, 0 to the load factor."""
+        """Entries divided by counted slots, from 0 to the load factor."""
         return len(self) / self.capacity
 
     def clear(self) -> None:
@@ -189,7 +189,7 @@ class KeyMap:
         self.state.clear()
 
     def _check(self) -> None:
-        """Assert that the count of used slots is right, and that hashes are in order."""
+        """Assert that the number of used slots is correct, and that hashes are in order."""
         offset_bits = np.uint64(slots.MAX_OFFSET_SPAN + 1)
         used = (self.slots[:, -1] & offset_bits) != 0
         assert int(used.sum()) == len(self)
@@ -198,20 +198,20 @@ class KeyMap:
 
 
 class OffsetMap(KeyMap):
-    """Key → offset of the key's latest record; see `KeyMap`.
+    """A map from key to the offset of its latest record. See `KeyMap`.
 
     Notes
     -----
-    put and get are O(1) expected, about 50 ns inside kernels. Not thread-safe.
+    `put` and `get` are O(1) expected, about 50 ns in kernels. Not thread-safe.
     """
 
     def put(self, key: bytes, offset: int) -> None:
-        """Map `key` to `offset`, replacing its entry, and update `latest_offset`.
+        """Map `key` to `offset`, replacing an existing entry, and update `latest_offset`.
 
         Raises
         ------
         OffsetMapFullError
-            All counted slots are in use, even if the key is known.
+            The map is full. Raised even if the key exists.
         """
         fits = len(self) < self.capacity and offsets.map_put(
             self.arrays, as_array(key), 0, len(key), offset
@@ -220,7 +220,7 @@ class OffsetMap(KeyMap):
             raise OffsetMapFullError(f"the map is full with {len(self)} keys")
 
     def get(self, key: bytes) -> int:
-        """Return the offset mapped for `key`, -1 if there is none."""
+        """Return the offset mapped for `key`, or -1."""
         return int(offsets.map_get(self.arrays, as_array(key), 0, len(key)))
 
 

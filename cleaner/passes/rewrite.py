@@ -1,7 +1,7 @@
-"""Rewrite a group of segments into one `.cleaned` segment (docs/spec/cleaner.md §6, §8).
+"""Rewrite a group of segments to a `.cleaned` segment (docs/spec/cleaner.md §6, §8).
 
-Kernels classify records and move bytes. This module feeds them chunk by chunk, compresses batches
-that were compressed before, and appends to the destination.
+Kernels classify records and move bytes. This module passes them one chunk at a time, recompresses
+batches, and appends to the destination.
 """
 
 from __future__ import annotations
@@ -61,27 +61,27 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 Observer = Callable[["KeyMap", Chunk, NDArray[np.uint8]], None]
-"""Called for each classified chunk with the map, the chunk, and the codes of its parsed records.
+"""Called for each classified chunk with the map, the chunk, and the codes of parsed records.
 
-Chunk and codes are only valid during the call.
+Chunk and codes are valid only during the call.
 """
 
 
 OUT_BYTES = 2 * 1024 * 1024
-"""Bytes buffered for a write, unless a chunk needs more."""
+"""Number of bytes buffered per write, unless a chunk needs more."""
 
 
 class Rules(NamedTuple):
-    """How the records of a pass are compared.
+    """How a pass compares records.
 
     Attributes
     ----------
     strategy : Strategy
-        By offsets by default. Then the other attributes do not count.
+        By offset by default, which ignores the other attributes.
     keep_offset : int
-        The record that is always kept: the last of the log, or -1 for none.
+        The record that is always retained (the last of the log), or -1.
     safe_ms : int
-        Latest delete horizon before which every append is compared by this pass.
+        Latest delete horizon for which this pass compares all earlier appends.
     """
 
     strategy: Strategy = Strategy()
@@ -91,35 +91,35 @@ class Rules(NamedTuple):
     def for_kernels(
         self, now_ms: int, new_horizon_ms: int, *, by_winners: bool = False
     ) -> PassRules:
-        """Return the rules of a pass for kernels; see `PassRules`."""
+        """Convert the rules for kernels. See `PassRules`."""
         strategy = kernel_strategy(self.strategy)
         keep_offset = self.keep_offset if strategy.has_versions else NO_OFFSET
         return PassRules(strategy, keep_offset, self.safe_ms, now_ms, new_horizon_ms, by_winners)
 
 
 class Rewriter:
-    """Filters batches through a built map.
+    """Filters batches using a complete map.
 
     Parameters
     ----------
     upper_bound_offset : int
-        End of the round: the batch that ends there keeps at least its header.
+        End of the round. At least the header of the batch that ends there is retained.
     now_ms : int
-        Time of the pass, for expired horizons.
+        Time of the pass, which determines expired horizons.
     first_dirty_offset : int
-        The map build verified the batches from here on.
+        Offset from which building the map has verified batches.
     rules : Rules, optional
         How records are compared. [default: by offset]
     verified : collection of int
-        Bases of further segments that this pass has verified.
+        Base offsets of other segments verified by this pass.
     locations : BatchLocations, optional
-        Locations of the mapped batches: batches without survivors need not be read again.
+        Locations of mapped batches, to skip those without survivors.
     discarded : collection of int, optional
-        Batches of transactions that were not mapped; see `TransactionState`.
+        Batches of transactions that were not mapped. See `TransactionState`.
     aborted : AbortedTransactions, optional
         See `MapBuild`.
     observer : Observer, optional
-        Called with the decisions; changes nothing.
+        Called with the decisions.
 
     Attributes
     ----------
@@ -151,9 +151,9 @@ class Rewriter:
         self._reader = reader
         self._first_dirty_offset = first_dirty_offset
         self._upper_bound_offset = upper_bound_offset
-        # Saturates where Kafka overflows into a negative horizon (docs/spec/cleaner.md §8.4).
+        # Saturate, whereas Kafka overflows to a negative horizon (docs/spec/cleaner.md §8.4).
         new_horizon_ms = min(now_ms + log.config.delete_retention_ms, INT64_MAX)
-        # An observer needs each record's fate, and the offset that supersedes it.
+        # An observer needs the fate and the superseding offset of each record.
         self._rules = (rules or Rules()).for_kernels(
             now_ms, new_horizon_ms, by_winners=observer is None
         )
@@ -178,28 +178,28 @@ class Rewriter:
 
     @property
     def fates(self) -> NDArray[np.int64]:
-        """Records by fate."""
+        """Number of records by fate."""
         return self._judging.tally[:FATES]
 
     @property
     def messages_read(self) -> int:
-        """Records of the batches read."""
+        """Number of records in the batches read."""
         return int(self._judging.tally[TALLY_READ])
 
     @property
     def messages_written(self) -> int:
-        """Records that were retained."""
+        """Number of retained records."""
         return int(self._judging.tally[TALLY_WRITTEN])
 
     def steps(self, group: Sequence[LogSegment], destination: LogSegment | None) -> Iterator[int]:
-        """Rewrite a group, and yield the bytes of each chunk before it is filtered.
+        """Rewrite a group, yielding the bytes of each chunk before it is filtered.
 
         Without a destination, writes nothing.
 
         Raises
         ------
         CorruptRecordError, UnsupportedFormatError
-            The destination is left unfinished.
+            The destination is incomplete.
         SegmentOverflowError
             An offset does not fit the destination.
         """
@@ -254,11 +254,11 @@ class Rewriter:
         self.bytes_read += chunk.size_bytes
 
     def _reserve_records(self, chunk: Chunk) -> None:
-        """Make room for as many records as the batches of a chunk have."""
+        """Make space for as many records as the batches of a chunk have."""
         judging = self._judging
         total, largest = chunk.found.records, chunk.found.largest
         if total > len(judging.codes):
-            room = 2 * total  # chunks whose batches are mostly dropped vary in size
+            room = 2 * total  # chunk sizes vary if most batches are removed
             judging = judging._replace(
                 codes=np.empty(room, np.uint8), kept_starts=np.empty(room, np.int64)
             )
@@ -269,11 +269,11 @@ class Rewriter:
             self._judge = self._bound()
 
     def _bound(self) -> jit.Bound[tuple[int, int]]:
-        """Bind the kernel that classifies the bytes and the table of a chunk."""
+        """Bind the classification kernel to the bytes and the table of a chunk."""
         return jit.Bound(classify_batches, self._map.arrays, self._rules, self._judging)
 
     def _assemble(self, chunk: Chunk, destination: LogSegment | None) -> int:
-        """Add the chunk's survivors to the output buffer, and return their bytes."""
+        """Add the survivors of a chunk to the output buffer, and return their size."""
         table = chunk.table
         bound = int(self._judging.tally[TALLY_BOUND])
         if self._filled + bound > len(self._out):
@@ -315,7 +315,7 @@ class Rewriter:
         return self._filled - start
 
     def _flush(self, destination: LogSegment | None) -> None:
-        """Append the output buffer to the destination, or discard it if there is none."""
+        """Append the output buffer to the destination, if any, and empty it."""
         if destination is not None and self._filled:
             jit.follow(find_index_entries, assemble_batches)
             waiting = memoryview(self._out)[: self._filled]  # type: ignore[arg-type]  # a buffer
@@ -328,7 +328,7 @@ class Rewriter:
             self._out = np.empty(OUT_BYTES, np.uint8)
 
     def _compressed_body(self, chunk: Chunk, row: int) -> bytes:
-        """Return the kept records of a batch, compressed again with its codec."""
+        """Return the retained records of a batch, recompressed with its codec."""
         columns = chunk.table[row]
         section = np.empty(int(columns[COL_OUT_SIZE]), np.uint8)
         end = write_kept_records(chunk.data, columns, self._judging.kept_starts, section, 0)

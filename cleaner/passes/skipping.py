@@ -1,4 +1,4 @@
-"""Select the batches that a rewrite must read. The others have no surviving record."""
+"""Select the batches that a rewrite must read. Other batches have no survivors."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 LEAST_GAP_BYTES = 16 * 1024
 """Minimum number of bytes to skip.
 
-Reading fewer bytes from the page cache is faster than another read.
+Below this, reading from the page cache is faster than another read.
 """
 
 SPAN_BYTES = 8 * 1024 * 1024
-"""Maximum range of a file that one chunk covers, whether it is read or not.
+"""Maximum range of a file covered by a chunk, including skipped parts.
 
 A pass may end after each chunk.
 """
@@ -38,7 +38,7 @@ class Ranges(NamedTuple):
     end_position : int
         Start of the next chunk.
     passed_over : int
-        Records of the batches between and after the parts, all superseded.
+        Number of (superseded) records in the skipped batches.
     """
 
     ranges: list[tuple[int, int]]
@@ -47,7 +47,7 @@ class Ranges(NamedTuple):
 
 
 class Skipping:
-    """Selects the parts to read of a segment whose batch locations are known.
+    """Selects the parts to read of a segment with known batch locations.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Skipping:
     key_map, rules
         Map and rules of the rewrite.
     upper_bound_offset : int
-        The batch that ends right before it is always read.
+        The batch that ends just before it is always read.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Skipping:
         )
 
     def next_ranges(self, room: int) -> Ranges | None:
-        """Return the next parts to read, of at most so many bytes, or None if a batch is larger."""
+        """Return the next parts of at most `room` bytes, or None if a batch is larger."""
         if self._locations[self._row, COL_SIZE] > room:
             return None
         count, self._row, end_position, passed_over = self._choose(self._row, room)
@@ -84,14 +84,14 @@ class Skipping:
 
 
 class Survivors:
-    """Scans mapped batches, with a row only for those with a surviving record.
+    """Scans mapped batches, with rows only for batches that have survivors.
 
     Parameters
     ----------
     key_map, rules
         Map and rules of the rewrite.
     upper_bound_offset : int
-        The batch that ends right before it always has a row.
+        The batch that ends just before it always has a row.
     """
 
     def __init__(self, key_map: MapArrays, rules: PassRules, upper_bound_offset: int) -> None:

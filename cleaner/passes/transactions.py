@@ -1,7 +1,7 @@
-"""Determines which batches belong to aborted transactions, and which markers are still needed.
+"""Determine which batches belong to aborted transactions, and which markers are needed.
 
-Kernels do not know producers. This module therefore sets the `DISCARD` and `VERDICT` columns in the
-table of a chunk, but only for batches of producers. Source: docs/spec/cleaner.md §8.
+Kernels do not know producers, so this module sets the `DISCARD` and `VERDICT` columns of a chunk's
+table, but only for batches of producers. Source: docs/spec/cleaner.md §8.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ if TYPE_CHECKING:
 
 
 DISCARDED_MAX = 32 * 1024
-"""Most discarded batches that a walk remembers: 3 MiB, whatever the size of the log."""
+"""Maximum number of discarded batches to remember: 3 MiB, regardless of log size."""
 
 
 class TransactionState:
-    """The transactions found while scanning a log, either to build the map or to rewrite it.
+    """Transactions found while scanning a log, to build the map or to rewrite it.
 
     Parameters
     ----------
     discarded_before : collection of int, optional
-        `discarded` of the walk that mapped the log. Other batches of transactions were mapped, so
-        that their records may have winner bits. Without it that is unknown. It may differ from the
-        batches that this walk discards: an abort does not count once the log starts above it.
+        `discarded` of the scan that mapped the log. Other transactional batches were mapped, so
+        their records may have winner bits. Without it, this is unknown. It may differ from the
+        batches that this scan discards, because aborts below a new log start do not count.
 
     Attributes
     ----------
     discarded : set of int, optional
-        Last offsets of the batches discarded with their aborted transaction, or None if there are
+        Last offsets of batches discarded because of an aborted transaction, or None if there are
         more than `DISCARDED_MAX`.
     kept_aborts : list of AbortedTxn
-        Aborted transactions with kept markers, because this walk has met their data. They belong in
-        the index of the segment with the markers. The caller empties the list.
+        Aborted transactions whose markers are retained, because their data was found. They belong
+        to the index of the segment with the markers. The caller clears the list.
     """
 
     def __init__(self, discarded_before: Collection[int] | None = None) -> None:
@@ -77,12 +77,12 @@ class TransactionState:
         self._seen: set[int] = set()
         self._committed: set[int] = set()
         self.kept_aborts: list[AbortedTxn] = []
-        self._found = np.empty((0, 6), np.int64)  # room for the runs to examine
+        self._found = np.empty((0, 6), np.int64)  # space for runs to examine
 
     def add_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
-        """Add aborted transactions that begin at or after the walk's present batch.
+        """Add aborted transactions that begin at or after the current batch of the scan.
 
-        Transactions that are known already may be repeated.
+        Transactions that are already known may be repeated.
         """
         for transaction in transactions:
             entry = (transaction.first_offset, transaction.producer_id, transaction)
@@ -91,8 +91,8 @@ class TransactionState:
     def judge(self, chunk: Chunk) -> None:
         """Mark the batches in a chunk's table that can be discarded.
 
-        Data of aborted transactions are discarded immediately. A marker after its delete horizon,
-        once none of its transaction's data is left.
+        Data of aborted transactions is discarded immediately. A marker is discarded after its
+        delete horizon when no data of its transaction remains.
         """
         if not chunk.may_have(TRANSACTIONAL_BIT | CONTROL_BIT):
             return
@@ -120,13 +120,13 @@ class TransactionState:
     def _judge_apart(
         self, table: NDArray[np.int64], start: int, end: int, producer_id: int
     ) -> None:
-        """Judge the batches of a run with the start of an aborted transaction one by one."""
+        """Judge the batches of a run individually, because an aborted transaction starts in it."""
         for row in range(start, end):
             self._reach(int(table[row, COL_LAST_OFFSET]))
             self._meet_data(table, row, row + 1, producer_id)
 
     def _meet_data(self, table: NDArray[np.int64], start: int, end: int, producer_id: int) -> None:
-        """Record a run of transactional batches in a table. Mark them if they are aborted."""
+        """Record a run of transactional batches. Mark them if they are aborted."""
         if producer_id not in self._aborted:
             self._committed.add(producer_id)
             return
@@ -138,7 +138,7 @@ class TransactionState:
                 self.discarded = None
 
     def _meet_marker(self, producer_id: int, control: int) -> bool:
-        """Record a control batch, and return whether it is not needed any more."""
+        """Record a control batch, and return whether it is no longer needed."""
         if control == CONTROL_ABORT:
             transaction = self._aborted.pop(producer_id, None)
             if transaction is None or producer_id not in self._seen:
@@ -155,10 +155,11 @@ class TransactionState:
 
 
 class AbortedTransactions:
-    """The aborted transactions of a log at this time, from the segments' indexes.
+    """The aborted transactions of a log, from the indexes of its segments.
 
-    The segments that have such an index are determined once. Most have none, and searching all
-    segments above each one would take quadratic time. Later aborts are above the range of the pass.
+    Segments with a transaction index are determined once. Most have none, and searching all later
+    segments for each segment would take quadratic time. Later aborts are above the range of the
+    pass.
     """
 
     def __init__(self, log: Log) -> None:
@@ -172,10 +173,10 @@ class AbortedTransactions:
                 self._ends.append(view[slot + 1].base_offset if slot + 1 < len(view) else INT64_MAX)
 
     def between(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
-        """Return the transactions that overlap [start, end), in the order of their markers.
+        """Return the transactions that overlap [start, end), in marker order.
 
-        The markers may be beyond the end. As in Kafka, transactions that ended below the log start
-        are left out. Their batches are treated as committed, and their markers as not needed.
+        Markers may be after the end. As in Kafka, transactions that ended below the log start are
+        omitted. Their batches are treated as committed, and their markers as not needed.
         """
         found: list[AbortedTxn] = []
         if start_offset >= end_offset:
@@ -190,15 +191,15 @@ class AbortedTransactions:
 
 
 class LastBatches:
-    """The last batch of each producer, which keeps its header even without records.
+    """The last batch of each producer, whose header is retained even without records.
 
-    A restart reads sequences and epochs from it.
+    Sequences and epochs are read from it after a restart.
 
     Parameters
     ----------
     producers : mapping
-        Producers by id, as known when the group was begun. Producers whose last data is in another
-        group may be left out.
+        Producers by id when the group was started. Producers whose last data is in another group
+        may be omitted.
     """
 
     def __init__(self, producers: Mapping[int, LastRecord]) -> None:
@@ -220,7 +221,7 @@ class LastBatches:
         """Mark the last batches of producers in a chunk's table."""
         if not chunk.has_producers:
             return
-        # Only a batch with the last offset of a producer may be its last.
+        # Only a batch with the last offset of a producer may be its last batch.
         start = bisect_left(self._ends, chunk.first_offset)
         end = bisect_right(self._ends, chunk.last_offset, start)
         if start < end:
@@ -231,7 +232,7 @@ class LastBatches:
             self._keep_markers(chunk.table)
 
     def _keep_markers(self, table: NDArray[np.int64]) -> None:
-        """Mark the control batches of producers without data, of their present epoch."""
+        """Mark control batches of producers without data, in their current epoch."""
         columns = [COL_PRODUCER_ID, COL_PRODUCER_EPOCH]
         rows = np.flatnonzero(table[:, COL_CONTROL] != CONTROL_NONE)
         for row, (producer_id, epoch) in zip(

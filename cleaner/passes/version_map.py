@@ -1,7 +1,7 @@
-"""The map from key to the record of the highest order, for strategies with versions (KIP-280).
+"""The map from key to the record of the highest order, for version strategies (KIP-280).
 
-Each key counts as 32 bytes, so a pass maps three quarters as many keys as a map with offsets
-only. The slots themselves take 24. Source: docs/spec/cleaner.md §13.3.
+Each key counts as 32 bytes, so a pass maps three quarters as many keys as with an offset map. The
+slots actually take 24 bytes. Source: docs/spec/cleaner.md §13.3.
 """
 
 from __future__ import annotations
@@ -34,33 +34,32 @@ _NUMBERS = {
 
 
 def kernel_strategy(strategy: Strategy) -> KernelStrategy:
-    """Return a strategy for kernels."""
+    """Convert a strategy for kernels."""
     number = _NUMBERS[strategy.name, strategy.encoding]
     return KernelStrategy(number, as_array(strategy.header.encode()))
 
 
 def kernel_order(order: Order) -> versions.Order:
-    """Return an order for kernels."""
+    """Convert an order for kernels."""
     return versions.Order(order.present, np.int64(order.version), np.int64(order.offset))
 
 
 class VersionEntry(NamedTuple):
-    """The state of a key: its surviving record, and whether it supersedes a later offset."""
+    """The state of a key: its survivor, and whether it supersedes a later offset."""
 
     order: Order
     later_loser: bool
 
 
 class VersionMap(KeyMap):
-    """Maps each key to the order of its surviving record so far; see `KeyMap`.
+    """Maps each key to the order of its current survivor. See `KeyMap`.
 
-    There must be room for at least two keys: the one before the first dirty offset, and one to
-    make progress.
+    At least two keys must fit: the one before the first dirty offset, and one to make progress.
 
     Notes
     -----
-    O(1) expected. Put records in offset order, before records of the clean section are compared.
-    Not thread-safe.
+    O(1) expected. Records must be put in offset order, before comparing records of the clean
+    section. Not thread-safe.
     """
 
     ENTRY_BYTES = VERSION_ENTRY_BYTES
@@ -68,12 +67,12 @@ class VersionMap(KeyMap):
     LEAST_KEYS = 2
 
     def put(self, key: bytes, order: Order) -> None:
-        """Enter a record and update `latest_offset`, even if the record is superseded.
+        """Put a record and update `latest_offset`, even if the record is superseded.
 
         Raises
         ------
         OffsetMapFullError
-            All counted slots are in use, even if the key is known.
+            The map is full. Raised even if the key exists.
         """
         fits = len(self) < self.capacity and versions.version_put(
             self.arrays, as_array(key), 0, len(key), kernel_order(order), True
@@ -82,7 +81,7 @@ class VersionMap(KeyMap):
             raise OffsetMapFullError(f"the map is full with {len(self)} keys")
 
     def get(self, key: bytes) -> VersionEntry | None:
-        """Return the state of `key`, None if it is not in the map."""
+        """Return the state of `key`, or None."""
         order, later_loser = versions.version_get(self.arrays, as_array(key), 0, len(key))
         if order.offset < 0:
             return None

@@ -1,1 +1,1 @@
-"""The cleaner threads: how they are started, stopped, resized, throttled and measured."""
+"""Cleaner threads: starting, stopping, resizing, throttling and metrics."""

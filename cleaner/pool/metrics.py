@@ -1,4 +1,4 @@
-"""Kafka's gauges of the cleaner, as values (docs/spec/cleaner.md §11)."""
+"""Kafka's cleaner gauges (docs/spec/cleaner.md §11)."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerMetrics:
-    """The gauges at one time, from the last passes and selections of all workers.
+    """The gauges at a point in time, from the last passes and selections of all workers.
 
     Attributes
     ----------
     max_buffer_utilization_percent : int
-        Fullest offset map of the last passes, 0 to 100.
+        Maximum offset map utilization in the last passes, 0 to 100.
     cleaner_recopy_percent : int
-        Bytes written over bytes read, in the last passes together.
+        Bytes written divided by bytes read, over the last passes.
     max_clean_time_secs : int
-        Longest of the last passes.
+        Maximum duration of the last passes.
     max_compaction_delay_secs : int
-        Longest time by which a log exceeded `max.compaction.lag.ms` when a worker last selected
-        one.
+        Maximum time by which a log exceeded `max.compaction.lag.ms` at the last selection of a
+        worker.
     dead_thread_count : int
-        Workers that died. A failure of a log does not count: it makes that log uncleanable.
+        Number of workers that died. Errors in a log do not count, but make it uncleanable.
     max_dirty_percent : int
-        Largest dirty ratio seen by the last selection, of logs due or not.
+        Maximum dirty ratio of all logs examined by the last selection.
     time_since_last_run_ms : int
-        Since the last selection started; since 1970 before the first, as in Kafka.
+        Time since the start of the last selection, or since 1970 as in Kafka.
     uncleanable_partitions_count, uncleanable_bytes : mapping of str to int
         Uncleanable partitions and their cleanable bytes, by data directory.
     """
@@ -47,7 +47,7 @@ class CleanerMetrics:
     uncleanable_bytes: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the gauges under Kafka's names."""
+        """Return the gauges with Kafka's names."""
         return {
             "max-buffer-utilization-percent": self.max_buffer_utilization_percent,
             "cleaner-recopy-percent": self.cleaner_recopy_percent,
@@ -64,13 +64,13 @@ class CleanerMetrics:
 def metrics_of(
     manager: LogCleanerManager, workers: Sequence[CleanerWorker] = (), dead_thread_count: int = 0
 ) -> CleanerMetrics:
-    """Read the gauges of a pool. Without one, those that need no worker."""
+    """Read the gauges of a pool, or those that do not need workers."""
     passes = [worker.last_pass for worker in workers if worker.last_pass is not None]
     written = sum(stats.bytes_written for stats in passes)
     read = sum(stats.bytes_read for stats in passes)
     counts, sizes = manager.uncleanable_totals()
     return CleanerMetrics(
-        # Kafka truncates before it multiplies, and so shows 0 or 100 only (docs/spec/cleaner.md
+        # Kafka truncates before multiplying, so it reports only 0 or 100 (docs/spec/cleaner.md
         # §15.5).
         max_buffer_utilization_percent=int(
             100 * max((stats.map_utilization for stats in passes), default=0.0)

@@ -1,9 +1,8 @@
 """The pool of cleaner threads.
 
-It is started and stopped with the log manager. Workers are generators (`worker`) that are run by
-the scheduler of the runtime. In threads, each worker runs until it has to sleep. In virtual time,
-the workers take one step after another, in an order that depends on the seed. Source:
-docs/spec/cleaner.md §11 and §12, KAFKA-631.
+It starts and stops with the log manager. Workers are generators (`worker`) run by the scheduler of
+the runtime. With threads, each worker runs until it must sleep. In virtual time, workers take steps
+in an order that depends on the seed. Source: docs/spec/cleaner.md §11 and §12, KAFKA-631.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class _Thread:
-    """A worker, its state, and the task of its next steps."""
+    """A worker, its state, and the task for its next steps."""
 
     def __init__(self, worker: CleanerWorker) -> None:
         self.worker = worker
@@ -38,41 +37,41 @@ class _Thread:
         self.error: BaseException | None = None
         self.is_stopped = False
         self.rounds_missed: _Rounds | None = None
-        self.sleeps = False  # until a log may become due without an append
+        self.sleeps = False  # until a log can become due without an append
         self.wakes_ms = 0  # monotonic ms
 
 
 class _Rounds(NamedTuple):
-    """Rounds without work, one after each back-off, starting at a monotonic time in ms."""
+    """Rounds without work, one per back-off, starting at a monotonic time in ms."""
 
     since_ms: int
     backoff_ms: int
 
     def passed_ms(self, now_ms: int) -> int:
-        """Return the time since the last of them."""
+        """Return the time since the last round."""
         return (now_ms - self.since_ms) % self.backoff_ms
 
 
 class CleanerPool:
-    """Cleaner threads over the logs of a log manager.
+    """Cleaner threads for the logs of a log manager.
 
     Parameters
     ----------
     runtime : Runtime
-        Its scheduler, if it has threads, must have one more for each worker.
+        If its scheduler has threads, there must be an extra one per worker.
     manager : LogCleanerManager
         Checkpoints, states and decisions, shared with other callers.
     config : BrokerConfig
-        Number, memory and limits of the workers. With `log.cleaner.enable` false there are none.
+        Number, memory and limits of workers. There are none if `log.cleaner.enable` is false.
 
     Attributes
     ----------
     pass_ended : Signal of CleanerStats
-        Statistics of each finished pass; emitted in the thread of its worker, under no lock.
+        Statistics of each completed pass. Emitted in the worker's thread without holding a lock.
 
     Notes
     -----
-    Thread-safe, except that `start`, `stop` and `reconfigure` run one at a time.
+    Thread-safe, but `start`, `stop` and `reconfigure` must not run concurrently.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class CleanerPool:
         self._threads: list[_Thread] = []
         self._sleeps = False
         manager.changed.subscribe(self._wake_sleepers)
-        # Without threads the clock does not move during a step.
+        # Without threads the clock does not advance during a step.
         manager.lifetime.add(self)
         self._throttles = Throttles(runtime, config, eager=not runtime.scheduler.is_concurrent)
 
@@ -98,7 +97,7 @@ class CleanerPool:
         return f"CleanerPool({len(self._threads)} workers)"
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Examine the logs in the next round after each change, and apply other settings."""
+        """Examine logs in the next round after each change, and apply new settings."""
         return (
             events.partition_added.subscribe(self._wake_sleepers),
             events.config_changed.subscribe(self._wake_sleepers),
@@ -123,7 +122,7 @@ class CleanerPool:
             self._schedule(thread, 0)
 
     def stop(self) -> None:
-        """Stop every worker and wait for it. A pass under way is aborted."""
+        """Stop all workers and wait for them. Running passes are aborted."""
         with self._lock:
             threads, self._threads = self._threads, []
             for thread in threads:
@@ -138,9 +137,8 @@ class CleanerPool:
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply new settings.
 
-        The limits are changed immediately, and then all workers are restarted. This
-        replaces workers that have died. A pass that is in progress is aborted and starts
-        again.
+        Limits change immediately, then all workers are restarted. This replaces dead workers.
+        Running passes are aborted and start again.
         """
         self._throttles.configure(config)
         self.stop()
@@ -149,20 +147,20 @@ class CleanerPool:
 
     @property
     def is_running(self) -> bool:
-        """Whether a worker is alive."""
+        """Whether any worker is alive."""
         return any(thread.error is None for thread in self._threads)
 
     @property
     def dead_thread_count(self) -> int:
-        """Workers that ended by an interrupt or a simulated crash, not by an `Exception`."""
+        """Number of workers ended by an interrupt or simulated crash, not by an `Exception`."""
         return sum(thread.error is not None for thread in self._threads)
 
     def workers(self) -> list[tuple[CleanerWorker, bool]]:
-        """Return the workers, each with whether it is alive."""
+        """Return the workers, and whether each is alive."""
         return [(thread.worker, thread.error is None) for thread in list(self._threads)]
 
     def metrics(self) -> CleanerMetrics:
-        """Return Kafka's gauges of the cleaner as they are now."""
+        """Return Kafka's cleaner gauges."""
         workers = [thread.worker for thread in self._threads]
         metrics = metrics_of(self._manager, workers, self.dead_thread_count)
         now_ms = self._clock.monotonic_ms()
@@ -184,7 +182,7 @@ class CleanerPool:
                 )
 
     def _advance(self, thread: _Thread) -> None:
-        """Take a worker's next step, and further ones until it sleeps or yields."""
+        """Take the next steps of a worker until it sleeps or yields."""
         thread.rounds_missed, thread.sleeps = None, False
         while not thread.is_stopped:
             try:
@@ -201,9 +199,8 @@ class CleanerPool:
     def _sleep_through(self, thread: _Thread, backoff_ms: int) -> int:
         """Return the time in ms until the first round that may have work.
 
-        Without this, there would be a million empty rounds in several months of virtual
-        time. Periodic tasks of the scheduler use `idle_ms` for this, but a worker schedules
-        each of its steps itself.
+        Otherwise, several months of virtual time would have a million empty rounds. Periodic tasks
+        of the scheduler use `idle_ms` for this, but a worker schedules each of its steps itself.
         """
         now_ms = self._clock.monotonic_ms()
         thread.rounds_missed = _Rounds(now_ms, backoff_ms)
@@ -217,7 +214,7 @@ class CleanerPool:
         return delay_ms
 
     def _wake_sleepers(self, *_: object) -> None:
-        """Wake every worker that skips rounds, for the next round."""
+        """Wake workers that skip rounds, for the next round."""
         if not self._sleeps:
             return
         with self._lock:

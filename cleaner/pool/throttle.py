@@ -1,8 +1,8 @@
-"""Throttles of cleaners: Kafka's one limit for reading and writing, and KAFKA-631's two.
+"""Cleaner throttles: Kafka's limit for reads plus writes, and the two limits of KAFKA-631.
 
-A throttle measures windows of 300 ms. If the bytes of a window exceed its share, the cleaners sleep
-until the rate is right again. One throttle serves all cleaner threads.
-Source: docs/spec/cleaner.md §11, KAFKA-631.
+A throttle measures windows of 300 ms. If the bytes in a window exceed its share, cleaners sleep
+until the rate is correct again. All cleaner threads share a throttle. Source: docs/spec/cleaner.md
+§11, KAFKA-631.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 WINDOW_MS = 300
 UNLIMITED = sys.float_info.max
-"""Kafka's default of `log.cleaner.io.max.bytes.per.second`."""
+"""Kafka's default for `log.cleaner.io.max.bytes.per.second`."""
 
 
 class Throttle:
@@ -25,15 +25,15 @@ class Throttle:
     Parameters
     ----------
     bytes_per_second : float
-        May be changed at any time; applies from the end of the current window.
+        May change at any time. Applies from the end of the current window.
     eager : bool
-        Also end a window once its bytes exceed its share. For virtual time, in which work takes no
-        time: otherwise no window would end while work is done.
+        Also end a window when its bytes exceed its share. Needed in virtual time, where work takes
+        no time and windows would otherwise not end.
 
     Notes
     -----
-    Thread-safe. `observe` does not sleep: it returns how long to sleep. While one thread sleeps,
-    all do, as in Kafka; time slept is part of no window.
+    Thread-safe. `observe` returns how long to sleep. As in Kafka, all threads sleep together, and
+    windows do not include that time.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Throttle:
         self._observed_bytes = 0
 
     def observe(self, size_bytes: int) -> int:
-        """Count bytes read or written, and return the ms to sleep now."""
+        """Count bytes read or written, and return how many ms to sleep."""
         with self._lock:
             self._observed_bytes += size_bytes
             now_ns = self._clock.monotonic_ns()
@@ -65,7 +65,7 @@ class Throttle:
 
 
 class Throttles:
-    """The limits of a pool for reads, for writes, and for their sum."""
+    """Limits of a pool for reads, for writes, and for both."""
 
     def __init__(self, runtime: Runtime, config: BrokerConfig, *, eager: bool = False) -> None:
         self.both = Throttle(runtime, eager=eager)
@@ -80,7 +80,7 @@ class Throttles:
         self.writes.bytes_per_second = config.logstore_cleaner_max_write_bytes_per_second
 
     def observe(self, read_bytes: int, written_bytes: int) -> int:
-        """Count bytes, and return the ms to sleep now, by the strictest limit."""
+        """Count bytes, and return how many ms to sleep due to the strictest limit."""
         return max(
             self.both.observe(read_bytes + written_bytes),
             self.reads.observe(read_bytes),

@@ -1,7 +1,7 @@
-"""One cleaner thread, as a generator of pauses (docs/spec/cleaner.md §11).
+"""A cleaner thread, as a generator of pauses (docs/spec/cleaner.md §11).
 
-In each round, it selects a log, cleans it in one pass, and runs retention for the compacted logs.
-If no log was due, it sleeps. The caller determines when and in which thread the next step is done.
+Each round selects a log, cleans it in one pass, and runs retention for compacted logs. If no log
+was due, the worker sleeps. The caller decides when and in which thread to take the next step.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ PassListener = Callable[[CleanerStats], None]
 
 
 class CleanerWorker:
-    """One of a pool's workers.
+    """A worker of a pool.
 
     Parameters
     ----------
     number : int
-        From 0; for logs and thread names.
+        Number from 0, for logging and thread names.
     backoff_ms : int
-        How long to sleep after a round without a log that is due.
+        Time to sleep after a round in which no log was due.
     on_pass : callable, optional
-        Called with the statistics of each finished pass, in the worker's thread.
+        Called in the worker's thread with the statistics of each completed pass.
 
     Attributes
     ----------
     last_pass : CleanerStats or None
-        Of the last finished pass.
+        Statistics of the last completed pass.
     max_compaction_delay_ms : int
-        The longest delay that its last selection saw; see `Selected`.
+        Maximum delay found by the last selection. See `Selected`.
     passes : int
-        Number of finished passes.
+        Number of completed passes.
     at : TopicPartition or None
-        The partition in work.
+        Current partition.
     pause_ms : int
-        How long the limits made it sleep before its last step of a pass.
+        How long it was throttled before the last step of a pass.
     is_quiet : bool
         Whether the last round had no work.
     """
@@ -76,16 +76,16 @@ class CleanerWorker:
 
     @property
     def name(self) -> str:
-        """Kafka's name of the thread."""
+        """Thread name, as in Kafka."""
         return f"kafka-log-cleaner-thread-{self.number}"
 
     def rounds(self) -> Generator[int, None, None]:
         """Run rounds forever.
 
-        Yield the ms to sleep before the next step, or 0 to let others run. No lock is held
-        while this is suspended. Closing it aborts a pass that is in progress. If cleaning a
-        log fails, the log becomes uncleanable (`UncleanablePartitions.leave_alone`). Other
-        failures are logged, and the round is repeated after the back-off.
+        Yields the ms to sleep before the next step, or 0 to let other workers run. A suspended
+        worker holds no lock, and closing it aborts its pass. If cleaning a log fails, the log
+        becomes uncleanable (`UncleanablePartitions.leave_alone`). Other failures are logged, and
+        the round is repeated after the back-off.
         """
         while True:
             self.is_quiet = False
@@ -97,7 +97,7 @@ class CleanerWorker:
             yield 0 if goes_on else max(1, self._backoff_ms)
 
     def _round(self) -> Generator[int, None, bool]:
-        """Clean the most urgent log, run retention, and return whether a log was due."""
+        """Clean the most urgent log and run retention. Return whether a log was due."""
         selected = self._manager.chooser.select()
         if selected is not None:
             yield from self._clean(selected)
@@ -108,7 +108,7 @@ class CleanerWorker:
         return selected is not None
 
     def _clean(self, selected: Selected) -> Generator[int, None, None]:
-        """Run one pass, no faster than the limits allow."""
+        """Run a pass, throttled."""
         log, state, self.max_compaction_delay_ms = selected
         steps = self._manager.run_pass(log, state, claimed=True)
         self.at = log.topic_partition
@@ -123,7 +123,10 @@ class CleanerWorker:
                 read, written = step.bytes_read, step.bytes_written
         except StopIteration as done:
             result = done.value
-        except (KafkaStorageError, UnknownTopicOrPartitionError) as error:  # the last: just deleted
+        except (
+            KafkaStorageError,
+            UnknownTopicOrPartitionError,
+        ) as error:  # the latter: just deleted
             logger.warning("%s", error)
             return
         except Exception as error:

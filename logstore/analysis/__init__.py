@@ -1,1 +1,1 @@
-"""Answers about partitions: explanations, fates, statistics, differences, erasure, salvage."""
+"""Analysis of partitions: explanations, fates, statistics, differences, erasure and salvage."""

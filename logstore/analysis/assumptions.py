@@ -1,6 +1,6 @@
 """Assumptions about facts that a directory does not contain.
 
-Each is a sentence that contains the missing fact, the assumption, and how to override it with a
+An assumption is a sentence with the missing fact, the assumed value, and how to override it with a
 command line option or by copying another file.
 """
 
@@ -33,18 +33,18 @@ def assumptions(
     Parameters
     ----------
     cleaning : bool
-        Whether the answer depends on the cleaner checkpoint.
+        Whether the result depends on the cleaner checkpoint.
     """
     return tuple(_yield_assumptions(manager, topic_partition, cleaning=cleaning))
 
 
 def clock_assumption(now_text: str) -> str:
-    """Return the assumption made if no time was given."""
+    """Return the assumption if no time was given."""
     return f"the time is the system clock's, {now_text}; override with --now TIME"
 
 
 def policy_assumption(manager: LogManager, topic: str) -> str | None:
-    """Return the assumption about a topic's cleanup.policy, or None if the policy is known."""
+    """Return the assumption about the cleanup.policy of a topic, or None if it is known."""
     laid = manager.catalog.temporary_overrides(topic)
     if not manager.catalog.topic(topic).adopted or "cleanup.policy" in laid:
         return None
@@ -65,7 +65,7 @@ def policy_assumption(manager: LogManager, topic: str) -> str | None:
 def limits_assumption(manager: LogManager, topic: str) -> str | None:
     """Return the assumption about the retention limits of a topic whose policy was given.
 
-    None if the topic's configuration is stored, or the limits were given too or do not apply.
+    None if the topic config is stored, or if the limits were given too or do not apply.
     """
     laid = manager.catalog.temporary_overrides(topic)
     if not manager.catalog.topic(topic).adopted or "cleanup.policy" not in laid:
@@ -90,7 +90,7 @@ def limits_assumption(manager: LogManager, topic: str) -> str | None:
 
 
 def _origin(manager: LogManager, key: str) -> str:
-    """Return the broker setting that gives a topic's setting, or "Kafka's default"."""
+    """Return the broker config that determines a topic config, or "Kafka's default"."""
     given = manager.catalog.broker_config.given
     for synonym in TOPIC_KEYS[key].synonyms:
         if synonym.key in given:
@@ -99,12 +99,12 @@ def _origin(manager: LogManager, key: str) -> str:
 
 
 def is_policy_known(manager: LogManager, topic: str) -> bool:
-    """Return whether a topic's cleanup.policy is stored or given, or follows from its name."""
+    """Return whether the cleanup.policy of a topic is stored, given, or follows from its name."""
     return policy_assumption(manager, topic) is None or configs_by_name(topic) is not None
 
 
 def refuse_assumed_policy(manager: LogManager, topic_partition: TopicPartition) -> None:
-    """Refuse to delete anything under an assumed cleanup.policy.
+    """Raise an error instead of deleting data under an assumed cleanup.policy.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def refuse_assumed_policy(manager: LogManager, topic_partition: TopicPartition) 
 
 def _yield_assumptions(manager: LogManager, tp: TopicPartition, *, cleaning: bool) -> Iterator[str]:
     if not manager.catalog.topic(tp.topic).adopted:
-        return  # created by this engine, which writes the other files only when needed
+        return  # created by this engine, which writes other files only when needed
     policy = policy_assumption(manager, tp.topic)
     if policy is not None:
         yield policy

@@ -1,7 +1,7 @@
-"""The state of a broker: its directories, open logs and settings, and its cleaner's state.
+"""The state of a broker: directories, open logs, configs, and the state of the cleaner.
 
-The page, the command line and the simulation use these functions instead of reaching into the log
-manager and the cleaner.
+The page, the command line and the simulation use this module instead of the log manager and the
+cleaner.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def node_id(broker: HasLogs) -> int:
 
 
 def is_replicated(broker: HasLogs) -> bool:
-    """Return whether the logs are replicas of a cluster, which only its controller may change."""
+    """Return whether the logs are replicas in a cluster, which only its controller may change."""
     return broker.manager.registry.is_replicated
 
 
 def open_logs(broker: HasLogs) -> dict[TopicPartition, Log]:
-    """Return the logs that are open now, without opening any."""
+    """Return the logs that are currently open."""
     return {log.topic_partition: log for log in broker.manager.registry.open_logs()}
 
 
 def topic_config(broker: HasLogs, topic: str) -> LogConfig:
-    """Return the effective configuration of a topic's logs.
+    """Return the effective config of a topic's logs.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def topic_config(broker: HasLogs, topic: str) -> LogConfig:
 
 
 def partition_folder(broker: HasLogs, topic_partition: TopicPartition) -> str | None:
-    """Return the folder of a partition, or None if it has not been created yet."""
+    """Return the directory of a partition, or None if it does not exist yet."""
     try:
         directory = broker.manager.registry.directory_of(topic_partition)
     except UnknownTopicOrPartitionError:
@@ -75,7 +75,7 @@ def partition_folder(broker: HasLogs, topic_partition: TopicPartition) -> str | 
 def subscribe_to_changes(
     broker: Cleaned, listener: Callable[..., object]
 ) -> tuple[Unsubscribe, ...]:
-    """Call a listener after each change of a log, a partition, a configuration or the cleaner."""
+    """Call a listener after each change of a log, partition, config or the cleaner."""
     events = broker.manager.services.events
     return tuple(
         signal.subscribe(listener)
@@ -95,14 +95,14 @@ def subscribe_to_changes(
 
 
 class CleanerView(NamedTuple):
-    """The cleaner's state of a partition.
+    """The cleaner's state for a partition.
 
     Attributes
     ----------
     uncleanable : UncleanablePartition or None
-        Reason why the cleaner gave up on the partition.
+        Why the cleaner skips the partition.
     state : CleaningState or None
-        The cleaning pass or the pause in progress.
+        The cleaning pass or pause in progress.
     """
 
     uncleanable: UncleanablePartition | None
@@ -110,7 +110,7 @@ class CleanerView(NamedTuple):
 
 
 def cleaner_view(broker: Cleaned, topic_partition: TopicPartition) -> CleanerView:
-    """Return the cleaner's state of a partition."""
+    """Return the cleaner's state for a partition."""
     cleaner = broker.cleaner
     return CleanerView(
         cleaner.uncleanable_partitions.get(topic_partition), cleaner.states.of(topic_partition)
@@ -118,12 +118,12 @@ def cleaner_view(broker: Cleaned, topic_partition: TopicPartition) -> CleanerVie
 
 
 def cleaner_offset(broker: Cleaned, topic_partition: TopicPartition) -> int | None:
-    """Return the first dirty offset that the last cleaning pass has stored, or None."""
+    """Return the first dirty offset stored by the last cleaning pass, or None."""
     return broker.cleaner.checkpoints.of(topic_partition)
 
 
 def cleanable_state(broker: Cleaned, log: Log) -> CleanableState:
-    """Measure a log as the selection of logs to clean does.
+    """Measure a log as the cleaner does when it selects logs.
 
     Raises
     ------
@@ -134,12 +134,12 @@ def cleanable_state(broker: Cleaned, log: Log) -> CleanableState:
 
 
 def cleaning_decision(broker: Cleaned, log: Log, *, foresee: bool = True) -> CleaningDecision:
-    """Decide as the next selection of logs to clean would.
+    """Return the decision that the cleaner's next selection would make.
 
     Parameters
     ----------
     foresee : bool
-        Find when each closed gate opens by itself.
+        Whether to compute when closed gates open by themselves.
     """
     chooser = broker.cleaner.chooser
     return chooser.decision_of(log, rolled=chooser.is_idle(log), foresee=foresee)

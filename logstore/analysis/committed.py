@@ -1,9 +1,9 @@
-"""Committed data of a log, as a consumer with `READ_COMMITTED` reads it.
+"""Committed data of a log, as a `READ_COMMITTED` consumer reads it.
 
 All commands that report live, surviving or lost records use this definition, which is Kafka's: a
-data batch is committed if it is below the last stable offset and does not belong to an aborted
+data batch is committed if it is below the last stable offset and not part of an aborted
 transaction. Data at or above the last stable offset is not committed, even if it is not
-transactional. Consumers get it after the earlier transaction has ended.
+transactional. Consumers receive it after the earlier transaction has ended.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ COMMIT_STATES = (COMMITTED, ABORTED, OPEN_TRANSACTION, UNSTABLE)
 """States of a data batch.
 
 `open_transaction`: its transaction has no marker yet. `unstable`: at or above the last stable
-offset for another reason: an open transaction begins below it, or its marker is not replicated.
+offset for another reason, because an open transaction begins below it or its marker is not
+replicated.
 """
 
 
 class CommittedData:
-    """Commit states of a log's batches at the time of creation.
+    """Commit states of the batches in a log, when this object was created.
 
     Notes
     -----
-    Creation time and memory: O(aborted transactions).
+    Creation takes O(aborted transactions) time and memory.
     """
 
     def __init__(self, log: Log) -> None:
@@ -59,7 +60,7 @@ class CommittedData:
         return not header.is_control and self.state_of(header) == COMMITTED
 
     def state_of(self, header: BatchHeader) -> str:
-        """Return the state of a data batch, one of `COMMIT_STATES`."""
+        """Return the state of a data batch, from `COMMIT_STATES`."""
         if self.is_aborted(header):
             return ABORTED
         if header.last_offset < self._stable_offset:
@@ -70,7 +71,7 @@ class CommittedData:
         return UNSTABLE
 
     def is_aborted(self, header: BatchHeader) -> bool:
-        """Return whether a batch contains data of an aborted transaction."""
+        """Return whether a batch belongs to an aborted transaction."""
         ranges = self._aborted.get(header.producer_id)
         if ranges is None or not header.is_transactional or header.is_control:
             return False

@@ -1,4 +1,4 @@
-"""Copy partitions into a new data directory, for `clean --out`."""
+"""Copy partitions to a new data directory, for `clean --out`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNFINISHED = ".logstore-unfinished-copy"
-"""Marker file of a data directory with an unfinished copy."""
+"""Marker file in a data directory with an unfinished copy."""
 
 
 class CopyProgress(NamedTuple):
-    """Progress of a copy; `topic_partition` is being copied."""
+    """Progress of a copy, currently of `topic_partition`."""
 
     topic_partition: TopicPartition
     bytes_done: int
@@ -44,7 +44,7 @@ class CopyProgress(NamedTuple):
 CopyListener = Callable[[CopyProgress], None]
 
 Link = Callable[[str, str], bool]
-"""Adds a hard link to a file; returns False if that is not possible (`DiskFileSystem.link`)."""
+"""Adds a hard link to a file. Returns False if that is not possible (`DiskFileSystem.link`)."""
 
 
 def copy_partitions(
@@ -56,37 +56,37 @@ def copy_partitions(
     link: Link | None = None,
     progress: CopyListener | None = None,
 ) -> None:
-    """Copy partitions, their checkpoint entries and their topics' configurations.
+    """Copy partitions, their checkpoint entries and topic configs.
 
     Parameters
     ----------
     source : LogManager
-        Opened read-only, with no log opened yet, so that its files are unchanged.
+        Opened read-only, with no log opened yet, so that files are unchanged.
     fs : FileSystem
         File system of the target.
     target : str
-        The new data directory: missing or empty, and not inside a directory of the source.
+        New data directory, missing or empty, and not inside a directory of the source.
     link : callable, optional
-        Hard-link the `.log` files of closed segments if possible, instead of copying their bytes.
-        The disk's file system separates such a file before it changes it; so the original is safe,
-        unless another process already has it open for writing.
+        Hard-links `.log` files of closed segments if possible, instead of copying them. The file
+        system class copies such a file before changing it, so the original is safe unless another
+        process already has it open for writing.
     progress : callable, optional
         Called before each block.
 
     Raises
     ------
     InvalidConfigurationError
-        The target is a file or not empty; nothing was written.
+        The target is a file or not empty. Nothing was written.
     CorruptRecordError
-        A `.log` file exceeds the largest segment size, as a sparse file may; nothing was copied.
+        A (sparse) `.log` file exceeds the maximum segment size. Nothing was copied.
     KafkaStorageError
-        A file could not be read or written, or a partition changed during the copy. The copy was
+        A file cannot be read or written, or a partition changed during the copy. The copy was
         removed (`unfinished`).
 
     Notes
     -----
-    Files keep their modification times. The copy counts as shut down cleanly if its source
-    directories do; otherwise opening it recovers it. Durable on return.
+    Modification times are preserved. The copy counts as cleanly shut down if its source directories
+    do. Otherwise it is recovered when opened. Durable on return.
     """
     with unfinished(fs, target):
         _Copy(source, fs, target, link, progress).run(partitions)
@@ -101,25 +101,25 @@ def copy_into(
     link: Link | None = None,
     progress: CopyListener | None = None,
 ) -> None:
-    """Copy as `copy_partitions` does, into an `unfinished` directory.
+    """Copy as `copy_partitions` does, to an `unfinished` directory.
 
-    The directory is empty, or contains earlier copies of other partitions. It counts as shut down
-    cleanly if all sources do.
+    The directory is empty, or contains earlier copies of other partitions. It counts as cleanly
+    shut down if all sources do.
     """
     _Copy(source, fs, target, link, progress).run(partitions)
 
 
 @contextmanager
 def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
-    """Reserve a missing or empty directory for a copy that is valid only when this context ends.
+    """Reserve a missing or empty directory for a copy that is valid after this context.
 
-    Until then a marker file says so. After an error or an interrupt everything written is removed.
-    The next copy to this directory removes the output of a killed process.
+    Until then it contains a marker file. After an error or interrupt, everything written is
+    removed. If a process was killed, the next copy to this directory removes its output.
 
     Raises
     ------
     InvalidConfigurationError
-        The target is a file, or contains something other than an unfinished copy.
+        The target is a file, or is not empty and not an unfinished copy.
     KafkaStorageError
         A file operation failed.
     """
@@ -139,7 +139,7 @@ def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
 
 
 def _take_target(fs: FileSystem, target: str) -> bool:
-    """Make sure that a directory exists and is empty, and return whether it was created."""
+    """Make sure that a directory exists and is empty. Return whether it was created."""
     if not fs.exists(target):
         with StorageGuard(None, target, "cannot create it"):
             make_dirs_durably(fs, target)
@@ -157,7 +157,7 @@ def _take_target(fs: FileSystem, target: str) -> bool:
 
 
 def _discard(fs: FileSystem, target: str, *, created: bool) -> None:
-    """Remove a copy, its marker file last."""
+    """Remove a copy, with its marker file last."""
     for name in fs.list_dir(target):
         if name != UNFINISHED:
             path = f"{target}/{name}"
@@ -168,7 +168,7 @@ def _discard(fs: FileSystem, target: str, *, created: bool) -> None:
 
 
 class _Copy:
-    """One run of `copy_partitions` into an empty directory."""
+    """A run of `copy_partitions` into an empty directory."""
 
     def __init__(
         self,
@@ -187,13 +187,12 @@ class _Copy:
         self._bytes_total = 0
 
     def run(self, partitions: Sequence[TopicPartition]) -> None:
-        # A partition in a checkpoint without a folder is empty.
+        # A partition that is in a checkpoint but has no directory is empty.
         homes = {tp: home for tp in partitions if (home := self._home(tp)) is not None}
         clean = all(home.clean for home in homes.values())
         is_first = not any(map(parse_partition_dir, self._fs.list_dir(self._target)))
         source = self._source.runtime.fs
-        # Read this before the data, because a checkpoint may be behind the data but not ahead of
-        # it.
+        # Read checkpoints before the data, since they may be behind the data but not ahead of it.
         checkpoints = _checkpoints(homes)
         folders = {tp: files_of(source, home.partition_path(tp)) for tp, home in homes.items()}
         for tp, files in folders.items():
@@ -216,7 +215,7 @@ class _Copy:
 
     def _home(self, topic_partition: TopicPartition) -> LogDirectory | None:
         for directory in self._source.directories:
-            directory.check_online()  # an offline directory may contain it
+            directory.check_online()  # it may be in an offline directory
             if topic_partition in directory.partitions:
                 return directory
         return None
@@ -251,12 +250,12 @@ class _Copy:
                 done += self._bytes_done
                 self._progress(CopyProgress(topic_partition, done, self._bytes_total))
 
-        # The second listing of the folder detects a file truncated during the copy.
+        # A second listing detects files that were truncated during the copy.
         copy_file(self._source.runtime.fs, source, stat, self._fs, target, progress=report)
         self._bytes_done += stat.size
 
     def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:
-        """Store the topics with their configurations. Adopted topics remain adopted."""
+        """Store the topics with their configs. Adopted topics remain adopted."""
         store = TopicStore(self._fs, self._target)
         for name in dict.fromkeys(tp.topic for tp in partitions):
             topic = self._source.catalog.topic(name)
@@ -272,7 +271,7 @@ class _Copy:
 def _checkpoints(
     homes: Mapping[TopicPartition, LogDirectory],
 ) -> dict[str, dict[TopicPartition, int]]:
-    """Return the entries of some partitions, by checkpoint file; skips missing files."""
+    """Return the entries of partitions by checkpoint file. Missing files are skipped."""
     entries: dict[str, dict[TopicPartition, int]] = {}
     for directory in {id(home): home for home in homes.values()}.values():
         for name in CHECKPOINTS:
@@ -290,7 +289,7 @@ def _checkpoints(
 
 
 def _growing(files: Mapping[str, FileStat]) -> set[str]:
-    """Return the files that a process with the partition open may append to."""
+    """Return the files to which a process with the partition open may append."""
     parts = {name: parse_segment_file(name) for name in files}
     active = max((p.base_offset for p in parts.values() if p and p.kind == LOG_SUFFIX), default=0)
     return {name for name, each in parts.items() if each is None or each.base_offset >= active}

@@ -1,7 +1,7 @@
-"""Differences between two copies of a partition: the fate of each record.
+"""Compare two copies of a partition, and determine the fate of each record.
 
-They are derived from the copies and the rules without using the cleaner's code, so that the cleaner
-is verified independently. This needs about 200 bytes of memory per key, for its hash and order.
+Fates are derived from the copies and the rules without the cleaner's code, so that this verifies
+the cleaner independently. Takes about 200 bytes of memory per key.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ EXPLAINED = (
     *("retained", "superseded", "tombstone_expired", "aborted", "control_expired", "null_key"),
     *("below_log_start", "added"),
 )
-"""Fates that cleaning, retention and appends explain."""
+"""Fates explained by cleaning, retention and appends."""
 
 UNEXPLAINED = ("lost", "changed", "foreign")
 """Unexplained fates.
 
-`lost`: missing although it survives its key, or is not committed yet. `changed`: another content
-at its offset. `foreign`: only in the second copy, but below the end of the first.
+`lost`: missing although it is the survivor of its key or not committed yet. `changed`: different
+content at its offset. `foreign`: only in the second copy, but below the end of the first one.
 """
 
 DIFFERENCES = (*EXPLAINED, *UNEXPLAINED)
 
 DiffProgress = Callable[[str, int, int], None]
-"""Called with the task, the bytes done and the bytes in total."""
+"""Called with a task, the bytes done, and the total."""
 
 
 class BatchRecord(NamedTuple):
@@ -52,11 +52,11 @@ class BatchRecord(NamedTuple):
 
 
 class _CommitStates:
-    """Commit states of the first copy's data at the time of the second copy.
+    """Commit states of data in the first copy, as of the second copy.
 
-    A transaction that is open in the first copy may have ended before the second. The marker in the
-    second copy determines this, because an aborted transaction is removed from the transaction
-    indexes when cleaning has removed all of its data.
+    A transaction that is open in the first copy may have ended before the second one. Its marker in
+    the second copy shows how, since the transaction indexes omit aborted transactions whose data
+    has been removed by cleaning.
     """
 
     def __init__(self, before: PartitionView, after: PartitionView) -> None:
@@ -67,7 +67,7 @@ class _CommitStates:
             self._ends = dict(_first_markers(after, before.log.log_end_offset))
 
     def state_before(self, header: BatchHeader) -> str:
-        """Return the state of a batch in the first copy; `open_transaction` if unknown."""
+        """Return the state of a batch in the first copy, or `open_transaction` if unknown."""
         state = self._before.state_of(header)
         if state in (COMMITTED, ABORTED):
             return state
@@ -80,12 +80,12 @@ class _CommitStates:
         return ABORTED if end is ControlType.ABORT else OPEN_TRANSACTION
 
     def is_committed_after(self, header: BatchHeader) -> bool:
-        """Return whether a batch of the second copy is committed there."""
+        """Return whether a batch in the second copy is committed."""
         return self._after.has(header)
 
 
 def _first_markers(view: PartitionView, start_offset: int) -> Iterator[tuple[int, ControlType]]:
-    """Yield each producer's first transaction marker at or after an offset."""
+    """Yield the first transaction marker of each producer at or after an offset."""
     seen: set[int] = set()
     for stored, record in view.records(start_offset):
         header = stored.batch.header
@@ -99,22 +99,22 @@ def _first_markers(view: PartitionView, start_offset: int) -> Iterator[tuple[int
 
 
 class PartitionDiff:
-    """The fates of the records of one copy of a partition in another one.
+    """The fate of each record of a partition, from two copies.
 
     Parameters
     ----------
     before, after : PartitionView
-        The copies; the topic of the first copy defines the strategy.
+        The copies. The topic in the first copy defines the strategy.
     cleaned_until : int, optional
-        End of the clean section of the second copy: records from there on supersede none. By
-        default the offset in its cleaner checkpoint, or the end of its log.
+        End of the clean section of the second copy. Later records supersede none. [default: offset
+        in its cleaner checkpoint, or its log end offset]
     progress : callable, optional
         Called before each batch of the first copy.
 
     Attributes
     ----------
     counts : Counter of str
-        Records by fate, of those yielded so far.
+        Number of records by fate, among those yielded so far.
     assumed : tuple of str
         Assumptions about missing files.
     """
@@ -146,11 +146,11 @@ class PartitionDiff:
 
     @property
     def is_explained(self) -> bool:
-        """Whether cleaning, retention and appends explain all fates yielded so far."""
+        """Whether all fates yielded so far are explained by cleaning, retention and appends."""
         return not any(self.counts[fate] for fate in UNEXPLAINED)
 
     def __iter__(self) -> Iterator[RecordFate]:
-        """Yield a fate for each record of either copy, in offset order."""
+        """Yield a fate for each record in either copy, in offset order."""
         self.counts.clear()
         states = _CommitStates(self._before, self._after)
         winners = self._winners(states)
@@ -174,7 +174,7 @@ class PartitionDiff:
         return winners
 
     def _committed(self, states: _CommitStates) -> Iterator[Record]:
-        """Yield the committed records of the first copy, then those appended in the second."""
+        """Yield the committed records of the first copy, then those appended in the second one."""
         for stored, record in self._records(self._before, "reading keys"):
             header = stored.batch.header
             if not header.is_control and states.state_before(header) == COMMITTED:
@@ -236,7 +236,7 @@ class PartitionDiff:
 def _pair(
     before: Iterator[BatchRecord], after: Iterator[BatchRecord]
 ) -> Iterator[tuple[BatchRecord | None, BatchRecord | None]]:
-    """Join two streams of records by their offsets."""
+    """Join two record streams by offset."""
     left, right = next(before, None), next(after, None)
     while left is not None or right is not None:
         if right is None or (left is not None and left.record.offset < right.record.offset):

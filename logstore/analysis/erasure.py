@@ -1,8 +1,8 @@
-"""Erasure: all locations of a key's bytes, and when each can be removed.
+"""Find all locations of a key, and when each can be removed.
 
-The files are read as they are, including files that no longer belong to a log. Removal times are
-not computed from the rules but by running the engine on a copy (`rehearsal`). The earliest time
-assumes appends that make passes due, the latest time assumes no further appends.
+Files are read as they are, including files that no longer belong to a log. Removal times are
+determined by running the engine on a copy (`rehearsal`), not by evaluating rules. The earliest time
+assumes appends that make passes due, and the latest time assumes no appends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from logstore.analysis.rehearsal import Cause, Rehearsal, TransactionEnd, Watch,
 from logstore.analysis.view import HasLogs
 from logstore.cleaner.strategy import Strategy
 from logstore.coordinator.host import CoordinatorHost
-from logstore.coordinator.transactions.log import TransactionConfig, TransactionLog
+from logstore.coordinator.transactions.log import TransactionLog
 from logstore.errors import CorruptionError, InvalidRecordError, LogStoreError
 from logstore.names import (
     CLEANED_SUFFIX,
@@ -86,18 +86,18 @@ STATES = (
     DELETED_PARTITION,
     FOREIGN,
 )
-"""States of a key's locations; the reason `location.STATE` explains each."""
+"""States of locations. The reason `location.STATE` explains each."""
 
 IN_THE_LOG = (LIVE, TOMBSTONE, SUPERSEDED, ABORTED, OPEN_TRANSACTION, UNSTABLE, BELOW_LOG_START)
 _STATES_BY_SUFFIX = {DELETED_SUFFIX: DELETED, SWAP_SUFFIX: SWAP, CLEANED_SUFFIX: CLEANED}
 _BLOCK = 1 << 20
 
 ErasureProgress = Callable[[str, int, int], None]
-"""Called with a task, the bytes done and the bytes in total."""
+"""Called with a task, the bytes done, and the total."""
 
 
 class Erasable(HasLogs, Protocol):
-    """The parts of a broker that erasure needs."""
+    """The parts of a broker needed here."""
 
     @property
     def broker_config(self) -> BrokerConfig:
@@ -109,7 +109,7 @@ class Erasable(HasLogs, Protocol):
 
 
 def rule_json(reasons: Sequence[Reason]) -> dict[str, Any]:
-    """Return the reasons of a location as JSON: all of them, and the rule by itself."""
+    """Return the reasons of a location as JSON, and the rule separately."""
     rule = reasons[1]
     return {
         "rule": text_of(reasons),
@@ -120,26 +120,25 @@ def rule_json(reasons: Sequence[Reason]) -> dict[str, Any]:
 
 
 class ErasurePlace(NamedTuple):
-    """A location of a key's bytes.
+    """A location of a key.
 
     Attributes
     ----------
     position : int
-        Position of the batch, or of the bytes themselves outside a valid batch.
+        Position of the batch, or of the key itself outside a valid batch.
     offset : int or None
         Offset of the record, or None outside a valid batch.
     state : str
         One of `STATES`.
     earliest_ms : int or None
-        Earliest removal, Unix ms: whatever is appended for other keys, a broker with the current
-        configuration keeps the bytes until then. None if they are only removed after an event
-        that `reasons` name.
+        Earliest removal, Unix ms: until then a broker with the current config retains the bytes,
+        regardless of appends for other keys. None if removal requires an event named in `reasons`.
     latest_ms : int or None
-        Latest removal, Unix ms, if a broker runs from now on without further appends, checks as
-        late as its intervals allow, and deletes files `file.delete.delay.ms` after renaming them.
-        None if nothing removes the bytes without an event.
+        Latest removal, Unix ms, if a broker runs from now on without appends, checks as late as its
+        intervals permit, and deletes files `file.delete.delay.ms` after renaming them. None if
+        removal requires an event.
     reasons : tuple of Reason
-        Explanation of the state, then the rule that removes the bytes, then its conditions.
+        Explanation of the state, the rule that removes the bytes, and its conditions.
     """
 
     path: str
@@ -152,7 +151,7 @@ class ErasurePlace(NamedTuple):
 
     @property
     def rule(self) -> str:
-        """The reasons as a text."""
+        """The reasons as text."""
         return text_of(self.reasons)
 
     def to_json(self) -> dict[str, Any]:
@@ -164,7 +163,7 @@ class ErasurePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """The result of `erasure` at `now_ms`. `gone` is true if no location is left."""
+    """The result of `erasure` at `now_ms`."""
 
     topic: str
     key: bytes
@@ -176,7 +175,7 @@ class ErasureReport:
 
     @property
     def gone(self) -> bool:
-        """Whether no bytes of the key are left."""
+        """Whether the key was not found anywhere."""
         return not self.places
 
     def to_json(self) -> dict[str, Any]:
@@ -196,7 +195,7 @@ class ErasureReport:
 
 
 class Occurrence(NamedTuple):
-    """Bytes of a key in a file."""
+    """An occurrence of a key in a file."""
 
     path: str
     position: int
@@ -213,17 +212,17 @@ class Occurrence(NamedTuple):
 def scan_file(
     file: File, path: str, base_offset: int, key: bytes, limit: int
 ) -> Iterator[Occurrence]:
-    """Yield the positions of a key in a `.log`, in valid batches and in the bytes between them.
+    """Yield the occurrences of a key in a `.log` file, in valid batches and between them.
 
-    Outside valid batches the key is found where its bytes follow its length, as in a record. A
-    compressed and damaged batch may contain any key.
+    Outside valid batches, a key is recognized if its length precedes it, as in a record. A damaged
+    compressed batch may contain any key.
     """
     size = file.size()
     position = 0
     while position < size:
         batch = _valid_batch(file, path, position, size)
         if batch is None and size > INT32_MAX:
-            # Segments are never this large, and searching a sparse file would take hours.
+            # No segment is this large, and searching a sparse file would take hours.
             yield Occurrence(path, position, None, None, UNREADABLE)
             return
         if batch is None:
@@ -238,12 +237,12 @@ def scan_file(
 
 
 def _valid_batch(file: File, path: str, position: int, size: int) -> RecordBatch | None:
-    """Return the batch at a position, or None without a valid CRC."""
+    """Return the batch at a position, or None if it is not valid."""
     head = file.read(position, layout.HEADER_SIZE)
     if len(head) < layout.HEADER_SIZE:
         return None
     header = BatchHeader.unpack_from(head)
-    if not is_plausible(header, size - position, header.base_offset):  # the CRC decides
+    if not is_plausible(header, size - position, header.base_offset):  # otherwise the CRC decides
         return None
     batch = RecordBatch(file.read(position, header.size_bytes), path, position)
     try:
@@ -272,7 +271,7 @@ def _records(
 def _raw(
     file: File, path: str, position: int, end: int, key: bytes, state: str
 ) -> Iterator[Occurrence]:
-    """Yield the positions of a key in bytes that are not a valid batch."""
+    """Yield the occurrences of a key in bytes that are not a valid batch."""
     at = position
     overlap = len(key) + 2 * layout.HEADER_SIZE
     before = b""
@@ -282,7 +281,7 @@ def _raw(
             return
         start = at - len(before)
         for found in _raw_bytes(before + data, path, start, at + len(data), key, state):
-            # A key that ends before this block was found in the previous one.
+            # A key that ends before this block was found in the previous block.
             if found.state == UNREADABLE or found.position + len(key) > at:
                 yield found
         at += len(data)
@@ -290,7 +289,7 @@ def _raw(
 
 
 def _patterns(key: bytes) -> tuple[bytes, ...]:
-    """Return a key as encoded in records of magic 2 and in messages of magic 0 and 1."""
+    """Return the encodings of a key in records of magic 2 and messages of magic 0 and 1."""
     return (encode_varint(len(key)) + key, len(key).to_bytes(4, "big") + key)
 
 
@@ -298,7 +297,7 @@ def _raw_bytes(
     data: bytes, path: str, start: int, end: int, key: bytes, state: str
 ) -> Iterator[Occurrence]:
     occurrences: dict[int, int] = {}
-    for pattern in _patterns(key) if key else ():  # an empty key would match everywhere
+    for pattern in _patterns(key) if key else ():  # an empty key matches everywhere
         at = data.find(pattern)
         while at >= 0:
             occurrences.setdefault(start + at + len(pattern) - len(key), at)
@@ -312,7 +311,7 @@ def _raw_bytes(
 
 
 class _Folder(NamedTuple):
-    """A folder that may contain records of a partition."""
+    """A directory that may contain records of a partition."""
 
     path: str
     topic_partition: TopicPartition
@@ -330,7 +329,7 @@ def _folders(broker: Erasable, fs: FileSystem, partition: TopicPartition) -> Ite
 
 
 def _log_files(fs: FileSystem, folder: str) -> Iterator[tuple[str, int, str]]:
-    """Yield path, base offset and suffix of every file that may contain records."""
+    """Yield path, base offset and suffix of files that may contain records."""
     for name, kind in fs.kinds(folder).items():
         parts = parse_segment_file(name)
         is_log = parts is not None and parts.kind == LOG_SUFFIX
@@ -354,7 +353,7 @@ def erasure(
     *,
     progress: ErasureProgress | None = None,
 ) -> ErasureReport:
-    """Find all locations of a key in the partitions of a topic; see `Broker.erasure`."""
+    """Find all locations of a key in the partitions of a topic. See `Broker.erasure`."""
     fs = broker.manager.runtime.fs
     base = fs.base if isinstance(fs, OverlayFileSystem) else fs
     now_ms = broker.clock.now_ms()
@@ -392,25 +391,23 @@ def erasure(
 
 
 class _Transactions:
-    """The transaction coordinator's stored state in a broker's directories, read on demand."""
+    """The stored state of the transaction coordinator, read on demand."""
 
     def __init__(self, broker: Erasable) -> None:
         self._broker = broker
         self._known: list[TransactionMetadata] | None = None
 
     def ends(self, tp: TopicPartition) -> tuple[TransactionEnd, ...]:
-        """Return how and when the open transactions of a partition end without a request.
+        """Return how and when open transactions of a partition end without a request.
 
-        Transactions that are not known to the coordinator are left out, because they remain
-        open.
+        Transactions unknown to the coordinator are omitted, because they remain open.
         """
         producers = self._broker.manager.log(tp).producer_state
         if producers.first_undecided_offset() is None:
             return ()
         if self._known is None:
-            config = TransactionConfig.of(self._broker.broker_config)
             host = CoordinatorHost(self._broker.manager)
-            stored = TransactionLog(host, config).read()
+            stored = TransactionLog(host, self._broker.broker_config).read()
             self._known = list(stored.by_id.values())
         return tuple(
             _end_of(metadata)
@@ -420,7 +417,7 @@ class _Transactions:
 
 
 def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
-    """Return the end of a transaction: the decided outcome, or an abort after the timeout."""
+    """Return the end of a transaction: its decided outcome, or an abort after the timeout."""
     producer_id, epoch = metadata.producer
     if metadata.state.is_prepared:
         return TransactionEnd(producer_id, epoch, metadata.state.is_commit, 0)
@@ -430,7 +427,7 @@ def _end_of(metadata: TransactionMetadata) -> TransactionEnd:
 
 
 class _RemovalTimes(NamedTuple):
-    """Earliest and latest removal of a location's bytes, and the reasons."""
+    """Earliest and latest removal of a location, and the reasons."""
 
     earliest_ms: int | None
     latest_ms: int | None
@@ -458,7 +455,7 @@ class _Partition:
         self._key = key
         self._log: Log = broker.manager.log(topic_partition)
         self._now_ms = now_ms
-        self._sizes: dict[str, int] | None = None  # segment sizes after a broker's start
+        self._sizes: dict[str, int] | None = None  # segment sizes after starting a broker
 
     def locations(self, occurrences: list[tuple[_Folder, Occurrence]]) -> Iterator[ErasurePlace]:
         """Yield the locations with their states and removal times, in file order."""
@@ -483,7 +480,7 @@ class _Partition:
             yield ErasurePlace(*fields, reasons)
 
     def _states(self, occurrences: list[Occurrence]) -> dict[int | None, str]:
-        """Return the states of the records in the log, by offset."""
+        """Return the states of records in the log, by offset."""
         log = self._log
         committed = CommittedData(log)
         strategy = Strategy.of(log.config)
@@ -532,14 +529,14 @@ class _Partition:
         )
         config = self._log.config
         if config.compact and config.delete:
-            # Cleaning merges segments, which can delay their retention.
+            # Cleaning merges segments, which can delay retention.
             prompt = run(lambda rehearsal, _: rehearsal.run_without_appends(late=False))
         return dict.fromkeys(offsets, (hurried, prompt, late))
 
     def _removal(
         self, occurrence: Occurrence, state: str, watches: Mapping[int, tuple[Watch, Watch, Watch]]
     ) -> _RemovalTimes:
-        """Return when the bytes of a location can be removed, and by which rule."""
+        """Return when a location can be removed, and by which rule."""
         now_ms, delay_ms = self._now_ms, self._log.config.file_delete_delay_ms
         if occurrence.offset is not None and (state in IN_THE_LOG or state == SWAP):
             return self._record_removal(occurrence.offset, state, watches[occurrence.offset])
@@ -605,12 +602,12 @@ class _Partition:
         )
 
     def _is_kept_as_last(self, offset: int) -> bool:
-        """Return whether cleaning retains a record only as the last one of the log."""
+        """Return whether cleaning retains a record only because it is the last one of the log."""
         log = self._log
         return Strategy.of(log.config).has_versions and offset == log.log_end_offset - 1
 
     def _missing_condition(self, state: str) -> Reason:
-        """Return the missing condition that keeps a record forever."""
+        """Return the unmet condition because of which a record is never removed."""
         config = self._log.config
         if not config.compact and not config.delete:
             return Reason.of("erasure.empty_policy")
@@ -625,13 +622,13 @@ class _Partition:
         return Reason.of("erasure.never_cleaned")
 
     def _has_writer(self) -> bool:
-        """Return whether a process has opened the partition's directory for writing."""
+        """Return whether a process has the directory open for writing."""
         directory = self._broker.manager.registry.directory_of(self._tp)
         holder = self._fs.lock_holder(f"{directory.path}/{LOCK_FILE}")
         return holder is not None or not self._broker.manager.read_only
 
     def _removal_ms(self, path: str, default_ms: int) -> int:
-        """Return when a renamed file is deleted, as far as this process knows."""
+        """Return when a renamed file will be deleted, as far as this process knows."""
         if self._broker.manager.read_only:
             return default_ms
         due_ms = self._log.deletion_due_ms(path)
@@ -640,7 +637,7 @@ class _Partition:
         return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)
 
     def _is_truncated(self, occurrence: Occurrence) -> bool:
-        """Return whether a broker's start truncates bytes that are not a valid batch."""
+        """Return whether starting a broker truncates bytes that are not a valid batch."""
         if self._sizes is None:
             self._sizes = {}
             with suppress(LogStoreError), closing(self._open_rehearsal()) as rehearsal:

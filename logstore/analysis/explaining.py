@@ -1,4 +1,4 @@
-"""Explanations of partitions: the decision about each, and facts from reading its records."""
+"""Explain partitions: the decision about each, and facts from reading its records."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def explain(
     key: bytes | None = None,
     progress: ProgressListener | None = None,
 ) -> ExplainReport:
-    """Explain the gates between partitions and their cleaning; see `Broker`."""
+    """Explain which gates prevent cleaning of partitions. See `Broker`."""
     explanations = []
     for tp in partitions:
-        with suppress(UnknownTopicOrPartitionError):  # deleted in the meantime
+        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
             explanations.append(
                 explain_partition(broker, tp, quick=quick, exact=exact, key=key, progress=progress)
             )
@@ -54,7 +54,7 @@ def explain_partition(
     key: bytes | None = None,
     progress: ProgressListener | None = None,
 ) -> PartitionExplanation:
-    """Explain the gates between a partition and its cleaning; see `Broker.explain`."""
+    """Explain which gates prevent cleaning of a partition. See `Broker.explain`."""
     return PartitionView(broker, topic_partition).evaluate(
         lambda log: _explained(broker, log, quick=quick, exact=exact, key=key, progress=progress)
     )
@@ -81,7 +81,7 @@ def _explained(
         assumed = (*assumed, _UNREAD)
     elif log.config.compact:
         facts = read_facts(broker, topic_partition, decision)
-        log = broker.manager.log(topic_partition)  # reopened if damage was met
+        log = broker.manager.log(topic_partition)  # reopened after damage
         if facts.obstacle is not None:
             decision = stopped(decision, facts)
         elif decision.will_clean:

@@ -1,4 +1,4 @@
-"""Facts about a partition for explanations and verdicts: its damage, tombstones, and a dry run."""
+"""Facts for explanations and verdicts: damage, tombstones and a dry run."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 _UNREADABLE = (CorruptionError, UnsupportedFormatError, SegmentOverflowError)
 
 LEFT = "left_damaged_end"
-"""Action of the finding that keeps the damaged end of a log."""
+"""Action of a finding that leaves the damaged end of a log unchanged."""
 
 
 class Cleaned(HasLogs, Protocol):
-    """The parts of a broker that cleaning needs."""
+    """The parts of a broker needed for cleaning."""
 
     @property
     def broker_config(self) -> BrokerConfig:
@@ -49,7 +49,7 @@ class Cleaned(HasLogs, Protocol):
 
 
 class RecordFacts(NamedTuple):
-    """Facts from reading the records of a log: its surviving tombstones, and damage."""
+    """Surviving tombstones and damage, from reading the records of a log."""
 
     tombstones: Sequence[Tombstone] | None
     damages: tuple[str, ...]
@@ -58,7 +58,7 @@ class RecordFacts(NamedTuple):
 
 
 NO_FACTS = RecordFacts(None, (), None)
-"""The records were not read."""
+"""Facts if the records were not read."""
 
 
 def read_facts(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) -> RecordFacts:
@@ -79,12 +79,12 @@ def read_facts(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) 
 def known_facts(
     broker: Cleaned, log: Log, decision: CleaningDecision, damaged: Sequence[Damaged] = ()
 ) -> RecordFacts:
-    """Return the damage that is known without reading records.
+    """Return damage that is known without reading records.
 
     Parameters
     ----------
     damaged : sequence of Damaged
-        Damage that was met and could not be skipped.
+        Damage that could not be skipped.
     """
     known = [Damaged(str(each), each.path) for each in log.damages]
     known += (Damaged(f"{e.path}: {e.detail}", e.path) for e in log.findings if e.action == LEFT)
@@ -96,8 +96,8 @@ def known_facts(
 def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | None) -> bool:
     """Return whether damage in a file stops the next cleaning pass.
 
-    This is the case if the cleaning pass reads the file, or if recovery would truncate the log
-    there, which a command that writes refuses.
+    This is the case if the pass reads the file, or if recovery would truncate the log there, which
+    commands that write refuse to do.
     """
     directory = broker.manager.registry.directory_of(log.topic_partition)
     if broker.read_only and not directory.is_at_rest(log.topic_partition):
@@ -110,7 +110,7 @@ def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | No
 
 
 def stopped(decision: CleaningDecision, facts: RecordFacts) -> CleaningDecision:
-    """Return a decision with the gate that known damage closes, if any."""
+    """Return a decision that includes the gate closed by known damage, if any."""
     if facts.obstacle is None:
         return decision
     return decision.stopped_by(Gate.closed_by("uncleanable", facts.obstacle))
@@ -135,8 +135,8 @@ def rehearse(
     Returns
     -------
     CleaningDecision, CleanerStats or None, int
-        The decision, the statistics of the first pass and the number of passes, which is an upper
-        bound without statistics.
+        The decision, the statistics of the first pass, and the number of passes (an upper bound
+        without statistics).
     """
     passes_needed = cleaner.passes_bound(log, decision.state)
     try:

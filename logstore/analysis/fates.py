@@ -1,6 +1,6 @@
 """Effect of the next cleaning pass on each record of a partition, as in `inspect --fate`.
 
-`logstore.cleaner.passes.fate` decides; this module turns its columns into records.
+`logstore.cleaner.passes.fate` decides. This module converts its columns to records.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _OTHER_CONTROL = "other"
 
 
 class RecordFate(NamedTuple):
-    """The fate of one record in the next cleaning pass.
+    """The fate of a record in the next cleaning pass.
 
     Attributes
     ----------
     key : bytes or None
         None for a null key and for control records, whose keys are internal.
     fate : str
-        `retained superseded tombstone_expired aborted control_expired null_key` as in a
-        `CleanReport`; `below_log_start`, `active`, `not_yet_cleanable` for records outside the
-        pass.
+        `retained`, `superseded`, `tombstone_expired`, `aborted`, `control_expired` or `null_key` as
+        in a `CleanReport`. Records outside the pass have `below_log_start`, `active` or
+        `not_yet_cleanable`.
     superseded_by : int or None
-        Offset of the record that supersedes this one.
+        Offset of the superseding record.
     control : str or None
         `abort`, `commit` or `other` for a control record.
     """
@@ -57,7 +57,7 @@ class RecordFate(NamedTuple):
 def fate_json(topic_partition: TopicPartition, record: RecordFate, *, raw: bool = False) -> str:
     """Return the fate of a record as a JSON object on one line, as in `inspect --fate`.
 
-    Also decodes keys of Kafka's internal topics, unless `raw`.
+    Keys of internal topics are also decoded, unless `raw`.
     """
     decoded = "" if raw else _decoded(topic_partition.topic, record)
     by = "null" if record.superseded_by is None else record.superseded_by
@@ -78,12 +78,12 @@ def _decoded(topic: str, record: RecordFate) -> str:
 
 
 class FatesPage(NamedTuple):
-    """Some fates of a partition, and the number of records with each fate.
+    """A page of fates, and the number of records by fate.
 
     Attributes
     ----------
     counts : mapping of str to int
-        Records by fate. Without fates that do not occur.
+        Number of records by fate. Fates without records are omitted.
     """
 
     fates: tuple[RecordFate, ...]
@@ -96,27 +96,27 @@ class FatesPage(NamedTuple):
 
 
 class PartitionFates:
-    """The fates of all records in a partition. Each iteration runs a pass in a dry run.
+    """The fates of all records in a partition. Each iteration is a dry run of a pass.
 
-    The pass covers the range of `decision` with the map as it would be built now, even if the
-    partition is not due yet.
+    The pass covers the range of `decision` with the offset map as it would be built now, even if
+    the partition is not due.
 
     Attributes
     ----------
     decision : CleaningDecision
-        The range to clean and the closed gates, when this object was made.
+        The range to clean and the closed gates when this object was created.
     is_compacted : bool
-        Whether the topic is compacted. If not, no cleaning pass removes a record.
+        Whether the topic is compacted. If not, cleaning removes no records.
     stats : CleanerStats or None
-        The statistics of the pass after a complete iteration, or None before, and if the topic is
-        not compacted. An `end_offset` below the range's means that the map was full there: the pass
-        retains the records beyond, and other passes follow.
+        The statistics of the pass after a complete iteration, or None before, or if the topic is
+        not compacted. If `end_offset` is before the end of the range, the map was full there: the
+        pass retains later records, and more passes follow.
 
     Notes
     -----
-    Iterating raises `CorruptRecordError`, `UnsupportedFormatError` and `SegmentOverflowError` if a
-    cleaning would find the partition uncleanable, and `KafkaStorageError` if the disk fails. The
-    log must not be truncated during an iteration. Memory: the map and the I/O buffers.
+    Iteration raises `CorruptRecordError`, `UnsupportedFormatError` or `SegmentOverflowError` if
+    cleaning would mark the partition uncleanable, and `KafkaStorageError` if the disk fails. The
+    log must not be truncated meanwhile. Memory: the map and the I/O buffers.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class PartitionFates:
         return f"PartitionFates({self._log.topic_partition})"
 
     def __iter__(self) -> Iterator[RecordFate]:
-        """Yield the records in offset order, control records included."""
+        """Yield the records in offset order, including control records."""
         with StorageGuard(None, self._log.topic_partition, "cannot read"):
             for chunk in self._chunks():
                 for record in _records(chunk):
@@ -150,7 +150,7 @@ class PartitionFates:
                     yield record
 
     def page(self, first: int, count: int) -> FatesPage:
-        """Return `count` fates after the first `first`, and the counts of all.
+        """Return `count` fates starting at index `first`, and the counts of all fates.
 
         Raises the errors of an iteration. Runs the whole pass, but builds only the returned
         records.

@@ -1,4 +1,4 @@
-"""One key of a partition: its records, its tombstone's horizon, and the steps to its removal."""
+"""A key in a partition: its records, delete horizon, and the steps to its removal."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class KeyRecord(NamedTuple):
-    """A record of a key; times and reasons as in `ErasurePlace`.
+    """A record with the key. Times and reasons are as in `ErasurePlace`.
 
     Attributes
     ----------
     section : str
-        Section of its segment: `clean`, `dirty`, `uncleanable`, `active`.
+        Section of its segment: `clean`, `dirty`, `uncleanable` or `active`.
     delete_horizon_ms : int or None
         Delete horizon of its batch.
     """
@@ -74,7 +74,7 @@ def explain_key(
     decision: CleaningDecision,
     remedies: Sequence[Remedy],
 ) -> KeyExplanation:
-    """Explain a key of a partition; decision and remedies belong to the partition."""
+    """Explain a key, given the decision and remedies of the partition."""
     report = erasure(broker, topic_partition.topic, key, topic_partition.partition)
     locations = {
         location.offset: location
@@ -114,7 +114,7 @@ def _steps(
     remedies: Sequence[Remedy],
     delete_retention_ms: int,
 ) -> Iterator[Reason]:
-    """Yield, in order, the steps until the key is removed."""
+    """Yield the steps until the key is removed, in order."""
     if not records:
         yield Reason.of("key.no_record")
         return

@@ -1,4 +1,4 @@
-"""Resolution of paths to data directories or partition folders."""
+"""Resolve paths to data directories or partition directories."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 class Location(NamedTuple):
-    """Data directories to open for reading, or one folder in them.
+    """Data directories to open for reading, or one partition directory in them.
 
     Attributes
     ----------
     directories : tuple of str
         The data directories.
     shown : ShownFolder or None
-        The only folder to show, whatever its name, or None for all.
+        The only directory to show, of any name, or None for all.
     """
 
     directories: tuple[str, ...]
@@ -42,18 +42,18 @@ class Location(NamedTuple):
 def locate(fs: FileSystem, path: str, display_name: str | None = None) -> Location:
     """Resolve the absolute path of a directory.
 
-    It may be a data directory, a directory of data directories, or a partition's folder under any
+    It may be a data directory, a directory of data directories, or a partition directory of any
     name.
 
     Parameters
     ----------
     display_name : str, optional
-        Name of the path in messages.
+        The path as shown in messages.
 
     Raises
     ------
     InvalidConfigurationError
-        The directory does not exist, contains no partitions, or is a cluster's.
+        The directory does not exist, contains no partitions, or belongs to a cluster.
     """
     display_name = path if display_name is None else display_name
     if not fs.is_dir(path):
@@ -80,10 +80,10 @@ def locate(fs: FileSystem, path: str, display_name: str | None = None) -> Locati
 
 
 def partition_of_folder(name: str) -> TopicPartition:
-    """Return the partition in a folder, according to its name.
+    """Return the partition in a directory, according to its name.
 
-    A copy may have another name: `users-3.bak` is partition 3 of users, `orders.bak` partition 0
-    of a topic of that name.
+    Copies may have other names: `users-3.bak` is partition 3 of users, and `orders.bak` is
+    partition 0 of a topic of that name.
     """
     named = parse_log_dir(name)
     if named is not None and not named.state:

@@ -1,7 +1,7 @@
-"""Losses: readable records that an operation would remove.
+"""Losses: records visible to consumers that an operation would remove.
 
-Records removed by compaction do not count. For any other operation, this reports beforehand which
-records it removes, how many, and their timestamps.
+Compaction does not count as a loss. For other operations, this determines in advance which records
+they remove, how many, and their timestamps.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 COUNTED_BYTES_MAX = 256 << 20
-"""Up to this size, batch headers are read to count records. Above it, offsets are counted."""
+"""Size up to which batch headers are read to count records. Otherwise offsets are counted."""
 
 
 class LostRecords(NamedTuple):
-    """Records of one partition that would be removed.
+    """Records of a partition that would be removed.
 
     Attributes
     ----------
     first_offset, last_offset : int
-        Range of the records visible to readers, inclusive, or -1 if the partition cannot be opened.
+        Range of visible records, inclusive, or -1 if the partition cannot be opened.
     records : int
-        Number of records by the batch headers, without control records. Unless `is_counted`, the
-        number of offsets, an upper bound.
+        Number of records according to batch headers, without control records. Unless `is_counted`,
+        the number of offsets, which is an upper bound.
     size_bytes : int
         Size of their batches.
     first_timestamp, last_timestamp : int or None
-        Oldest and newest timestamp, Unix ms, or None if no record has one.
+        Minimum and maximum timestamp, Unix ms, or None.
     """
 
     topic: str
@@ -59,7 +59,7 @@ class LostRecords(NamedTuple):
 
     @property
     def description(self) -> str:
-        """Description of partition and offsets."""
+        """Partition and offsets as text."""
         name = f"{self.topic}-{self.partition}"
         if self.first_offset < 0:
             return f"all of {name}, which cannot be opened"
@@ -72,7 +72,7 @@ class LostRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The records that an operation would remove. It is false if there are none."""
+    """The records that an operation would remove. Falsy if there are none."""
 
     parts: tuple[LostRecords, ...] = ()
     unnamed: frozenset[str] = frozenset()
@@ -87,7 +87,7 @@ class Loss:
         return cls(tuple(part for loss in losses for part in loss.parts))
 
     def visible_to(self, sees: Callable[[str], bool]) -> Loss:
-        """Return this loss without the names of topics that `sees` denies."""
+        """Return this loss without the names of topics for which `sees` is false."""
         return replace(
             self, unnamed=frozenset(part.topic for part in self.parts if not sees(part.topic))
         )
@@ -99,12 +99,12 @@ class Loss:
 
     @property
     def records(self) -> int:
-        """The number of records, or an upper bound if `is_counted` is not set."""
+        """Number of records, or an upper bound unless `is_counted`."""
         return sum(part.records for part in self.parts)
 
     @property
     def size_bytes(self) -> int:
-        """Size of all batches concerned."""
+        """Total size of the affected batches."""
         return sum(part.size_bytes for part in self.parts)
 
     @property
@@ -114,7 +114,7 @@ class Loss:
 
     @property
     def text(self) -> str:
-        """The loss in a sentence, with times in Unix ms."""
+        """The loss as a sentence, with times in Unix ms."""
         if not self.parts:
             return "nothing is lost"
         bound = "" if self.is_counted else "up to "
@@ -134,7 +134,7 @@ class Loss:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the loss as JSON, with the first partitions and the number of further ones."""
+        """Return the loss as JSON, with the first partitions and the number of others."""
         firsts = [each.first_timestamp for each in self.parts if each.first_timestamp is not None]
         lasts = [each.last_timestamp for each in self.parts if each.last_timestamp is not None]
         listed = self.named[:_LISTED_MAX]
@@ -151,17 +151,17 @@ class Loss:
 
 
 _NAMED_MAX, _LISTED_MAX = 3, 100
-"""Largest number of partitions named in a sentence and listed in JSON."""
+"""Maximum number of partitions named in a sentence, and listed in JSON."""
 
 NOTHING_LOST = Loss()
 
 
 def lost_between(log: Log, start_offset: int, end_offset: int) -> Loss:
-    """Return the records of a log in [start, end) that are visible to readers now.
+    """Return the records in [start, end) that are currently visible to consumers.
 
     Notes
     -----
-    Reads the batch headers of up to `COUNTED_BYTES_MAX` bytes, and none above.
+    Reads batch headers if the range has at most `COUNTED_BYTES_MAX` bytes.
     """
     return log.reader.steady(partial(_lost_between, log, start_offset, end_offset))
 
@@ -177,7 +177,7 @@ def _lost_between(log: Log, start_offset: int, end_offset: int) -> Loss:
     if size <= COUNTED_BYTES_MAX:
         try:
             part = _count_records(log, segments, start, end)
-        except (CorruptionError, UnsupportedFormatError):  # damaged data is removed too
+        except (CorruptionError, UnsupportedFormatError):  # damaged data would be removed too
             part = _measure(log, segments, start, end)
     else:
         part = _measure(log, segments, start, end)
@@ -211,7 +211,7 @@ def _count_records(
             first_offset = low if first_offset is None else first_offset
             last_offset = high
             if header.max_timestamp >= 0:
-                # If cleaning set a delete horizon, it is stored in the base timestamp.
+                # A delete horizon set by cleaning is stored in the base timestamp.
                 begins = (
                     header.max_timestamp if header.has_delete_horizon else header.base_timestamp
                 )
@@ -252,12 +252,12 @@ def _measure(log: Log, segments: Sequence[LogSegment], start: int, end: int) -> 
 def lost_by_retention(
     log: Log, decision: RetentionDecision, *, beyond: RetentionDecision | None = None
 ) -> Loss:
-    """Return the loss of a retention run with a given decision.
+    """Return the loss of a retention run with the given decision.
 
     Parameters
     ----------
     beyond : RetentionDecision, optional
-        Removals that happen anyway and are not counted.
+        Removals that happen anyway, which are not counted.
     """
     if not decision.removed:
         return NOTHING_LOST
@@ -268,7 +268,7 @@ def lost_by_retention(
 
 
 def lost_by_delete_records(log: Log, before_offset: int) -> Loss:
-    """Return the loss of deleting the records below an offset; -1: all records."""
+    """Return the loss of deleting records before an offset, or all records with -1."""
     end = log.high_watermark if before_offset == -1 else before_offset
     return lost_between(log, log.log_start_offset, min(end, log.high_watermark))
 
@@ -279,7 +279,7 @@ def lost_with(logs: Iterable[Log]) -> Loss:
 
 
 def lost_unread(manager: LogManager, topic_partition: TopicPartition) -> Loss:
-    """Return the loss of a partition that cannot be opened, from the sizes of its files."""
+    """Return the loss of a partition that cannot be opened, based on file sizes."""
     sizes = segment_sizes(manager, topic_partition)
     if not any(sizes):
         return NOTHING_LOST
@@ -290,7 +290,7 @@ def lost_unread(manager: LogManager, topic_partition: TopicPartition) -> Loss:
 def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool) -> Loss:
     """Return the records that a forced cleaning pass removes despite `min.compaction.lag.ms`.
 
-    Runs the cleaning pass as a dry run, with and without the records that the lag protects.
+    Compares dry runs with and without the records protected by the lag.
     """
     config = log.config
     if not config.compact or config.min_compaction_lag_ms == 0:
@@ -303,7 +303,7 @@ def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool)
     removals = []
     for bound in (state.upper_bound_offset, max(allowed, state.first_dirty_offset)):
         stats = cleaner.clean(log, state._replace(upper_bound_offset=bound), dry_run=True)
-        if not isinstance(stats, CleanerStats):  # damaged or in use. The cleaner will report it
+        if not isinstance(stats, CleanerStats):  # damaged or in use, which the cleaner reports
             return NOTHING_LOST
         removals.append(
             (stats.fates_total - stats.fates["retained"], stats.bytes_read - stats.bytes_written)

@@ -1,4 +1,4 @@
-"""Offsets that are missing between two segments, although no cleaning pass removed them."""
+"""Offsets that are missing between two segments although no cleaning pass removed them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 def missing_offsets(log: Log, first_dirty_offset: int | None) -> list[range]:
-    """Return the ranges of offsets between two segments that no cleaning pass explains.
+    """Return the offset ranges between segments that no cleaning pass can have removed.
 
-    A cleaner removes records from whole segments, and below the first dirty offset. So a range
-    counts only above that offset, and between segments that lack no offset themselves.
+    A cleaner removes records from whole segments, below the first dirty offset. So a range counts
+    only above that offset, and between segments that have no gaps themselves.
 
     Parameters
     ----------
     first_dirty_offset : int or None
-        As stored in the cleaner checkpoint, or None without an entry.
+        Entry in the cleaner checkpoint, or None.
 
     Notes
     -----
     Reads the last batch headers of each segment above the first dirty offset, and all headers of
-    the neighbours of a range. Segments with damage are passed over.
+    the segments adjacent to a range. Damaged segments are skipped.
     """
     return log.reader.steady(lambda: list(_ranges(log, first_dirty_offset or 0)))
 
@@ -53,6 +53,6 @@ def _ranges(log: Log, first_dirty_offset: int) -> Iterator[range]:
 
 
 def _is_dense(segment: LogSegment) -> bool:
-    """Return whether a segment has a record at each of its offsets."""
+    """Return whether a segment has a record at every offset."""
     totals = batch_totals(segment.file, segment.log_path, segment.size_bytes)
     return totals.records == totals.last_offset + 1 - segment.base_offset

@@ -1,7 +1,7 @@
-"""Previews, which show the effect of settings on partitions before they are set.
+"""Preview the effect of config changes on partitions.
 
-The engine makes decisions and runs cleaning passes as dry runs over the logs with the new settings
-(`Trial.of_log`). No log is changed, opened or copied.
+The engine makes decisions and dry runs over the logs with the new configs (`Trial.of_log`). No log
+is changed, opened or copied.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     from logstore.storage.log.retention import RetentionDecision
 
 _STANDING = ("policy", "cleaner_disabled", "uncleanable", "empty")
-"""Gates that prevent any cleaning pass, whatever the dirty ratio and lags."""
+"""Gates that prevent any cleaning pass, regardless of dirty ratio and lags."""
 
 
 # -- new settings ------------------------------------------------------------------------------
 
 
 class Supposition(NamedTuple):
-    """New settings of a broker and its topics.
+    """New configs of a broker and its topics.
 
     Attributes
     ----------
     broker_config : BrokerConfig
     configs : mapping of str to LogConfig
-        Configurations of the topics whose settings change.
+        Configs of the affected topics.
     changed : tuple of ConfigChange
         The keys whose value or origin changes.
     notes : tuple of str
@@ -71,7 +71,7 @@ class Supposition(NamedTuple):
 def suppose_topic(
     manager: LogManager, topic: str, set_configs: Mapping[str, object], unset: Iterable[str]
 ) -> Supposition:
-    """Return the settings after a change of a topic; see `alter_configs`.
+    """Return the configs after changing a topic. See `alter_configs`.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def suppose_topic(
 def suppose_broker(
     manager: LogManager, changes: Mapping[str, object], layer: Layer = Layer.BROKER
 ) -> Supposition:
-    """Return the settings after a change of the broker; see `alter_broker_configs`.
+    """Return the configs after changing the broker. See `alter_broker_configs`.
 
     Raises
     ------
@@ -115,25 +115,24 @@ def suppose_broker(
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The future of a partition under one configuration.
+    """The future of a partition with given configs.
 
     Attributes
     ----------
     explanation : PartitionExplanation
-        The decision, as in `explain`; `first_pass` has the statistics of a cleaning pass that is
-        due now.
+        The decision, as in `explain`. `first_pass` has the statistics of a pass that is due now.
     later_pass : CleanerStats or None
-        If none is due now: the statistics of the next cleaning pass, as if the active segment was
-        rolled, and dirty ratio and lags did not count.
+        If no pass is due now, the statistics of the next one, assuming that the active segment was
+        rolled and ignoring dirty ratio and lags.
     later_passes_needed : int
-        Passes of that cleaning, or 0 without its statistics.
+        Number of passes of that cleaning, or 0 without statistics.
     retention : RetentionDecision
-        The removals of a retention run now.
+        Removals by a retention run now.
     next_expiry_ms : int or None
-        Unix ms from which retention may remove something without an append.
+        Unix ms when retention may next remove something without an append.
     horizon_ms : int or None
-        Delete horizon that the next cleaning pass gives to tombstones: its time plus
-        `delete.retention.ms`. None if no cleaning pass becomes due without an append.
+        Delete horizon that the next cleaning pass sets: its time plus `delete.retention.ms`. None
+        if no pass becomes due without an append.
     """
 
     explanation: PartitionExplanation
@@ -144,7 +143,7 @@ class Outlook:
     horizon_ms: int | None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the item of `explain --format json` with the further attributes."""
+        """Return the item of `explain --format json` with these additional attributes."""
         removed = self.retention.removed
         later = self.later_pass
         return self.explanation.to_json() | {
@@ -163,16 +162,16 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPreview:
-    """One partition under the present and the new settings.
+    """A partition with the current and the new configs.
 
     Attributes
     ----------
     size_bytes, segments : int
-        Current sizes of the partition.
+        Current size of the partition.
     before, after : Outlook
-        `before` has no statistics of a cleaning pass.
+        The future with the current and the new configs. `before` has no statistics.
     unread : str or None
-        Why the records were not read, or None if they were, or no cleaning pass would read them.
+        Why records were not read, or None if they were read or are not needed.
     """
 
     topic: str
@@ -198,22 +197,22 @@ class PartitionPreview:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The effect of new settings; returned by `Broker.preview`.
+    """The effect of new configs, as returned by `Broker.preview`.
 
     Attributes
     ----------
     topic : str or None
-        None for settings of the broker.
+        None for broker configs.
     changed : tuple of ConfigChange
         The keys whose value or origin changes.
     notes : tuple of str
         Old names that were replaced.
     partitions : tuple of PartitionPreview
-        The partitions with new settings; all partitions of a given topic.
+        The affected partitions, or all partitions of the given topic.
     left_out : int
-        Further partitions that were not examined.
+        Number of partitions that were not examined.
     loss : Loss
-        Records that a retention run would remove under the new settings only.
+        Records that a retention run would remove only with the new configs.
     """
 
     topic: str | None
@@ -240,13 +239,13 @@ class Preview:
 
 
 class Budget:
-    """The bytes that may still be read, or None for no limit."""
+    """Number of bytes that may still be read, or None for no limit."""
 
     def __init__(self, bytes_max: int | None) -> None:
         self._left = bytes_max
 
     def take(self, size_bytes: int) -> bool:
-        """Take so many bytes if they are left, and return whether they were."""
+        """Take this many bytes if available, and return whether they were."""
         if self._left is None:
             return True
         if size_bytes > self._left:
@@ -265,7 +264,7 @@ def preview(
     read_bytes_max: int | None = None,
     partitions_max: int | None = None,
 ) -> Preview:
-    """Return the effect of new settings; see `Broker.preview`."""
+    """Return the effect of new configs. See `Broker.preview`."""
     catalog = broker.manager.catalog
     if topic is None:
         selected = [tp for name in supposition.configs for tp in catalog.partitions(name)]
@@ -276,7 +275,7 @@ def preview(
     previews = []
     losses = []
     for tp in examined:
-        with suppress(UnknownTopicOrPartitionError):  # deleted in the meantime
+        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
             one = _preview_partition(broker, supposition, tp, budget, quick=quick)
             previews.append(one)
             losses.append(lost_by_settings(broker, supposition, tp))
@@ -291,7 +290,7 @@ def preview(
 
 
 def lost_by_settings(broker: Cleaned, supposition: Supposition, tp: TopicPartition) -> Loss:
-    """Return the records of a partition that retention would remove under the new settings only."""
+    """Return the records that retention would remove only with the new configs."""
     log = broker.manager.log(tp)
     config = supposition.configs.get(tp.topic, log.config)
     then = Trial.of_log(broker.cleaner, log, config, supposition.broker_config).retention()
@@ -324,7 +323,7 @@ def _preview_partition(
         unread = f"its {size_bytes} bytes exceed the read limit of this preview"
     elif config.compact:
         facts = then_facts = read_facts(broker, tp, decision)
-        now, then = trials()  # new logs, if damage was met
+        now, then = trials()  # logs are reopened after damage
         if facts.tombstones is not None and Strategy.of(config) != Strategy.of(now.log.config):
             then_facts = facts._replace(
                 tombstones=live_tombstones(PartitionView(broker, tp), config)
@@ -361,7 +360,7 @@ def _can_be_due(decision: CleaningDecision) -> bool:
 
 
 def _bytes_to_read(log: Log, decision: CleaningDecision) -> int:
-    """Return about how many bytes of a compacted log are read to examine it and for a dry run."""
+    """Estimate the bytes to read for examining a compacted log and a dry run."""
     if not _can_be_due(decision):
         return log.size_bytes
     return 3 * log.size_bytes

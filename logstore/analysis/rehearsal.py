@@ -1,7 +1,7 @@
-"""Rehearsals, in which the engine runs the future of a partition on a copy in memory.
+"""Rehearsals: run the future of a partition on a copy in memory.
 
-The files of the copy are an overlay and its clock is virtual. Retention and cleaning are therefore
-not predicted but run, and their result is reported.
+The copy has an overlay file system and a virtual clock. Retention and cleaning are not predicted
+but actually run.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 RehearsalProgress = Callable[[str, int, int], None]
 
 _TIME_ENDS_MS = INT64_MAX // 2
-"""Times from here on count as never."""
+"""Later times mean never."""
 
 
 _PASSES_AGAIN = 3
-"""Repeated passes at one time over a clean section."""
+"""Number of repeated passes over a clean section at the same time."""
 
 
 class Cause(StrEnum):
@@ -53,7 +53,7 @@ class Cause(StrEnum):
 
 
 class Removal(NamedTuple):
-    """A removal, with its time, its cause, and the time since which it was due."""
+    """A removal: when, why, and since when it was due."""
 
     at_ms: int
     cause: Cause
@@ -61,23 +61,23 @@ class Removal(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A record that is still in the log, and its batch's delete horizon."""
+    """A record that is still in the log, and the delete horizon of its batch."""
 
     is_tombstone: bool
     delete_horizon_ms: int | None
 
 
 class TransactionEnd(NamedTuple):
-    """The end that the coordinator gives an open transaction without its producer.
+    """How the coordinator ends an open transaction without its producer.
 
     Attributes
     ----------
     producer_epoch : int
         Producer epoch of the marker.
     commit : bool
-        Whether the transaction is committed: only if already decided.
+        Whether the transaction is committed, which must be decided already.
     due_ms : int
-        Unix ms. The coordinator may check later.
+        Earliest time, Unix ms. The coordinator may check later.
     """
 
     producer_id: int
@@ -87,7 +87,7 @@ class TransactionEnd(NamedTuple):
 
 
 class Rehearsal:
-    """A partition's log over a copy in memory, with its own clock.
+    """The log of a partition on a copy in memory, with its own clock.
 
     Parameters
     ----------
@@ -95,13 +95,13 @@ class Rehearsal:
         Only read.
     log_dirs : sequence of str
     configs : mapping
-        Override the topic's settings.
+        Overrides of topic configs.
     now_ms : int
-        Time at which the copy is opened, as at the start of a broker.
+        Time at which the copy is opened, as when a broker starts.
     ends : sequence of TransactionEnd
-        Ends of the partition's open transactions that a coordinator knows. Others remain open.
+        Ends of open transactions known to the coordinator. Others remain open.
     progress : callable, optional
-        Called at each step of a cleaning pass with the task, bytes done and bytes in total.
+        Called at each step of a cleaning pass with the task, the bytes done, and the total.
 
     Raises
     ------
@@ -110,7 +110,7 @@ class Rehearsal:
 
     Notes
     -----
-    Keeps the output of its cleaning passes in memory until it is closed.
+    The output of cleaning passes is in memory until this is closed.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Rehearsal:
         self._trial.close()
 
     def held(self, offset: int, key: bytes) -> Held | None:
-        """Return the state of a record, None if it was removed. An unreadable one is held."""
+        """Return the state of a record, or None if it was removed. Unreadable records are held."""
         segment = self.log.segments.floor(offset)
         if segment is None:
             return None
@@ -164,14 +164,14 @@ class Rehearsal:
     # -- without appends -------------------------------------------------------------------
 
     def run_without_appends(self, *, late: bool) -> Iterator[Removal]:
-        """Advance the clock without appends, and yield after each removal.
+        """Advance the clock without appends. Yields after each removal.
 
         Parameters
         ----------
         late : bool
-            Act as late as the broker's intervals allow: retention of topics with policy `delete` by
-            `log.retention.check.interval.ms`, everything else by `log.cleaner.backoff.ms`.
-            Otherwise act immediately.
+            Act as late as the broker's intervals permit: `log.retention.check.interval.ms` for
+            retention of topics with policy `delete`, and `log.cleaner.backoff.ms` for everything
+            else. Otherwise act immediately.
         """
         check_ms = self._check_interval_ms() if late else 0
         end_ms = self._broker_config.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -198,7 +198,7 @@ class Rehearsal:
             self.clock.advance(ms=next_ms - self.clock.now_ms())
 
     def _end_transactions(self, until_ms: int) -> None:
-        """Write the markers of the transactions that end by a time."""
+        """Write the markers of transactions that end by a given time."""
         while self._ends and self._ends[0].due_ms <= until_ms:
             end = self._ends.pop(0)
             entry = self.log.producer_state.entry(end.producer_id)
@@ -233,7 +233,7 @@ class Rehearsal:
         return bool(CleanCommand(trial.cleaner, progress=self._report).run([log]).cleaned)
 
     def _next_due_ms(self) -> int | None:
-        """Return the first time after now at which the engine may have work without an append."""
+        """Return the next time when the engine may have work without an append."""
         next_ms = self._trial.next_due_ms()
         return next_ms if next_ms is not None and next_ms < _TIME_ENDS_MS else None
 
@@ -244,18 +244,17 @@ class Rehearsal:
     ) -> Iterator[Removal]:
         """Advance the clock, assuming appends that make passes due as early as possible.
 
-        Yield after each removal. The active segment is rolled immediately, and a pass runs
-        as soon as the configuration allows it: `min.compaction.lag.ms`, open transactions
-        and delete horizons apply. A low dirty ratio does not prevent a pass, because
-        appends change it. Transactions end immediately, because their producers may end
-        them.
+        Yields after each removal. The active segment is rolled immediately, and a pass runs as soon
+        as the configs permit: `min.compaction.lag.ms`, open transactions and delete horizons apply.
+        A low dirty ratio does not prevent a pass, because appends change it. Transactions end
+        immediately, because their producers may end them.
 
         Parameters
         ----------
         key : bytes
-            The key of the awaited records; appends have other keys.
+            Key of the awaited records. Appends have other keys.
         wanted : callable
-            Returns the awaited records that are still held, by offset.
+            Returns the awaited records that still exist, by offset.
         """
         log = self.log
         self._end_transactions(INT64_MAX)
@@ -276,24 +275,24 @@ class Rehearsal:
             self.clock.advance(ms=next_ms - now_ms)
 
     def _append_behind(self, key: bytes, wanted: Mapping[int, Held]) -> None:
-        """Append a record of another key, in its own segment, if the log's last record is awaited.
+        """Append a record with another key in its own segment, if the last record is awaited.
 
-        Under a strategy with versions a cleaning pass retains the last record of the log.
+        Version strategies always retain the last record of the log.
         """
         log = self.log
         is_kept = Strategy.of(log.config).has_versions and log.log_end_offset - 1 in wanted
         if not is_kept or not self._trial.is_cleaned:
             return
         stamp_ms = max(1, self.clock.now_ms() - log.config.timestamp_before_max_ms)
-        with suppress(RequestError):  # the topic refuses such a record
+        with suppress(RequestError):  # the topic rejects the record
             log.writer.append_records([NewRecord(key + b"+", b"", stamp_ms)])
             log.writer.roll()
 
     def _run_pass(self, wanted: Collection[Held], passes: int) -> bool:
-        """Run a pass if one can be due and changes something, and return whether it ran.
+        """Run a pass if one can be due and changes something. Return whether it ran.
 
-        `passes` counts the passes at this time: under versions an expired survivor may remain for
-        one more, and a tombstone that expires at once is removed by the second.
+        `passes` is the number of passes at this time: with versions an expired survivor may remain
+        for one more pass, and a tombstone that expires immediately is removed by the second pass.
         """
         log, cleaner, now_ms = self.log, self._trial.cleaner, self.clock.now_ms()
         state = cleaner.chooser.state_of(log)
@@ -309,11 +308,11 @@ class Rehearsal:
         return isinstance(result, CleanerStats)
 
     def _can_be_due(self, now_ms: int) -> bool:
-        """Return whether a pass is due, or appends could have made it due by now."""
+        """Return whether a pass is due, or could be due because of appends."""
         return now_ms >= self._append_due_ms() or self._trial.is_due
 
     def _append_due_ms(self) -> int:
-        """Return the time from which appends with the earliest allowed timestamps cause a pass."""
+        """Return when appends with the earliest permitted timestamps cause a pass."""
         config = self.log.config
         age_ms = config.timestamp_before_max_ms
         if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -341,7 +340,7 @@ def _is_expired(held: Held, now_ms: int) -> bool:
 
 
 class Watch(NamedTuple):
-    """The removal of each watched record, by offset, or None if it remains."""
+    """Removals of watched records by offset, or None for records that remain."""
 
     removals: Mapping[int, Removal | None]
     failure: str | None
@@ -353,7 +352,7 @@ def watch(
     offsets: list[int],
     run: Callable[[Rehearsal, Callable[[], Mapping[int, Held]]], Iterator[Removal]],
 ) -> Watch:
-    """Run a rehearsal until all watched records are removed, or nothing more happens."""
+    """Run a rehearsal until all watched records are removed or nothing changes any more."""
     removals: dict[int, Removal | None] = dict.fromkeys(offsets)
     failure = None
     rehearsal = make()

@@ -1,4 +1,4 @@
-"""Results of requests as values, with the names of the command line's JSON."""
+"""Results of requests as values, with the names used in JSON."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RetainReport:
-    """The decisions of `retain`, executed unless `dry_run`.
+    """The decisions of `retain`, which were executed unless `dry_run`.
 
     Attributes
     ----------
     decisions : tuple of RetentionDecision
-        One for each partition: every segment, with the rule that removes it or the reason that
-        keeps it.
+        One per partition, with each segment and the rule that removes it or the reason to retain
+        it.
     """
 
     decisions: tuple[RetentionDecision, ...]
@@ -71,50 +71,50 @@ class RetainReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionExplanation:
-    """Why a partition will be cleaned, or will not; named as in the command line's JSON.
+    """Why a partition is cleaned or not, with the names used in JSON.
 
     Attributes
     ----------
     will_clean : bool
         Whether all gates are open.
     binding : str or None
-        The first gate that prevents the cleaning pass.
+        The first closed gate.
     opens_at_ms : int or None
-        First Unix ms at which it will be cleaned, or None if that requires an append or a command.
+        Unix ms when it will be cleaned, or None if that requires an append or a command.
     gates : tuple of Gate
-        All gates; closed ones give the time at which they open by themselves.
+        All gates. Closed gates have the time when they open by themselves.
     passes_needed : int
-        Number of passes, each filling the map, if a pass was rehearsed. Otherwise an upper bound
-        that assumes a different key for every dirty record.
+        Number of passes, each filling the offset map, if a pass was rehearsed. Otherwise an upper
+        bound that assumes a distinct key for every dirty record.
     must_clean_ratio, cleanable_ratio : float
         Fractions of bytes past `max.compaction.lag.ms` and of dirty bytes.
     max_compaction_delay_ms : int
-        Time by which the oldest dirty data exceeds `max.compaction.lag.ms`.
+        How long the oldest dirty data has exceeded `max.compaction.lag.ms`.
     first_dirty_offset, first_uncleanable_offset : int
         Start and end (exclusive) of the range to clean.
     reason : Reason
-        The verdict, without its time; `headline` is its text.
+        The verdict without its time. `headline` is its text.
     remedies : tuple of Remedy
-        Causes and remedies of each closed gate that prevents the cleaning pass.
+        Causes and remedies of each closed gate that prevents cleaning.
     active_segment : ActiveSegment
-        The active segment, which is never cleaned, and the conditions that roll it.
+        The active segment, which is never cleaned, and the conditions for rolling it.
     tombstones : Tombstones or None
         None if the records were not read or are unreadable.
     tombstone_reasons : tuple of Reason
-        Conditions for the removal of the tombstones, and whether the required pass becomes due.
+        Conditions for removing tombstones, and whether the required pass becomes due.
     damages : tuple of str
         Damage in the files, if the records were read.
     first_pass : CleanerStats or None
-        Statistics of the first pass, as in a dry run; None if the partition will not be cleaned or
+        Statistics of the first pass, as in a dry run. None if the partition will not be cleaned or
         the records were not read.
     assumed : tuple of str
-        Assumptions about settings that the directory does not contain.
+        Assumptions about configs that the directory does not contain.
     key : KeyExplanation or None
         The future of the requested key, if any.
     verdict : Verdict or None
-        The state of the partition and the bytes that the cleaner frees; None in a preview.
+        State of the partition and bytes that cleaning would free. None in a preview.
     decision : CleaningDecision
-        The underlying decision, as in the next selection.
+        The underlying decision.
     """
 
     topic: str
@@ -166,7 +166,7 @@ class PartitionExplanation:
 
     @property
     def headline(self) -> str:
-        """The verdict in words, without its time."""
+        """The verdict as text, without its time."""
         return self.reason.text
 
     def to_json(self) -> dict[str, Any]:
@@ -200,7 +200,7 @@ class PartitionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """The result of `explain`, with one item for each partition."""
+    """The result of `explain`, with an item per partition."""
 
     partitions: tuple[PartitionExplanation, ...]
 
@@ -230,13 +230,13 @@ class ConfigChange(NamedTuple):
 
 
 NO_VALUE = ConfigValue("", ORIGIN_DEFAULT, "")
-"""Value of the finer unit of a time, before the broker has one."""
+"""Value of the finer unit of a time config before the broker sets it."""
 
 
 def changes_between(
     before: Mapping[str, ConfigValue], after: Mapping[str, ConfigValue]
 ) -> tuple[ConfigChange, ...]:
-    """Return the keys whose description changes. A missing value counts as empty."""
+    """Return the keys that change. A missing value counts as empty."""
     changes = []
     for key in {**before, **after}:
         change = ConfigChange(key, before.get(key, NO_VALUE), after.get(key, NO_VALUE))
@@ -246,9 +246,9 @@ def changes_between(
 
 
 def segment_sizes(manager: LogManager, topic_partition: TopicPartition) -> list[int]:
-    """Return the bytes of a partition's segments without opening its log, which may be damaged.
+    """Return the segment sizes of a partition without opening its log, which may be damaged.
 
-    Segments that another process has removed are omitted.
+    Segments removed by another process are omitted.
     """
     fs = manager.runtime.fs
     sizes = []

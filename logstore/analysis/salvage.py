@@ -1,8 +1,8 @@
-"""Salvage, which copies all valid batches of damaged partitions to a new data directory.
+"""Salvage: copy all valid batches of damaged partitions to a new data directory.
 
 Batches are copied byte for byte into segments with the same base offsets. Only fields that no CRC
-covers (length, magic, base offset, leader epoch) are repaired, from the neighbouring batches. All
-other files (indexes, snapshots, epochs, checkpoints) are rebuilt, so damage in them is irrelevant.
+covers (length, magic, base offset, leader epoch) are repaired, using adjacent batches. All other
+files (indexes, snapshots, epochs, checkpoints) are rebuilt, so damage to them does not matter.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _CONTRADICTION = "transaction_state"
 
 
 class Lost(NamedTuple):
-    """A file, or a range of it, that could not be saved. `reason` is the check that failed."""
+    """A file or range that could not be saved. `reason` is the failed check."""
 
     path: str
     position: int
@@ -73,7 +73,7 @@ class Lost(NamedTuple):
 
 
 class SalvageReport(NamedTuple):
-    """Saved and lost data, named as in the JSON of `logstore salvage`."""
+    """Saved and lost data, with the names used in JSON."""
 
     partitions: tuple[TopicPartition, ...]
     batches: int
@@ -91,7 +91,7 @@ class SalvageReport(NamedTuple):
 
 
 SalvageListener = Callable[["TopicPartition", int, int], None]
-"""Called with a partition, the number of partitions done and the total."""
+"""Called with a partition, the number of completed partitions, and the total."""
 
 
 def salvage(
@@ -102,7 +102,7 @@ def salvage(
     *,
     progress: SalvageListener | None = None,
 ) -> SalvageReport:
-    """Write every valid batch of partitions into a new data directory.
+    """Write all valid batches of partitions to a new data directory.
 
     Parameters
     ----------
@@ -111,20 +111,20 @@ def salvage(
     fs : FileSystem
         File system of the target.
     target : str
-        The new data directory: missing or empty.
+        New data directory, missing or empty.
     progress : callable, optional
 
     Raises
     ------
     InvalidConfigurationError
-        The target is a file or not empty; nothing was written.
+        The target is a file or not empty. Nothing was written.
     KafkaStorageError
         A file operation failed. The output was removed.
 
     Notes
     -----
     Reads and writes all data once, then reads the output: opening it as after a crash builds the
-    derived files. Memory: a chunk of 1 MiB, or a batch. Durable on return.
+    derived files. Memory: a chunk of 1 MiB or a batch. Durable on return.
     """
     with unfinished(fs, target):
         run = _Salvage(broker, fs, target)
@@ -137,7 +137,7 @@ def salvage(
 
 
 class _Salvage:
-    """One run of `salvage`."""
+    """A run of `salvage`."""
 
     def __init__(self, broker: HasLogs, fs: FileSystem, target: str) -> None:
         self._broker = broker
@@ -166,12 +166,12 @@ class _Salvage:
         )
 
     def save(self, tp: TopicPartition) -> None:
-        """Save one partition. If it cannot be opened, all of it is lost."""
+        """Save a partition. If it cannot be opened, all of it is lost."""
         view = PartitionView(self._broker, tp)
         try:
             directory = self._broker.manager.registry.directory_of(tp)
         except UnknownTopicOrPartitionError:
-            return  # stored without a folder: it is empty
+            return  # stored but without a directory: empty
         try:
             log = view.survey()
         except LogStoreError as error:
@@ -195,7 +195,7 @@ class _Salvage:
                 offset = _offset_at(self._fs, error)
                 if error.check != _CONTRADICTION or offset is None or offset in refused:
                     raise
-                # The producer's marker was lost, so a broker would refuse the log.
+                # The transaction marker was lost, so a broker would reject the log.
                 refused[offset] = _CONTRADICTION
                 remove_tree(self._fs, folder)
         self._copy_topic_id(view, log, folder)
@@ -220,7 +220,7 @@ class _Salvage:
             entries[tp] = max(min(cleaned, partition.last_base), partition.first_base)
 
     def _derive(self, tp: TopicPartition, log: Log, folder: str, log_start_offset: int) -> int:
-        """Build the files derived from the batches, and return the log end offset."""
+        """Build the files derived from batches, and return the log end offset."""
         opened = open_log(
             self._runtime,
             LoadRequest(
@@ -241,12 +241,12 @@ class _Salvage:
         with suppress(CorruptCheckpointError):  # a broker assigns a new one
             topic_id = read_partition_metadata(view.files, log.directory)
             if topic_id is not None:
-                # A broker would refuse an id that differs from the stored or the first one.
+                # A broker would reject an id that differs from the stored or the first one.
                 topic_id = self._topic_ids.setdefault(topic, topic_id)
                 write_partition_metadata(self._fs, folder, topic_id)
 
     def finish(self) -> None:
-        """Write the checkpoints and other files of the data directory."""
+        """Write checkpoints and other files of the data directory."""
         with StorageGuard(None, self._target, "cannot write to it"):
             directories = self._broker.manager.directories
             if any(each.has_file(CLEANER_OFFSETS) for each in directories):
@@ -278,12 +278,12 @@ class _Salvage:
 
 
 class _Partition:
-    """Copies the valid batches of one partition into new segments.
+    """Copies the valid batches of a partition to new segments.
 
     Parameters
     ----------
     refused : dict of int to str
-        Reasons to leave out batches, by base offset.
+        Reasons to omit batches, by base offset.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class _Partition:
         self._file: tuple[str, File] | None = None
 
     def write(self) -> None:
-        """Write the segments, closed and durable. The last one even if it is empty."""
+        """Write the segments, closed and durable. The last one may be empty."""
         segment: LogSegment | None = None
         chunk: list[tuple[BatchExtent, bytes]] = []
         size = 0
@@ -355,7 +355,7 @@ class _Partition:
         segment.close_handlers()
 
     def _batches(self) -> Iterator[tuple[int, StoredBatch, bytes]]:
-        """Yield the batches to save: the base offset of its segment, the batch, its bytes."""
+        """Yield the batches to save, each with the base offset of its segment and its bytes."""
         start = self._log.segments.first.base_offset
         for stored, epoch in _with_epochs(self._view, self._log, start):
             header = stored.batch.header
@@ -387,7 +387,7 @@ class _Partition:
             self._file = None
 
     def _wrong(self, stored: StoredBatch) -> str | None:
-        """Return the first check of severity `error` that a batch fails, or None if it passes."""
+        """Return the first check of severity `error` that a batch fails, or None."""
         if stored.magic != layout.MAGIC:
             return None
         for row in verify_batch(stored.batch, self._limit, is_metadata=self._is_metadata):
@@ -397,7 +397,7 @@ class _Partition:
 
 
 def _valid_overrides(configs: Mapping[str, str]) -> dict[str, str]:
-    """Return the valid overrides of a topic."""
+    """Return the valid config overrides of a topic."""
     valid: dict[str, str] = {}
     for key, value in configs.items():
         try:
@@ -417,10 +417,10 @@ def _append(segment: LogSegment, chunk: list[tuple[BatchExtent, bytes]]) -> None
 def _with_epochs(
     view: PartitionView, log: Log, start_offset: int
 ) -> Iterator[tuple[StoredBatch, int]]:
-    """Yield batches with their right leader epochs.
+    """Yield batches with their correct leader epochs.
 
     No CRC covers the epoch. Epochs never decrease, so an epoch that is not between its neighbours
-    is wrong. The partition's epoch file or the previous batch gives the right one.
+    is wrong. The epoch file of the partition or the previous batch determines the correct one.
     """
     known: LeaderEpochCache | None = None
     with suppress(CorruptCheckpointError):
@@ -453,7 +453,7 @@ def _with_epochs(
 
 
 def _offset_at(fs: FileSystem, error: CorruptRecordError) -> int | None:
-    """Return the base offset of the batch at which an error was met."""
+    """Return the base offset of the batch that raised an error."""
     if error.path is None or error.position is None:
         return None
     file = fs.open(error.path)

@@ -1,6 +1,6 @@
 """The segment map of a partition: location, content and holes of each segment.
 
-Segments are cached while they exist. In a growing log, only the newest segment is read again.
+Segments are cached while they exist. In a growing log, only the last segment is read again.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 DELETED = "deleted"
-"""Section of files that await removal; readers do not see them."""
+"""Section of files that await deletion and are not visible to readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentMapItem:
-    """A segment, or several neighbours of one section combined.
+    """A segment, or several adjacent segments of the same section.
 
     Attributes
     ----------
     first, segments : int
         Index of the first segment in the map, and number of segments.
     summary : SegmentSummary
-        Sums of the values in `logstore inspect`.
+        Totals of the values in `logstore inspect`.
     holes : int
-        Offsets without a record, up to the next segment or the end of the last one.
+        Number of offsets without a record, up to the next segment or the log end.
     delete_horizon_ms : int or None
-        First time at which its tombstones or markers may be removed, or None before a cleaning pass
-        has set any.
+        Earliest time when its tombstones or markers may be removed, or None if no cleaning pass has
+        set any.
     deleted : bool
-        Whether its file awaits removal.
+        Whether its file awaits deletion.
     error : str or None
-        The damage. Then its batches are not counted.
+        Damage because of which its batches are not counted.
     """
 
     first: int
@@ -67,13 +67,13 @@ class SegmentMapItem:
         sums: BatchTotals,
         error: str | None,
     ) -> SegmentMapItem:
-        """Return the item of one segment; `next_offset` is the base of the following one."""
+        """Return the item for a segment. `next_offset` is the base offset of the next one."""
         offsets = next_offset - summary.base_offset
         holes = max(0, offsets - summary.records) if error is None else 0
         return cls(index, 1, summary, holes, sums.delete_horizon_ms, False, error)
 
     def join(self, other: SegmentMapItem) -> SegmentMapItem:
-        """Return this item combined with the next one, of the same section."""
+        """Combine this item with the next one, which is in the same section."""
         horizons = [
             ms for ms in (self.delete_horizon_ms, other.delete_horizon_ms) if ms is not None
         ]
@@ -97,13 +97,13 @@ class SegmentMapItem:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the members of `inspect --format json` for a segment, and further ones."""
+        """Return the members of `inspect --format json` for a segment, and additional ones."""
         return {
             **self.summary._asdict(),
             "first": self.first,
             "segments": self.segments,
             "holes": self.holes,
-            "tombstones": None,  # `tombstones` counts them by reading records
+            "tombstones": None,  # see `tombstones`, which reads records
             "delete_horizon_ms": self.delete_horizon_ms,
             "deleted": self.deleted,
             "error": self.error,
@@ -111,11 +111,11 @@ class SegmentMapItem:
 
 
 class SegmentMaps:
-    """The segment maps of a broker's partitions.
+    """Segment maps for the partitions of a broker.
 
     Notes
     -----
-    Thread-safe. About 0.5 µs for each batch of segments that were not read yet.
+    Thread-safe. Takes about 0.5 µs per batch in segments that were not read yet.
     """
 
     def __init__(self, broker: Cleaned) -> None:
@@ -133,7 +133,7 @@ class SegmentMaps:
         ------
         UnknownTopicOrPartitionError, KafkaStorageError
         CorruptionError, UnsupportedFormatError
-            The partition cannot be opened. Damage inside a segment is in its item.
+            The partition cannot be opened. Damage in a segment is part of its item.
         """
         view = PartitionView(self._broker, topic_partition)
         try:
@@ -144,7 +144,7 @@ class SegmentMaps:
     def buckets(
         self, topic_partition: TopicPartition, buckets: int, first: int, count: int | None
     ) -> tuple[int, list[SegmentMapItem]]:
-        """Return `items`, with neighbours of one section combined into about `buckets` items."""
+        """Return `items`, with adjacent segments combined into about `buckets` items."""
         total, items = self.items(topic_partition, first, count)
         each = -(-len(items) // max(1, buckets))
         return total, list(_combine(items, each))
@@ -186,7 +186,7 @@ class SegmentMaps:
         """
         size, generation = segment.size_bytes, log.generation
         known = self._sums.get(segment)
-        if known is not None and known[0] != generation:  # truncated, and maybe grown again
+        if known is not None and known[0] != generation:  # truncated, and may have grown again
             known = None
         if known is not None and known[1] == size:
             return known[2]
@@ -201,15 +201,15 @@ def _base_offset(each: LogSegment | tuple[int, int]) -> int:
 
 
 def deleted_files(fs: FileSystem, directory: str) -> list[tuple[int, int]]:
-    """Return base offset and size of a folder's `.log` files that await removal."""
+    """Return base offset and size of `.log` files that await deletion in a directory."""
     return log_files(fs, directory, DELETED_SUFFIX)
 
 
 def log_files(fs: FileSystem, directory: str, state: str = "") -> list[tuple[int, int]]:
-    """Return base offset and size of a folder's `.log` files with a suffix.
+    """Return base offset and size of `.log` files with a suffix.
 
-    Without a suffix, lists live files. Skips files that vanish in the meantime. Empty if the
-    folder cannot be read.
+    Without a suffix, lists live files. Files that disappear meanwhile are skipped. Empty if the
+    directory cannot be read.
     """
     files = []
     try:

@@ -1,11 +1,12 @@
-"""Statistics of a partition: its records, batches and keys, and its live records.
+"""Statistics of a partition: records, batches and keys, and which records are live.
 
-All numbers are exact. A record is *live* if a table built from the topic contains it: it is
-committed (`analysis.committed`) and either has no key, or has a value and is the latest of its key
-under the topic's strategy. All other records are dead, even if still kept; `dead` gives reasons.
+All numbers are exact. A record is *live* if a table built from the topic would contain it: it is
+committed (`analysis.committed`), and either has no key, or has a value and is the survivor of its
+key under the topic's strategy. Other records are dead, even if they still exist. `dead` has the
+reasons.
 
-Memory is bounded: about 250 bytes for each of `KEYS_MAX` keys. If there are more keys, the records
-are read again for further ranges of key hashes.
+Memory is limited to about 250 bytes for each of `KEYS_MAX` keys. If there are more, the records are
+read again for other ranges of key hashes.
 """
 
 from __future__ import annotations
@@ -50,13 +51,13 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 KEYS_MAX = 1 << 20
-"""Largest number of keys counted at a time."""
+"""Maximum number of keys counted at once."""
 
 NAMES_MAX = 1000
-"""Largest number of header names and of producers counted individually."""
+"""Maximum number of header names, and of producers, counted individually."""
 
 OTHERS = "(others)"
-"""Name for all further ones."""
+"""Name for all others."""
 
 DEAD = (
     *("superseded", "tombstone", ABORTED, OPEN_TRANSACTION, UNSTABLE, "control"),
@@ -64,27 +65,27 @@ DEAD = (
 )
 """Why records are dead.
 
-`tombstone`: the surviving record of its key, without a value. `superseded`: another committed
+`tombstone`: the surviving record of its key has no value. `superseded`: another committed
 record of its key survives. `open_transaction`, `unstable`: not committed yet; see `COMMIT_STATES`.
 """
 
 GROUP_RECORDS = 1 << 10
-"""Largest number of records in batches that are counted together."""
+"""Maximum number of records in batches that are counted together."""
 
 GROUP_BYTES = 1 << 20
-"""Largest size of these records."""
+"""Maximum size of these records."""
 
 _HASHES = 1 << 32
 
 _LATEST = Order(False, 0, 0)
-"""Order of the surviving record where the offset alone decides."""
+"""Order of the surviving record if only the offset matters."""
 
 StatsProgress = Callable[[int, int], None]
-"""Called with the bytes read and the bytes in total."""
+"""Called with the bytes read and the total."""
 
 
 class KeyStats(NamedTuple):
-    """A key with the number of its records and their uncompressed size."""
+    """A key with the number and uncompressed size of its records."""
 
     key: bytes
     records: int
@@ -96,7 +97,7 @@ class KeyStats(NamedTuple):
 
 
 class SegmentStats(NamedTuple):
-    """A segment; `bytes` is the size of its file, other sizes are of uncompressed records."""
+    """A segment. `bytes` is the file size, while other sizes are of uncompressed records."""
 
     base_offset: int
     bytes: int
@@ -115,7 +116,7 @@ class Sizes:
     Attributes
     ----------
     counts : list of int
-        Item n counts sizes in [2^(n-1), 2^n); item 0 counts empty values.
+        Item n counts sizes in [2^(n-1), 2^n), and item 0 empty values.
     nulls : int
         Number of nulls.
     """
@@ -127,7 +128,7 @@ class Sizes:
     most: int | None = None
 
     def add(self, sizes: NDArray[np.int64]) -> None:
-        """Count sizes; -1 is null."""
+        """Count sizes. -1 means null."""
         there = sizes[sizes >= 0]
         self.nulls += len(sizes) - len(there)
         if not len(there):
@@ -142,11 +143,11 @@ class Sizes:
 
     @property
     def count(self) -> int:
-        """Number of sizes, without nulls."""
+        """Number of sizes, excluding nulls."""
         return sum(self.counts)
 
     def histogram(self) -> Iterator[tuple[int, int, int]]:
-        """Yield (least, most, count) of the ranges from the first to the last non-empty one."""
+        """Yield (minimum, maximum, count) from the first to the last non-empty range."""
         filled = [number for number, count in enumerate(self.counts) if count]
         if filled:
             for number in range(filled[0], filled[-1] + 1):
@@ -187,35 +188,34 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStats:
-    """The statistics of a partition; named as in the JSON of `logstore stats`.
+    """The statistics of a partition, with the names used in JSON.
 
     Attributes
     ----------
     records : int
-        All records in the files, including control records and records below the log start; the
-        sum of `live_records` and `dead_records`.
+        All records in the files, including control records and records below the log start. The sum
+        of `live_records` and `dead_records`.
     bytes : int
         Size of the `.log` files.
     record_bytes, live_bytes : int
         Uncompressed size of all records and of live records.
     tombstones : int
-        Committed records without a value from the log start on, including superseded ones;
+        Committed records without a value at or above the log start, including superseded ones.
         `dead["tombstone"]` counts the surviving ones.
     live_keys, distinct_keys : int
         Keys with a live record, and all keys.
     top_keys, top_keys_by_bytes : tuple of KeyStats
-        The top keys by records and by bytes. Ties are ordered by the offset of the key's
-        surviving record.
+        Top keys by records and by bytes. Ties are sorted by the offset of the survivor.
     dead : mapping
         Dead records by reason (`DEAD`).
     codecs, producers, days : mapping
-        Batches and records by codec, by producer id (-1: none), by day of the timestamp.
+        Batches and records by codec, producer id (-1 for none), and day of the timestamp.
     headers : mapping
         Records by header name.
     passes : int
-        Number of times the records were read.
+        How often the records were read.
     verdict : Verdict
-        The state of the partition and the bytes that the cleaner frees.
+        State of the partition, and bytes that cleaning would free.
     """
 
     topic: str
@@ -251,7 +251,7 @@ class PartitionStats:
     verdict: Verdict
 
     def _key_json(self, key: KeyStats) -> dict[str, Any]:
-        """Return a key as JSON; keys of Kafka's internal topics are also decoded."""
+        """Return a key as JSON. Keys of internal topics are also decoded."""
         return key.to_json() | decoded_key_member(self.topic, key.key)
 
     def to_json(self) -> dict[str, Any]:
@@ -305,7 +305,7 @@ class _Key:
         self.records = 0
         self.bytes = 0
         self.order: Order | None = None
-        self.offset = -1  # of the surviving record so far, or of any if none is committed
+        self.offset = -1  # of the current survivor, or any record if none is committed
         self.size = 0
         self.has_value = False
 
@@ -322,11 +322,11 @@ class _Keys:
 
     @property
     def room(self) -> int:
-        """Number of records that can be added before the range shrinks."""
+        """Number of records that can be added before the range must shrink."""
         return self._keys_max - len(self.known)
 
     def add(self, columns: RecordColumns, *, is_committed: bool) -> None:
-        """Count the records of a group. Only committed ones can survive."""
+        """Count the records of a group. Only committed records can survive."""
         strategy, known = self._strategy, self.known
         first, end = self.first_hash, self.end_hash
         is_whole = first == 0 and end == _HASHES
@@ -376,7 +376,7 @@ class _Keys:
         hashes = sorted(int.from_bytes(hashed[:4], "big") for hashed in self.known)
         middle = hashes[len(hashes) // 2]
         if middle == hashes[0]:
-            return  # all in a range of one hash
+            return  # all have the same hash
         self.end_hash = middle
         self.known = {
             hashed: key
@@ -391,7 +391,7 @@ def _record_sizes(columns: RecordColumns) -> NDArray[np.int64]:
 
 
 class _Kind(NamedTuple):
-    """Batches that are counted together have these values in common."""
+    """Values that batches counted together have in common."""
 
     segment: int
     codec_id: int
@@ -401,7 +401,7 @@ class _Kind(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Batches of one kind and their records."""
+    """Batches of a kind, and their records."""
 
     kind: _Kind
     batches: int
@@ -413,7 +413,7 @@ class _Group(NamedTuple):
 
 
 class _Contents:
-    """Counts of a partition's records and batches, except by key."""
+    """Counts of records and batches, except counts by key."""
 
     def __init__(self, bases: list[int]) -> None:
         self.bases = bases
@@ -443,7 +443,7 @@ class _Contents:
         live[1] += size
 
     def add(self, group: _Group, log_start_offset: int) -> None:
-        """Count batches and their records; live records with a key are counted later."""
+        """Count batches and their records. Live records with a key are counted later."""
         kind, columns = group.kind, group.columns
         count = len(columns)
         record_bytes = int(_record_sizes(columns).sum())
@@ -469,7 +469,7 @@ class _Contents:
     def _add_data(
         self, columns: RecordColumns, sizes: NDArray[np.int64], commit_state: str
     ) -> None:
-        """Count data records that consumers may see."""
+        """Count data records visible to consumers."""
         keys, values = columns.keys, columns.values
         self.key_sizes.add(keys.sizes.astype(np.int64))
         self.value_sizes.add(values.sizes.astype(np.int64))
@@ -487,7 +487,7 @@ class _Contents:
             self.add_live(int(columns.offsets[0]), count, int(sizes[keyless].sum()))
 
     def add_survivors(self, keys: Iterable[_Key]) -> int:
-        """Count the surviving records of keys, and return the number with a value."""
+        """Count the survivors of keys, and return how many have a value."""
         live = 0
         for key in keys:
             if key.order is None:
@@ -545,11 +545,11 @@ def partition_stats(
     top : int
         Number of top keys by records, and by bytes.
     progress : callable, optional
-        Called before each batch with the bytes read so far in all passes.
+        Called before each batch with the bytes read in all passes.
     dry_run_progress : callable, optional
-        Called before each chunk of the dry runs of the verdict.
+        Called before each chunk of the verdict's dry runs.
     keys_max : int
-        Largest number of keys counted at a time.
+        Maximum number of keys counted at once.
 
     Notes
     -----
@@ -593,7 +593,7 @@ def partition_stats(
 
 
 class _Rank(NamedTuple):
-    """Sort key of a record key; ties are ordered by the offset of one record."""
+    """Sort key of a record key. Ties are sorted by the offset of a record."""
 
     first: int
     second: int
@@ -609,9 +609,9 @@ def _groups(
     keys: _Keys,
     progress: StatsProgress | None,
 ) -> Iterator[_Group]:
-    """Yield the batches below an offset with their records, small ones together.
+    """Yield the batches below an offset with their records, combining small batches.
 
-    A group of several batches never makes the range of `keys` shrink.
+    A group of several batches never causes the range of `keys` to shrink.
     """
     log = view.log
     limit = log.config.logstore_decompression_max_bytes
@@ -649,7 +649,7 @@ def _groups(
 
 
 def _key_stats(view: PartitionView, ranks: Iterable[_Rank]) -> tuple[KeyStats, ...]:
-    """Return the statistics of ranked keys; reads a record of each, as only hashes are known."""
+    """Return statistics of ranked keys. Reads a record of each, since only hashes are known."""
     stats = []
     for rank in ranks:
         at = view.at(rank.key.offset)
@@ -724,7 +724,7 @@ def _build_stats(
 
 
 def _day(day: int) -> str:
-    """Return a day since 1970 as a date; as a number if it exceeds the calendar."""
+    """Format a day since 1970 as a date, or as a number if it is out of range."""
     try:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).date().isoformat()
     except OverflowError:

@@ -1,7 +1,7 @@
-"""Summaries of partitions: the values behind `logstore inspect`.
+"""Summaries of partitions, as shown by `logstore inspect`.
 
-Reads batch headers only, without NumPy and numba, unless asked for records. The sections are
-defined in docs/spec/cleaner.md §2.
+Reads only batch headers, without NumPy and numba, unless records are requested.
+docs/spec/cleaner.md §2 defines the sections.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 CORRUPT_BATCH = "corrupt_batch"
-"""Action of a finding without a repair: a damaged batch below the recovery point."""
+"""Action of a finding without repair: a damaged batch below the recovery point."""
 
 
 class SegmentSummary(NamedTuple):
-    """One segment. The `last_offset` of an empty segment is its base offset minus 1."""
+    """A segment. If it is empty, `last_offset` is its base offset minus 1."""
 
     base_offset: int
     last_offset: int
@@ -57,7 +57,7 @@ class SegmentSummary(NamedTuple):
 
 
 class FindingSummary(NamedTuple):
-    """A finding of opening the partition, and its repair."""
+    """A finding from opening the partition, and its repair."""
 
     action: str
     path: str
@@ -65,30 +65,30 @@ class FindingSummary(NamedTuple):
 
 
 class PartitionSummary(NamedTuple):
-    """One partition. The names are those in `logstore inspect --format json`.
+    """A partition, with the names in `logstore inspect --format json`.
 
     Attributes
     ----------
     records : int
-        From the batch headers, including control records.
+        According to batch headers, including control records.
     live_keys, tombstones : int or None
-        Of the committed records: keys whose surviving record has a value, and records without one.
-        None unless counted.
+        Number of keys whose survivor has a value, and of committed records without a value. None
+        unless counted.
     recovery : tuple of FindingSummary
-        Repairs of an opening for writing, and damage that it would leave.
+        Repairs that opening for writing would make, and damage that would remain.
     dirty_since_ms : int or None
-        Timestamp of the first batch of the oldest segment that is not clean, Unix ms; None if the
-        partition is clean, not compacted, or without timestamps.
+        Timestamp of the first batch in the oldest segment that is not clean, Unix ms. None if the
+        partition is clean, not compacted, or has no timestamps.
     now_ms : int
         Time of the summary.
     damages : tuple of Damage
-        The skipped damages.
+        Skipped damage.
     assumed : tuple of str
-        Assumptions about settings that the directory does not contain.
+        Assumptions about configs that the directory does not contain.
     is_policy_assumed : bool
         Whether `cleanup_policy` is one of them.
     verdict : Verdict or None
-        The state of the partition and the bytes that the cleaner frees.
+        State of the partition, and bytes that cleaning would free.
     """
 
     topic: str
@@ -116,23 +116,23 @@ class PartitionSummary(NamedTuple):
 
     @property
     def lag_ms(self) -> int | None:
-        """How long the oldest data that is not clean has waited, by its timestamp."""
+        """Age of the oldest data that is not clean, by timestamp."""
         return None if self.dirty_since_ms is None else max(self.now_ms - self.dirty_since_ms, 0)
 
     @property
     def size_bytes(self) -> int:
-        """Data bytes of all segments."""
+        """Total size of all segments."""
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a batch is damaged, not counting a torn tail."""
+        """Whether a batch is damaged, not counting a torn batch at the end."""
         return bool(self.damages) or any(
             finding.action == CORRUPT_BATCH for finding in self.recovery
         )
 
     def section_bytes(self) -> dict[str, int]:
-        """Return data bytes by section."""
+        """Return the size by section."""
         sizes = dict.fromkeys(SECTIONS, 0)
         for segment in self.segments:
             sizes[segment.section] += segment.size_bytes
@@ -175,7 +175,7 @@ class PartitionSummary(NamedTuple):
 
 
 def sums_of(log: Log, segment: LogSegment) -> BatchTotals:
-    """Return the totals of a segment's batch headers."""
+    """Sum the batch headers of a segment."""
     return batch_totals(segment.file, segment.log_path, segment.size_bytes)
 
 
@@ -188,19 +188,19 @@ def inspect_partition(
     sums: Callable[[Log, LogSegment], BatchTotals] = sums_of,
     progress: ProgressListener | None = None,
 ) -> PartitionSummary:
-    """Summarize one partition.
+    """Summarize a partition.
 
     Parameters
     ----------
     broker : Cleaned
         Opened read-only, unless recovery may be performed.
     deep : bool
-        Decode and verify every record up to the log end, to count keys and tombstones. Takes 16
-        bytes and their overhead for each live key.
+        Decode and verify all records up to the log end, to count keys and tombstones. Takes 16
+        bytes plus overhead per live key.
     exact : bool
-        Run dry runs of the cleaner for the verdict, as with `deep`.
+        Compute the exact verdict by dry runs of the cleaner, as with `deep`.
     sums : callable
-        Returns the totals of a segment; may cache them.
+        Returns the totals of a segment. May be cached.
     progress : callable, optional
         Called before each chunk of a dry run.
 
@@ -208,13 +208,13 @@ def inspect_partition(
     ------
     UnknownTopicOrPartitionError
     CorruptionError, UnsupportedFormatError
-        The partition cannot be opened. Damage found later is in `recovery` instead.
+        The partition cannot be opened. Damage found later is in `recovery`.
     KafkaStorageError
         The disk failed.
 
     Notes
     -----
-    About 0.5 µs for each batch without `deep`.
+    Takes about 0.5 µs per batch without `deep`.
     """
     view = PartitionView(broker, topic_partition)
     try:
@@ -241,9 +241,9 @@ def _summarize(
     deep: bool,
     collects: bool,
 ) -> PartitionSummary:
-    """Summarize a log; damage is raised, or with `collects` added to `recovery`."""
+    """Summarize a log. Damage is raised, or added to `recovery` with `collects`."""
     topic_partition = log.topic_partition
-    # Only these parts of the cleaner are imported. A summary needs no others.
+    # A summary imports only these parts of the cleaner.
     checkpoint = CleanerCheckpoints(broker.manager.registry.directory_of).of(topic_partition)
     now_ms = broker.runtime.clock.now_ms()
     state = steady_state(log, checkpoint, now_ms)
@@ -300,15 +300,15 @@ def _summarize(
 
 
 def count_keys(log: Log) -> tuple[int, int]:
-    """Return (keys whose surviving record has a value, records without a value).
+    """Return the number of keys whose survivor has a value, and of records without a value.
 
-    Counts committed records. The topic's compaction strategy decides which record of a key
-    survives. Decodes all records up to the log end and verifies their CRCs.
+    Counts committed records. The topic's compaction strategy determines survivors. Decodes all
+    records up to the log end and verifies CRCs.
 
     Raises
     ------
     CorruptRecordError
-        A batch is damaged; names file and position.
+        A batch is damaged. The message contains file and position.
     """
     import xxhash
 

@@ -1,7 +1,7 @@
-"""Surviving tombstones: the only ones that need a delete horizon.
+"""Surviving tombstones, the only ones that need a delete horizon.
 
-A superseded tombstone is removed like any superseded record. A tombstone that is not committed
-does not count yet.
+A superseded tombstone is removed like any superseded record. Uncommitted tombstones do not count
+yet.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> list[Tombstone]:
-    """Return the committed tombstones that survive their keys, in offset order.
+    """Return the committed tombstones that survive, in offset order.
 
     Parameters
     ----------
     config : LogConfig, optional
-        Configuration whose compaction strategy decides (default: the log's).
+        Config with the compaction strategy. [default: from the log]
 
     Notes
     -----
-    Reads all records. Memory: about 300 bytes per surviving tombstone; under a strategy with
-    versions also about 200 bytes per key.
+    Reads all records. Memory: about 300 bytes per surviving tombstone, plus about 200 bytes per key
+    with a version strategy.
     """
     log = view.log
     strategy = Strategy.of(log.config if config is None else config)
@@ -46,7 +46,7 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
             if key is None or offset < start:
                 continue
             if value is not None and not tombstones and not strategy.has_versions:
-                continue  # it is not a tombstone and cannot supersede one
+                continue  # neither a tombstone nor able to supersede one
             hashed = xxhash.xxh3_128_digest(key)
             if not contest.enter(hashed, offset, timestamp, headers):
                 continue

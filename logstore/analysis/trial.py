@@ -1,6 +1,6 @@
-"""A partition's log and cleaner under other settings or at a later time.
+"""The log and cleaner of a partition with other configs or at a later time.
 
-Previews, dry runs and rehearsals use the engine itself, so that each rule is implemented only once.
+Previews, dry runs and rehearsals use the engine, so that each rule is implemented only once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _SteppedBack(CleanerCheckpoints):
-    """Checkpoints that the cleaner would use if the compaction strategy had changed."""
+    """The checkpoints that the cleaner would use after a change of compaction strategy."""
 
     def of(self, topic_partition: TopicPartition) -> int | None:
         stored = super().of(topic_partition)
@@ -40,10 +40,10 @@ class _SteppedBack(CleanerCheckpoints):
 
 
 class Trial(NamedTuple):
-    """A log and its cleaner under given settings.
+    """A log and its cleaner with given configs.
 
-    `of_log` shares the open log and its clock: it is for decisions and dry runs. `of_copy` opens
-    the partition over an overlay in memory: it can also append, clean and remove, at any time.
+    `of_log` shares the open log and its clock, for decisions and dry runs. `of_copy` opens the
+    partition over an overlay in memory, so it can also append, clean and remove, at any time.
     """
 
     log: Log
@@ -53,16 +53,16 @@ class Trial(NamedTuple):
     def of_log(
         cls, cleaner: LogCleanerManager, log: Log, config: LogConfig, settings: BrokerConfig
     ) -> Trial:
-        """Return an open log under other settings, without opening or copying it.
+        """Return an open log with other configs, without opening or copying it.
 
         Parameters
         ----------
         cleaner : LogCleanerManager
-            The cleaner of the log's broker.
+            Cleaner of the broker.
         config : LogConfig
-            Settings of the topic.
+            Topic config.
         settings : BrokerConfig
-            Settings of the broker.
+            Broker config.
         """
         checkpoints = cleaner.checkpoints
         if config.winner_keys != log.config.winner_keys:
@@ -79,21 +79,21 @@ class Trial(NamedTuple):
         configs: Mapping[str, str],
         clock: VirtualClock,
     ) -> Trial:
-        """Open a partition as the start of a broker does, over files that remain unchanged.
+        """Open a partition as a broker does at startup, over files that remain unchanged.
 
         Parameters
         ----------
         fs : FileSystem
-            Only read. All changes are held in memory.
+            Only read. All changes are in memory.
         configs : mapping of str to str
-            Override the topic's settings.
+            Overrides of topic configs.
 
         Raises
         ------
         LogStoreError
             The partition cannot be opened.
         """
-        from logstore.cleaner.manager import LogCleanerManager  # quick verdicts run no trial
+        from logstore.cleaner.manager import LogCleanerManager  # not needed by quick verdicts
 
         overlay = OverlayFileSystem(ReadOnlyFileSystem(fs), clock)
         runtime = Runtime(clock, overlay, random_source(0))
@@ -104,7 +104,7 @@ class Trial(NamedTuple):
 
     @property
     def is_cleaned(self) -> bool:
-        """Whether cleaner threads would clean the log at all."""
+        """Whether cleaner threads clean the log at all."""
         return self.cleaner.chooser.broker_config.log_cleaner_enable and self.log.config.compact
 
     @property
@@ -122,11 +122,11 @@ class Trial(NamedTuple):
 
     @property
     def first_dirty_offset(self) -> int:
-        """The stored first dirty offset, 0 without one."""
+        """The stored first dirty offset, or 0."""
         return self.cleaner.checkpoints.of(self.log.topic_partition) or 0
 
     def decision(self) -> CleaningDecision:
-        """Return the decision of the next selection, and when each closed gate opens."""
+        """Return the decision of the next selection, and when closed gates open."""
         return self.cleaner.chooser.explain(self.log)
 
     def retention(self) -> RetentionDecision:
@@ -135,9 +135,9 @@ class Trial(NamedTuple):
         return self.log.retention_decision(first_dirty_offset=first_dirty_offset)
 
     def next_due_ms(self) -> int | None:
-        """Return the first time after now at which retention or a cleaning pass may become due.
+        """Return the next time when retention or a cleaning pass may become due without an append.
 
-        Without appends, or None if nothing ever does.
+        None if nothing will become due.
         """
         times = [self.log.next_expiry_ms()]
         if self.is_cleaned:
@@ -146,5 +146,5 @@ class Trial(NamedTuple):
         return min((each for each in times if each is not None and each > now_ms), default=None)
 
     def close(self) -> None:
-        """Close the copy of `of_copy` and forget its changes."""
+        """Close a copy of `of_copy` and discard its changes."""
         self.cleaner.logs.close()

@@ -1,7 +1,7 @@
-"""The verdict on a partition: its state, the bytes that the cleaner would free, and what helps.
+"""The verdict on a partition: its state, the bytes that cleaning would free, and remedies.
 
-It only uses decisions of the cleaner and of retention, and dry runs of the cleaner. Bytes are sizes
-in `.log` files.
+It uses only decisions of the cleaner and retention, and dry runs of the cleaner. Bytes are sizes in
+`.log` files.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ NOTHING_TO_DO = "nothing_to_do"
 NOT_COMPACTED = "not_compacted"
 UNKNOWN = "unknown"
 STATES = (DAMAGED, UNCLEANABLE, DUE, WAITING, NOTHING_TO_DO, NOT_COMPACTED, UNKNOWN)
-"""The states of a verdict, the most pressing first."""
+"""The states of a verdict, most urgent first."""
 
 EMPTY_LISTED = 3
-"""Largest number of empty partitions that a table lists; more are counted."""
+"""Maximum number of empty partitions that a table lists. More are only counted."""
 
 
 _FAILURES = ("uncleanable", "offset_map", "paused")
-"""Gates that stop a dry run before it has counted anything."""
+"""Gates that stop a dry run before it counts anything."""
 
 
 class Removal(NamedTuple):
-    """Bytes and records that the cleaner removes, from dry runs.
+    """Bytes and records that cleaning removes, from dry runs.
 
     Attributes
     ----------
@@ -73,14 +73,14 @@ class Removal(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A decision and the removal that dry runs have measured.
+    """A decision, and the removal measured by dry runs.
 
     Attributes
     ----------
     decision : CleaningDecision
-        With a gate that the dry run found closed.
+        The decision, including a gate closed by the dry run.
     removal : Removal or None
-        None if nothing was measured, or several passes are needed: a dry run has the first only.
+        None if nothing was measured, or if several passes are needed (a dry run covers only one).
     met_damage : bool
         Whether a dry run could not read a batch.
     """
@@ -106,11 +106,11 @@ class Verdict:
     state : str
         One of `STATES`. Damage precedes everything else.
     exact : bool
-        Whether a dry run has read every record that `frees_records` counts, and met no damage. For
-        a policy without `compact`: whether the headers of all batches that retention removes were
-        read.
+        Whether a dry run has read all records counted in `frees_records` without finding damage. If
+        the policy does not include `compact`, whether the headers of all batches that retention
+        removes were read.
     frees_bytes, frees_records : int or None
-        Removed now by a pass that is due, otherwise by a forced one; by retention, if the topic is
+        Removed now by a pass that is due, or else by a forced pass, or by retention if the topic is
         not compacted. None unless exact.
     frees_bytes_if_rolled : int or None
         The same if the active segment were rolled first.
@@ -124,15 +124,15 @@ class Verdict:
         Timestamp of the oldest data that waits to be cleaned, or the time at which cleaning failed;
         Unix ms.
     helps : tuple of Reason
-        Commands and settings; one is enough.
+        Commands and configs, of which one is sufficient.
     retention : Retention
-        Removed by a retention run now, under any policy.
+        Removed by a retention run now, with any policy.
     size_bytes : int
         Size of the partition.
     is_due : bool
-        Whether the cleaner would clean it now, possibly with damage elsewhere.
+        Whether the cleaner would clean it now, even if there is damage elsewhere.
     notes : tuple of Reason
-        Peculiarities that prevent nothing, such as missing offsets.
+        Other observations, such as missing offsets.
     """
 
     state: str
@@ -152,7 +152,7 @@ class Verdict:
 
     @property
     def is_of_an_empty_log(self) -> bool:
-        """Whether the log was opened, is empty and has nothing to report."""
+        """Whether the log is open and empty and has nothing to report."""
         is_opened = self.state in (NOTHING_TO_DO, NOT_COMPACTED) or (
             self.reason.code == "verdict.unknown_policy"
         )
@@ -165,7 +165,7 @@ class Verdict:
 
     @property
     def removable_bytes(self) -> int:
-        """The most bytes that the cleaner or retention can free, for sorting."""
+        """Maximum number of bytes that cleaning or retention can free, for sorting."""
         if self.state in (NOTHING_TO_DO, UNKNOWN):
             return self.retention.bytes
         return max(
@@ -227,14 +227,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The verdicts on the partitions of a directory, in numbers.
+    """Totals over the verdicts of a directory.
 
     Attributes
     ----------
     states : dict of str to int
-        Partitions by state.
+        Number of partitions by state.
     frees_bytes : int or None
-        Removed now from the partitions that are due, including damaged ones; None unless all these
+        Removed now from partitions that are due, including damaged ones. None unless all these
         verdicts are exact.
     frees_bytes_at_most : int
     bytes : int
@@ -242,8 +242,8 @@ class Summary:
     retention_bytes : int
         Removed by a retention run now.
     retention_bytes_of_due : int
-        The part of `retention_bytes` in partitions that are due, whose bytes `frees_bytes` and
-        `frees_bytes_at_most` may count too.
+        Part of `retention_bytes` in partitions that are due, which `frees_bytes` and
+        `frees_bytes_at_most` may also include.
     """
 
     partitions: int
@@ -256,7 +256,7 @@ class Summary:
 
     @classmethod
     def of(cls, verdicts: Iterable[Verdict]) -> Summary:
-        """Add up verdicts."""
+        """Sum verdicts."""
         states = dict.fromkeys(STATES, 0)
         frees: int | None = 0
         at_most = size = retention = of_due = 0
@@ -309,14 +309,14 @@ def partition_verdict(
         Run a cleaning pass as a dry run, twice if the active segment is not empty. [default: use
         batch headers and known damage only]
     damaged : sequence of Damaged
-        Damage that the caller has met, beyond the damage that was skipped.
+        Damage found by the caller, in addition to skipped damage.
     progress : callable, optional
         Called before each chunk of a dry run.
 
     Raises
     ------
     LogStoreError
-        The partition cannot be opened, or the disk failed; see `Verdict.of_error`.
+        The partition cannot be opened, or the disk failed. See `Verdict.of_error`.
     """
     view = PartitionView(broker, topic_partition)
     decision = view.evaluate(broker.cleaner.chooser.explain)
@@ -327,7 +327,7 @@ def partition_verdict(
         measured = measure(broker, log, decision, facts, progress=progress)
         if measured.met_damage:
             facts = read_facts(broker, topic_partition, decision)
-            log = view.log  # reopened after the damage
+            log = view.log  # reopened after damage
             measured = Measured(decision)
     if facts.obstacle is not None:
         measured = Measured(stopped(decision, facts))
@@ -335,12 +335,12 @@ def partition_verdict(
 
 
 def quick_verdict(broker: Cleaned, log: Log, decision: CleaningDecision) -> Verdict:
-    """Return the verdict on an open log without reading files, except for a few batch headers.
+    """Return the verdict on an open log from a few batch headers.
 
     Parameters
     ----------
     decision : CleaningDecision
-        Made without foresight: `helps` then name no times.
+        Made without foresight, so that `helps` has no times.
     """
     facts = known_facts(broker, log, decision)
     return verdict_of(broker, log, Measured(stopped(decision, facts)), facts, counts=False)
@@ -355,12 +355,12 @@ def explained_verdict(
     exact: bool,
     progress: ProgressListener | None = None,
 ) -> Verdict:
-    """Return the verdict on a partition that was explained; exact if it is due, or on request.
+    """Return the verdict on an explained partition. Exact if it is due, or on request.
 
     Parameters
     ----------
     done : DryRun
-        The decision, and the dry run of a pass that is due.
+        The decision, and the dry run if a pass is due.
     """
     decision = done[0]
     measured = Measured(decision)
@@ -389,7 +389,7 @@ def measure(
     facts : RecordFacts
         The known damage.
     done : DryRun, optional
-        The dry run without a roll, if there was one before.
+        An earlier dry run without a roll, if any.
     """
     is_disabled = decision.binding is not None and decision.binding.gate == "cleaner_disabled"
     is_candidate = decision.is_candidate or is_disabled  # a forced pass does not need the cleaner
@@ -408,7 +408,7 @@ def measure(
 
 
 class _Outcome(NamedTuple):
-    """The gate that stopped a dry run, or what it removed. All are None for several passes."""
+    """The gate that stopped a dry run, or its removal. All are None for several passes."""
 
     failure: str | None
     bytes: int | None
@@ -438,19 +438,19 @@ def verdict_of(
     Parameters
     ----------
     measured : Measured
-        The decision, and the results of dry runs if there were any.
+        The decision, and results of dry runs if any.
     facts : RecordFacts
         The known damage.
     counts : bool
-        Whether to read batch headers: to count the records that retention removes, and to find
-        missing offsets.
+        Whether to read batch headers, to count records that retention removes and to find missing
+        offsets.
     """
     judgement = _Judgement(broker, log, measured.decision, facts)
     return judgement.verdict(measured.removal, counts=counts)
 
 
 class _Judgement:
-    """The parts of a verdict on one log."""
+    """Computes the parts of a verdict on a log."""
 
     def __init__(
         self, broker: Cleaned, log: Log, decision: CleaningDecision, facts: RecordFacts
@@ -474,7 +474,7 @@ class _Judgement:
         else:
             at_most, rolled_at_most = self._bounds()
         if state == NOTHING_TO_DO and removal is not None and removal.bytes:
-            state = WAITING  # waiting for dirty data, even in a forced pass
+            state = WAITING  # waiting for dirty data, even with a forced pass
         if removal is not None:
             at_most = removal.bytes
             if removal.bytes_if_rolled is not None:
@@ -517,9 +517,9 @@ class _Judgement:
                 return WAITING
 
     def _bounds(self) -> tuple[int, int]:
-        """Return the size of the segments that a pass may rewrite, and the same after a roll.
+        """Return the size of the segments that a pass may rewrite, now and after a roll.
 
-        A pass also removes records of the clean section, which dirty records supersede.
+        A pass also removes records from the clean section that are superseded by dirty records.
         """
         end = self.decision.state.upper_bound_offset
         if not self.decision.will_clean:
@@ -590,7 +590,7 @@ class _Judgement:
         return dirty_since_ms(self.log, self.decision.state)
 
     def _helps(self, state: str) -> Iterator[Reason]:
-        """Yield the commands and settings that help."""
+        """Yield commands and configs that help."""
         topic, partition = self.log.topic_partition
         names: dict[str, Value] = {"topic": topic, "partition_id": partition}
         if state == DAMAGED:
@@ -621,7 +621,7 @@ class _Judgement:
         yield from helps or cures
 
     def _help_code(self, cure: Reason) -> str:
-        """Return the code of the help for a cure; a roll alone may not make a pass due."""
+        """Return the code of the help for a cure. A roll alone may not make a pass due."""
         if cure.code == "cure.roll":
             chooser = self.broker.cleaner.chooser
             if not chooser.decision_of(self.log, rolled=True).will_clean:
@@ -642,4 +642,4 @@ _HELPS = {
     "cure.set_max_lag": "help.max_lag",
     "cure.end_transaction": "help.end_transaction",
 }
-"""The command or setting that carries out a remedy. Waiting and appending have none."""
+"""Command or config for each remedy. Waiting and appending have none."""

@@ -1,8 +1,7 @@
-"""A partition as it is on disk: every valid batch with its location, and the damage.
+"""The stored content of a partition: all valid batches with their locations, and damage.
 
-All commands that read go through this layer. Opening a partition does not change any file. Damaged
-batches are skipped and reported. If the broker was opened `as_recovered`, the log is the result of
-a broker's recovery.
+All commands that read use this layer. Opening a partition does not change files. Damaged batches
+are skipped and reported. If the broker was opened `as_recovered`, the log is as after recovery.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Answer = TypeVar("Answer")
 
 
 class HasLogs(Protocol):
-    """A broker with its logs."""
+    """A broker with logs."""
 
     @property
     def manager(self) -> LogManager:
@@ -50,7 +49,7 @@ class StoredBatch(NamedTuple):
     path, position, size_bytes : str, int, int
         File, position and size.
     magic : int
-        Magic of the stored bytes; `batch` always has magic 2.
+        Magic in the file. `batch` always has magic 2.
     batch : RecordBatch
         A batch with a valid CRC and decodable records.
     """
@@ -63,14 +62,14 @@ class StoredBatch(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """A description of damage, and the path of its file if known."""
+    """A description of damage, and its file if known."""
 
     text: str
     path: str | None
 
 
 class PartitionView:
-    """One partition, read-only.
+    """A read-only view of a partition.
 
     Parameters
     ----------
@@ -80,7 +79,7 @@ class PartitionView:
 
     Notes
     -----
-    Damage is found while reading: all of it once `batches` is exhausted.
+    Damage is found while reading. All damage is known when `batches` is exhausted.
     """
 
     def __init__(self, broker: HasLogs, topic_partition: TopicPartition) -> None:
@@ -89,27 +88,27 @@ class PartitionView:
 
     @property
     def log(self) -> Log:
-        """The current log; reopened after damage was met."""
+        """The current log, which is reopened after damage."""
         return self.broker.manager.log(self.topic_partition)
 
     @property
     def files(self) -> FileSystem:
-        """The stored files, without an overlay's changes."""
+        """The stored files, without the changes in an overlay."""
         fs = self.broker.manager.runtime.fs
         return fs.base if isinstance(fs, OverlayFileSystem) else fs
 
     @property
     def damages(self) -> tuple[Damage, ...]:
-        """The damages met so far."""
+        """Damage found so far."""
         return self.log.damages
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Findings that opening for writing would repair, including a torn tail."""
+        """Findings that opening for writing would repair, including a torn batch at the end."""
         return self.log.findings
 
     def survey(self) -> Log:
-        """Verify every batch now, and return the log without the damaged ones.
+        """Verify all batches now, and return the log without damaged ones.
 
         Raises
         ------
@@ -121,8 +120,8 @@ class PartitionView:
     def evaluate(self, question: Callable[[Log], Answer]) -> Answer:
         """Evaluate a function of the log.
 
-        It is called again if damage was found that can be skipped, or if it failed because
-        another reader has reopened the log, which closed the files.
+        It is called again if there was damage that can be skipped, or if another reader reopened
+        the log, which closed the files.
 
         Raises
         ------
@@ -142,28 +141,28 @@ class PartitionView:
                     raise
 
     def reopen(self, log: Log, failures: int, error: Exception) -> None:
-        """Open a log again that failed, unless another reader did; raise the error if in vain.
+        """Reopen a log after an error, unless another reader did. Raises the error if that fails.
 
         Parameters
         ----------
         failures : int
-            Number of failures, with this one.
+            Number of failures so far, including this one.
         """
         registry = self.broker.manager.registry
         if self.log is not log or registry.reopen(self.topic_partition, failures, error):
             return
-        if self.log is log:  # another reader may have reopened it just now
+        if self.log is log:  # another reader may have reopened it
             raise error
 
     def batches(
         self, start_offset: int | None = None, end_offset: int | None = None
     ) -> Iterator[StoredBatch]:
-        """Yield the valid batches that overlap [start, end), in the log's order.
+        """Yield the valid batches that overlap [start, end), in log order.
 
         Parameters
         ----------
         start_offset : int, optional
-            [default: the log start offset; lower offsets are hidden]
+            [default: the log start offset, since lower offsets are hidden]
         end_offset : int, optional
             [default: the log end offset]
         """
@@ -211,7 +210,7 @@ class PartitionView:
 
     def _surveyed(self, log: Log, bounds: SegmentBounds) -> Iterator[StoredBatch]:
         """Yield the valid batches of a segment with known damage."""
-        # Imported only after damage, because it takes time.
+        # Imported only in case of damage, because the import is slow.
         from logstore.record.survey import Damage, survey
 
         file = self.files.open(bounds.path)
@@ -224,9 +223,9 @@ class PartitionView:
             file.close()
 
     def sources(self, segments: Iterable[LogSegment]) -> Iterator[tuple[BatchSource, int]]:
-        """Yield the stored `.log` files of segments, and the first visible offset of each.
+        """Yield the `.log` files of segments, each with the first visible offset.
 
-        Use each before requesting the next.
+        Use each one before requesting the next.
         """
         from logstore.inspect.files import source_of_segment, sources_of
 
@@ -245,7 +244,7 @@ class PartitionView:
     def records(
         self, start_offset: int | None = None, end_offset: int | None = None
     ) -> Iterator[tuple[StoredBatch, Record]]:
-        """Yield the records in [start, end), control records included, with their batches."""
+        """Yield the records in [start, end) and their batches, including control records."""
         start = self.log.log_start_offset if start_offset is None else start_offset
         limit = self.log.config.logstore_decompression_max_bytes
         for stored in self.batches(start_offset, end_offset):
@@ -254,17 +253,17 @@ class PartitionView:
                     yield stored, record
 
     def at(self, offset: int) -> tuple[RecordBatch, Record] | None:
-        """Return the data record at an offset with its batch, using the index; None without one.
+        """Return the data record at an offset and its batch, or None. Uses the index.
 
         Raises
         ------
         CorruptionError, KafkaStorageError
-            It cannot be read.
+            The record cannot be read.
         """
 
         def find(log: Log) -> tuple[RecordBatch, Record] | None:
             if offset < log.log_start_offset:
-                found = self.records(offset, offset + 1)  # hidden from readers
+                found = self.records(offset, offset + 1)  # hidden from consumers
                 return next(((stored.batch, record) for stored, record in found), None)
             reader = log.reader
             return next(reader.records(offset, offset + 1, isolation=Isolation.LOG_END), None)

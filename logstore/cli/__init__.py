@@ -1,1 +1,1 @@
-"""The command line. Each command has a file and uses `logstore.broker`."""
+"""The command line. Each command is a module that uses `logstore.broker`."""

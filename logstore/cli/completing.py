@@ -19,7 +19,7 @@ _EITHER = ("target",)
 
 
 class Name(click.types.StringParamType):
-    """A text parameter that the shell completes as a topic, a path, or either."""
+    """A text parameter that completes as a topic, a path, or either."""
 
     def __init__(self, *, topics: bool, paths: bool) -> None:
         self._topics = topics
@@ -28,7 +28,7 @@ class Name(click.types.StringParamType):
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Return the topics that start with `incomplete`; files if none does or it has a slash."""
+        """Return matching topics, or files if none matches or the text has a slash."""
         from click.shell_completion import CompletionItem
 
         found = []
@@ -42,7 +42,7 @@ class Name(click.types.StringParamType):
 
 
 def complete_names(params: list[click.Parameter]) -> None:
-    """Enable completion for a command's arguments, chosen by their names."""
+    """Enable completion for arguments of a command, depending on their names."""
     for param in params:
         if isinstance(param, click.Argument) and param.type is click.STRING:
             name = param.name
@@ -52,7 +52,7 @@ def complete_names(params: list[click.Parameter]) -> None:
 
 
 def _topics_of(ctx: click.Context) -> list[str]:
-    """Return the topics with folders in the data directories of the command line."""
+    """Return the topics with directories in the data directories of the command line."""
     from logstore.names import parse_partition_dir
     from logstore.runtime import DiskFileSystem
 

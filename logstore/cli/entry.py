@@ -1,8 +1,8 @@
-"""The entry point of the program. It handles Ctrl-C before importing anything else.
+"""The entry point of the program. Handles Ctrl-C before importing anything else.
 
-While the program loads, Ctrl-C terminates it by the signal (exit code 130 in a shell), without a
-traceback. After that, Ctrl-C raises an exception, so that commands clean up. If the parent process
-set SIGINT to be ignored, it remains ignored.
+While the program loads, Ctrl-C terminates it with the signal (exit code 130 in a shell) and no
+traceback. Afterwards, Ctrl-C raises an exception, so that commands clean up. If the parent process
+ignores SIGINT, it remains ignored.
 """
 
 import _signal  # type: ignore[import-not-found]  # faster to import than `signal`
@@ -14,9 +14,9 @@ if _HEEDS_INTERRUPTS:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
 _YOUNG_OBJECTS_MAX = 50_000
-"""Garbage collection threshold, above the number of objects that a read-only command allocates.
+"""Garbage collection threshold, higher than the number of objects in a read-only command.
 
-With Python's default of 700, importing the program would trigger many useless collections.
+Python's default of 700 would trigger many useless collections during imports.
 """
 
 
@@ -33,8 +33,8 @@ def main() -> None:
     try:
         program()
     finally:
-        # Only interpreter shutdown is left, which would run a full garbage collection and print
-        # a traceback on an interrupt.
+        # Interpreter shutdown would run a full garbage collection, and an interrupt would print a
+        # traceback.
         gc.freeze()
         if _HEEDS_INTERRUPTS:
             _signal.signal(_signal.SIGINT, _signal.SIG_DFL)

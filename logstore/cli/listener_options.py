@@ -1,4 +1,4 @@
-"""Options of a listener: authentication, encryption and authorization of its clients."""
+"""Listener options: authentication, encryption and authorization of clients."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 USERS_VARIABLE = "LOGSTORE_SASL_USERS"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-"""Same as in `logstore.security.sasl`, which `--help` should not import."""
+"""As in `logstore.security.sasl`, which `--help` should not import."""
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _FILE = click.Path(exists=True, dir_okay=False)
 
 
 class ListenerOptions(NamedTuple):
-    """The values of the listener's options.
+    """Values of the listener options.
 
     Attributes
     ----------
     users_file : str or None
-        File with lines NAME=PASSWORD. If None, the environment variable is used.
+        File with NAME=PASSWORD lines. If None, the environment variable is used.
     mechanisms : tuple of str
-        SASL mechanisms; empty means all.
+        SASL mechanisms. Empty means all.
     tls_cert, tls_key, tls_generate : str or None
-        Certificate and key files, or the file that receives the generated authority.
+        Certificate and key files, or the file to write the generated CA certificate to.
     acls_file : str or None
     acls : tuple of Acl
     super_users : tuple of str
@@ -97,7 +97,7 @@ class ListenerOptions(NamedTuple):
         return context
 
     def authorizer(self) -> Authorizer | None:
-        """Return the authorizer; None allows every operation to every client.
+        """Return the authorizer, or None to allow everything.
 
         Raises
         ------
@@ -127,7 +127,7 @@ def _text_of(path: str) -> str:
 
 
 def _users_of(text: str, where: str) -> dict[str, str]:
-    """Return passwords by user; error messages contain no password."""
+    """Parse passwords by user. Error messages contain no passwords."""
     users = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -186,7 +186,7 @@ def to_acls(ctx: click.Context, param: click.Parameter, values: Sequence[str]) -
 
 
 def listener_options(function: _F) -> _F:
-    """Add the listener's options to a command, named like the fields of `ListenerOptions`."""
+    """Add the listener options to a command, named after the fields of `ListenerOptions`."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function

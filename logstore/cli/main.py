@@ -1,4 +1,4 @@
-"""The program `logstore`, which runs a command and converts errors to messages and exit codes."""
+"""The `logstore` program: runs a command, and converts errors to messages and exit codes."""
 
 from __future__ import annotations
 
@@ -56,17 +56,17 @@ COMMANDS = {
     for name, text in _HELP.items()
     for word in [name.replace("-", "_")]
 }
-"""Import path and one-line help of each command."""
+"""Import path and one-line help by command."""
 
 REGISTERED = {
     "bench": "Measure the speed of this machine on a log, or on a copy of yours.",
     "workload": "Generate keyed workloads and verify cleaned logs, on Spark.",
 }
-"""Commands of this distribution that are registered as entry points."""
+"""Commands of this distribution that are entry points."""
 
 
 class Root(Group):
-    """The root group: built-in commands, and commands that other packages register."""
+    """The root group, with built-in commands and commands registered by other packages."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the built-in commands, then the registered ones."""
@@ -111,7 +111,7 @@ class Root(Group):
         parent: click.Context | None = None,
         **extra: Any,
     ) -> click.Context:
-        """Parse the arguments. Exit with 0 if the reader of the help has closed the pipe."""
+        """Parse the arguments. Exit with 0 if the help is piped to a closed reader."""
         try:
             return super().make_context(info_name, args, parent, **extra)
         except BrokenPipeError:
@@ -119,7 +119,7 @@ class Root(Group):
             raise click.exceptions.Exit(0) from None
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command. Exit with 0 if the reader of the output has closed the pipe."""
+        """Run the command. Exit with 0 if the output is piped to a closed reader."""
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -191,10 +191,10 @@ def _failure(message: str, code: int) -> int:
 
 
 def registered() -> list[tuple[str, str]]:
-    """Return (name, distribution) of the commands that installed packages register.
+    """Return (name, distribution) of the commands registered by installed packages.
 
-    Reads `entry_points.txt` directly, because importing `importlib.metadata` takes longer than
-    printing the help. It is imported only when a registered command is called.
+    Parses `entry_points.txt`, because importing `importlib.metadata` takes longer than printing the
+    help. It is imported only when a registered command runs.
     """
     commands: dict[str, str] = {}
     for folder in dict.fromkeys(sys.path):
@@ -265,5 +265,5 @@ def _load(point: EntryPoint) -> click.Command:
 def main() -> None:
     """Read, write and compact Kafka log directories, with file formats identical to Kafka's.
 
-    A directory may come from a Kafka broker or from this program. Commands that read never write.
+    Directories can be from a Kafka broker or from this program. Commands that read never write.
     """

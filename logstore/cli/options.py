@@ -1,4 +1,4 @@
-"""The options shared by all commands, the `Settings` built from them, and the help layout."""
+"""Options shared by all commands, the `Settings` built from them, and the help layout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMATS = ("table", "json", "jsonl", "csv")
 
 REPLICAS = 3
-"""Default replication factor of a cluster with at least this many brokers."""
+"""Default replication factor of a cluster that has at least this many brokers."""
 
 _SHARED_KEY = "logstore.shared"
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -39,7 +39,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def to_time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-    """Return the Unix ms of a TIME option."""
+    """Parse a TIME option to Unix ms."""
     if value is None:
         return None
     try:
@@ -49,7 +49,7 @@ def to_time(ctx: click.Context, param: click.Parameter, value: str | None) -> in
 
 
 def now_of(ctx: click.Context) -> int:
-    """Return the Unix ms that relative times are based on: `--now`, else the system clock."""
+    """Return the base of relative times in Unix ms: `--now`, or else the system clock."""
     from logstore.runtime import SystemClock
 
     fixed_ms: int | None = ctx.params.get("now_ms")
@@ -74,14 +74,14 @@ def to_pairs(
 
 
 def to_racks(_: click.Context, __: click.Parameter, text: str | None) -> tuple[str, ...] | None:
-    """Parse the racks of --racks."""
+    """Parse `--racks`."""
     return None if text is None else tuple(each.strip() for each in text.split(","))
 
 
 def to_address(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> tuple[str, int] | None:
-    """Parse HOST:PORT. An IPv6 address is in brackets."""
+    """Parse HOST:PORT. IPv6 addresses are in brackets."""
     if value is None:
         return None
     host, colon, port = value.rpartition(":")
@@ -94,12 +94,12 @@ def to_address(
 
 
 class Settings(NamedTuple):
-    """The shared options of one invocation.
+    """The shared options of an invocation.
 
     Attributes
     ----------
     data_dirs : tuple of str
-        From the command line or the environment, or empty if neither is set.
+        From the command line or the environment. May be empty.
     config_file : str or None
         Path of a Kafka `server.properties`.
     now_ms : int or None
@@ -107,15 +107,15 @@ class Settings(NamedTuple):
     output : str
         One of `FORMATS`.
     full : bool
-        Allow tables wider than the terminal.
+        Whether tables may be wider than the terminal.
     escape_formulas : bool
-        Prefix CSV cells that a spreadsheet would evaluate with an apostrophe.
+        Whether to prefix CSV cells that a spreadsheet would evaluate with an apostrophe.
     debug : bool
-        Show tracebacks.
+        Whether to show tracebacks.
     as_recovered : bool
-        Read only data that a broker's recovery would keep, not every valid batch.
+        Whether to read only data that would survive recovery, instead of all valid batches.
     accept_data_loss : bool
-        Allow recovery to truncate valid batches that follow damage.
+        Whether recovery may truncate valid batches after damage.
     """
 
     data_dirs: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class Settings(NamedTuple):
         return SystemClock() if self.now_ms is None else FixedWallClock(self.now_ms)
 
     def broker_config(self) -> BrokerConfig:
-        """Read the broker's properties and print a note for each one without effect."""
+        """Read the broker configs, and print a note for each one that has no effect."""
         from logstore.cli.show.output import note
         from logstore.config.broker_config import BrokerConfig, read_properties
 
@@ -157,7 +157,7 @@ class Settings(NamedTuple):
         return config
 
     def directories(self, config: BrokerConfig) -> tuple[str, ...]:
-        """Return the data directories: `--data-dir`, else `log.dirs`, else `./logstore-data`."""
+        """Return the data directories: `--data-dir`, or `log.dirs`, or `./logstore-data`."""
         return self.data_dirs or config.log_dirs or (DEFAULT_DATA_DIR,)
 
     def open_broker(
@@ -175,24 +175,24 @@ class Settings(NamedTuple):
         """Open the data directories.
 
         Directories that were not shut down cleanly are recovered, with a progress bar on a
-        terminal. Recovery reports its findings on standard error.
+        terminal. Recovery prints its findings on standard error.
 
         Parameters
         ----------
         read_only : bool
-            Change nothing, and serve every valid batch unless `as_recovered`.
+            Change nothing, and read all valid batches unless `as_recovered`.
         dry_run : bool
-            Change nothing, and show the partitions as a writing command would see them.
+            Change nothing, and show partitions as a writing command would see them.
         create : bool
-            Create missing directories. Off by default, so a typo creates nothing.
+            Create missing directories. Off by default, in case of a typo.
         background : bool
             Run the cleaner and retention in the background.
         in_memory : bool
-            Open no directory and keep everything in memory.
+            Keep everything in memory.
         shown : ShownFolder, optional
-            The only folder of the directory to load.
+            The only partition directory to load.
         metadata_log : bool
-            Include the log of a KRaft node among the partitions. Needs `read_only` or `dry_run`.
+            Include the log of a KRaft node. Requires `read_only` or `dry_run`.
 
         Raises
         ------
@@ -220,7 +220,9 @@ class Settings(NamedTuple):
             broker = Broker(
                 list(directories),
                 clock=clock,
-                fs=DiskFileSystem(clock) if read_only else None,  # reports show paths as given
+                fs=DiskFileSystem(clock)
+                if read_only
+                else None,  # so that reports show paths as given
                 broker_config=config,
                 read_only=read_only,
                 background=background,
@@ -234,9 +236,9 @@ class Settings(NamedTuple):
         return broker
 
     def topics(self) -> list[Topic]:
-        """Return the topics of the data directories by name, including adopted ones.
+        """Return the topics of the data directories by name, including adopted topics.
 
-        Gives the same topics as a read-only broker, without importing the broker's modules.
+        Returns the topics of a read-only broker without importing the broker.
 
         Raises
         ------
@@ -257,7 +259,7 @@ class Settings(NamedTuple):
     def open_cluster(
         self, brokers: int, *, in_memory: bool, racks: Sequence[str] | None
     ) -> Cluster[Clock]:
-        """Open a cluster with background work, in memory or on one data directory.
+        """Open a cluster with background work, in memory or in one data directory.
 
         Raises
         ------
@@ -295,7 +297,7 @@ class Settings(NamedTuple):
 
 
 def _check_there(directories: Iterable[str]) -> None:
-    """Refuse a data directory that is missing."""
+    """Raise an error if a data directory is missing."""
     from logstore.errors import InvalidConfigurationError
     from logstore.runtime import DiskFileSystem
 
@@ -308,7 +310,7 @@ def _check_there(directories: Iterable[str]) -> None:
 
 
 def note_writers(directories: Iterable[str]) -> None:
-    """Print a note for each data directory that another process is writing to."""
+    """Print a note for each data directory that another process writes to."""
     from logstore.cli.show.output import note
 
     for path, process_id in writers_of(directories).items():
@@ -317,7 +319,7 @@ def note_writers(directories: Iterable[str]) -> None:
 
 
 def writers_of(directories: Iterable[str]) -> dict[str, int]:
-    """Return the other processes that have data directories locked, or 0 if the id is unknown."""
+    """Return the processes that have locked data directories. The id is 0 if unknown."""
     from logstore.names import LOCK_FILE
     from logstore.runtime import DiskFileSystem
 
@@ -326,7 +328,7 @@ def writers_of(directories: Iterable[str]) -> dict[str, int]:
 
 
 def _show_load(bar: ProgressBar, step: LoadProgress) -> None:
-    if step.total > 1:  # a single step reports only when it is finished
+    if step.total > 1:  # a single step reports only its end
         bar.update("recovering", step.done, step.total, str(step.topic_partition))
 
 
@@ -347,7 +349,7 @@ def checked_partition(broker: Broker, topic: str, partition: int | None) -> list
 
 
 def unknown_topic(topic: str, names: Sequence[str]) -> str:
-    """Return the message for a topic that does not exist."""
+    """Return the error message for an unknown topic."""
     import difflib
 
     near = difflib.get_close_matches(topic, names, n=3, cutoff=0.5)
@@ -360,12 +362,12 @@ def unknown_topic(topic: str, names: Sequence[str]) -> str:
 
 
 def topic_overrides(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
-    """Validate topic configurations given as KEY=VALUE; deprecated names are translated.
+    """Validate topic configs given as KEY=VALUE. Deprecated names are translated.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown (the message suggests a similar one), or a value is not allowed.
+        A key is unknown (the message suggests the closest one), or a value is not allowed.
     """
     if not pairs:
         return {}
@@ -382,7 +384,7 @@ def topic_overrides(pairs: Sequence[tuple[str, str]]) -> Mapping[str, str]:
 
 
 class SharedOption(click.Option):
-    """An option of every command, listed in a separate section of the help."""
+    """An option of every command, listed in its own section of the help."""
 
 
 def _shared_options() -> list[click.Parameter]:
@@ -426,7 +428,7 @@ def _shared_options() -> list[click.Parameter]:
 
 
 def _settings(ctx: click.Context, values: Mapping[str, Any]) -> Settings:
-    """Override the settings of the parent groups with this level's options."""
+    """Override the settings of parent groups with the options of this level."""
     above = ctx.parent.meta.get(_SHARED_KEY) if ctx.parent is not None else None
     if above is None:
         variable = os.environ.get(DATA_DIR_VARIABLE, "")
@@ -447,16 +449,16 @@ def _take_shared(ctx: click.Context, params: Iterable[click.Parameter]) -> Setti
 
 
 _PARTS_OF_LISTEN = ("port", "host", "bind", "address")
-"""Options of other servers whose value is part of --listen."""
+"""Options of other servers that correspond to a part of --listen."""
 
 
 class Command(click.Command):
-    """A command with the shared options, and examples in its help.
+    """A command with the shared options and examples in its help.
 
     Parameters
     ----------
     examples : sequence of str
-        Complete command lines.
+        Command lines.
     """
 
     def __init__(self, *args: Any, examples: Sequence[str] = (), **kwargs: Any) -> None:
@@ -466,7 +468,7 @@ class Command(click.Command):
         self.params.extend(_shared_options())
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; suggest the option that an unknown one probably means."""
+        """Parse the arguments. For an unknown option, suggest the closest one."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -475,10 +477,10 @@ class Command(click.Command):
             raise click.UsageError(f"{error.message}{hint}", ctx) from error
 
     def _nearest(self, option: str) -> str | None:
-        """Return the option that an unknown one probably means."""
+        """Return the option that is closest to an unknown one."""
         from logstore.config.suggest import nearest
 
-        # Without the dashes, which every option has in common.
+        # Ignore the dashes, which all options have.
         names = {name.lstrip("-"): name for param in self.params for name in param.opts}
         wanted = option.lstrip("-")
         if wanted in _PARTS_OF_LISTEN and "listen" in names:
@@ -487,7 +489,7 @@ class Command(click.Command):
         return None if near is None else names[near]
 
     def invoke(self, ctx: click.Context) -> object:
-        """Call the command's function with `Settings` as the context's object."""
+        """Call the command function with `Settings` as the context object."""
         from logstore.cli.show.tables import cut_cells
 
         ctx.obj = _take_shared(ctx, self.params)
@@ -499,7 +501,7 @@ class Command(click.Command):
         return super().invoke(ctx)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write examples, the command's options and the shared options."""
+        """Write examples, command options and shared options."""
         write_examples(formatter, self.examples)
         write_options(self, ctx, formatter)
 
@@ -515,7 +517,7 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
 def write_options(
     command: click.Command, ctx: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """Write the sections with the command's options and the shared options."""
+    """Write the sections for command options and shared options."""
     specific: list[tuple[str, str]] = []
     shared: list[tuple[str, str]] = []
     for param in command.get_params(ctx):
@@ -529,7 +531,7 @@ def write_options(
 
 
 def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., Any]], Command]:
-    """Turn a function into a command. Its first argument is the `Settings`."""
+    """Make a function a command. Its first argument is the `Settings`."""
 
     def decorate(function: Callable[..., Any]) -> Command:
         return click.command(name, cls=Command, examples=examples)(click.pass_obj(function))
@@ -538,7 +540,7 @@ def command(name: str, *, examples: Sequence[str]) -> Callable[[Callable[..., An
 
 
 def config_option(help_text: str) -> Callable[[_F], _F]:
-    """Return a decorator that adds the repeatable `--config KEY=VALUE`."""
+    """Return a decorator that adds a repeatable `--config KEY=VALUE`."""
     return click.option(
         "--config", "configs", callback=to_pairs, multiple=True, metavar="K=V", help=help_text
     )
@@ -567,7 +569,7 @@ def as_recovered_option(function: _F) -> _F:
 
 
 def all_option(function: _F) -> _F:
-    """Add `--all` to a command that lists partitions, as `lists_all`."""
+    """Add `--all` to a command that lists partitions, as parameter `lists_all`."""
     return click.option(
         "--all",
         "lists_all",
@@ -577,7 +579,7 @@ def all_option(function: _F) -> _F:
 
 
 def accept_data_loss_option(function: _F) -> _F:
-    """Add `--accept-data-loss` to a command that writes, as a field of `Settings`."""
+    """Add `--accept-data-loss` to a command that writes. Sets the field of `Settings`."""
 
     @click.option(
         "--accept-data-loss",
@@ -602,7 +604,7 @@ def key_options(function: _F) -> _F:
 
 
 def key_of(key: str | None, key_base64: str | None) -> bytes | None:
-    """Return the key of `--key` or `--key-base64`, or None if neither is given.
+    """Return the key given by `--key` or `--key-base64`, or None.
 
     Raises
     ------
@@ -639,12 +641,12 @@ def partition_option(help_text: str, *, required: bool = False) -> Callable[[_F]
 
 
 class Group(click.Group):
-    """A command group that imports a command's module on first use.
+    """A command group that imports commands on first use.
 
     Parameters
     ----------
     lazy : mapping
-        Name → (`module:attribute`, one-line help).
+        (`module:attribute`, one-line help) by name.
     """
 
     def __init__(
@@ -660,7 +662,7 @@ class Group(click.Group):
         self.params.extend(_shared_options())
 
     def invoke(self, ctx: click.Context) -> object:
-        """Pass shared options that precede the command's name on to the command."""
+        """Pass shared options that precede the command name on to the command."""
         _take_shared(ctx, self.params)
         return super().invoke(ctx)
 
@@ -680,7 +682,7 @@ class Group(click.Group):
         return imported
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that start with `incomplete`, importing no command."""
+        """Return matching commands and options, without importing commands."""
         from click.shell_completion import CompletionItem
 
         commands = [
@@ -691,7 +693,7 @@ class Group(click.Group):
         return commands + click.Command.shell_complete(self, ctx, incomplete)
 
     def short_helps(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """Return (name, one-line help) of all commands, importing none."""
+        """Return (name, one-line help) of all commands, without importing them."""
         return [(name, help_line) for name, (_, help_line) in self.lazy.items()]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -710,7 +712,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command; suggest similar names for an unknown one."""
+        """Return the command. For an unknown name, suggest similar ones."""
         name = args[0]
         command = self.get_command(ctx, name)
         if command is not None:
@@ -727,7 +729,7 @@ class Group(click.Group):
 def choose(
     broker: Broker, topic: str | None, partition: int | None, overrides: Mapping[str, str]
 ) -> None:
-    """Check that the partitions exist, and override the configurations of their topics."""
+    """Check that partitions exist, and override the configs of their topics."""
     if topic is not None:
         checked_partition(broker, topic, partition)
     if overrides:
@@ -736,7 +738,7 @@ def choose(
 
 
 def warn_of_strategy(broker: Broker, *topics: str) -> None:
-    """Print notes about topic configurations that KIP-280 advises against."""
+    """Print notes about topic configs that KIP-280 advises against."""
     from logstore.analysis.broker_state import topic_config
     from logstore.cleaner.strategy import recommendations
     from logstore.cli.show.output import note

@@ -1,4 +1,4 @@
-"""The option `--schema ID=FILE` of commands that decode keys and values."""
+"""The `--schema ID=FILE` option of commands that decode keys and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shutdown of long-running commands on SIGTERM."""
+"""Shut down long-running commands on SIGTERM."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NoReturn, Self
 
 
 class _Stopped(BaseException):
-    """Raised on SIGTERM. It is not an `Exception`, so that no handler treats it as a failure."""
+    """Raised on SIGTERM. Not an `Exception`, so that no handler treats it as a failure."""
 
 
 class Stopping:
-    """A context manager that ends its block normally on SIGTERM. Ctrl-C still interrupts."""
+    """A context manager that exits normally on SIGTERM. Ctrl-C still interrupts."""
 
     def __enter__(self) -> Self:
         self._previous = signal.signal(signal.SIGTERM, _stop)
@@ -26,8 +26,8 @@ class Stopping:
     def wait(self) -> NoReturn:
         """Wait until a signal handler raises.
 
-        The system may deliver a signal to another thread, or just before this thread sleeps. The
-        Python handler runs only when this thread wakes up, so it waits for the byte that
+        The system may deliver a signal to another thread, or just before this thread sleeps, but
+        the Python handler runs only when this thread wakes up. So it waits for the byte that
         `signal.set_wakeup_fd` writes for each signal.
         """
         reader, writer = socket.socketpair()

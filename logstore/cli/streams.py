@@ -1,4 +1,4 @@
-"""Standard streams that the caller closed (`<&-`, `>&-`), or whose reader closed the pipe."""
+"""Handle standard streams that are closed (`<&-`, `>&-`) or whose reader closed the pipe."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class _Closed(io.RawIOBase):
 def replace_closed_streams() -> None:
     """Replace closed standard streams.
 
-    Their descriptors are reserved first. Otherwise the next file opened would get one of them, and
-    messages on standard error could be written to a segment. Reading and writing fail with an error
-    that names the stream. Output to a closed standard error is discarded.
+    Their descriptors are reserved first, because the next opened file would get one of them, and
+    messages for standard error might be written to a segment. Reads and writes raise an error that
+    names the stream. Output to a closed standard error is discarded.
     """
     streams = (sys.stdin, sys.stdout, sys.stderr)
     for descriptor, stream in enumerate(streams):
         if stream is None:
-            # Opened in the opposite mode, so that direct use of the descriptor fails too.
+            # Use the opposite mode, so that direct use of the descriptor fails too.
             taken = os.open(os.devnull, os.O_WRONLY if descriptor == 0 else os.O_RDONLY)
             if taken != descriptor:
                 os.dup2(taken, descriptor)
@@ -60,13 +60,13 @@ def replace_closed_streams() -> None:
 
 
 def forget_output() -> None:
-    """Discard buffered output, so that flushing it at exit does not fail again."""
+    """Discard buffered output, so that it does not fail again when flushed at exit."""
     try:
         descriptor = sys.stdout.fileno()
     except (OSError, ValueError):
         closed = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
         if isinstance(closed, _Closed):
-            # Python 3.13 and later report a stream that cannot be flushed at exit.
+            # Python 3.13 and later report streams that cannot be flushed at exit.
             closed.is_forgotten = True
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123  # for good
         return

@@ -1,4 +1,4 @@
-"""Resolve TOPIC_OR_PATH to partitions or a file, in the same way for all commands that read."""
+"""Resolve TOPIC_OR_PATH to partitions or a file, for all commands that read."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class Target:
-    """A resolved target: partitions of an open broker, or one file. Closing it closes both.
+    """A resolved target: partitions of an open broker, or a file. Closing it closes both.
 
     Attributes
     ----------
     broker : Broker or None
         None for a file until `opened` is called.
     is_one, is_topic, is_folder : bool
-        Whether the target is a single partition, a topic, or the path of a partition's folder.
+        Whether the target is a single partition, a topic, or a partition directory.
     """
 
     broker: Broker | None
@@ -51,7 +51,7 @@ class Target:
             self.file.file.close()
 
     def opened(self) -> Broker:
-        """Return the broker of the partitions. A file is opened as a log of one segment."""
+        """Return the broker of the partitions. A file is opened as a log with one segment."""
         if self.broker is None:
             assert self.open_file is not None
             self.broker = self.open_file()
@@ -60,13 +60,13 @@ class Target:
 
     @property
     def chosen(self) -> tuple[str | None, int | None]:
-        """The topic and the partition of the target; None means all."""
+        """Topic and partition of the target. None means all."""
         if self.is_one:
             return self.partitions[0]
         return (self.partitions[0].topic if self.is_topic else None), None
 
     def override(self, configs: Mapping[str, str]) -> None:
-        """Override the configurations of the target's topics."""
+        """Override the configs of the topics."""
         if configs:
             if self.file is not None:
                 raise click.UsageError("--config needs a topic or a directory, not a file")
@@ -83,7 +83,7 @@ class Target:
             yield PartitionView(broker, tp)
 
     def sources(self) -> Iterator[tuple[BatchSource, int]]:
-        """Yield the `.log` files, each with the first offset visible to readers."""
+        """Yield the `.log` files, each with the first offset visible to consumers."""
         if self.file is not None:
             yield self.file, 0
             return
@@ -102,17 +102,17 @@ def open_target(
 ) -> Target:
     """Open TOPIC_OR_PATH for reading.
 
-    A topic of the data directory takes precedence over a path, unless the target contains a
-    slash. Without a target, all partitions of the data directory are opened.
+    A topic takes precedence over a path, unless the target contains a slash. Without a target, all
+    partitions of the data directory are opened.
 
     Parameters
     ----------
     as_recovered : bool
-        Show only data that a broker's recovery would keep (default: every valid batch).
+        Show only data that would survive recovery. [default: all valid batches]
     metadata_log : bool
         Include the log of a KRaft node, `__cluster_metadata-0`.
     dry_run : bool
-        Show the partitions as a writing command would see them.
+        Show partitions as a writing command would see them.
     """
     settings = settings._replace(as_recovered=as_recovered)
     opening = _Opening(metadata_log=metadata_log, dry_run=dry_run)
@@ -160,12 +160,12 @@ def _files() -> FileSystem:
 
 
 def refuse_path(target: str | None, remedy: str) -> None:
-    """Raise a usage error if the target of a command that writes is a path.
+    """Raise a usage error if a command that writes got a path.
 
     Parameters
     ----------
     remedy : str
-        The options with which the command accepts a path.
+        Options with which the command accepts a path.
     """
     if target is not None and _is_path(target):
         raise click.UsageError(
@@ -200,7 +200,7 @@ class _Opening(NamedTuple):
 
 
 def _open_path(settings: Settings, target: str, partition: int | None, opening: _Opening) -> Target:
-    """Open a data directory, a partition's folder (of any name), or one file."""
+    """Open a data directory, a partition directory of any name, or a file."""
     from logstore.analysis.locations import locate
     from logstore.errors import InvalidConfigurationError
 

@@ -10,25 +10,25 @@ TIME_HELP = (
 )
 
 _DAYS = {"today": 0, "yesterday": -1, "tomorrow": 1}
-"""Words for a day, as days from today (UTC)."""
+"""Words for days, relative to today (UTC)."""
 
 
 def parse_time(text: str, now_ms: Callable[[], int]) -> int:
-    """Return Unix milliseconds.
+    """Parse a time to Unix milliseconds.
 
     Parameters
     ----------
     text : str
-        Milliseconds; or ISO 8601: a date, or date and time with `Z`, an offset or no zone
-        (UTC), truncated to milliseconds; or a signed duration with a unit, such as `-1h`; or
-        `now`; or `today`, `yesterday`, `tomorrow`, meaning midnight UTC.
+        One of: milliseconds; an ISO 8601 date, or date and time with `Z`, an offset, or no zone
+        (UTC), truncated to milliseconds; a signed duration with a unit, such as `-1h`; `now`;
+        `today`, `yesterday` or `tomorrow` (midnight UTC).
     now_ms : callable
-        Returns the Unix milliseconds that relative times are based on.
+        Returns the base of relative times in Unix milliseconds.
 
     Raises
     ------
     ValueError
-        With a message for the user.
+        The message is suitable for users.
     """
     from logstore.config.units import INTEGER, UNITS_MS, parse_duration
 

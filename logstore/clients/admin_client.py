@@ -40,16 +40,15 @@ from logstore.coordinator.groups.requests import (
 )
 from logstore.errors import (
     KAFKA_CODES,
-    GroupIdNotFoundError,
     IllegalStateError,
     InvalidConfigurationError,
     InvalidPartitionsError,
     InvalidReplicationFactorError,
     LogStoreError,
-    NonEmptyGroupError,
     RequestError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
+    error_class,
 )
 from logstore.names import INTERNAL_COMPACTED_TOPICS, validate_topic_name
 from logstore.storage.log.reader import (
@@ -74,10 +73,6 @@ if TYPE_CHECKING:
     from logstore.manager.topics.store import Topic
 
 MODIFIED = ("DYNAMIC_TOPIC_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG")
-
-_GROUP_ERRORS: dict[str, type[LogStoreError]] = {
-    kind.kafka_error: kind for kind in (GroupIdNotFoundError, NonEmptyGroupError)
-}
 
 
 class OffsetSpec(enum.IntEnum):
@@ -506,8 +501,8 @@ class AdminClient:
             group_id, [TopicPartition(*tp) for tp in partitions]
         )
         if deleted.error is not None:
-            kind = _GROUP_ERRORS.get(deleted.error, RequestError)
-            raise kind(f"offsets of group '{group_id}' cannot be deleted: {deleted.error}")
+            text = f"offsets of group '{group_id}' cannot be deleted: {deleted.error}"
+            raise error_class(deleted.error)(text)
         return dict(deleted.partitions)
 
     # -- records, partitions, the broker -------------------------------------------------------

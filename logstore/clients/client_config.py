@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from dataclasses import field, fields
+from typing import TYPE_CHECKING, Any
 
 from logstore.config.suggest import and_nearest
 from logstore.errors import InvalidConfigurationError
+from logstore.types import INT32_MAX
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 DataFunction = Callable[[str, list[tuple[str, bytes]], Any], Any]
 """A serializer or deserializer. It is called with the topic, the headers and the data."""
@@ -42,20 +47,75 @@ def idle_names(client: str) -> Collection[str]:
     return kinds[client].__optional_keys__ if client in kinds else ()
 
 
-def number(
-    name: str, values: Mapping[str, Any], lowest: int, highest: float = float("inf")
-) -> float:
-    """Return a config as a number after checking its range.
+Parse = Callable[[str, Any], Any]
+"""Returns the value of a config, given its name and the value that was set."""
+
+
+def config(name: str, default: object, parse: Parse) -> Any:  # noqa: ANN401  # like dataclasses.field
+    """Declare the field of a config: its name and default in kafka-python, and how to parse it."""
+    return field(metadata={"name": name, "default": default, "parse": parse})
+
+
+def defaults_of(kind: type[DataclassInstance]) -> dict[str, Any]:
+    """Return the defaults of the configs that are declared by the fields of a class, by name."""
+    return {
+        each.metadata["name"]: each.metadata["default"] for each in fields(kind) if each.metadata
+    }
+
+
+def parse_configs(kind: type[DataclassInstance], configs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of the fields that are declared by `config`.
 
     Raises
     ------
     InvalidConfigurationError
     """
-    value = values[name]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidConfigurationError(f"{name} must be a number, not {value!r}")
-    if not lowest <= value <= highest:
-        raise InvalidConfigurationError(f"{name} is out of range: {value}")
+    values = {**defaults_of(kind), **configs}
+    return {
+        each.name: each.metadata["parse"](name, values[name])
+        for each in fields(kind)
+        if (name := each.metadata.get("name")) is not None
+    }
+
+
+def closers_of(*functions: object) -> tuple[Callable[[], object], ...]:
+    """Return the `close` methods of serializers or deserializers that have one."""
+    return tuple(each.close for each in functions if callable(getattr(each, "close", None)))  # type: ignore[attr-defined]  # checked here
+
+
+def number(lowest: int, highest: float = float("inf")) -> Parse:
+    """Return a parser that checks that a config is a number in a range."""
+
+    def parse(name: str, value: Any) -> float:  # noqa: ANN401  # any value
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidConfigurationError(f"{name} must be a number, not {value!r}")
+        if not lowest <= value <= highest:
+            raise InvalidConfigurationError(f"{name} is out of range: {value}")
+        return value
+
+    return parse
+
+
+def whole(lowest: int) -> Parse:
+    """Return a parser of a number of 32 bits that is rounded down."""
+    parse = number(lowest, INT32_MAX)
+    return lambda name, value: int(parse(name, value))
+
+
+def flag(_: str, value: object) -> bool:
+    """Parse a config as a boolean."""
+    return bool(value)
+
+
+def unchanged(_: str, value: Any) -> Any:  # noqa: ANN401  # any value
+    """Return the value of a config."""
+    return value
+
+
+def text(name: str, value: object) -> str | None:
+    """Check that a config is a string that is not empty, or None."""
+    if value is not None and (not isinstance(value, str) or not value):
+        raise InvalidConfigurationError(f"{name} must be a non-empty string, not {value!r}")
     return value
 
 

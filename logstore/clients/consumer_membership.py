@@ -20,14 +20,7 @@ from logstore.coordinator.groups.consumer_member import (
 )
 from logstore.coordinator.groups.offsets import NO_GENERATION
 from logstore.coordinator.groups.requests import ConsumerHeartbeat, ConsumerHeartbeatResult
-from logstore.errors import (
-    FencedInstanceIdError,
-    GroupIdNotFoundError,
-    GroupMaxSizeReachedError,
-    InvalidGroupIdError,
-    NotCoordinatorError,
-    RequestError,
-)
+from logstore.errors import NotCoordinatorError, RequestError, error_class
 from logstore.types import encode_topic_id
 
 if TYPE_CHECKING:
@@ -36,16 +29,13 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime
 
 _LOST = ("FENCED_MEMBER_EPOCH", "UNKNOWN_MEMBER_ID")
-_FATAL: dict[str, type[RequestError]] = {
-    kind.kafka_error: kind
-    for kind in (
-        FencedInstanceIdError,
-        GroupIdNotFoundError,
-        GroupMaxSizeReachedError,
-        InvalidGroupIdError,
-    )
-}
-"""The exceptions to raise for errors after which joining again does not help."""
+_FATAL = (
+    "FENCED_INSTANCE_ID",
+    "GROUP_ID_NOT_FOUND",
+    "GROUP_MAX_SIZE_REACHED",
+    "INVALID_GROUP_ID",
+)
+"""The errors after which joining again does not help."""
 
 
 class ConsumerProtocolMembership(GroupMembership):
@@ -229,7 +219,7 @@ class ConsumerProtocolMembership(GroupMembership):
             self._back_off()
             return
         self._stop_heartbeats()
-        kind = _FATAL.get(error, RequestError)
+        kind = error_class(error) if error in _FATAL else RequestError
         raise kind(f"group '{self.group_id}' rejected this consumer: {message or error}")
 
     def _forget(self) -> None:

@@ -32,15 +32,7 @@ from logstore.coordinator.groups.requests import (
     SyncRequest,
     SyncResult,
 )
-from logstore.errors import (
-    FencedInstanceIdError,
-    GroupMaxSizeReachedError,
-    InconsistentGroupProtocolError,
-    InvalidGroupIdError,
-    InvalidSessionTimeoutError,
-    NotCoordinatorError,
-    RequestError,
-)
+from logstore.errors import NotCoordinatorError, RequestError, error_class
 
 if TYPE_CHECKING:
     from logstore.clients.consumer_config import ConsumerConfig
@@ -48,17 +40,14 @@ if TYPE_CHECKING:
     from logstore.runtime import Runtime
 
 _LOST = ("UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION")
-_FATAL: dict[str, type[RequestError]] = {
-    kind.kafka_error: kind
-    for kind in (
-        FencedInstanceIdError,
-        GroupMaxSizeReachedError,
-        InconsistentGroupProtocolError,
-        InvalidGroupIdError,
-        InvalidSessionTimeoutError,
-    )
-}
-"""The exceptions to raise for errors after which joining again does not help."""
+_FATAL = (
+    "FENCED_INSTANCE_ID",
+    "GROUP_MAX_SIZE_REACHED",
+    "INCONSISTENT_GROUP_PROTOCOL",
+    "INVALID_GROUP_ID",
+    "INVALID_SESSION_TIMEOUT",
+)
+"""The errors after which joining again does not help."""
 
 
 class Membership(GroupMembership):
@@ -290,7 +279,7 @@ class Membership(GroupMembership):
             self.mark_lost(error)
         elif error in _FATAL:
             self._stop_heartbeats()
-            raise _FATAL[error](f"group '{self.group_id}' rejected this consumer: {error}")
+            raise error_class(error)(f"group '{self.group_id}' rejected this consumer: {error}")
         elif self._coordinator.may_pass(error):
             self._back_off()
         elif error != "REBALANCE_IN_PROGRESS":

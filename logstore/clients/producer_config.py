@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from logstore.clients.client_config import (
     DataFunction,
     check_names,
+    closers_of,
+    config,
     data_function,
+    defaults_of,
+    flag,
     number,
+    parse_configs,
+    text,
+    whole,
 )
 from logstore.errors import InvalidConfigurationError
 from logstore.record.codecs import Codec
@@ -27,30 +34,33 @@ ACKS_ALL = -1
 IN_FLIGHT_MAX = 5
 """Maximum number of requests in flight for which brokers can detect duplicate batches."""
 
-DEFAULTS: dict[str, Any] = {
-    "client_id": None,
-    "key_serializer": None,
-    "value_serializer": None,
-    "enable_idempotence": True,
-    "transactional_id": None,
-    "transaction_timeout_ms": 60_000,
-    "acks": ACKS_ALL,
-    "compression_type": None,
-    "retries": float("inf"),
-    "batch_size": 16_384,
-    "linger_ms": 0,
-    "partitioner": None,
-    "max_request_size": 1_048_576,
-    "max_in_flight_requests_per_connection": IN_FLIGHT_MAX,
-    "metrics_enabled": True,
-    "retry_backoff_ms": 100,
-    "delivery_timeout_ms": 120_000,
-    "max_block_ms": 60_000,
-}
-"""Supported configs. The others of `logstore.clients.settings` have no effect."""
-
-
 Serialize = DataFunction
+
+
+def _serializer(name: str, given: object) -> DataFunction | None:
+    return data_function(name, given, "serialize")
+
+
+def _acks(_: str, value: object) -> int:
+    if value == "all":
+        return ACKS_ALL
+    if isinstance(value, int) and value in (0, 1, ACKS_ALL):
+        return int(value)
+    raise InvalidConfigurationError(f"acks must be 0, 1, -1 or 'all', not {value!r}")
+
+
+def _codec(_: str, name: object) -> Codec:
+    if name is None:
+        return Codec.NONE
+    if not isinstance(name, str):
+        raise InvalidConfigurationError(f"compression_type must be a name or None, not {name!r}")
+    return Codec.from_name(name)
+
+
+def _partitioner(_: str, given: Any) -> Any:  # noqa: ANN401  # see ProducerConfig
+    if given is None or callable(given) or callable(getattr(given, "partition", None)):
+        return given
+    raise InvalidConfigurationError(f"partitioner has no partition method: {given!r}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,26 +90,29 @@ class ProducerConfig:
         Time after which a batch fails instead of being retried.
     max_block_ms : float
         How long a transactional call waits for the coordinator in a cluster.
+    in_flight : float
+        Number of requests in flight. It only matters for idempotence.
     """
 
-    client_id: str
-    serialize_key: Serialize | None
-    serialize_value: Serialize | None
+    client_id: str = config("client_id", None, lambda _, name: name or "logstore-producer")
+    serialize_key: Serialize | None = config("key_serializer", None, _serializer)
+    serialize_value: Serialize | None = config("value_serializer", None, _serializer)
     close_serializers: tuple[Callable[[], object], ...]
-    enable_idempotence: bool
-    transactional_id: str | None
-    transaction_timeout_ms: int
-    acks: int
-    codec: Codec
-    batch_size: int
-    linger_ms: float
-    partitioner: Any
-    max_request_size: int
-    metrics_enabled: bool
-    retries: float
-    retry_backoff_ms: float
-    delivery_timeout_ms: float
-    max_block_ms: float
+    enable_idempotence: bool = config("enable_idempotence", True, flag)
+    transactional_id: str | None = config("transactional_id", None, text)
+    transaction_timeout_ms: int = config("transaction_timeout_ms", 60_000, whole(1))
+    acks: int = config("acks", ACKS_ALL, _acks)
+    codec: Codec = config("compression_type", None, _codec)
+    retries: float = config("retries", float("inf"), number(0))
+    batch_size: int = config("batch_size", 16_384, whole(0))
+    linger_ms: float = config("linger_ms", 0, number(0, INT32_MAX))
+    partitioner: Any = config("partitioner", None, _partitioner)
+    max_request_size: int = config("max_request_size", 1_048_576, whole(0))
+    in_flight: float = config("max_in_flight_requests_per_connection", IN_FLIGHT_MAX, number(1))
+    metrics_enabled: bool = config("metrics_enabled", True, flag)
+    retry_backoff_ms: float = config("retry_backoff_ms", 100, number(1, INT32_MAX))
+    delivery_timeout_ms: float = config("delivery_timeout_ms", 120_000, number(0, INT32_MAX))
+    max_block_ms: float = config("max_block_ms", 60_000, number(0, INT32_MAX))
 
     @classmethod
     def of(cls, configs: Mapping[str, Any]) -> ProducerConfig:
@@ -112,81 +125,32 @@ class ProducerConfig:
             two values contradict each other.
         """
         check_names("producer", configs, DEFAULTS)
-        values = {**DEFAULTS, **configs}
-        transactional_id = values["transactional_id"]
-        if transactional_id is not None and (
-            not isinstance(transactional_id, str) or not transactional_id
-        ):
-            raise InvalidConfigurationError(
-                f"transactional_id must be a non-empty string, not {transactional_id!r}"
-            )
-        acks = _acks(values["acks"])
-        serializers = (values["key_serializer"], values["value_serializer"])
-        return cls(
-            client_id=values["client_id"] or "logstore-producer",
-            serialize_key=data_function("key_serializer", serializers[0], "serialize"),
-            serialize_value=data_function("value_serializer", serializers[1], "serialize"),
-            close_serializers=tuple(
-                each.close for each in serializers if callable(getattr(each, "close", None))
-            ),
-            enable_idempotence=_is_idempotent(configs, values, acks),
-            transactional_id=transactional_id,
-            transaction_timeout_ms=int(number("transaction_timeout_ms", values, 1, INT32_MAX)),
-            acks=acks,
-            codec=_codec(values["compression_type"]),
-            batch_size=int(number("batch_size", values, 0, INT32_MAX)),
-            linger_ms=number("linger_ms", values, 0, INT32_MAX),
-            partitioner=_partitioner(values["partitioner"]),
-            max_request_size=int(number("max_request_size", values, 0, INT32_MAX)),
-            metrics_enabled=bool(values["metrics_enabled"]),
-            retries=number("retries", values, 0),
-            retry_backoff_ms=number("retry_backoff_ms", values, 1, INT32_MAX),
-            delivery_timeout_ms=number("delivery_timeout_ms", values, 0, INT32_MAX),
-            max_block_ms=number("max_block_ms", values, 0, INT32_MAX),
-        )
+        closers = closers_of(configs.get("key_serializer"), configs.get("value_serializer"))
+        parsed = cls(close_serializers=closers, **parse_configs(cls, configs))
+        return replace(parsed, enable_idempotence=_is_idempotent(configs, parsed))
 
 
-def _is_idempotent(configs: Mapping[str, Any], values: Mapping[str, Any], acks: int) -> bool:
+DEFAULTS = defaults_of(ProducerConfig)
+"""Supported configs. The others of `logstore.clients.settings` have no effect."""
+
+
+def _is_idempotent(configs: Mapping[str, Any], parsed: ProducerConfig) -> bool:
     """Return whether the producer is idempotent, which is the default if the configs allow it."""
-    wanted = bool(values["enable_idempotence"])
-    is_transactional = values["transactional_id"] is not None
-    if is_transactional and not wanted:
+    is_transactional = parsed.transactional_id is not None
+    if is_transactional and not parsed.enable_idempotence:
         raise InvalidConfigurationError("transactional_id requires enable_idempotence")
-    if not wanted:
+    if not parsed.enable_idempotence:
         return False
-    in_flight = "max_in_flight_requests_per_connection"
     conflicts = []
-    if acks != ACKS_ALL:
-        conflicts.append(f"acks={acks}")
-    if number("retries", values, 0) == 0:
+    if parsed.acks != ACKS_ALL:
+        conflicts.append(f"acks={parsed.acks}")
+    if parsed.retries == 0:
         conflicts.append("retries=0")
-    if number(in_flight, values, 1) > IN_FLIGHT_MAX:
-        conflicts.append(f"{in_flight}={values[in_flight]}")
+    if parsed.in_flight > IN_FLIGHT_MAX:
+        conflicts.append(f"max_in_flight_requests_per_connection={parsed.in_flight}")
     if not conflicts:
         return True
     if is_transactional or "enable_idempotence" in configs:
         raise InvalidConfigurationError(f"enable_idempotence conflicts with {', '.join(conflicts)}")
     logger.warning("the producer is not idempotent: %s", ", ".join(conflicts))
     return False
-
-
-def _acks(value: object) -> int:
-    if value == "all":
-        return ACKS_ALL
-    if isinstance(value, int) and value in (0, 1, ACKS_ALL):
-        return int(value)
-    raise InvalidConfigurationError(f"acks must be 0, 1, -1 or 'all', not {value!r}")
-
-
-def _codec(name: object) -> Codec:
-    if name is None:
-        return Codec.NONE
-    if not isinstance(name, str):
-        raise InvalidConfigurationError(f"compression_type must be a name or None, not {name!r}")
-    return Codec.from_name(name)
-
-
-def _partitioner(given: Any) -> Any:  # noqa: ANN401  # see ProducerConfig
-    if given is None or callable(given) or callable(getattr(given, "partition", None)):
-        return given
-    raise InvalidConfigurationError(f"partitioner has no partition method: {given!r}")

@@ -136,13 +136,12 @@ class Controller:
 
     def state(self, topic_partition: TopicPartition) -> PartitionState:
         """Return the state of a partition. Raises the errors of `topic`."""
-        with self._lock:
-            partitions = self.topic(topic_partition.topic).partitions
-            if not 0 <= topic_partition.partition < len(partitions):
-                raise UnknownTopicOrPartitionError(
-                    f"topic '{topic_partition.topic}' has no partition {topic_partition.partition}"
-                )
-            return partitions[topic_partition.partition]
+        partitions = self.topic(topic_partition.topic).partitions
+        if not 0 <= topic_partition.partition < len(partitions):
+            raise UnknownTopicOrPartitionError(
+                f"topic '{topic_partition.topic}' has no partition {topic_partition.partition}"
+            )
+        return partitions[topic_partition.partition]
 
     def states(self) -> list[PartitionState]:
         """Return the states of all partitions."""

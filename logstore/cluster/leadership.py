@@ -189,13 +189,12 @@ class Leadership:
             follower.number = request.number
             follower.waiting = follower.refused_epoch = None
             if (error := self._epoch_error(request.leader_epoch)) is not None:
-                self._send(follower, FetchResponse(request.number, request.leader_epoch, error))
+                self._send(follower, FetchResponse(request.number, error))
                 return
             start_offset, end_offset = log.log_start_offset, log.log_end_offset
             if not start_offset <= request.offset <= end_offset:
                 answer = FetchResponse(
                     request.number,
-                    request.leader_epoch,
                     "OFFSET_OUT_OF_RANGE",
                     log_start_offset=start_offset,
                     log_end_offset=end_offset,
@@ -236,7 +235,7 @@ class Leadership:
             if error is None:
                 found = log.epochs.end_offset_for(request.epoch, log.log_end_offset)
         tp = self.state.topic_partition
-        answer = EpochResponse(request.number, request.leader_epoch, error, *found)
+        answer = EpochResponse(request.number, error, *found)
         self._station.send(
             request.replica,
             "OffsetForLeaderEpoch-response",
@@ -323,13 +322,12 @@ class Leadership:
                 logger.warning(
                     "%s cannot be read for broker %d: %s", self.log, follower.replica, error
                 )
-                answer = FetchResponse(request.number, request.leader_epoch, error.kafka_error)
+                answer = FetchResponse(request.number, error.kafka_error)
             else:
                 if is_throttled:
                     quota.spend(len(read.data))
                 answer = FetchResponse(
                     request.number,
-                    request.leader_epoch,
                     data=read.data,
                     high_watermark=high_watermark,
                     log_start_offset=log_start_offset,

@@ -43,7 +43,6 @@ class FetchResponse(NamedTuple):
     """
 
     number: int
-    leader_epoch: int
     error: str | None = None
     data: bytes = b""
     high_watermark: int = NO_OFFSET
@@ -67,7 +66,6 @@ class EpochResponse(NamedTuple):
     """
 
     number: int
-    leader_epoch: int
     error: str | None = None
     epoch: int = -1
     end_offset: int = NO_OFFSET

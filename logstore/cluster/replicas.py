@@ -231,7 +231,7 @@ class Replicas(Station):
         if isinstance(role, Leadership):
             role.on_fetch(request)
             return
-        answer = FetchResponse(request.number, request.leader_epoch, _NOT_LEADER)
+        answer = FetchResponse(request.number, _NOT_LEADER)
         self.send(
             request.replica,
             "Fetch-response",
@@ -244,7 +244,7 @@ class Replicas(Station):
         if isinstance(role, Leadership):
             role.on_epoch(request)
             return
-        answer = EpochResponse(request.number, request.leader_epoch, _NOT_LEADER)
+        answer = EpochResponse(request.number, _NOT_LEADER)
         self.send(
             request.replica,
             "OffsetForLeaderEpoch-response",

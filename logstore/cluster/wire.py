@@ -236,11 +236,6 @@ class ClusterNode(Nodes):
 
     # -- topics --------------------------------------------------------------------------
 
-    @property
-    def topic_changes(self) -> int:
-        """Number of changes of the cluster's topics."""
-        return self._controller.changes
-
     def topics(self) -> list[Topic]:
         """Return all topics of the cluster."""
         return [as_topic(topic) for topic in self._controller.topics()]

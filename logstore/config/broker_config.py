@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from logstore.config.broker_keys import BROKER_KEYS, CONSUMER_GROUP_BOUNDED
+from logstore.config.broker_keys import BROKER_KEYS, CONSUMER_GROUP_BOUNDED, BrokerSettings
 from logstore.config.inert_keys import has_no_effect, translate_broker
 from logstore.config.keys import ORIGIN_BROKER, Value, render, to_texts
-from logstore.config.log_config import KEY, MAX_LAG, MIN_LAG, LagSetting, Settings, check_lags
+from logstore.config.log_config import MAX_LAG, MIN_LAG, LagSetting, check_lags
 from logstore.config.suggest import nearest_broker_key, suggestion
 from logstore.config.topic_keys import TOPIC_KEYS
 from logstore.errors import InvalidConfigurationError
@@ -31,7 +31,7 @@ class TopicDefault(NamedTuple):
     origin: str = ORIGIN_BROKER
 
 
-class BrokerConfig(Settings, keys=BROKER_KEYS):
+class BrokerConfig(BrokerSettings):
     """The configuration of a broker.
 
     The fields are named like the broker keys (`BROKER_KEYS`), with underscores instead of dots.
@@ -58,76 +58,6 @@ class BrokerConfig(Settings, keys=BROKER_KEYS):
         for the cleaner threads.
     """
 
-    log_dirs: tuple[str, ...] = KEY
-    node_id: int = KEY
-    broker_id: int = KEY
-    log_retention_check_interval_ms: int = KEY
-    log_initial_task_delay_ms: int = KEY
-    log_flush_scheduler_interval_ms: int = KEY
-    log_flush_offset_checkpoint_interval_ms: int = KEY
-    log_flush_start_offset_checkpoint_interval_ms: int = KEY
-    replica_high_watermark_checkpoint_interval_ms: int = KEY
-    replica_lag_time_max_ms: int = KEY
-    replica_fetch_max_bytes: int = KEY
-    replica_fetch_backoff_ms: int = KEY
-    default_replication_factor: int = KEY
-    num_recovery_threads_per_data_dir: int = KEY
-    producer_id_expiration_ms: int = KEY
-    producer_id_expiration_check_interval_ms: int = KEY
-    transactional_id_expiration_ms: int = KEY
-    transaction_max_timeout_ms: int = KEY
-    transaction_abort_timed_out_transaction_cleanup_interval_ms: int = KEY
-    transaction_partition_verification_enable: bool = KEY
-    transaction_remove_expired_transaction_cleanup_interval_ms: int = KEY
-    transaction_state_log_num_partitions: int = KEY
-    transaction_state_log_segment_bytes: int = KEY
-    transaction_state_log_min_isr: int = KEY
-    num_partitions: int = KEY
-    broker_rack: str = KEY
-    replica_selector_class: str = KEY
-    offsets_topic_num_partitions: int = KEY
-    offsets_topic_segment_bytes: int = KEY
-    offset_metadata_max_bytes: int = KEY
-    offsets_retention_minutes: int = KEY
-    offsets_retention_check_interval_ms: int = KEY
-    group_min_session_timeout_ms: int = KEY
-    group_max_session_timeout_ms: int = KEY
-    group_initial_rebalance_delay_ms: int = KEY
-    group_max_size: int = KEY
-    group_consumer_session_timeout_ms: int = KEY
-    group_consumer_min_session_timeout_ms: int = KEY
-    group_consumer_max_session_timeout_ms: int = KEY
-    group_consumer_heartbeat_interval_ms: int = KEY
-    group_consumer_min_heartbeat_interval_ms: int = KEY
-    group_consumer_max_heartbeat_interval_ms: int = KEY
-    group_consumer_assignment_interval_ms: int = KEY
-    group_consumer_min_assignment_interval_ms: int = KEY
-    group_consumer_max_assignment_interval_ms: int = KEY
-    group_consumer_max_size: int = KEY
-    group_consumer_assignors: tuple[str, ...] = KEY
-    group_consumer_migration_policy: str = KEY
-    group_consumer_regex_refresh_interval_ms: int = KEY
-    max_connections: int = KEY
-    max_connections_per_ip: int = KEY
-    connections_max_idle_ms: int = KEY
-    socket_request_max_bytes: int = KEY
-    sasl_server_max_receive_size: int = KEY
-    queued_max_request_bytes: int = KEY
-    fetch_max_bytes: int = KEY
-    max_incremental_fetch_session_cache_slots: int = KEY
-    logstore_request_max_entries: int = KEY
-    log_dir_failure_timeout_ms: int = KEY
-    log_cleaner_enable: bool = KEY
-    log_cleaner_threads: int = KEY
-    log_cleaner_io_max_bytes_per_second: float = KEY
-    logstore_cleaner_max_read_bytes_per_second: float = KEY
-    logstore_cleaner_max_write_bytes_per_second: float = KEY
-    log_cleaner_dedupe_buffer_size: int = KEY
-    log_cleaner_io_buffer_size: int = KEY
-    log_cleaner_io_buffer_load_factor: float = KEY
-    log_cleaner_backoff_ms: int = KEY
-    logstore_small_file_max_bytes: int = KEY
-    logstore_kafka_exact: bool = KEY
     topic_defaults: Mapping[str, TopicDefault] = dataclasses.field(default_factory=dict, hash=False)
     given: Mapping[str, str] = dataclasses.field(default_factory=dict, compare=False, repr=False)
     dynamic: DynamicLayers | None = dataclasses.field(default=None, compare=False, repr=False)

@@ -1,1 +1,1 @@
-"""Fault injection: rules for requests and file operations, faulty disks, and crashes."""
+"""Fault injection: rules for requests and file operations, faulty disks and crashes."""

@@ -1,21 +1,21 @@
-"""Crashes, which determine what happens to changes that were not durable.
+"""Crashes, and which changes survive them.
 
-`logstore.faults.disk` describes the model and records the changes. A `CrashMode` determines which
-of them survive. Pending contents are
+See `logstore.faults.disk` for the model, which records the changes. A `CrashMode` determines which
+changes survive. Pending contents can be
 
 - DROPPED: as last synced;
-- KEPT: as the handles saw them;
-- TORN: the first `cut` units survive, over all files, in the order in which they were made. Each
-  byte written and each truncation is a unit, so the contents can end after every byte;
-- ZEROED: sizes survive, but the bytes written read as zeros, and the bytes overwritten as before.
-  ext4 and xfs may leave this if blocks were allocated and not yet written;
-- SCATTERED: by `seed`, for each file one of the above, or each 512-byte sector was written or not.
-  Sectors that were not are zeros or garbage behind the old end.
+- KEPT: as seen by the handles;
+- TORN: the first `cut` units over all files survive, in the order they were made. Each written byte
+  and each truncation is a unit, so contents can end after any byte;
+- ZEROED: sizes survive, but new bytes read as zeros and overwritten bytes as before. ext4 and xfs
+  may do this if blocks were allocated but not yet written;
+- SCATTERED: depending on `seed`, one of the above for each file, or each 512-byte sector was
+  written or not. Sectors that were not written are zeros, or garbage after the old end.
 
-Pending names are UNDONE, KEPT, a PREFIX of `names_kept` changes in their order, or a SUBSET by
-`seed`, in which each change is retained or not. If a change is undone, later changes of the same
-names are undone as well. A rename is therefore atomic, a name never has a state that it did not
-have before, and changes of different names may be reordered.
+Pending names can be UNDONE, KEPT, a PREFIX of `names_kept` changes, or a SUBSET that depends on
+`seed`. If a change is undone, later changes of the same names are undone too. So renames are
+atomic, a name never gets a state that it did not have before, and changes of different names may be
+reordered.
 
 Modification times survive. Not modelled: damage to synced data, disks that ignore flushes, hard
 links, memory maps, failures of `close`, and machines that continue after the crash.
@@ -36,7 +36,7 @@ SECTOR_SIZE = 512
 
 
 class Contents(Enum):
-    """The fate of contents that were not synced."""
+    """What happens to contents that were not synced."""
 
     DROPPED = "dropped"
     KEPT = "kept"
@@ -46,7 +46,7 @@ class Contents(Enum):
 
 
 class Names(Enum):
-    """The fate of names whose directory was not synced."""
+    """What happens to names whose directory was not synced."""
 
     UNDONE = "undone"
     KEPT = "kept"
@@ -56,7 +56,7 @@ class Names(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CrashMode:
-    """The fate of all pending changes; see the module."""
+    """What happens to pending changes. See the module docstring."""
 
     contents: Contents = Contents.DROPPED
     names: Names = Names.UNDONE
@@ -81,9 +81,9 @@ def leave(fs: FileSystem, pending: Pending, mode: CrashMode) -> None:
     Parameters
     ----------
     fs : FileSystem
-        The files with all changes, as the handles saw them, or a copy of them.
+        The files, or a copy, with all changes as seen by the handles.
     pending : Pending
-        The changes that are not durable. Its names are of no use afterwards.
+        Changes that are not durable. Its names must not be used afterwards.
     """
     rng = random_source(mode.seed)
     changes = sorted(pending.contents, key=lambda change: change.order)
@@ -111,7 +111,7 @@ def _kept_names(changes: Sequence[NameChange], mode: CrashMode, rng: Random) -> 
 
 
 def _first_units(changes: Iterable[Change], units: int) -> dict[int, int]:
-    """Return how much of each change is within the first `units`, by its order."""
+    """Return how much of each change is within the first `units`, by order."""
     left = {}
     for change in changes:
         left[change.order] = min(change.units, units)
@@ -120,18 +120,18 @@ def _first_units(changes: Iterable[Change], units: int) -> dict[int, int]:
 
 
 class _Redo(NamedTuple):
-    """A change of contents that was undone. A truncation has no data."""
+    """An undone change of contents. A truncation has no data."""
 
     change: Change
     data: bytes | None
 
     @property
     def position(self) -> int:
-        """Where it starts, or the size truncated to."""
+        """Start of the change, or the size truncated to."""
         return self.change.position
 
     def apply(self, file: File, units: int | None = None) -> None:
-        """Make the change again, or the first units of it."""
+        """Make the change again, or only its first units."""
         if self.data is not None:
             file.write_at([self.data[:units]], self.position)
         elif units != 0:
@@ -153,7 +153,7 @@ def _leave_contents(
 
 
 def _roll_back(file: File, node: FileNode) -> list[_Redo]:
-    """Undo all changes that are not durable, and return the pending ones, oldest first."""
+    """Undo all changes that are not durable. Return the pending ones, oldest first."""
     redo = []
     for change in reversed(node.changes):
         data = None if change.length is None else file.read(change.position, change.length)
@@ -175,7 +175,7 @@ def _apply_first(file: File, redo: Iterable[_Redo], left: Mapping[int, int]) -> 
 
 
 def _apply_zeros(file: File, redo: Iterable[_Redo]) -> None:
-    """Give the file its last size, without the bytes that were written."""
+    """Set the last size of the file, without the written bytes."""
     for each in redo:
         if each.data is None:
             file.truncate(each.position)
@@ -184,7 +184,7 @@ def _apply_zeros(file: File, redo: Iterable[_Redo]) -> None:
 
 
 def _scatter(file: File, redo: Sequence[_Redo], rng: Random) -> None:
-    """Leave one of many possible contents."""
+    """Leave a random one of many possible contents."""
     if not redo:
         return
     choice = rng.randrange(6)
@@ -201,7 +201,7 @@ def _scatter(file: File, redo: Sequence[_Redo], rng: Random) -> None:
 
 
 def _apply_sectors(file: File, redo: Iterable[_Redo], rng: Random, *, garbage: bool) -> None:
-    """Give the file its last size, without some of the sectors that were written."""
+    """Set the last size of the file, without some of the written sectors."""
     old_end = file.size()
     for each in redo:
         if each.data is None:
@@ -217,7 +217,7 @@ def _apply_sectors(file: File, redo: Iterable[_Redo], rng: Random, *, garbage: b
 
 
 def _sectors(position: int, data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Split written bytes at the sector boundaries of the disk."""
+    """Split written bytes at sector boundaries."""
     start, end = position, position + len(data)
     while start < end:
         stop = min(end, (start // SECTOR_SIZE + 1) * SECTOR_SIZE)

@@ -1,30 +1,30 @@
-"""A layer over any file system that fails according to rules and can lose unsynced changes.
+"""A file system layer that fails according to rules and can lose unsynced changes.
 
-All changes are written to the files below immediately. The layer can undo those that are not
-durable. Its overhead is therefore small without a power failure, and it can be used with memory and
-with a real disk. The model is as follows:
+All changes are immediately applied to the underlying files. The layer can undo those that are not
+durable. So it has little overhead without a power failure, and works with memory and real disks.
+The model:
 
-*Contents.* `File.sync` makes the contents of a file durable. Writes and truncations since then are
-pending. To undo them, the layer keeps the bytes that they overwrote or cut off. Zeros are retained
-as their number, so a preallocated index costs no more than its entries.
+*Contents.* `File.sync` makes the contents of a file durable. Later writes and truncations are
+pending. To undo them, the layer stores the bytes that they overwrote or cut off. Zeros are stored
+as a count, so a preallocated index costs no more than its entries.
 
-*Names.* Creating, renaming or removing a name is pending until a directory that it touches is
-synced. That sync also settles earlier changes of the same names. `File.sync` makes no name durable
-and `sync_dir` no contents. The name of a directory itself belongs to its parent. A file that a
-rename replaced is held open until the rename is durable. Removals are durable immediately, as they
-may be on any disk, because the space of removed files is needed.
+*Names.* Creating, renaming or removing a name is pending until an affected directory is synced.
+That also makes earlier changes of the same names durable. `File.sync` does not affect names, and
+`sync_dir` does not affect contents. The name of a directory belongs to its parent. A file replaced
+by a rename is held open until the rename is durable. Removals are durable immediately, which any
+disk may do, because the space of removed files is needed.
 
-*Failures.* After a failed sync the pending changes of the file remain visible but are lost with the
-power, whatever later syncs report. Linux marks pages clean that it could not write.
+*Failures.* After a failed sync, pending changes of the file remain visible but are lost with the
+power, regardless of later syncs, because Linux marks pages clean that it could not write.
 
-`logstore.faults.faultfs` records every change, for crashes at any point and in any mode.
+`logstore.faults.faultfs` records all changes, for crashes at any point and in any mode.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from copy import copy
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 
 
 _PIECE_BYTES = 64 * 1024
-"""Size of the pieces that are read. Pieces that only contain zeros are not stored."""
+"""Size of pieces to read. Pieces that contain only zeros are not stored."""
 
 _ZEROS = bytes(_PIECE_BYTES)
 
 _GHOST = "/\1"
-"""Before the number of a ghost, in its path."""
+"""Prefix of the number in a ghost's path."""
 
 
 class Kind(Enum):
-    """The kinds of file operations. Those from OPEN on change nothing and are not recorded."""
+    """Kinds of file operations. OPEN and later ones do not change anything and are not recorded."""
 
     CREATE = "create"
     WRITE = "write"
@@ -74,12 +74,12 @@ class Kind(Enum):
 
     @property
     def is_change(self) -> bool:
-        """Whether operations of this kind are recorded, counted and possible crash points."""
+        """Whether such operations are recorded, counted, and possible crash points."""
         return self not in _READS
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """The kinds of rules that apply to such an operation."""
+        """Kinds of rules that apply to such an operation."""
         rules = _RULES.get(self, (self.value,))
         return (*rules, "change") if self.is_change else rules
 
@@ -93,7 +93,7 @@ _RULES = {
 
 
 class Fate(Enum):
-    """The fate of a change at a loss of power."""
+    """What happens to a change when power is lost."""
 
     PENDING = "pending"
     LOST = "lost"
@@ -108,15 +108,15 @@ class Change:
     order : int
         Number of the operation.
     position : int
-        Start of the bytes written, or the size truncated to.
+        Start of the written bytes, or the size truncated to.
     length : int or None
-        Bytes written, None for a truncation.
+        Number of written bytes, or None for a truncation.
     size_before : int
-        Size of the file that an undo restores.
+        File size that an undo restores.
     end : int
-        End of the range, from `position` on, whose previous bytes are retained.
+        End of the range, starting at `position`, whose previous bytes are stored.
     kept : list of (int, bytes)
-        The previous bytes in this range. All others were zero.
+        Previous bytes in this range. Others were zero.
     fate : Fate
     """
 
@@ -134,11 +134,11 @@ class Change:
 
     @property
     def units(self) -> int:
-        """Number of points after which the change can be torn, its end included."""
+        """Number of points after which the change can be torn, including its end."""
         return 1 if self.length is None else self.length
 
     def keep(self, file: File, end: int) -> None:
-        """Extend the range of kept bytes to `end`, reading them from the file."""
+        """Extend the range of stored bytes to `end`, reading them from the file."""
         self.kept += written_pieces(file, self.end, end)
         self.end = end
 
@@ -152,7 +152,7 @@ class Change:
 
 
 def written_pieces(file: File, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the bytes [start, end) of a file in pieces with their positions, without most zeros."""
+    """Yield the bytes [start, end) of a file in pieces with positions, without most zeros."""
     if isinstance(file, MemoryFile):
         end = min(end, file.written())
     while start < end and (data := file.read(start, min(_PIECE_BYTES, end - start))):
@@ -167,15 +167,15 @@ class FileNode:
     Attributes
     ----------
     path : str
-        Its current path, or the last one.
+        Current path, or the last one.
     durable_size : int or None
-        Size as of the last sync, or None without changes since then.
+        Size at the last sync, or None without later changes.
     kept_from : int
-        All bytes between here and the durable size are retained already.
+        All bytes from here to the durable size are already stored.
     changes : list of Change
-        Oldest first. Unless all changes are recorded, appends are left out.
+        Oldest first. Appends are omitted unless all changes are recorded.
     is_lossy : bool
-        Whether a sync failed, so that later ones cannot make the file durable.
+        Whether a sync failed, so that later syncs cannot make the file durable.
     """
 
     __slots__ = ("changes", "durable_size", "is_lossy", "kept_from", "path")
@@ -188,11 +188,11 @@ class FileNode:
         self.is_lossy = False
 
     def begin(self, size: int) -> None:
-        """Note that the file, of this size until now, is about to change."""
+        """Note that the file, whose current size is `size`, is about to change."""
         self.durable_size = self.kept_from = size
 
     def overwrite(self, file: File, start: int, end: int) -> None:
-        """Keep the durable bytes of a range that is about to change."""
+        """Store the durable bytes of a range that is about to change."""
         size = file.size()
         if self.durable_size is None:
             self.begin(size)
@@ -204,7 +204,7 @@ class FileNode:
             self.changes[-1].keep(file, end)
 
     def record(self, file: File, order: int, position: int, length: int | None) -> None:
-        """Record a change that is about to happen: a write, or a truncation without a length."""
+        """Record a write, or a truncation if `length` is None, before it happens."""
         size = file.size()
         if self.durable_size is None:
             self.durable_size = size
@@ -221,7 +221,7 @@ class FileNode:
             self.changes.clear()
 
     def lose(self) -> bool:
-        """Note that a sync failed, and return whether it lost recorded changes."""
+        """Note that a sync failed. Return whether it lost recorded changes."""
         self.is_lossy |= self.durable_size is not None
         return self._mark_pending(Fate.LOST)
 
@@ -234,19 +234,16 @@ class FileNode:
 
 @contextmanager
 def dated(fs: FileSystem, path: str) -> Iterator[File]:
-    """Open a file for changes that are synced and leave its modification time."""
+    """Open a file for changes that are synced and preserve its modification time."""
     mtime_ms = fs.stat(path).mtime_ms
-    file = fs.open(path, write=True)
-    try:
+    with closing(fs.open(path, write=True)) as file:
         yield file
         file.sync()
-    finally:
-        file.close()
     fs.set_mtime(path, mtime_ms)
 
 
 class Held(NamedTuple):
-    """A file that was removed or replaced, held open so it can be restored."""
+    """A removed or replaced file, held open so that it can be restored."""
 
     node: FileNode
     file: File
@@ -254,15 +251,12 @@ class Held(NamedTuple):
 
     def restore(self, fs: FileSystem, path: str) -> None:
         """Write the file again under a name."""
-        target = fs.open(path, create=True)
-        try:
+        with closing(fs.open(path, create=True)) as target:
             size = self.file.size()
             for position, data in written_pieces(self.file, 0, size):
                 target.write_at([data], position)
             target.truncate(size)
             target.sync()
-        finally:
-            target.close()
         fs.set_mtime(path, self.mtime_ms)
 
 
@@ -273,11 +267,11 @@ class NameChange:
     ----------
     kind : Kind
     places : tuple of str
-        The names touched, two for a rename, as paths by the current names of the directories.
+        Affected names (two for a rename), as paths with the current directory names.
     held : Held or None
-        The file that was removed or replaced.
+        Removed or replaced file.
     ghost : str
-        The path by which names in a directory that was removed or replaced are remembered.
+        Path under which names in a removed or replaced directory are remembered.
     """
 
     __slots__ = ("ghost", "held", "kind", "places")
@@ -295,11 +289,11 @@ class Pending:
     Attributes
     ----------
     files : dict
-        The known files by their paths, with their changes.
+        Known files with their changes, by path.
     changes : list of NameChange
         Oldest first.
     ghosts : list of str
-        Directories that an undo made or moved away, to be removed at the end.
+        Directories created or moved by an undo, to be removed at the end.
     """
 
     def __init__(self) -> None:
@@ -309,7 +303,7 @@ class Pending:
         self._ghost_count = 0
 
     def copy(self) -> Pending:
-        """Return a copy whose names can be undone. The files' changes are shared."""
+        """Return a copy whose names can be undone. Changes of files are shared."""
         twin = Pending()
         twin.files = dict(self.files)
         twin.changes = [copy(change) for change in self.changes]
@@ -318,20 +312,20 @@ class Pending:
 
     @property
     def contents(self) -> Iterator[Change]:
-        """The pending changes of all files that a crash may leave."""
+        """Yield pending changes of all files that a crash may leave."""
         held = [change.held.node for change in self.changes if change.held is not None]
         for node in (*self.files.values(), *held):
             yield from (change for change in node.changes if change.fate is Fate.PENDING)
 
     def ghost(self, path: str) -> str:
-        """Move the names in a directory that is about to go to a path of their own."""
+        """Move the names in a directory that is about to be removed to a separate path."""
         self._ghost_count += 1
         ghost = f"{directory_of(path).rstrip('/')}{_GHOST}{self._ghost_count}"
         self.move(path, ghost)
         return ghost
 
     def move(self, source: str, target: str) -> None:
-        """Note that a directory has another name."""
+        """Note that a directory was renamed."""
         prefix = source + "/"
 
         def moved(path: str) -> str:
@@ -345,16 +339,16 @@ class Pending:
             self.files[moved(path)] = self.files.pop(path)
 
     def move_file(self, source: str, target: str) -> None:
-        """Note that a file has another name."""
+        """Note that a file was renamed."""
         self.files.pop(target, None)
         node = self.files.pop(source, None)
         if node is not None:
             self.files[target] = node
 
     def settle(self, directory: str | None, places: Iterable[str] = ()) -> None:
-        """Take as durable the changes in a directory or of these names.
+        """Mark changes in a directory, or of these names, as durable.
 
-        Earlier changes of the names that such a change touches are durable too.
+        Earlier changes of names affected by such a change become durable too.
         """
         needed = set(places)
         pending = []
@@ -369,19 +363,19 @@ class Pending:
         self.changes = pending[::-1]
 
     def close(self) -> None:
-        """Close the files that are held."""
+        """Close held files."""
         for change in self.changes:
             if change.held is not None:
                 change.held.file.close()
 
     def changed_files(self, fs: FileSystem) -> Iterator[tuple[str, FileNode]]:
-        """Yield the existing files with changes, and their paths."""
+        """Yield existing files with changes, and their paths."""
         for path, node in sorted(self.files.items()):
             if node.durable_size is not None and fs.exists(path):
                 yield path, node
 
     def undo(self, fs: FileSystem, changes: Sequence[NameChange]) -> None:
-        """Undo changes of names, and with each of them all later changes of the same names."""
+        """Undo changes of names, and all later changes of the same names."""
         for change in reversed(changes):
             self._undo(fs, change)
         for ghost in self.ghosts:
@@ -413,29 +407,29 @@ class Pending:
 
 
 class FaultyDisk(FileSystemLayer):
-    """A layer that lets operations fail by rule and can undo changes that are not durable.
+    """A layer that makes operations fail by rule, and can undo changes that are not durable.
 
     Parameters
     ----------
     base : FileSystem
     faults : Faults
-        The rules, also an attribute.
+        The rules. Also an attribute.
     forgets : bool
-        Whether changes are retained for `lose_power`. Not needed on a base that can crash itself.
+        Whether to store changes for `lose_power`. Not needed if the base can crash itself.
 
     Attributes
     ----------
     lost_contents : bool
-        Whether a failed sync lost contents that handles still show.
+        Whether a failed sync lost contents that are still visible to handles.
 
     Notes
     -----
-    As thread-safe as the base. A file has one writer at a time. Files below directories in use must
-    not be changed in other ways.
+    As thread-safe as the base. A file must have only one writer at a time. Files below directories
+    in use must not be changed in other ways.
     """
 
     _keeps_removed = False
-    """Whether removals are pending until a sync, too."""
+    """Whether removals are also pending until a sync."""
 
     def __init__(self, base: FileSystem, faults: Faults, *, forgets: bool = True) -> None:
         super().__init__(base)
@@ -444,18 +438,18 @@ class FaultyDisk(FileSystemLayer):
         self._forgets = forgets
         self._is_powered = True
         self._lock = threading.RLock()
-        # Rules may wait for a delay, so they are applied without the lock.
+        # Rules may delay, so they are applied without the lock.
         self._serial: AbstractContextManager[object] = nullcontext()
         self._pending = Pending()
 
     # -- power ---------------------------------------------------------------------------
 
     def cut_power(self) -> None:
-        """Start a power failure. After this, changes do not become durable anymore."""
+        """Start a power failure. Later changes do not become durable."""
         self._is_powered = False
 
     def lose_power(self) -> None:
-        """Undo, in the base, everything that is not durable. No file may be in use.
+        """Undo everything that is not durable, in the base. No file may be in use.
 
         Raises
         ------
@@ -478,7 +472,7 @@ class FaultyDisk(FileSystemLayer):
     # -- the file system -----------------------------------------------------------------
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
-        """Open a file; see `FileSystem.open`."""
+        """Open a file. See `FileSystem.open`."""
         with self._lock:
             self._begin(Kind.OPEN, path)
             is_new = self._forgets and create and not self.base.exists(path)
@@ -492,7 +486,7 @@ class FaultyDisk(FileSystemLayer):
             return self._handle(node, file, tracks=self._forgets and (write or create))
 
     def rename(self, source: str, target: str) -> None:
-        """Rename atomically, replacing a file of the target's name."""
+        """Rename atomically, replacing an existing file."""
         with self._serial:
             self._begin(Kind.RENAME, source, target)
             with self._lock:
@@ -550,10 +544,10 @@ class FaultyDisk(FileSystemLayer):
             self._pending.settle(change.ghost or None, change.places)
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and the missing ones above it, an operation each."""
+        """Create a directory and its missing parents, each as an operation."""
         with self._lock:
             if not self._forgets or self.base.exists(path):
-                self.base.make_dirs(path)  # which fails if it is a file
+                self.base.make_dirs(path)  # fails if it is a file
                 return
             above = directory_of(path)
             if above not in ("", path):
@@ -575,7 +569,7 @@ class FaultyDisk(FileSystemLayer):
                         self._pending.settle(path)
 
     def sync_file(self, node: FileNode, base: File) -> None:
-        """Make the contents of a file durable, for a handle."""
+        """Make the contents of a file durable, on behalf of a handle."""
         if not self._is_powered:
             return
         try:
@@ -592,7 +586,7 @@ class FaultyDisk(FileSystemLayer):
     # -- inside --------------------------------------------------------------------------
 
     def meet(self, kind: Kind, path: str, target: str | None = None) -> None:
-        """Fail or delay an operation if a rule says so."""
+        """Fail or delay an operation if a rule applies."""
         rules = kind.rules
         if target is not None and any(name.endswith(SWAP_SUFFIX) for name in (path, target)):
             rules = (*rules, "swap")
@@ -601,12 +595,12 @@ class FaultyDisk(FileSystemLayer):
             self.faults.through(call, _do_nothing)
 
     def _begin(self, kind: Kind, path: str, target: str | None = None, size: int = 0) -> None:
-        """Begin an operation, which may fail."""
+        """Start an operation, which may fail."""
         if self.faults.rules:
             self.meet(kind, path, target)
 
     def _end(self) -> None:
-        """Complete a change, or start a sync. A crash can happen at this point."""
+        """Complete a change, or start a sync. A possible crash point."""
 
     def _handle(self, node: FileNode, base: File, *, tracks: bool) -> File:
         return FaultyFile(self, node, base, tracks=tracks)
@@ -618,14 +612,14 @@ class FaultyDisk(FileSystemLayer):
         return node
 
     def _hold(self, path: str) -> Held | None:
-        """Hold a file that is about to be removed or replaced, if there is one."""
+        """Hold a file that is about to be removed or replaced, if it exists."""
         if self.base.kind(path) is not FileKind.FILE:
             return None
         return Held(self._node(path), self.base.open(path), self.base.stat(path).mtime_ms)
 
 
 class FaultyFile:
-    """A handle on a file of a `FaultyDisk`."""
+    """A handle for a file of a `FaultyDisk`."""
 
     __slots__ = ("_base", "_fs", "_node", "_tracks")
 
@@ -640,19 +634,19 @@ class FaultyFile:
         return self._base.size()
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
+        """Fill `view` from `position`. Return the number of bytes read, fewer only at the end."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.READ, self._node.path)
         return self._base.read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        """Read up to `size` bytes from `position`, fewer only at the end."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.READ, self._node.path)
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end, and return the position of the first byte."""
+        """Write all `buffers` at the end. Return the position of the first byte."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.WRITE, self._node.path)
         if self._tracks and self._node.durable_size is None:
@@ -660,11 +654,11 @@ class FaultyFile:
         return self._base.append(buffers)
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all `buffers` from `position` on."""
+        """Write all `buffers` at `position`."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.WRITE, self._node.path)
         durable_size = self._node.durable_size
-        # An undo needs no bytes behind the durable ones, so most appends to a log skip this.
+        # An undo needs no bytes after the durable ones, so most appends to a log skip this.
         if self._tracks and (durable_size is None or position < durable_size):
             size = sum(memoryview(buffer).nbytes for buffer in buffers)
             if size:
@@ -672,7 +666,7 @@ class FaultyFile:
         self._base.write_at(buffers, position)
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes, or extend to it with zeros."""
+        """Truncate to `size` bytes, or extend with zeros."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.TRUNCATE, self._node.path)
         if self._tracks:
@@ -685,7 +679,7 @@ class FaultyFile:
         self._fs.sync_file(self._node, self._base)
 
     def close(self) -> None:
-        """Close the handle. It can be called more than once."""
+        """Close the handle. Idempotent."""
         self._base.close()
 
 
@@ -694,7 +688,7 @@ def _do_nothing() -> None:
 
 
 def _partitions_of(path: str) -> tuple[TopicPartition, ...]:
-    """Return the partition whose folder a path names, or is in."""
+    """Return the partition whose directory is, or contains, a path."""
     above, _, name = path.rpartition("/")
     for folder in (above.rpartition("/")[2], name):
         parsed = parse_log_dir(folder)

@@ -1,12 +1,12 @@
-"""A disk for tests, which records all changes and can fail or crash at any of them.
+"""A disk for tests that records all changes, and can fail or crash at any of them.
 
-The model is described in `logstore.faults.disk`, except that removals are pending as other changes
-of names are. `logstore.faults.crash` describes the modes of a crash.
+The model is described in `logstore.faults.disk`, except that removals are pending like other
+changes of names. See `logstore.faults.crash` for crash modes.
 
 If the crash happens at an operation, the operation has started, so its change is pending and never
 durable. An operation that fails raises an `OSError` and has no effect, except that a write may
-write some of its bytes first. Acquiring a lock is not a change. It is not recorded, cannot crash,
-and the file of the lock is durable immediately. A crash releases all locks.
+write some of its bytes first. Acquiring a lock is not a change: it is not recorded, cannot crash,
+and the lock file is durable immediately. A crash releases all locks.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = [
 
 
 class SimulatedCrash(BaseException):
-    """The machine stopped. Not an `Exception`, so it is not handled by accident."""
+    """The machine stopped. Not an `Exception`, so that it is not handled by accident."""
 
 
 class Operation(NamedTuple):
-    """One recorded operation.
+    """A recorded operation.
 
-    `number` counts from 1; `size` is the bytes of a write or the length of a truncation; `target`
-    is the new name of a rename.
+    `number` starts at 1. `size` is the number of written bytes, or the length of a truncation.
+    `target` is the new name of a rename.
     """
 
     number: int
@@ -53,23 +53,23 @@ class Operation(NamedTuple):
 
 
 class FaultyFileSystem(FaultyDisk):
-    """Files in memory that fail and crash; see the module.
+    """Files in memory that can fail and crash. See the module docstring.
 
     Parameters
     ----------
     clock : Clock, optional
-        Dates the files (default: the system clock).
+        Clock for file times. [default: system clock]
     image : MemoryFileSystem, optional
-        The initial files, all durable (default: none). They are copied.
+        Initial files, which are durable and copied. [default: none]
 
     Attributes
     ----------
     operations : list of Operation
-        All changes that were tried, failed ones included.
+        All attempted changes, including failed ones.
     faults : Faults
-        The rules in force, which `fail` adds; `clear()` ends them.
+        The current rules. `fail` adds rules, and `clear()` ends all.
     lost_contents : bool
-        Whether a failed sync lost contents that handles still show.
+        Whether a failed sync lost contents that are still visible to handles.
     """
 
     base: MemoryFileSystem
@@ -92,22 +92,22 @@ class FaultyFileSystem(FaultyDisk):
 
     @property
     def operation_count(self) -> int:
-        """Number of changes tried so far, and so of points at which a crash can come."""
+        """Number of attempted changes, which is the number of possible crash points."""
         return len(self.operations)
 
     @property
     def crashed(self) -> bool:
-        """Whether the crash has come. Then all operations raise `SimulatedCrash`."""
+        """Whether the crash has happened, so that all operations raise `SimulatedCrash`."""
         return self._crashed
 
     @property
     def pending_units(self) -> int:
-        """The number of bytes and truncations that are not durable, at which `TORN` can cut."""
+        """Number of bytes and truncations that are not durable, where `TORN` can cut."""
         return sum(change.units for change in self._pending.contents)
 
     @property
     def pending_names(self) -> int:
-        """Changes of names that are not durable: those that `PREFIX` can keep."""
+        """Number of changes of names that are not durable, for `PREFIX`."""
         return len(self._pending.changes)
 
     def crash_at(self, number: int) -> None:
@@ -124,7 +124,7 @@ class FaultyFileSystem(FaultyDisk):
         suffix: str = "",
         written: int = 0,
     ) -> FaultRule:
-        """Let operations fail.
+        """Make operations fail.
 
         Parameters
         ----------
@@ -134,11 +134,11 @@ class FaultyFileSystem(FaultyDisk):
         error : str or int
             Name or number of an `errno`.
         nth, times : int, optional
-            The first operation that fails, and how many do; see `Faults.add`.
+            First operation to fail, and how many. See `Faults.add`.
         suffix : str
-            Only operations whose path or new path ends like this.
+            Only match operations whose path or new path has this suffix.
         written : int
-            Bytes that a failing write still puts in place.
+            Number of bytes that a failing write still writes.
         """
 
         def has_suffix(call: Call) -> bool:
@@ -148,12 +148,12 @@ class FaultyFileSystem(FaultyDisk):
         return self.faults.add(kind, error=error, nth=nth, times=times, when=when, written=written)
 
     def crash(self, mode: CrashMode | None = None) -> MemoryFileSystem:
-        """Return the files that a crash now would leave. This file system remains as it is.
+        """Return the files that would remain after a crash now. This file system is not changed.
 
         Parameters
         ----------
         mode : CrashMode, optional
-            By default only synced changes survive.
+            [default: only synced changes survive]
         """
         with self._lock:
             image = self.base.fork()
@@ -193,21 +193,21 @@ class FaultyFileSystem(FaultyDisk):
         return super().stat(path)
 
     def set_mtime(self, path: str, mtime_ms: int) -> None:
-        """Set a file's modification time in Unix milliseconds."""
+        """Set the modification time of a file in Unix ms."""
         with self._lock:
             self._begin(Kind.SET_MTIME, path)
             super().set_mtime(path, mtime_ms)
             self._end()
 
     def lock(self, path: str) -> FileLock | None:
-        """Take the exclusive lock on a file; see `FileSystem.lock` and the module."""
+        """Take the exclusive lock of a file. See `FileSystem.lock` and the module docstring."""
         self._begin(Kind.LOCK, path)
         return super().lock(path)
 
     # -- inside --------------------------------------------------------------------------
 
     def _begin(self, kind: Kind, path: str, target: str | None = None, size: int = 0) -> None:
-        """Start an operation. Record it, and fail if a rule applies."""
+        """Start and record an operation. Fail if a rule applies."""
         if self._crashed:
             raise SimulatedCrash(f"{kind.value} {path}: after the crash")
         if kind.is_change:
@@ -217,7 +217,7 @@ class FaultyFileSystem(FaultyDisk):
         super()._begin(kind, path, target)
 
     def _refuse(self, kind: Kind, path: str, target: str) -> None:
-        """Raise the error of an operation that must fail, which is not recorded."""
+        """Raise the error of an impossible operation, which is not recorded."""
         base = self.base
         if kind is Kind.REMOVE and base.kind(path) is not FileKind.FILE:
             base.remove(path)
@@ -233,7 +233,7 @@ class FaultyFileSystem(FaultyDisk):
             base.check_rename(path, target)
 
     def _end(self) -> None:
-        """Crash if the change that was just made, or the sync about to be, is the chosen one."""
+        """Crash if this change or sync is the chosen one."""
         if self._crash_at is not None and len(self.operations) >= self._crash_at:
             self._crashed = True
             raise SimulatedCrash(str(self.operations[-1]))
@@ -242,7 +242,7 @@ class FaultyFileSystem(FaultyDisk):
         return _RecordedFile(self, node, base, tracks=tracks)
 
     def change_file(self, node: FileNode, base: File, position: int, data: bytes | None) -> None:
-        """Write, or truncate without data, for a handle."""
+        """Write, or truncate if `data` is None, on behalf of a handle."""
         kind, size = (Kind.TRUNCATE, position) if data is None else (Kind.WRITE, len(data))
         with self._lock:
             failure = None
@@ -263,18 +263,18 @@ class FaultyFileSystem(FaultyDisk):
             self._end()
 
     def sync_file(self, node: FileNode, base: File) -> None:
-        """Make the contents of a file durable, for a handle."""
+        """Make the contents of a file durable, on behalf of a handle."""
         with self._lock:
             super().sync_file(node, base)
 
     def begin_read(self, kind: Kind, node: FileNode) -> None:
-        """Begin a read of a handle, which may fail."""
+        """Start a read by a handle, which may fail."""
         if self._crashed or self.faults.rules:
             self._begin(kind, node.path)
 
 
 class _RecordedFile(FaultyFile):
-    """A handle on a file of a `FaultyFileSystem`."""
+    """A handle for a file of a `FaultyFileSystem`."""
 
     __slots__ = ()
 
@@ -286,35 +286,35 @@ class _RecordedFile(FaultyFile):
         return self._base.size()
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
+        """Fill `view` from `position`. Return the number of bytes read, fewer only at the end."""
         self._fs.begin_read(Kind.READ, self._node)
         return self._base.read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        """Read up to `size` bytes from `position`, fewer only at the end."""
         self._fs.begin_read(Kind.READ, self._node)
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end, and return the position of the first byte."""
+        """Write all `buffers` at the end. Return the position of the first byte."""
         position = self.size()
         self.write_at(buffers, position)
         return position
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all `buffers` from `position` on, in one operation."""
+        """Write all `buffers` at `position`, as one operation."""
         self._check_writable()
         data = b"".join(memoryview(buffer) for buffer in buffers)
         if data:
             self._fs.change_file(self._node, self._base, position, data)
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes, or extend to it with zeros."""
+        """Truncate to `size` bytes, or extend with zeros."""
         self._check_writable()
         self._fs.change_file(self._node, self._base, size, None)
 
     def _check_writable(self) -> None:
-        """Raise the error of a handle that is closed or only reads."""
+        """Raise an error if the handle is closed or read-only."""
         if self._tracks:
             self._base.size()
         else:

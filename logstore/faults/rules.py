@@ -1,12 +1,12 @@
-"""Fault rules, which determine the calls that fail or are delayed, how often, and the error.
+"""Fault rules: which calls fail or are delayed, how often, and with which error.
 
-Each entry point for requests or file operations describes a call by a `Call` and applies the rules
-of its `Faults` in the order in which they were added. Each rule counts the calls that match it, so
-the same calls always get the same faults. A rule has an error, a delay or both. The error replaces
-the call. With `after`, it replaces the response. The call is performed, but its caller does not get
-the response, as if the connection was lost.
+Each entry point for requests or file operations describes a call by a `Call`, and applies the rules
+of its `Faults` in the order they were added. Each rule counts matching calls, so the same calls
+always get the same faults. A rule has an error, a delay or both. The error replaces the call or,
+with `after`, only the response: the call is performed, but the caller does not get the response, as
+if the connection was lost.
 
-Entry points that can wait for a delay use `Faults.through`. Others get the rules that apply from
+Entry points that can wait use `Faults.through`. Others get the applicable rules from
 `Faults.apply_to` and handle them.
 """
 
@@ -16,6 +16,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple, Self, TypedDict, TypeVar
 
@@ -23,11 +24,10 @@ from logstore.config.suggest import and_nearest
 from logstore.errors import (
     KAFKA_CODES,
     RETRIABLE_ERRORS,
-    CorruptRecordError,
     InvalidConfigurationError,
     LogStoreError,
     OffsetOutOfRangeError,
-    RequestError,
+    error_class,
 )
 from logstore.names import LOG_SUFFIX
 from logstore.runtime import VirtualClock
@@ -43,17 +43,17 @@ DISK_ERRORS = frozenset(errno.errorcode.values())
 
 
 class Call(NamedTuple):
-    """One call, as passed to the `when` of a rule. Fields that do not apply are None or empty.
+    """A call, as passed to the `when` of a rule. Fields that do not apply are None or empty.
 
     Attributes
     ----------
     kind : str
         As in `fail(kind)`.
     partitions : tuple of TopicPartition
-        The partitions of the request, or the partition whose folder has the file.
+        Partitions of the request, or the partition of the file.
     group_id, client_id : str or None
     path, target : str or None
-        The file, and its new name in a rename.
+        The file, and its new name if it is renamed.
     """
 
     kind: str
@@ -65,26 +65,26 @@ class Call(NamedTuple):
 
     @property
     def topic(self) -> str | None:
-        """The topic of the first partition."""
+        """Topic of the first partition."""
         return self.partitions[0].topic if self.partitions else None
 
     @property
     def partition(self) -> int | None:
-        """The number of the first partition."""
+        """Number of the first partition."""
         return self.partitions[0].partition if self.partitions else None
 
 
 class Kind(NamedTuple):
-    """A kind of call that rules apply to.
+    """A kind of call to which rules can apply.
 
     Attributes
     ----------
     is_disk : bool
-        Whether it fails with an `errno`, not with a Kafka error.
+        Whether it fails with an `errno` instead of a Kafka error.
     changes : bool
-        Whether it can be done although its response is lost.
+        Whether it can be performed while the response is lost.
     on_disk : str or None
-        The operation on `.log` files that a rule with an `errno` applies to instead.
+        Operation on `.log` files to which a rule with an `errno` applies instead.
     """
 
     name: str
@@ -108,7 +108,7 @@ DISK_KINDS = (
     Kind("rename", is_disk=True),
     Kind("swap", is_disk=True),
 )
-"""Operations of a disk that can fail. A swap is a rename to or from `.swap`."""
+"""Disk operations that can fail. A swap is a rename to or from `.swap`."""
 
 FILE_KINDS = (
     *DISK_KINDS,
@@ -120,11 +120,11 @@ FILE_KINDS = (
         )
     ),
 )
-"""Operations of a `FaultyFileSystem` that can fail; `change` is any change."""
+"""Operations of a `FaultyFileSystem` that can fail. `change` is any change."""
 
 
 class RuleOptions(TypedDict, total=False):
-    """Options of a rule, besides its error; see `Faults.add`."""
+    """Options of a rule, in addition to its error. See `Faults.add`."""
 
     delay: timedelta | float | None
     nth: int | None
@@ -135,69 +135,55 @@ class RuleOptions(TypedDict, total=False):
     after: bool
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class FaultRule:
-    """A rule, added by `Faults.add` and in force until `remove` or the end of its `with` block.
+    """A rule, in force until `remove` or the end of its `with` block.
 
     Attributes
     ----------
     kind : str
     error : str or None
-        The name of a Kafka error or an `errno`, or None if calls are only delayed.
+        Name of a Kafka error or an `errno`, or None if calls are only delayed.
     delay_ms : int
     nth : int
-        First matching call that the rule applies to, counted from 1.
+        First matching call to which the rule applies, counted from 1.
     times : int or None
-        Number of calls that it applies to from there on; None is all.
+        Number of calls to which it applies, or None for all.
     topic, partition : str, int or None
         Only calls about this topic or partition match.
     when : callable or None
         Returns whether a `Call` matches.
     after : bool
-        Whether the call is done before it fails.
+        Whether the call is performed before it fails.
     written : int
-        Bytes that a failing write of a `FaultyFileSystem` still puts in place.
+        Number of bytes that a failing write of a `FaultyFileSystem` still writes.
     calls : int
         Number of matching calls so far.
     hits : int
-        Number of calls it was applied to so far.
+        Number of calls to which it has been applied.
 
     Notes
     -----
-    Thread-safe. `when` is called without a lock, before the call is counted. It may use the broker:
-    the rule does not apply to calls made by its own `when`. Rules for disk operations are evaluated
-    inside changes, where the log being changed refuses a second change.
+    Thread-safe. `when` is called without a lock, before the call is counted. It may use the broker,
+    since the rule does not apply to calls made by its own `when`. Rules for disk operations are
+    evaluated during changes, where the log does not permit a second change.
     """
 
-    def __init__(
-        self,
-        kind: Kind,
-        *,
-        error: str | None,
-        delay_ms: int,
-        nth: int,
-        times: int | None,
-        topic: str | None,
-        partition: int | None,
-        when: Callable[[Call], bool] | None,
-        after: bool,
-        written: int,
-        remove: Callable[[FaultRule], None],
-    ) -> None:
-        self.kind = kind.name
-        self.is_disk = kind.is_disk
-        self.error = error
-        self.delay_ms = delay_ms
-        self.nth = nth
-        self.times = times
-        self.topic = topic
-        self.partition = partition
-        self.when = when
-        self.after = after
-        self.written = written
-        self.calls = 0
-        self.hits = 0
-        self._remove = remove
-        self._threads_inside: set[int] = set()
+    kind: str
+    is_disk: bool
+    error: str | None
+    delay_ms: int
+    nth: int
+    times: int | None
+    topic: str | None
+    partition: int | None
+    when: Callable[[Call], bool] | None
+    after: bool
+    written: int
+    _remove: Callable[[FaultRule], None]
+    calls: int = 0
+    hits: int = 0
+    _threads_inside: set[int] = field(default_factory=set)
 
     def __repr__(self) -> str:
         said = [repr(self.kind)]
@@ -226,16 +212,16 @@ class FaultRule:
         self.remove()
 
     def remove(self) -> None:
-        """End the rule. Its counts remain. A second call does nothing."""
+        """End the rule. Its counts remain. Idempotent."""
         self._remove(self)
 
     @property
     def is_spent(self) -> bool:
-        """Whether the rule was applied to `times` calls."""
+        """Whether the rule has been applied to `times` calls."""
         return self.times is not None and self.hits >= self.times
 
     def count(self) -> bool:
-        """Count a call and return whether the rule applies to it. The lock is held."""
+        """Count a call and return whether the rule applies. The caller holds the lock."""
         self.calls += 1
         if self.calls < self.nth or self.is_spent:
             return False
@@ -243,7 +229,7 @@ class FaultRule:
         return True
 
     def is_about(self, call: Call) -> bool:
-        """Return whether a call matches the rule."""
+        """Return whether a call matches."""
         if call.kind != self.kind:
             return False
         if self.topic is not None or self.partition is not None:
@@ -279,19 +265,19 @@ class FaultRule:
 
 
 class Faults(Collection[FaultRule]):
-    """The rules of a broker, a listener or a disk, in the order in which they were added.
+    """The rules of a broker, a listener or a disk, in the order they were added.
 
     Parameters
     ----------
     kinds : collection of Kind
-        The kinds of calls that rules can be added for.
+        Kinds of calls for which rules can be added.
     clock : Clock
-        The clock on which delays pass.
+        Clock for delays.
 
     Attributes
     ----------
     rules : tuple of FaultRule
-        The rules, for a fast check whether there are any.
+        The rules, to check quickly whether there are any.
 
     Notes
     -----
@@ -302,7 +288,7 @@ class Faults(Collection[FaultRule]):
         self._kinds = {kind.name: kind for kind in kinds}
         self._clock = clock
         self._lock = threading.Lock()
-        # Replaced, never modified, so it is read without the lock.
+        # Replaced, never modified, so that it can be read without the lock.
         self.rules: tuple[FaultRule, ...] = ()
 
     def __len__(self) -> int:
@@ -334,38 +320,39 @@ class Faults(Collection[FaultRule]):
         after: bool = False,
         written: int = 0,
     ) -> FaultRule:
-        """Let calls of a kind fail or be delayed.
+        """Make calls of a kind fail, or delay them.
 
         Parameters
         ----------
         kind : str
-            One of the kinds given to the constructor.
+            A kind given to the constructor.
         error : str, int or exception class, optional
-            A Kafka error by name, or a class of `logstore.errors` or of kafka-python's errors. For
-            a disk, the name or number of an `errno`; `EIO` by default without a delay.
+            Name of a Kafka error, or an error class of `logstore.errors` or kafka-python. For a
+            disk, name or number of an `errno`. [default without a delay: `EIO`]
         delay : timedelta or ms, optional
-            Time that passes first.
+            Time to wait first.
         nth : int, optional
-            First call the rule applies to, counted from 1 among the matching calls. Applies only
-            to this call unless `times` is given.
+            First matching call to which the rule applies, counted from 1. Unless `times` is given,
+            the rule applies only to this call.
         times : int, optional
-            Number of calls the rule applies to, from the first or `nth` on. All by default.
+            Number of calls to which the rule applies. [default: all]
         topic : str or TopicPartition, optional
-            Only calls about this topic or partition match.
+            Match only calls about this topic or partition.
         partition : int, optional
-            Only calls about partitions of this number match.
+            Match only calls about partitions with this number.
         when : callable, optional
-            Returns whether a `Call` matches, by its `topic`, `partition`, `group_id`, `client_id`
-            and `path`.
+            Returns whether a `Call` matches, based on its `topic`, `partition`, `group_id`,
+            `client_id` and `path`.
         after : bool
-            Do the call first, then lose its response.
+            Perform the call, then lose the response.
         written : int
-            Bytes that a failing write puts in place, on a `FaultyFileSystem`.
+            Number of bytes that a failing write of a `FaultyFileSystem` still writes.
 
         Raises
         ------
         InvalidConfigurationError
-            The kind or error is unknown (the message has the nearest), or the rule has no effect.
+            The kind or error is unknown (the message suggests the closest), or the rule has no
+            effect.
         """
         row = self._kinds.get(kind)
         if row is None:
@@ -395,7 +382,8 @@ class Faults(Collection[FaultRule]):
         if when is not None and not callable(when):
             raise InvalidConfigurationError(f"when must be a function of a call, not {when!r}")
         rule = FaultRule(
-            row,
+            kind=row.name,
+            is_disk=row.is_disk,
             error=name,
             delay_ms=delay_ms,
             nth=1 if nth is None else nth,
@@ -405,7 +393,7 @@ class Faults(Collection[FaultRule]):
             when=when,
             after=after,
             written=written,
-            remove=self._remove,
+            _remove=self._remove,
         )
         with self._lock:
             self.rules = (*self.rules, rule)
@@ -421,10 +409,10 @@ class Faults(Collection[FaultRule]):
             self.rules = tuple(each for each in self.rules if each is not rule)
 
     def apply_to(self, call: Call) -> list[FaultRule]:
-        """Count a call and return the rules that apply to it, up to the first with an error.
+        """Count a call and return the rules that apply, up to the first with an error.
 
-        The caller handles them in order. It waits for `delay_ms`, and returns the error instead of
-        the result. Without `after`, it does not perform the call.
+        The caller handles them in order: it waits for `delay_ms`, and returns the error instead of
+        the result. Unless `after` is set, it does not perform the call.
         """
         rules = []
         for rule in self.rules:
@@ -447,15 +435,15 @@ class Faults(Collection[FaultRule]):
         group_id: str | None = None,
         client_id: str | None = None,
     ) -> T:
-        """Serve a request under the rules; see `through`."""
+        """Serve a request with the rules applied. See `through`."""
         if not self.rules:
             return action()
         return self.through(Call(kind, tuple(partitions), group_id, client_id), action)
 
     def has_answered(self, error: str) -> bool:
-        """Return whether a rule in force has answered a request with this Kafka error.
+        """Return whether an active rule has answered a request with this Kafka error.
 
-        Then a retry may succeed, as with other brokers. No other error here passes with time.
+        If so, a retry may succeed, as with other brokers. No other error here is temporary.
         """
         return any(rule.hits and rule.error == error for rule in self.rules)
 
@@ -465,7 +453,7 @@ class Faults(Collection[FaultRule]):
         Raises
         ------
         LogStoreError, OSError
-            The error of a rule. `is_injected` recognizes Kafka errors.
+            The error of a rule. See `is_injected` for Kafka errors.
         """
         rules = self.apply_to(call)
         self.obey(rules, call, after=False)
@@ -474,7 +462,7 @@ class Faults(Collection[FaultRule]):
         return result
 
     def obey(self, rules: Iterable[FaultRule], call: Call, *, after: bool) -> None:
-        """Wait and raise by the rules that apply before a call, or those that apply after it."""
+        """Wait and raise according to the rules that apply before a call, or after it."""
         for rule in rules:
             if rule.after is after:
                 self._obey(rule, call)
@@ -483,7 +471,7 @@ class Faults(Collection[FaultRule]):
         if rule.delay_ms:
             clock = self._clock
             if rule.is_disk and isinstance(clock, VirtualClock):
-                # Disk operations run under locks, where due jobs must not run.
+                # Disk operations run while locks are held, when due jobs must not run.
                 with clock.held():
                     clock.sleep(rule.delay_ms / 1000)
             else:
@@ -493,43 +481,32 @@ class Faults(Collection[FaultRule]):
 
 
 def is_injected(error: BaseException) -> bool:
-    """Return whether a rule made a Kafka error."""
+    """Return whether a Kafka error was raised by a rule."""
     return "is_injected" in vars(error)
 
 
 def is_passing(error: LogStoreError) -> bool:
-    """Return whether clients retry after an error, which must be caused by a rule.
+    """Return whether clients retry after an error, which is so only if a rule raised it.
 
-    It must also be retriable in Kafka. Without a rule, such errors are permanent here. For
+    The error must also be retriable in Kafka. Without a rule, such errors are permanent here: for
     example, a disk remains offline, and a topic remains unknown.
     """
     return is_injected(error) and error.kafka_error in RETRIABLE_ERRORS
 
 
 def kafka_exception(name: str, message: str) -> LogStoreError:
-    """Return an injected Kafka error by name, of its own class or else a `RequestError`."""
-    kind = _classes_by_name().get(name)
+    """Return an injected Kafka error by name, as its own class or else a `RequestError`."""
+    kind = error_class(name)
     if kind is OffsetOutOfRangeError:
         error: LogStoreError = OffsetOutOfRangeError(
             message, offset=NO_OFFSET, log_start_offset=NO_OFFSET, log_end_offset=NO_OFFSET
         )
     else:
-        error = (RequestError if kind is None else kind)(message)
-    if kind is None:
+        error = kind(message)
+    if kind.kafka_error != name:
         vars(error).update(kafka_error=name, code=KAFKA_CODES[name])
     vars(error)["is_injected"] = True
     return error
-
-
-def _classes_by_name() -> dict[str, type[LogStoreError]]:
-    """Return the class of each Kafka error that has one, the most general if there are several."""
-    found: dict[str, type[LogStoreError]] = {"CORRUPT_MESSAGE": CorruptRecordError}
-    for root in (RequestError, LogStoreError):
-        kinds: list[type[LogStoreError]] = [root]
-        for kind in kinds:
-            found.setdefault(kind.kafka_error, kind)
-            kinds.extend(kind.__subclasses__())
-    return found
 
 
 def _is_errno(error: object) -> bool:
@@ -554,7 +531,7 @@ def _checked_delay_ms(delay: timedelta | float | None) -> int:
 
 
 def _error_name(kind: Kind, error: object) -> str:
-    """Return the name of the error that a rule was given.
+    """Return the name of the error given for a rule.
 
     Raises
     ------

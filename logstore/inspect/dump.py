@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -233,8 +234,7 @@ class _Dump:
             key, value = options.decoder_classes
             yield from (DumpLine(each.warning) for each in (value, key) if each.is_deprecated)
         yield DumpLine(_first_line(path))
-        file = self._fs.open(path)
-        try:
+        with closing(self._fs.open(path)) as file:
             end = min(file.size(), options.max_bytes)
             valid_bytes = 0
             last_offset = -1
@@ -259,8 +259,6 @@ class _Dump:
             if trailing and options.max_bytes == UNLIMITED:
                 name = path.rpartition("/")[2]
                 yield DumpLine(f"Found {trailing} invalid bytes at the end of {name}")
-        finally:
-            file.close()
 
     # -- indexes -----------------------------------------------------------------------------
 

@@ -1,23 +1,23 @@
-"""Kernels: functions over arrays that run as plain Python until compiling them pays.
+"""Kernels: array functions that run as plain Python until compiling them is worthwhile.
 
-Modules and packages named `kernels` decorate their functions with `kernel`. Each function has two
-forms with one source: plain Python, which is exact but slow, for work below the compilation
-threshold; and code compiled by numba, which takes a tenth of a second per function and is then
-cached on disk. `pays` decides by the time that callers estimate for their work. Only this package
-uses numba, and imports it when a kernel is compiled or loaded.
+Functions decorated with `kernel`, in modules and packages named `kernels`, have two forms with the
+same source. Plain Python, exact but slow, is used below the compilation threshold. Otherwise numba
+compiles them, which takes a tenth of a second per function, and caches the code on disk. `pays`
+decides, based on the caller's estimate of the work. Only this package uses numba, and imports it
+only to compile or load a kernel.
 
 ============== =================================================================
-`kernel`       kernels, also bound to fixed arguments or called directly
-`policy`       the decision to compile the kernels of a package
-`twins`        the plain twin of a kernel, and its fingerprint
-`compiler`     compiling and loading by numba
+`kernel`       kernels, and ways to call them with less overhead
+`policy`       when to compile the kernels of a package
+`twins`        plain Python twins of kernels, and fingerprints
+`compiler`     compiling and loading with numba
 `borrowing`    array arguments without reference counting
-`background`   loading in the background while Python does the work
-`files`        the files of compiled kernels
-`instructions` operations that Python cannot express, with their plain twins
-`machine`      the compiled forms of instructions
-`crc32c`       the CRC-32C: its tables and its instructions
-`arrays`       types of arrays
+`background`   loading in the background
+`files`        cache files of compiled kernels
+`instructions` operations that Python cannot express, with plain twins
+`machine`      compiled forms of instructions
+`crc32c`       CRC-32C by tables or instructions
+`arrays`       array types
 ============== =================================================================
 """
 

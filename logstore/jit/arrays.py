@@ -1,4 +1,4 @@
-"""Types of the arrays that kernels take."""
+"""Array types for kernels."""
 
 from __future__ import annotations
 

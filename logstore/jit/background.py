@@ -1,4 +1,4 @@
-"""Loading kernels in the background while Python does their work."""
+"""Load kernels in the background while plain Python does their work."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ def load_in_background(
     exercise: Callable[[], object],
     start: Callable[[Callable[[], None]], object],
 ) -> None:
-    """Load the kernels of a package in the background. Until then Python does their work.
+    """Load the kernels of a package in the background, and use plain Python until then.
 
-    Loading starts at once if they were compiled before, otherwise when compiling pays. Only the
-    first call for a package has an effect, and none unless `policy.MODE` is `auto`.
+    Loading starts immediately if the kernels are cached, otherwise when compiling is worthwhile.
+    Only the first call for a package has an effect, and only if `policy.MODE` is `auto`.
 
     Parameters
     ----------
     function : kernel
         Any kernel of the package.
     exercise : callable
-        Calls all kernels that Python calls, with the types of arguments that occur. In the thread
-        that runs it the kernels are compiled.
+        Calls each kernel that is called from Python, with all argument types that occur. This
+        compiles them in its thread.
     start : callable
-        Runs a function in another thread.
+        Starts a function in another thread.
     """
     entry = cast("policy.Entry", function)
     group = entry.group
@@ -41,7 +41,7 @@ def _load(group: policy.Group, exercise: Callable[[], object]) -> None:
     token = policy.loading_here.set(group)
     try:
         exercise()
-    except Exception as error:  # Python continues to do the work
+    except Exception as error:  # continue with plain Python
         policy.logger.warning("the kernels of %s cannot be loaded: %r", group.name, error)
     else:
         group.is_compiled = True

@@ -1,4 +1,4 @@
-"""Borrowed arrays: array arguments of kernels without reference counting."""
+"""Borrowed arrays: kernel arguments without reference counting."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numba.extending import lower_cast, models, register_model, unbox
 
 
 class BorrowedArray(types.Array):
-    """The type of an array argument that the caller keeps alive.
+    """The numba type of an array argument that the caller keeps alive.
 
-    numba creates an object with a reference count for each array argument, which takes as long as
-    encoding some records. A borrowed array has none, so a kernel must not return an array.
+    For each array argument numba creates a reference-counted object, which takes as long as
+    encoding several records. Borrowed arrays have none, so a kernel must not return one.
     """
 
     def __init__(self, array: types.Array) -> None:
@@ -33,7 +33,7 @@ register_model(BorrowedArray)(models.ArrayModel)
 
 @unbox(BorrowedArray)
 def _take(kind: Any, array: Any, c: Any) -> Any:
-    """Emit the access to a NumPy array. The dispatcher has checked its type."""
+    """Emit the unboxing of a NumPy array. The dispatcher has checked its type."""
     struct = c.context.make_array(kind)(c.context, c.builder)
     place = c.builder.bitcast(struct._getpointer(), c.pyapi.voidptr)
     function = c.pyapi._get_function(
@@ -45,12 +45,12 @@ def _take(kind: Any, array: Any, c: Any) -> Any:
 
 @lower_cast(BorrowedArray, types.Array)
 def _pass_on(context: Any, builder: Any, given: Any, wanted: Any, value: Any) -> Any:
-    """Emit nothing: both types have the same layout."""
+    """Emit nothing, because both types have the same layout."""
     return value
 
 
 def outer_type(kind: Any) -> Any:
-    """Return the type of an argument in a call from Python: arrays are borrowed."""
+    """Return the type of an argument in a call from Python, where arrays are borrowed."""
     return BorrowedArray(kind) if isinstance(kind, types.Array) else kind
 
 

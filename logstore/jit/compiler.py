@@ -1,4 +1,4 @@
-"""Compilation of kernels by numba, and loading of kernels compiled before."""
+"""Compile kernels with numba, and load cached ones."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 compiling = threading.RLock()
-"""Held by the thread that compiles or loads a kernel: one at a time in this process.
+"""Serializes compiling and loading of kernels in this process.
 
-The lock on the file (`KernelFiles.locked`) excludes other processes only: it belongs to the
-process, and closing any descriptor of that file releases it. numba's lock is taken inside.
+The file lock (`KernelFiles.locked`) only excludes other processes: it belongs to the process, and
+closing any descriptor of the file releases it. numba's lock is acquired inside.
 """
 
 
 def _renew_locks() -> None:
-    """Replace the locks in a forked child, where the threads that held them do not exist."""
+    """Replace the locks in a forked child, which lacks the threads that may have held them."""
     global compiling
     compiling = threading.RLock()
     global_compiler_lock._lock = threading.RLock()
@@ -40,19 +40,19 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 
 class KernelDispatcher(CPUDispatcher):
-    """Compiles or loads a kernel for each signature that Python calls it with.
+    """Compiles or loads a kernel for each signature used by Python.
 
-    One process at a time compiles a kernel. The others wait, then load it from the cache.
+    Only one process at a time compiles a kernel. Others wait and then load it from the cache.
 
-    numba finds the compiled function in a table in C, by the codes of the arguments' types. Two
-    equal rows make each call ambiguous, and numba answers an ambiguous call by calling `compile`.
-    Therefore only `compile` inserts rows, one for each signature.
+    numba looks up the compiled function in a C table, by type codes of the arguments. Two equal
+    rows would make a call ambiguous, and numba then calls `compile` every time. So only `compile`
+    inserts rows, one per signature.
     """
 
     def __init__(self, function: FunctionType, files: KernelFiles) -> None:
         super().__init__(function, targetoptions=_options(no_cfunc_wrapper=True))
         self._files = files
-        # Signatures are retained because a type that is collected and recreated gets another code.
+        # Keep signatures alive: a type that is collected and recreated gets a new code.
         self._inserted: dict[tuple[int, ...], tuple[Any, Any]] = {}
         if cache_dir() is not None:
             self._cache = _KernelCache(function, files)
@@ -60,14 +60,14 @@ class KernelDispatcher(CPUDispatcher):
     def typeof_pyval(self, value: Any) -> Any:
         """Return the type of an argument.
 
-        Two threads that create equal types at the same time would get different codes, so this
-        takes the lock under which numba creates all other types.
+        Takes the lock under which numba creates types, since two threads that create equal types
+        concurrently would get different codes.
         """
         with global_compiler_lock:
             return super().typeof_pyval(value)
 
     def entry_for(self, *args: Any) -> Any:
-        """Return the compiled function for arguments of these types, or None if there is none."""
+        """Return the function compiled for these argument types, or None."""
         found = self._inserted.get(_codes_of(map(self.typeof_pyval, args)))
         return None if found is None else found[1]
 
@@ -77,14 +77,14 @@ class KernelDispatcher(CPUDispatcher):
         with compiling:
             if codes not in self._inserted:
                 entry = self._compile_or_load(signature)
-                # A signal handler in this thread may have called the kernel in the meantime.
+                # A signal handler in this thread may have called the kernel meanwhile.
                 if codes not in self._inserted:
                     self._inserted[codes] = signature, entry
                     self._insert(codes, entry, False)  # type: ignore[attr-defined]  # in C
             return self._inserted[codes][1]
 
     def add_overload(self, result: Any) -> None:
-        """Keep what numba compiled or loaded; `compile` inserts it into the table."""
+        """Keep the compiled or loaded result. `compile` inserts it into the table."""
         self.overloads[tuple(result.signature.args)] = result
 
     def _compile_or_load(self, signature: Any) -> Any:
@@ -104,9 +104,9 @@ def _codes_of(signature: Iterable[Any]) -> tuple[int, ...]:
 
 
 class InnerDispatcher(CPUDispatcher):
-    """Compiles a kernel for other kernels.
+    """Compiles a kernel that other kernels call.
 
-    It is not cached, because its callers contain it, and has no entry for Python.
+    It is neither cached, because its callers contain it, nor callable from Python.
     """
 
     def __init__(self, function: FunctionType, *, inline: bool) -> None:
@@ -114,7 +114,7 @@ class InnerDispatcher(CPUDispatcher):
         super().__init__(function, targetoptions=options)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        """Compile once for all constant arguments: LLVM folds them when it inlines the kernel."""
+        """Compile once for all constant arguments, which LLVM folds when inlining."""
         args = [inner_type(types.unliteral(each)) for each in args]
         return super().get_call_template(args, {name: types.unliteral(kws[name]) for name in kws})
 
@@ -125,7 +125,7 @@ def _options(**options: bool) -> dict[str, bool | None]:
 
 @contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Pause the garbage collector, which would walk the compiler's lasting objects repeatedly."""
+    """Pause the garbage collector, which would repeatedly traverse the compiler's objects."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -136,7 +136,7 @@ def _no_garbage() -> Iterator[None]:
 
 
 class _Locator(_CacheLocator):
-    """The folder and the fingerprint of a kernel, for numba's cache."""
+    """The cache directory and fingerprint of a kernel."""
 
     def __init__(self, files: KernelFiles) -> None:
         self._files = files
@@ -159,7 +159,7 @@ class _KernelCacheImpl(CompileResultCacheImpl):
 
 
 class _KernelCache(FunctionCache):
-    """numba's cache of one function, with file names and staleness by the kernel's fingerprint."""
+    """numba's function cache, with file names and staleness based on the fingerprint."""
 
     def __init__(self, function: FunctionType, files: KernelFiles) -> None:
         self._impl_class: Any = lambda function: _KernelCacheImpl(function, files)

@@ -1,4 +1,4 @@
-"""CRC-32C in kernels: by processor instructions, or by tables if the processor has none."""
+"""CRC-32C in kernels, by processor instructions or by tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CRC32C_POLYNOMIAL = np.uint32(0x82F63B78)
 
 
 def _crc_tables() -> NDArray[np.uint32]:
-    """Return the (8, 256) tables of the slicing-by-8 method."""
+    """Return the (8, 256) tables for slicing-by-8."""
     tables = np.zeros((8, 256), np.uint32)
     registers = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -35,10 +35,10 @@ CRC_TABLES = _crc_tables()
 
 
 def _crc_shift_tables(size: int) -> NDArray[np.uint32]:
-    """Return (4, 256) tables: the value of each register byte after `size` zero bytes.
+    """Return (4, 256) tables that advance each register byte over `size` zero bytes.
 
-    `size` is a power of 2. The step is linear in the bits of the register, so the step over one
-    byte, squared, is the step over two. Source: Mark Adler's description of the method.
+    `size` is a power of 2. The step is linear in the register bits, so squaring the step over one
+    byte gives the step over two. Source: Mark Adler's description of the method.
     """
     bits = np.uint32(1) << np.arange(32, dtype=np.uint32)
     step = (bits >> np.uint32(8)) ^ CRC_TABLES[0, bits & np.uint32(0xFF)]
@@ -60,7 +60,7 @@ def _moved(step: NDArray[np.uint32], registers: NDArray[np.uint32]) -> NDArray[n
 CRC_LONG = 1024
 CRC_SHORT = 128
 CRC_SHIFTS = np.array([_crc_shift_tables(CRC_LONG), _crc_shift_tables(CRC_SHORT)])
-"""(2, 4, 256): steps over `CRC_LONG` and over `CRC_SHORT` bytes."""
+"""(2, 4, 256): steps over `CRC_LONG` and `CRC_SHORT` bytes."""
 
 
 @kernel
@@ -125,7 +125,7 @@ CRC_BLOCK = 256
 
 def _crc_beginnings() -> NDArray[np.uint64]:
     """Return the registers that become the initial register after 0 to 255 zero bytes."""
-    # Reverse a step over a zero byte: the high byte of its result identifies the table entry.
+    # To reverse a step over a zero byte, use its high byte, which identifies the table entry.
     entry_of = {int(entry) >> 24: number for number, entry in enumerate(CRC_TABLES[0])}
     registers = [0xFFFFFFFF]
     for _ in range(CRC_BLOCK - 1):
@@ -136,9 +136,11 @@ def _crc_beginnings() -> NDArray[np.uint64]:
 
 
 CRC_BEGINNINGS = _crc_beginnings()
-"""(256,): initial registers for a first block that is padded in front with zero bytes, by their
-number. So each range is a number of whole blocks without a remainder of words and bytes, whose
-mispredicted branches would cost as much as a short batch."""
+"""(256,): initial registers by the number of zero bytes that pad the front of the first block.
+
+Padding makes each range a whole number of blocks. Mispredicted branches for a remainder would take
+as long as a short batch.
+"""
 
 
 @kernel
@@ -160,8 +162,8 @@ crc32c_register = cast(
     "Callable[[Bytes, int, int, np.uint64], np.uint64]",
     Instruction("crc32c_register", crc32c_by_words, crc32c_by_words),
 )
-"""For kernels: the CRC-32C register after `data[start:end]`, which has at least one byte.
+"""For kernels: return the CRC-32C register after `data[start:end]`, which has at least one byte.
 
-`beginning` is the entry of `CRC_BEGINNINGS` for the number of bytes that `end - start` lacks to
-whole blocks. The caller guarantees that the range is in the array. It is not checked.
+`beginning` is the entry of `CRC_BEGINNINGS` for the bytes missing from `end - start` to whole
+blocks. The range must be within the array. This is not checked.
 """

@@ -1,4 +1,4 @@
-"""Files of compiled kernels, and the lock between compiling processes. Does not use numba."""
+"""Cache files of compiled kernels, and the lock between processes. Does not use numba."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from types import FunctionType
 
 @cache
 def cache_dir() -> Path | None:
-    """Return the folder of compiled kernels, or None if no folder is writable.
+    """Return the directory of compiled kernels, or None if none is writable.
 
-    This is `NUMBA_CACHE_DIR` if set; otherwise `__pycache__` in this package, or the user's cache
+    This is `NUMBA_CACHE_DIR` if set, otherwise `__pycache__` in this package, or the user's cache
     if that is read-only.
     """
     configured = os.environ.get("NUMBA_CACHE_DIR")
@@ -32,9 +32,9 @@ def cache_dir() -> Path | None:
 
 
 class KernelFiles:
-    """The files of a kernel's compiled form.
+    """The cache files of a kernel.
 
-    Their name contains the fingerprint of the kernel, so versions of a kernel have separate files.
+    File names contain the fingerprint, so different versions of a kernel have separate files.
     """
 
     def __init__(self, function: FunctionType, fingerprint: str) -> None:
@@ -44,18 +44,18 @@ class KernelFiles:
         self.index = f"{module}.{function.__qualname__}-{fingerprint}.{version}.nbi"
 
     def exist(self) -> bool:
-        """Return whether a compiled form exists, for any types of arguments."""
+        """Return whether a compiled form exists, for any argument types."""
         folder = cache_dir()
         return folder is not None and (folder / self.index).exists()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Wait for the lock between processes on this kernel's compilation, and hold it."""
+        """Hold the lock that serializes compilation of this kernel across processes."""
         folder = cache_dir()
         if folder is None:
             yield
             return
-        # One byte of the file per kernel. Never unlinked, because waiting processes have it open.
+        # One byte per kernel. The file is never deleted, because waiting processes have it open.
         with (folder / "compiling.lock").open("ab") as file:
             byte = int(self.fingerprint[:12], 16)
             fcntl.lockf(file, fcntl.LOCK_EX, 1, byte)

@@ -1,6 +1,6 @@
-"""Instructions: operations of kernels that Python cannot express.
+"""Operations of kernels that Python cannot express.
 
-The compiled form of each is in `logstore.jit.machine`, its plain twin here.
+The compiled forms are in `logstore.jit.machine`, and the plain twins here.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Instruction(Twofold):
     Parameters
     ----------
     name : str
-        Name of its compiled form in `logstore.jit.machine`.
+        Name of the compiled form in `logstore.jit.machine`.
     plain : callable
-        Its plain twin, a function or a kernel.
+        Plain twin, a function or a kernel.
     fallback : kernel, optional
-        Compiled instead if the processor does not have the instruction.
+        Compiled instead if the processor lacks the instruction.
     """
 
     __slots__ = ("_fallback", "_plain", "name")
@@ -127,50 +127,50 @@ def _copy_block(source: Bytes, start: int, out: Bytes, position: int) -> None:
 load_u64 = cast("Callable[[Bytes | bytes, int], np.uint64]", Instruction("load_u64", _load_u64))
 """For kernels: load 8 bytes of an array at any position as a little-endian uint64.
 
-The caller guarantees `position + 8 <= len(array)`. It is not checked.
+`position + 8 <= len(array)` must hold. This is not checked.
 """
 
 load_be_i64 = cast("Callable[[Bytes, int], np.int64]", Instruction("load_be_i64", _load_be_i64))
-"""For kernels: load 8 bytes at any position as a big-endian int64; see `load_u64`."""
+"""For kernels: load 8 bytes at any position as a big-endian int64. See `load_u64`."""
 
 load_be_i32 = cast("Callable[[Bytes, int], np.int64]", Instruction("load_be_i32", _load_be_i32))
-"""For kernels: load 4 bytes at any position as a big-endian int32, in an int64; see `load_u64`."""
+"""For kernels: load 4 bytes at any position as a big-endian int32, in an int64. See `load_u64`."""
 
 popcount = cast("Callable[[np.uint64], int]", Instruction("popcount", _popcount))
 """For kernels: count the set bits of a word."""
 
 prefetch = cast("Callable[[UInt64s, int | np.int64], None]", Instruction("prefetch", _prefetch))
-"""For kernels: request the cache line of a row's start, in bounds or not; does not wait."""
+"""For kernels: prefetch the cache line at the start of a row, in bounds or not."""
 
 copy_u8 = cast("Callable[[Bytes, int, Bytes, int, int], None]", Instruction("copy_u8", _copy_u8))
-"""For kernels: copy `size` bytes of an array from `start` on into another one, to `position`.
+"""For kernels: copy `size` bytes from `start` in one array to `position` in another.
 
-The caller guarantees that the bytes are within both arrays and that these do not overlap. It is not
-checked. A slice assignment would check, but takes two seconds more to compile.
+The bytes must be within both arrays, which must not overlap. This is not checked. A slice
+assignment would check, but takes two seconds longer to compile.
 """
 
 copy_block = cast(
     "Callable[[Bytes, int, Bytes, int], None]", Instruction("copy_block", _copy_block)
 )
-"""For kernels: copy `COPY_BLOCK` bytes without a call; see `copy_u8`."""
+"""For kernels: copy `COPY_BLOCK` bytes inline. See `copy_u8`."""
 
 store_u64 = cast("Callable[[Bytes, int, np.uint64], None]", Instruction("store_u64", _store_u64))
-"""For kernels: store 8 bytes at any position, little-endian; see `load_u64`."""
+"""For kernels: store 8 bytes at any position, little-endian. See `load_u64`."""
 
 store_be_i64 = cast(
     "Callable[[Bytes, int, int | np.int64], None]", Instruction("store_be_i64", _store_be_i64)
 )
-"""For kernels: store 8 bytes at any position, big-endian; see `load_u64`."""
+"""For kernels: store 8 bytes at any position, big-endian. See `load_u64`."""
 
 store_be_i32 = cast(
     "Callable[[Bytes, int, int | np.int64], None]", Instruction("store_be_i32", _store_be_i32)
 )
-"""For kernels: store the low 4 bytes at any position, big-endian; see `load_u64`."""
+"""For kernels: store the low 4 bytes at any position, big-endian. See `load_u64`."""
 
 borrowed = cast("Callable[[A], A]", Instruction("borrowed", lambda array: array))
 """For kernels: an array argument without reference counting, typed as writable.
 
-A kernel that passes arrays to other kernels for each record spends half its time on atomic counters
-unless it borrows the arrays first. Also, those kernels are then compiled for one type of array
-only. The caller keeps the array alive. A kernel must not return a borrowed one.
+Without borrowing, a kernel that passes arrays to other kernels for each record spends half its time
+on atomic counters. Those kernels are then also compiled for only one array type. The caller must
+keep the array alive, and a kernel must not return a borrowed array.
 """

@@ -1,4 +1,4 @@
-"""Kernels: functions over arrays, run as Python or compiled."""
+"""Kernels: array functions that run as plain Python or compiled."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ R = TypeVar("R")
 
 
 class Kernel(Twofold, Generic[P, R]):
-    """A function over arrays that Python and other kernels can call.
+    """An array function that Python and other kernels can call.
 
     Parameters
     ----------
     function : function
-        The source of both forms. It takes and returns numbers, arrays and named tuples of those,
-        and calls other kernels, instructions, and functions that numba knows.
+        Source of both forms. It takes and returns numbers, arrays and named tuples of these, and
+        may call kernels, instructions, and functions that numba supports.
     plain : callable, optional
-        The plain form if it has another source, such as a library function with equal results.
+        Plain form with a different source, such as a library function with the same results.
     inline : bool
-        Whether LLVM inlines it into all its callers.
+        Whether LLVM inlines it into all callers.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Kernel(Twofold, Generic[P, R]):
 
     @property
     def signatures(self) -> list[Any]:
-        """Signatures that were compiled or loaded for calls from Python."""
+        """Signatures compiled or loaded for calls from Python."""
         return [] if self._outer is None else list(self._outer.signatures)
 
     @property
@@ -88,10 +88,10 @@ class Kernel(Twofold, Generic[P, R]):
         yield from parts_of(self._function, seen)
 
     def entry_for(self, *args: object) -> Callable[..., R] | None:
-        """Return the function compiled for exactly these types of arguments, or None.
+        """Return the function compiled for exactly these argument types, or None.
 
-        numba takes longer to determine the types of named tuples of arrays than many kernels take
-        to run, so its results are cached.
+        The result is cached, because numba takes longer to determine the types of named tuples of
+        arrays than many kernels take to run.
         """
         if self._outer is None:
             return None
@@ -115,7 +115,7 @@ class Kernel(Twofold, Generic[P, R]):
             if is_compiled:
                 self._run = self._outer
             return cast("R", self._outer(*args, **kwargs))
-        with np.errstate(over="ignore"):  # integers wrap, as in compiled code
+        with np.errstate(over="ignore"):  # integers wrap around as in compiled code
             return self.plain(*args, **kwargs)
 
     @property
@@ -129,10 +129,10 @@ class Kernel(Twofold, Generic[P, R]):
 
 
 class Bound(Generic[R]):
-    """A kernel bound to its last arguments, to be called repeatedly with the first ones.
+    """A kernel bound to its last arguments, for repeated calls with different first arguments.
 
-    numba determines the type of every array in every named tuple at every call, which takes longer
-    than a small kernel runs. Here that is done once.
+    At every call numba determines the type of every array in every named tuple, which takes longer
+    than a small kernel. Here that is done once.
 
     Parameters
     ----------
@@ -147,16 +147,16 @@ class Bound(Generic[R]):
     def __init__(self, function: Callable[..., R], *arguments: object) -> None:
         self._kernel = cast("Kernel[..., R]", function)
         self._arguments = arguments
-        # The compiled function of the last call, and the position and kind of each array that it
-        # takes. One attribute: another thread must not see a function with the arrays of another.
+        # The compiled function of the last call, and the position and kind of its array arguments.
+        # A single attribute, so that another thread cannot see a mismatch.
         self._last: tuple[Callable[..., R], list[tuple[int, np.dtype[Any], int, int]]] | None = None
 
     def __call__(self, *first: NDArray[Any] | int) -> R:
-        """Run the kernel with arrays, integers or truth values as its first arguments."""
+        """Run the kernel. The first arguments are arrays, integers or booleans."""
         last = self._last
         if last is not None:
             entry, arrays = last
-            # It converts numbers, but does not check arrays: others would be misread.
+            # It converts numbers but does not check arrays, and would misread other types.
             for index, dtype, dimensions, flags in arrays:
                 array: Any = first[index]
                 if array.flags.num != flags or array.ndim != dimensions or array.dtype != dtype:
@@ -166,7 +166,7 @@ class Bound(Generic[R]):
         return self._run_any(first)
 
     def _run_any(self, first: tuple[NDArray[Any] | int, ...]) -> R:
-        """Run the kernel, and remember for which arrays it was compiled."""
+        """Run the kernel, and remember the array types for which it was compiled."""
         arguments = (*first, *self._arguments)
         entry = self._kernel.entry_for(*arguments)
         result = (self._kernel if entry is None else entry)(*arguments)
@@ -181,10 +181,10 @@ class Bound(Generic[R]):
 
 
 class Direct(Generic[R]):
-    """A kernel whose only caller always passes arguments of the same types.
+    """A kernel whose only caller always passes the same argument types.
 
-    numba checks the type of each argument at each call, which takes as long as a small kernel runs.
-    A caller that uses `entry` avoids this.
+    At each call numba checks the type of each argument, which takes as long as a small kernel.
+    Callers that use `entry` avoid this.
 
     Parameters
     ----------
@@ -194,8 +194,8 @@ class Direct(Generic[R]):
     Attributes
     ----------
     entry : callable or None
-        The compiled function after the first compiled call, to be called instead of this object.
-        It misreads arguments of other types.
+        Compiled function to call instead of this object, set by the first compiled call. It
+        misreads arguments of other types.
     """
 
     __slots__ = ("_kernel", "entry")
@@ -221,22 +221,22 @@ def _kind_of(argument: object) -> object:
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn a function into a kernel, which is compiled when that pays and then releases the GIL.
+    """Make a function a kernel, which is compiled when worthwhile and then releases the GIL.
 
-    Its signature remains visible to mypy. Kernels do not validate arguments: callers check them and
-    allocate the results. Overflow wraps and bounds are unchecked, as in C, unless
+    mypy sees the original signature. Kernels do not validate arguments: callers validate them and
+    allocate the results. As in C, overflow wraps and bounds are not checked, unless
     `NUMBA_BOUNDSCHECK=1`.
     """
     return cast("Callable[P, R]", Kernel(function, plain=None, inline=False))
 
 
 def inline_kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn a small function that is called per record into a `kernel` inlined into its callers."""
+    """Make a small per-record function a `kernel` that is inlined into its callers."""
     return cast("Callable[P, R]", Kernel(function, plain=None, inline=True))
 
 
 def kernel_like(plain: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator for a `kernel` whose plain twin is another function, `plain`."""
+    """Return a decorator for a `kernel` whose plain twin is `plain`."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         return cast("Callable[P, R]", Kernel(function, plain=plain, inline=False))

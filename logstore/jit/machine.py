@@ -1,7 +1,7 @@
-"""Compiled forms of instructions for this processor, as numba intrinsics.
+"""Compiled forms of instructions as numba intrinsics.
 
-Each has the name of its instruction in `logstore.jit.instructions`, or None if the processor lacks
-it.
+Each has the name of its instruction in `logstore.jit.instructions`, and is None if the processor
+does not support it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _config: Any = numba.config  # its attributes are set from the environment at ru
 
 
 def type_of(name: str) -> Any:
-    """Return numba's type of an instruction, or None if this processor lacks it."""
+    """Return the numba type of an instruction, or None if the processor does not support it."""
     instruction = globals()[name]
     if instruction is None:
         return None
@@ -43,7 +43,7 @@ def type_of(name: str) -> Any:
 
 
 def _target_has(feature: str) -> bool:
-    """Return whether numba compiles for a processor with `feature`, by default for this one."""
+    """Return whether numba's target processor, by default this one, has a feature."""
     configured = _config.CPU_FEATURES
     if configured is not None:
         return f"+{feature}" in configured.split(",")
@@ -51,7 +51,7 @@ def _target_has(feature: str) -> bool:
 
 
 def _load_word(context: Any, builder: Any, sig: Any, arguments: Any, bits: int) -> Any:
-    """Emit the load of a word of `bits` bits from a uint8 array at any position."""
+    """Emit a load of `bits` bits from a uint8 array at any position."""
     struct = context.make_array(sig.args[0])(context, builder, arguments[0])
     pointer = builder.gep(struct.data, [arguments[1]])
     word = builder.load(builder.bitcast(pointer, ir.IntType(bits).as_pointer()))
@@ -102,7 +102,7 @@ def popcount(typing_context: Any, word: Any) -> Any:
 
 @intrinsic
 def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
-    """Request the cache line of a row in a C-contiguous array without waiting."""
+    """Prefetch the cache line of a row in a C-contiguous array."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         struct = context.make_array(sig.args[0])(context, builder, arguments[0])
@@ -115,7 +115,7 @@ def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
             ir.FunctionType(ir.VoidType(), [i8_pointer, i32, i32, i32]),
             "llvm.prefetch.p0",
         )
-        # For writing, into the nearest cache, of data.
+        # Write access, high locality, data cache.
         builder.call(function, [pointer, i32(1), i32(3), i32(1)])
         return context.get_dummy_value()
 
@@ -208,7 +208,7 @@ def _crc32c_step(builder: Any, crc: Any, word: Any) -> Any:
 
 
 HAS_CRC_INSTRUCTION = _target_has("crc32")
-"""Whether the processor has the CRC-32C instruction; otherwise kernels use tables."""
+"""Whether the processor has a CRC-32C instruction. Otherwise kernels use tables."""
 
 crc32c_u64 = _crc32c_instruction if HAS_CRC_INSTRUCTION else None
 
@@ -231,7 +231,7 @@ def _power(exponent: int) -> int:
 
 
 def _distance(bits: int) -> list[int]:
-    """Return the factors for both halves of 16 bytes that shift them by a number of bits.
+    """Return the factors that shift each half of 16 bytes by a number of bits.
 
     Source: Gopal et al., Fast CRC Computation for Generic Polynomials Using PCLMULQDQ, Intel 2009.
     """
@@ -242,9 +242,9 @@ def _distance(bits: int) -> list[int]:
 def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc: Any) -> Any:
     """Return the CRC-32C register after one or more bytes (VPCLMULQDQ, AVX-512).
 
-    The bytes are read as blocks of four times 64 bytes. The first is padded in front, with a
+    The bytes are read in blocks of four times 64 bytes. The first block is padded in front, with a
     matching initial register. Each 64 bytes are multiplied by the factors that shift them to the
-    next block, and added to that block.
+    next block, and added to it.
     """
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
@@ -263,7 +263,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
             return word
 
         def load_filled(at: Any, lacking: Any) -> Any:
-            """Load a block with 0 for the bytes before the start, which are not accessed."""
+            """Load a block with zeros for the bytes before the start, which are not accessed."""
             i1, i8, i32 = ir.IntType(1), ir.IntType(8), ir.IntType(32)
             bytes_of = ir.VectorType(i8, 64)
             function = get_or_insert_function(
@@ -290,7 +290,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
         def later(block: Any, blocks: int) -> Any:
             return moved(block, _distance(512 * blocks) * 4)
 
-        # The first four blocks, padded or not: a branch on their number would be mispredicted.
+        # Always load four blocks, padded or not. A branch on their number would be mispredicted.
         size = builder.sub(end, start)
         behind = builder.add(
             start, builder.add(builder.and_(builder.sub(size, _I64(1)), _I64(255)), _I64(1))
@@ -324,7 +324,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
         whole = builder.load(registers[3])
         for number in range(3):
             whole = builder.xor(whole, later(builder.load(registers[number]), 3 - number))
-        # Fold four times 16 bytes into one, which the CRC-32C instruction completes.
+        # Fold four times 16 bytes into 16, and complete with the CRC-32C instruction.
         sums = moved(whole, [*_distance(384), *_distance(256), *_distance(128), 0, 0])
         halves = []
         for half in (0, 1):
@@ -340,7 +340,7 @@ def _crc32c_of_blocks(typing_context: Any, data: Any, start: Any, end: Any, crc:
 
 @contextmanager
 def _repeated(builder: Any, at: Any, end: Any) -> Iterator[None]:
-    """Emit the body of the `with` statement as a loop while `at` is less than `end`."""
+    """Emit the `with` body as a loop that runs while `at` is less than `end`."""
     test, body, after = (builder.append_basic_block(name) for name in ("test", "body", "after"))
     builder.branch(test)
     builder.position_at_end(test)
@@ -354,14 +354,14 @@ def _repeated(builder: Any, at: Any, end: Any) -> Iterator[None]:
 CAN_MULTIPLY_BLOCKS = HAS_CRC_INSTRUCTION and all(
     map(_target_has, ("vpclmulqdq", "avx512f", "avx512bw"))
 )
-"""Whether kernels compute a CRC-32C over 64 bytes at a time."""
+"""Whether kernels compute CRC-32C over 64 bytes at a time."""
 
 crc32c_register = _crc32c_of_blocks if CAN_MULTIPLY_BLOCKS else None
 
 
 @intrinsic
 def borrowed(typing_context: Any, array: Any) -> Any:
-    """Return `array` without an owner, so that its references are not counted."""
+    """Return `array` without an owner, so that references are not counted."""
 
     def generate(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         struct = context.make_array(array)(context, builder, arguments[0])
@@ -369,5 +369,5 @@ def borrowed(typing_context: Any, array: Any) -> Any:
         struct.parent = context.get_constant_null(types.pyobject)
         return struct._getvalue()
 
-    # Always typed as writable, so that kernels that take it are compiled for one type only.
+    # Always writable, so that kernels are compiled for only one type.
     return signature(types.Array(array.dtype, array.ndim, array.layout), array), generate

@@ -1,7 +1,7 @@
 """The compilation threshold: when compiling is worth the wait.
 
-The kernels of a package are compiled or loaded together, once Python has spent as long on their
-work as compiling takes. They remain compiled until the process ends.
+All kernels of a package are compiled or loaded together, once plain Python has spent as much time
+on their work as compiling takes. They remain compiled until the process exits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("logstore.jit")
 
 COMPILE_SECONDS = 0.1
-"""Approximate time to compile a kernel, including its share of the kernels that it calls."""
+"""Approximate time to compile a kernel, including its share of inner kernels."""
 
 LOAD_SECONDS = 0.5
 """Approximate time to import numba and load compiled kernels."""
@@ -35,18 +35,18 @@ def _mode() -> str:
 
 
 MODE = _mode()
-"""`auto` decides by the work; `compiled` and `python` are fixed.
+"""`auto` decides by the work. `compiled` and `python` are fixed.
 
-The variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT` set it. They are read once.
+Set by the environment variables `LOGSTORE_KERNELS` and `NUMBA_DISABLE_JIT`, which are read once.
 """
 
 
-# Re-entrant, because a signal handler may announce work while its thread does.
+# Re-entrant, because a signal handler may interrupt `pays` and call it.
 _deciding = threading.RLock()
 
 
 def _renew_lock() -> None:
-    """Replace the lock in a forked child, where the thread that held it does not exist."""
+    """Replace the lock in a forked child, which lacks the thread that may have held it."""
     global _deciding
     _deciding = threading.RLock()
 
@@ -55,7 +55,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 
 
 class Group:
-    """The kernels of one package, which are compiled together.
+    """The kernels of a package, which are compiled together.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Group:
     is_loading : bool
         Whether they are being compiled or loaded in the background.
     load : callable or None
-        Starts loading in the background; None to compile or load in the calling thread.
+        Starts loading in the background. If None, the calling thread compiles or loads.
     """
 
     __slots__ = ("is_compiled", "is_loading", "kernels", "load", "name", "spent_seconds")
@@ -79,13 +79,13 @@ class Group:
 
     @property
     def compile_seconds(self) -> float:
-        """Approximate time to compile all of them."""
+        """Approximate time to compile all kernels."""
         return len(self.kernels) * COMPILE_SECONDS
 
     def compile(self) -> bool:
-        """Let the kernels run compiled, at once or after loading in the background.
+        """Switch to compiled kernels, at once or after loading in the background.
 
-        Returns whether this call made the change. Of several concurrent calls, one does.
+        Returns whether this call made the change. Only one of several concurrent calls does.
         """
         with _deciding:
             if self.is_compiled or self.is_loading:
@@ -96,12 +96,12 @@ class Group:
             self.is_loading = True
         try:
             self.load()
-        except RuntimeError as error:  # no thread could be started
+        except RuntimeError as error:  # cannot start a thread
             logger.warning("the kernels of %s cannot be loaded: %s", self.name, error)
         return True
 
     def load_by(self, load: Callable[[], object]) -> bool:
-        """Set `load`, and return False if the kernels already run compiled or it was set before."""
+        """Set `load`. Returns False if it was set before or the kernels already run compiled."""
         with _deciding:
             if self.is_compiled or self.load is not None:
                 return False
@@ -110,14 +110,14 @@ class Group:
 
 
 loading_here: ContextVar[Group | None] = ContextVar("loading_here", default=None)
-"""The group whose kernels run compiled in this thread only, while they are being loaded."""
+"""The group that is being loaded by this thread, and runs compiled only in it."""
 
 groups: dict[str, Group] = {}
-"""Groups by the name of their package."""
+"""Groups by package name."""
 
 
 class Entry(Protocol):
-    """A kernel as the policy sees it."""
+    """The part of a kernel that the policy uses."""
 
     @property
     def group(self) -> Group:
@@ -125,32 +125,32 @@ class Entry(Protocol):
 
     @property
     def files(self) -> KernelFiles:
-        """The files of its compiled form."""
+        """The cache files."""
 
 
 def group_of(module: str) -> Group:
-    """Return the group of a module's kernels; create it on first use."""
+    """Return the kernel group of a module, creating it on first use."""
     package = module.partition(".kernels")[0]
     return groups.setdefault(package, Group(package))
 
 
 def pays(function: Callable[..., Any], seconds: float, ahead_seconds: float = 0.0) -> bool:
-    """Announce work, and return whether compiled code will do it.
+    """Announce work, and return whether to do it with compiled code.
 
     Parameters
     ----------
     function : kernel
-        Any kernel of the package that does the work.
+        Any kernel of the package.
     seconds : float
-        Approximate time of the work in Python.
+        Approximate time of the work in plain Python.
     ahead_seconds : float
-        The same of the work that will follow.
+        Approximate time of the work that will follow.
 
     Notes
     -----
-    The kernels of a package are compiled or loaded once the announced work adds up to the time
-    that this takes. So no work takes more than twice as long as with the better choice. Work
-    that is known to be large does not start in Python.
+    Kernels are compiled or loaded once the total of announced work reaches the time that compiling
+    or loading takes. So work takes at most twice as long as with the better choice. Work that is
+    known to be large is compiled from the start.
     """
     entry = cast("Entry", function)
     group = entry.group
@@ -160,7 +160,7 @@ def pays(function: Callable[..., Any], seconds: float, ahead_seconds: float = 0.
         return loading_here.get() is group
     group.spent_seconds += seconds
     expected_seconds = group.spent_seconds + ahead_seconds
-    if expected_seconds > LOAD_SECONDS:  # looking for the files takes time
+    if expected_seconds > LOAD_SECONDS:  # looking for files takes time
         if entry.files.exist():
             group.compile()
         elif expected_seconds > group.compile_seconds and group.compile():
@@ -176,7 +176,7 @@ def pays(function: Callable[..., Any], seconds: float, ahead_seconds: float = 0.
 def follow(function: Callable[..., Any], leader: Callable[..., Any]) -> None:
     """Compile the kernels of a package if the kernels of another one are compiled.
 
-    This is for work that accompanies the other work: it is large too, and numba is loaded.
+    For work that accompanies other work: it is large too, and numba is already loaded.
 
     Parameters
     ----------

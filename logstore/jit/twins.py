@@ -1,4 +1,4 @@
-"""Operations with two forms, plain Python and compiled; plain twins and fingerprints."""
+"""Plain twins and fingerprints of operations that have a plain and a compiled form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 Worlds = dict[int, dict[str, Any]]
-"""Globals of modules with plain twins in place of kernels, by the id of the originals."""
+"""Module globals with plain twins in place of kernels, by the id of the original globals."""
 
 
 class Twofold(ABC):
@@ -23,7 +23,7 @@ class Twofold(ABC):
     @property
     @abstractmethod
     def plain(self) -> Callable[..., Any]:
-        """The plain Python form, which calls the plain forms of other operations."""
+        """The plain Python form, which calls other plain forms."""
 
     @abstractmethod
     def twin(self, worlds: Worlds) -> Callable[..., Any]:
@@ -31,20 +31,20 @@ class Twofold(ABC):
 
     @abstractmethod
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
-        """Yield the parts of its compiled form, except for the functions in `seen`."""
+        """Yield the parts of the compiled form, except the functions in `seen`."""
 
 
 _plain_worlds: Worlds = {}
 
 
 FORMAT = 2
-"""Version of the cached files; raised if the types of kernels or the compiler options change."""
+"""Version of cache files. Increase it when kernel types or compiler options change."""
 
 
 def plain_twin(function: FunctionType) -> FunctionType:
-    """Return a function of the same code that calls plain twins in place of kernels.
+    """Return a copy of a function that calls plain twins instead of kernels.
 
-    Its globals are published once they are complete, for other threads and in case of an interrupt.
+    Its globals are published when they are complete, for other threads and in case of an interrupt.
     """
     worlds = _plain_worlds.copy()
     twin = twin_in(worlds, function)
@@ -53,7 +53,7 @@ def plain_twin(function: FunctionType) -> FunctionType:
 
 
 def twin_in(worlds: Worlds, function: FunctionType) -> FunctionType:
-    """Return the plain twin of a function, adding the globals that `worlds` lacks."""
+    """Return the plain twin of a function, adding missing globals to `worlds`."""
     world = worlds.get(id(function.__globals__))
     if world is None:
         world = worlds[id(function.__globals__)] = {}
@@ -65,10 +65,10 @@ def twin_in(worlds: Worlds, function: FunctionType) -> FunctionType:
 
 
 def fingerprint(function: FunctionType) -> str:
-    """Return a hash of a kernel's code and of everything else that its compiled form contains.
+    """Return a hash of a kernel's code and everything else in its compiled form.
 
-    Compiled code contains the kernels that it calls, from any file, and the values of the constants
-    that it names. numba's check covers only the file of the kernel.
+    Compiled code contains the kernels that it calls, from any file, and the values of named
+    constants. numba checks only the file of the kernel.
     """
     digest = sha256(f"format {FORMAT}".encode())
     for part in parts_of(function, set()):
@@ -77,7 +77,7 @@ def fingerprint(function: FunctionType) -> str:
 
 
 def parts_of(function: FunctionType, seen: set[FunctionType]) -> Iterator[object]:
-    """Yield the parts of a function's compiled form: its code and the values of its globals."""
+    """Yield the parts of a function's compiled form: code and global values."""
     yield f"{function.__module__}.{function.__qualname__}"
     if function in seen:
         return

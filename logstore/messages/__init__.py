@@ -1,4 +1,4 @@
-"""Kafka's messages: requests, responses and records in every version, generated from tables."""
+"""Kafka's requests, responses and records in all versions, generated from schema tables."""
 
 from logstore.messages.codec import (
     decode,

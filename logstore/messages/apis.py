@@ -1,4 +1,4 @@
-"""Kafka's APIs: key, name, versions, and versions of the request and response headers."""
+"""Kafka's APIs: keys, names, versions and header versions."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ CONTROLLED_SHUTDOWN = 7
 
 @dataclass(frozen=True)
 class Api:
-    """An API with all versions in the tables. A server may support fewer.
+    """An API, with all versions in the tables. A server may support fewer.
 
     Attributes
     ----------
     versions, flexible, unstable : frozenset of int
-        All versions, those with compact lengths and tagged fields, and those that may still change.
+        All versions, versions with compact lengths and tagged fields, and versions that may change.
     """
 
     key: int
@@ -47,8 +47,8 @@ class Api:
     def response_header_version(self, version: int) -> int:
         """Return the ResponseHeader version for a response version.
 
-        The header of an ApiVersions response is never flexible, because the client does not know
-        the broker's versions yet.
+        The header of an ApiVersions response is never flexible, because the client does not yet
+        know the broker's versions.
         """
         return int(version in self.flexible and self.key != API_VERSIONS)
 
@@ -56,7 +56,7 @@ class Api:
 @cache
 def apis() -> dict[int, Api]:
     """Return all APIs by key."""
-    # Parse first lines only; fields are parsed when their message is used.
+    # Parse only first lines here. Fields are parsed when the message is used.
     heads = (
         parse(text.partition("\n")[0])
         for name, text in wire_definitions().items()

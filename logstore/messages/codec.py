@@ -1,4 +1,4 @@
-"""Decode and encode messages as bytes; convert them to Kafka's JSON."""
+"""Encode and decode messages, and convert them to Kafka's JSON."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def _encoder(kind: type[Message], version: int) -> Compiled:
 
 
 def decode(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
-    """Decode the message that occupies `data` from a position to the end.
+    """Decode a message that extends from a position to the end of `data`.
 
     Blobs (records and zero-copy bytes) are views of `data`.
 
     Raises
     ------
     MessageError
-        The bytes are malformed, or some are left after the message.
+        The bytes are malformed, or the message does not extend to the end.
     UnsupportedFormatError
         The version does not exist.
     """
@@ -67,7 +67,7 @@ def decode(kind: type[M], version: int, data: Buffer, position: int = 0) -> M:
 
 
 def decode_at(kind: type[M], version: int, data: Buffer, position: int = 0) -> tuple[M, int]:
-    """Decode the message at a position, and return it and its end. Raises as `decode` does."""
+    """Decode the message at a position. Return it and its end. Raises the errors of `decode`."""
     message, end, _ = decode_bounded(kind, version, data, position, sys.maxsize)
     return message, end
 
@@ -75,14 +75,14 @@ def decode_at(kind: type[M], version: int, data: Buffer, position: int = 0) -> t
 def decode_bounded(
     kind: type[M], version: int, data: Buffer, position: int, elements_max: int
 ) -> tuple[M, int, int]:
-    """Decode the message at a position, and return it, its end, and its number of array elements.
+    """Decode the message at a position. Return it, its end, and its number of array elements.
 
-    Elements of nested arrays and tagged fields are counted too.
+    Elements in nested arrays and tagged fields count too.
 
     Raises
     ------
     TooManyElementsError
-        The message has more than `elements_max` elements. At most that many were decoded.
+        The message has more than `elements_max` elements. No more than that were decoded.
     MessageError, UnsupportedFormatError
         As for `decode`.
     """
@@ -122,12 +122,12 @@ def _reason(error: Exception, left: int) -> str:
 
 
 def encode(message: Message, version: int) -> list[Buffer]:
-    """Encode a message as a sequence of buffers; blobs are not copied.
+    """Encode a message as a list of buffers. Blobs are not copied.
 
     Raises
     ------
     MessageError
-        A value does not fit its field, or the version lacks a field that is set and not ignorable.
+        A value does not fit its field, or a field that is not ignorable is set but does not exist.
     UnsupportedFormatError
         The version does not exist.
     """
@@ -143,20 +143,20 @@ def encode(message: Message, version: int) -> list[Buffer]:
 
 
 def encode_bytes(message: Message, version: int) -> bytes:
-    """Encode a message as one byte string; raises as `encode` does."""
+    """Encode a message as a byte string. Raises the errors of `encode`."""
     return b"".join(encode(message, version))
 
 
-# -- records of coordinators: a version, then the message ------------------------------------------
+# -- coordinator records: a version, then the message ----------------------------------------------
 
 
 def encode_versioned(message: Message, version: int) -> bytes:
-    """Encode a message, preceded by its version as an i16; raises as `encode` does."""
+    """Encode a message, preceded by its version as an int16. Raises the errors of `encode`."""
     return _VERSION.pack(version) + encode_bytes(message, version)
 
 
 def version_of(data: Buffer) -> int:
-    """Return the version that precedes a message, or -1 if `data` is too short for one."""
+    """Return the version before a message, or -1 if `data` is too short."""
     if len(data) < _VERSION.size:
         return -1
     (version,) = _VERSION.unpack_from(data)
@@ -164,7 +164,7 @@ def version_of(data: Buffer) -> int:
 
 
 def decode_versioned(kind: type[M], data: Buffer) -> M:
-    """Decode a message that is preceded by its version; raises as `decode` does."""
+    """Decode a message preceded by its version. Raises the errors of `decode`."""
     if len(data) < _VERSION.size:
         raise _error(kind, -1, f"{len(data)} bytes are too short for a version", "", 0)
     return decode(kind, version_of(data), data, _VERSION.size)
@@ -174,9 +174,10 @@ def decode_versioned(kind: type[M], data: Buffer) -> M:
 
 
 def to_json(message: Message, version: int) -> dict[str, Any]:
-    """Convert a message to JSON as Kafka's converters do, with fields in schema order.
+    """Convert a message to the JSON of Kafka's converters, with fields in schema order.
 
-    Bytes are base64 and ids have Kafka's text form. Tagged fields with their default are omitted.
+    Bytes are base64, and ids have Kafka's text form. Tagged fields that have their default are
+    omitted.
 
     Raises
     ------

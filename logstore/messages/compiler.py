@@ -1,13 +1,13 @@
-"""Message classes, and decoders and encoders for each version, compiled at first use.
+"""Message classes, and decoders and encoders that are compiled per version on first use.
 
-The decoder and encoder of a version are generated as source text, so a field costs a few
-bytecodes: adjacent numbers are one `struct` call, structures are inlined, and the version is not
-checked at run time. Each source line is mapped to its field, so error reporting costs nothing on
-success: after an error the failed line yields the field, and the local variable `p` the position.
+The decoder and encoder of a version are generated as Python source, so that a field takes only a
+few bytecodes: adjacent numbers are one `struct` call, structures are inlined, and versions are not
+checked at run time. Each source line maps to its field, so errors cost nothing on success: the
+failed line identifies the field, and the local variable `p` the position.
 
-Names in the sources: `data` is the input, `p` the position, `end` the input's length, `left` the
-remaining limit of array elements, `w` the bytes written, `out` the finished buffers; `oN` are
-messages and structures, `nN` lengths, `eN` ends, `lN` lists.
+Variables in the generated source: `data` is the input, `p` the position, `end` the length of the
+input, `left` the number of array elements still allowed, `w` the bytes written, `out` the finished
+buffers, `oN` messages and structures, `nN` lengths, `eN` ends, `lN` lists.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -24,29 +25,29 @@ from logstore.types import INT16_MAX, decode_topic_id, encode_topic_id
 Buffer = bytes | bytearray | memoryview
 
 INLINE_BYTES = 512
-"""Size in bytes from which a blob becomes a separate buffer instead of being copied."""
+"""Size in bytes from which a blob is a separate buffer instead of being copied."""
 
 _UVARINTS = tuple(bytes((number,)) for number in range(128))
 _NEW: Any = object()
 
 
 class Malformed(ValueError):
-    """The reason why bytes are not a valid message. The caller adds the field and the position."""
+    """The reason why bytes are malformed. The caller adds the field and position."""
 
 
 class TooManyElements(Malformed):
-    """The arrays of a message exceed the limit of elements."""
+    """A message exceeds the limit of array elements."""
 
 
 # -- classes -------------------------------------------------------------------------------------
 
 
 class Message:
-    """A message or a structure in one. Its attributes are the fields of all versions.
+    """A message, or a structure in a message. It has attributes for the fields of all versions.
 
-    The constructor takes keywords. An omitted field has the default of Kafka's definition. Strings
-    are `str`, ids the 22 characters of Kafka's text form, arrays lists, bytes any buffer; records
-    are a buffer or a list of buffers. A tagged structure that is None is not encoded.
+    The constructor takes keyword arguments. Omitted fields have Kafka's defaults. Strings are
+    `str`, ids are the 22 characters of Kafka's text form, arrays are lists, bytes are any buffer,
+    and records are a buffer or a list of buffers. A tagged structure that is None is not encoded.
     """
 
     __slots__: tuple[str, ...] = ()
@@ -55,7 +56,7 @@ class Message:
 
     def __init__(self, **fields: object) -> None:
         kind: Any = next(each for each in type(self).__mro__ if "struct_name" in vars(each))
-        kind.__init__ = _constructor(kind)  # compiled when the first one is created
+        kind.__init__ = _constructor(kind)  # compiled for the first instance
         kind.__init__(self, **fields)
 
     def __eq__(self, other: object) -> bool:
@@ -74,9 +75,9 @@ _classes: dict[str, Mapping[str, type[Message]]] = {}
 
 
 def classes(name: str) -> Mapping[str, type[Message]]:
-    """Return the classes of a message by structure name, the message's class first.
+    """Return the classes of a message by structure name, starting with the message itself.
 
-    The other classes are also attributes of it.
+    The other classes are also attributes of the first one.
 
     Raises
     ------
@@ -84,7 +85,7 @@ def classes(name: str) -> Mapping[str, type[Message]]:
         The message is unknown.
     """
     known = _classes.get(name)
-    # Threads that race to create the classes must all get the same ones.
+    # If threads race to create the classes, all must get the same ones.
     return _classes.setdefault(name, _make_classes(schema(name))) if known is None else known
 
 
@@ -128,7 +129,7 @@ def _constructor(kind: type[Message]) -> Any:  # noqa: ANN401  # from exec
 
 
 def default_expression(field: Field) -> str:
-    """Return a source expression for a field's default; lists and structures are new objects."""
+    """Return a source expression for the default of a field. Lists and structures are new."""
     if field.default_is_null:
         return "None"
     if field.is_array:
@@ -139,7 +140,7 @@ def default_expression(field: Field) -> str:
 
 
 def _is_omitted_if_none(field: Field) -> bool:
-    """Return whether None means a tagged structure with its defaults, which is not encoded."""
+    """Return whether None means a tagged default structure, which is not encoded."""
     return field.is_struct and not field.is_array and bool(field.tagged) and not field.null
 
 
@@ -148,19 +149,19 @@ def _is_omitted_if_none(field: Field) -> bool:
 
 @dataclass
 class Compiled:
-    """A compiled function and the fields of its source lines.
+    """A compiled function, and the fields of its source lines.
 
     Attributes
     ----------
     line_fields : dict of int to list of (int, str)
-        Line → its fields and their offsets in bytes from `p`.
+        Fields by line, with their byte offsets from `p`.
     """
 
     call: Callable[..., Any]
     line_fields: Mapping[int, list[tuple[int, str]]]
 
     def locate(self, error: BaseException) -> tuple[str, int | None]:
-        """Return the field at which a call failed, and the position when decoding."""
+        """Return the field at which a call failed, and the position if it was decoding."""
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code is self.call.__code__:
@@ -169,7 +170,7 @@ class Compiled:
                 fields = self.line_fields.get(trace.tb_lineno, [(0, "")])
                 if start is None:
                     return fields[0][1], None
-                # In a run of numbers, the first field that exceeds the input.
+                # In a run of numbers, find the first field that exceeds the input.
                 offset, path = ([each for each in fields if start + each[0] <= end] or fields)[-1]
                 return path, start + offset
             trace = trace.tb_next
@@ -192,6 +193,14 @@ class _Source:
         self.lines.append("    " * self.depth + text)
         if path:
             self.line_fields[len(self.lines) + 1] = [(0, path)] if isinstance(path, str) else path
+
+    @contextmanager
+    def block(self, head: str) -> Iterator[None]:
+        """Emit a line that begins a block, which contains the lines emitted in the context."""
+        self.emit(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
 
     def name(self, letter: str) -> str:
         self.count += 1
@@ -228,7 +237,7 @@ class _Source:
 
 
 def minimal_size(message: Schema, struct_name: str, version: int) -> int:
-    """Return the minimum size in bytes of a structure in a version."""
+    """Return the minimum size of a structure in a version, in bytes."""
     flexible = version in message.flexible
     size = int(flexible)
     for field in message.structs[struct_name]:
@@ -259,7 +268,7 @@ def _minimal_element(
 
 
 def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
-    """Return an unsigned varint and its end; `first` is the byte before `p` and above 127."""
+    """Return an unsigned varint and its end. `first` is its first byte, read already, above 127."""
     value = first & 0x7F
     for shift in (7, 14, 21, 28):
         byte = data[p]
@@ -273,10 +282,10 @@ def read_uvarint(data: Buffer, p: int, first: int) -> tuple[int, int]:
 
 
 def compile_decoder(name: str, version: int) -> Compiled:
-    """Compile the function that decodes a message of a version.
+    """Compile the decoder for a version of a message.
 
-    It takes the bytes, a position and the limit of array elements. It returns the message, its end
-    and the rest of the limit.
+    It takes the bytes, a position and the maximum number of array elements. It returns the message,
+    its end and the remaining number of elements.
     """
     message = schema(name)
     kinds = classes(name)
@@ -300,20 +309,24 @@ def compile_decoder(name: str, version: int) -> Compiled:
 
 
 def _count_elements(source: _Source, number: str, path: str) -> None:
-    """Emit the check of the element limit, before elements are decoded."""
+    """Emit a check of the element limit before elements are decoded."""
     source.emit(f"left -= {number}")
     source.emit(f"if left < 0: raise TooManyElements(f'{{{number}}} elements are too many')", path)
 
 
-class _Run:
-    """Adjacent numbers, read by one call."""
+class _Numbers:
+    """Adjacent numbers that are read or written by one call."""
 
     def __init__(self, source: _Source) -> None:
         self.source = source
         self.items: list[tuple[str, str, str]] = []
 
-    def add(self, code: str, target: str, path: str) -> None:
-        self.items.append((code, target, path))
+    def add(self, code: str, expression: str, path: str) -> None:
+        self.items.append((code, expression, path))
+
+
+class _Run(_Numbers):
+    """Adjacent numbers that are read by one call."""
 
     def flush(self) -> None:
         if not self.items:
@@ -368,8 +381,8 @@ def _decode_field(source: _Source, run: _Run, target: str, field: Field, path: s
 
 
 def _null_byte(source: _Source, field: Field) -> int:
-    """Return the byte that encodes a null structure. Others are preceded by 1."""
-    # Kafka's generator uses a byte, -1 for null, but a varint in tagged fields, 0 for null.
+    """Return the byte that encodes a null structure. A byte of 1 precedes other structures."""
+    # Kafka's generator uses a byte that is -1 for null, but in tagged fields a varint that is 0.
     return 0 if source.version in field.tagged else 255
 
 
@@ -379,17 +392,15 @@ def _decode_nullable_struct(source: _Source, target: str, field: Field, path: st
     source.emit("p += 1")
     source.emit(f"if {number} == {_null_byte(source, field)}:")
     source.emit(f"    {target} = None")
-    source.emit(f"elif {number} == 1:")
-    source.depth += 1
-    _decode_struct(source, var, field.element, path)
-    source.emit(f"{target} = {var}")
-    source.depth -= 1
+    with source.block(f"elif {number} == 1:"):
+        _decode_struct(source, var, field.element, path)
+        source.emit(f"{target} = {var}")
     source.emit("else:")
     source.emit(f"    p -= 1; raise Malformed(f'invalid null marker {{{number}}}')", path)
 
 
 def _decode_length(source: _Source, run: _Run, field: Field, path: str, code: str) -> str:
-    """Emit code that reads a length, -1 for null, and return the variable's name."""
+    """Emit code that reads a length, -1 for null. Return the name of the variable."""
     number = source.name("n")
     if source.is_flexible(field):
         run.flush()
@@ -410,34 +421,32 @@ def _decode_bytes(
     number = _decode_length(source, run, field, path, "h" if is_text else "i")
     stop = source.name("e")
     source.emit(f"{stop} = p + {number}")
-    source.emit(f"if {number} < 0:")
     null = f"{target} = None"
     _null_or_malformed(source, number, null if nullable else None, path)
-    source.emit("else:")
-    source.depth += 1
-    source.emit(f"if {stop} > end: raise Malformed(f'{{{number}}} bytes, {{end - p}} left')", path)
-    if is_text and source.is_flexible(field):
-        too_long = f"a string of {{{number}}} bytes"
-        source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
-    if is_text:
-        source.emit(f"{target} = str(data[p:{stop}], 'utf-8')", path)
-    elif field.is_blob:
-        source.emit(f"{target} = view[p:{stop}]")
-    else:
-        source.emit(f"{target} = bytes(data[p:{stop}])")
-    source.emit(f"p = {stop}")
-    source.depth -= 1
+    with source.block("else:"):
+        source.emit(
+            f"if {stop} > end: raise Malformed(f'{{{number}}} bytes, {{end - p}} left')", path
+        )
+        if is_text and source.is_flexible(field):
+            too_long = f"a string of {{{number}}} bytes"
+            source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
+        if is_text:
+            source.emit(f"{target} = str(data[p:{stop}], 'utf-8')", path)
+        elif field.is_blob:
+            source.emit(f"{target} = view[p:{stop}]")
+        else:
+            source.emit(f"{target} = bytes(data[p:{stop}])")
+        source.emit(f"p = {stop}")
 
 
 def _null_or_malformed(source: _Source, number: str, null: str | None, path: str) -> None:
-    """Emit the body of `if number < 0:`."""
-    source.depth += 1
-    if null is None:
-        source.emit(f"raise Malformed(f'length {{{number}}} of a non-nullable field')", path)
-    else:
-        source.emit(f"if {number} != -1: raise Malformed(f'length {{{number}}}')", path)
-        source.emit(null)
-    source.depth -= 1
+    """Emit the case of a length below 0."""
+    with source.block(f"if {number} < 0:"):
+        if null is None:
+            source.emit(f"raise Malformed(f'length {{{number}}} of a non-nullable field')", path)
+        else:
+            source.emit(f"if {number} != -1: raise Malformed(f'length {{{number}}}')", path)
+            source.emit(null)
 
 
 def _decode_array(
@@ -447,38 +456,33 @@ def _decode_array(
     flexible = source.is_flexible(field)
     least = _minimal_element(source.schema, field, source.version, flexible, nullable=False)
     least = max(least, 1)
-    source.emit(f"if {number} < 0:")
     _null_or_malformed(source, number, f"{target} = None" if nullable else None, path)
-    source.emit("else:")
-    source.depth += 1
-    bound = f"{number} * {least}" if least > 1 else number
-    short = f"{{{number}}} elements, {{end - p}} bytes left"
-    source.emit(f"if {bound} > end - p: raise Malformed(f'{short}')", path)
-    _count_elements(source, number, path)
-    code, size = PRIMITIVES.get(field.element, ("", 0))
-    if code and code != "16s":
-        source.emit(f"{target} = list(unpack(f'>{{{number}}}{code}', data, p))")
-        source.emit(f"p += {number} * {size}" if size > 1 else f"p += {number}")
-    else:
-        _decode_elements(source, target, field, path, number)
-    source.depth -= 1
+    with source.block("else:"):
+        bound = f"{number} * {least}" if least > 1 else number
+        short = f"{{{number}}} elements, {{end - p}} bytes left"
+        source.emit(f"if {bound} > end - p: raise Malformed(f'{short}')", path)
+        _count_elements(source, number, path)
+        code, size = PRIMITIVES.get(field.element, ("", 0))
+        if code and code != "16s":
+            source.emit(f"{target} = list(unpack(f'>{{{number}}}{code}', data, p))")
+            source.emit(f"p += {number} * {size}" if size > 1 else f"p += {number}")
+        else:
+            _decode_elements(source, target, field, path, number)
 
 
 def _decode_elements(source: _Source, target: str, field: Field, path: str, number: str) -> None:
     elements, var = source.name("l"), source.name("o")
     source.emit(f"{target} = {elements} = []")
-    source.emit(f"for _ in range({number}):")
-    source.depth += 1
-    if field.is_struct:
-        _decode_struct(source, var, field.element, path)
-    elif field.element == "uuid":
-        run = _Run(source)
-        run.add("16s", var, path)
-        run.flush()
-    else:
-        _decode_bytes(source, _Run(source), var, field, path, nullable=False)
-    source.emit(f"{elements}.append({var})")
-    source.depth -= 1
+    with source.block(f"for _ in range({number}):"):
+        if field.is_struct:
+            _decode_struct(source, var, field.element, path)
+        elif field.element == "uuid":
+            run = _Run(source)
+            run.add("16s", var, path)
+            run.flush()
+        else:
+            _decode_bytes(source, _Run(source), var, field, path, nullable=False)
+        source.emit(f"{elements}.append({var})")
 
 
 def _decode_tags(source: _Source, var: str, struct_name: str, path: str) -> None:
@@ -486,35 +490,34 @@ def _decode_tags(source: _Source, var: str, struct_name: str, path: str) -> None
     here = _join_name(path, "tagged fields")
     source.emit(f"{count} = data[p]", here)
     source.emit("p += 1")
-    source.emit(f"if {count}:")
-    source.depth += 1
-    source.emit(f"if {count} > 127: {count}, p = uvarint(data, p, {count})", here)
-    _count_elements(source, count, here)
-    source.emit(f"for _ in range({count}):")
-    source.depth += 1
-    for number in (tag, size):
-        source.emit(f"{number} = data[p]", here)
-        source.emit("p += 1")
-        source.emit(f"if {number} > 127: {number}, p = uvarint(data, p, {number})", here)
-    source.emit(f"{stop} = p + {size}")
-    source.emit(f"if {stop} > end: raise Malformed(f'{{{size}}} bytes, {{end - p}} left')", here)
-    keyword = "if"
-    for field in source.tagged(struct_name):
-        source.emit(f"{keyword} {tag} == {field.tag}:")
-        source.depth += 1
-        run = _Run(source)
-        _decode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
-        run.flush()
-        wrong = f"the value does not end after the {{{size}}} bytes of the tagged field"
-        source.emit(f"if p != {stop}: raise Malformed(f'{wrong}')", _join(path, field))
-        source.depth -= 1
-        keyword = "elif"
-    if keyword == "if":
-        source.emit(f"p = {stop}")
-    else:
-        source.emit("else:")
-        source.emit(f"    p = {stop}")
-    source.depth -= 2
+    with source.block(f"if {count}:"):
+        source.emit(f"if {count} > 127: {count}, p = uvarint(data, p, {count})", here)
+        _count_elements(source, count, here)
+        with source.block(f"for _ in range({count}):"):
+            for number in (tag, size):
+                source.emit(f"{number} = data[p]", here)
+                source.emit("p += 1")
+                source.emit(f"if {number} > 127: {number}, p = uvarint(data, p, {number})", here)
+            source.emit(f"{stop} = p + {size}")
+            source.emit(
+                f"if {stop} > end: raise Malformed(f'{{{size}}} bytes, {{end - p}} left')", here
+            )
+            keyword = "if"
+            for field in source.tagged(struct_name):
+                with source.block(f"{keyword} {tag} == {field.tag}:"):
+                    run = _Run(source)
+                    _decode_field(
+                        source, run, f"{var}.{field.attribute}", field, _join(path, field)
+                    )
+                    run.flush()
+                    wrong = f"the value does not end after the {{{size}}} bytes of the tagged field"
+                    source.emit(f"if p != {stop}: raise Malformed(f'{wrong}')", _join(path, field))
+                keyword = "elif"
+            if keyword == "if":
+                source.emit(f"p = {stop}")
+            else:
+                source.emit("else:")
+                source.emit(f"    p = {stop}")
 
 
 def _join_name(path: str, name: str) -> str:
@@ -535,7 +538,7 @@ def uvarint(number: int) -> bytes:
 
 
 def compile_encoder(name: str, version: int) -> Compiled:
-    """Compile the function `message -> list of buffers` of a version."""
+    """Compile the encoder `message -> list of buffers` for a version of a message."""
     names: dict[str, Any] = {
         "Malformed": Malformed,
         "V": _UVARINTS,
@@ -562,7 +565,7 @@ def size_of(blob: Buffer | list[Buffer]) -> int:
 
 
 def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> bytearray:
-    """Append the written bytes and a blob to `out`, and return a new buffer to write to."""
+    """Append the written bytes and a blob to `out`, and return a new buffer."""
     out.append(w)
     if isinstance(blob, list):
         out.extend(blob)
@@ -571,15 +574,8 @@ def _put_blob(w: bytearray, out: list[Buffer], blob: Buffer | list[Buffer]) -> b
     return bytearray()
 
 
-class _Pack:
-    """Adjacent numbers, written by one call."""
-
-    def __init__(self, source: _Source) -> None:
-        self.source = source
-        self.items: list[tuple[str, str, str]] = []
-
-    def add(self, code: str, value: str, path: str) -> None:
-        self.items.append((code, value, path))
+class _Pack(_Numbers):
+    """Adjacent numbers that are written by one call."""
 
     def flush(self) -> None:
         if not self.items:
@@ -606,7 +602,7 @@ def _encode_struct(source: _Source, var: str, struct_name: str, path: str) -> No
 
 
 def _not_default(field: Field, value: str, struct_name: str) -> str:
-    """Return a source expression that is true if a field does not have its default."""
+    """Return a source expression for whether a field differs from its default."""
     if field.default_is_null:
         return f"{value} is not None"
     if field.is_array:
@@ -644,11 +640,9 @@ def _encode_one_struct(
         _encode_struct(source, var, field.element, path)
         return
     source.emit(f"if {var} is None: w.append({_null_byte(source, field)})")
-    source.emit("else:")
-    source.depth += 1
-    source.emit("w += b'\\x01'")
-    _encode_struct(source, var, field.element, path)
-    source.depth -= 1
+    with source.block("else:"):
+        source.emit("w += b'\\x01'")
+        _encode_struct(source, var, field.element, path)
 
 
 def _encode_length(
@@ -671,15 +665,12 @@ def _encode_bytes(
     size = f"size_of({raw})" if field.is_blob else f"len({raw})"
     if nullable:
         source.emit(f"if {value} is None: {raw} = b''; {number} = -1", path)
-        source.emit("else:")
-        source.depth += 1
-    source.emit(f"{raw} = {expression}", path)
-    source.emit(f"{number} = {size}", path)
-    if is_text:
-        too_long = f"a string of {{{number}}} bytes"
-        source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
-    if nullable:
-        source.depth -= 1
+    with source.block("else:") if nullable else nullcontext():
+        source.emit(f"{raw} = {expression}", path)
+        source.emit(f"{number} = {size}", path)
+        if is_text:
+            too_long = f"a string of {{{number}}} bytes"
+            source.emit(f"if {number} > {INT16_MAX}: raise Malformed(f'{too_long}')", path)
     _encode_length(source, run, field, number, path, "h" if is_text else "i")
     if field.is_blob:
         source.emit(f"if {number} < {INLINE_BYTES} and type({raw}) is not list:")
@@ -705,19 +696,17 @@ def _encode_array(
         source.emit(f"w += pack(f'>{{len({elements})}}{code}', *{elements})", path)
         return
     var = source.name("o")
-    source.emit(f"for {var} in {elements}:")
-    source.depth += 1
-    inner = _Pack(source)
-    if field.is_struct:
-        _encode_struct(source, var, field.element, path)
-        if source.lines[-1].endswith(":"):
-            source.emit("pass")
-    elif field.element == "uuid":
-        source.emit(f"w += id_bytes({var})", path)
-    else:
-        _encode_bytes(source, inner, var, field, path, nullable=False)
-    inner.flush()
-    source.depth -= 1
+    with source.block(f"for {var} in {elements}:"):
+        inner = _Pack(source)
+        if field.is_struct:
+            _encode_struct(source, var, field.element, path)
+            if source.lines[-1].endswith(":"):
+                source.emit("pass")
+        elif field.element == "uuid":
+            source.emit(f"w += id_bytes({var})", path)
+        else:
+            _encode_bytes(source, inner, var, field, path, nullable=False)
+        inner.flush()
 
 
 def _encode_tags(source: _Source, var: str, struct_name: str, path: str) -> None:
@@ -727,21 +716,17 @@ def _encode_tags(source: _Source, var: str, struct_name: str, path: str) -> None
         return
     conditions = [_not_default(field, f"{var}.{field.attribute}", struct_name) for field in tagged]
     anything = " or ".join(conditions)
-    source.emit(f"if {anything}:")
-    source.depth += 1
-    rest, count, sections = source.name("w"), source.name("n"), source.name("l")
-    source.emit(f"{rest} = w; {sections} = bytearray(); {count} = 0")
-    for field, condition in zip(tagged, conditions, strict=True):
-        source.emit(f"if {condition}:")
-        source.depth += 1
-        source.emit("w = bytearray()")
-        run = _Pack(source)
-        assert not field.is_blob, f"{field.name}: the size of a blob is not in w"
-        _encode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
-        run.flush()
-        source.emit(f"{sections} += uvarint({field.tag}); {sections} += uvarint(len(w))")
-        source.emit(f"{sections} += w; {count} += 1")
-        source.depth -= 1
-    source.emit(f"w = {rest}; w += uvarint({count}); w += {sections}")
-    source.depth -= 1
+    with source.block(f"if {anything}:"):
+        rest, count, sections = source.name("w"), source.name("n"), source.name("l")
+        source.emit(f"{rest} = w; {sections} = bytearray(); {count} = 0")
+        for field, condition in zip(tagged, conditions, strict=True):
+            with source.block(f"if {condition}:"):
+                source.emit("w = bytearray()")
+                run = _Pack(source)
+                assert not field.is_blob, f"{field.name}: the size of a blob is not in w"
+                _encode_field(source, run, f"{var}.{field.attribute}", field, _join(path, field))
+                run.flush()
+                source.emit(f"{sections} += uvarint({field.tag}); {sections} += uvarint(len(w))")
+                source.emit(f"{sections} += w; {count} += 1")
+        source.emit(f"w = {rest}; w += uvarint({count}); w += {sections}")
     source.emit("else: w += b'\\0'")

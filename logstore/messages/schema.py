@@ -1,6 +1,6 @@
-"""Message schemas: the fields of each message in each version, and their text definitions.
+"""Message schemas: the fields of each message and their versions.
 
-The tables in the folder `definitions` have one definition per message, separated by empty lines::
+The tables in `definitions` have one definition per message, separated by empty lines::
 
     DeleteRecordsRequest request 21 0-2 flexible=2+
       Topics []DeleteRecordsTopic 0+
@@ -9,13 +9,13 @@ The tables in the folder `definitions` have one definition per message, separate
       Name string 0+
       ...
 
-The first line has the message's name, kind, key (`-`: none) and versions; `flexible` versions have
-compact lengths and tagged fields (KIP-482), `unstable` versions may still change. The indented
-lines are fields: name, type, versions, then `null=` with the versions in which the field may be
-null, `tag=NUMBER:` with the versions in which it is tagged, `default=` unless it is the type's
-zero, `ignorable` if versions without the field drop its value silently, `inflexible` if its length
-is never compact, `zerocopy` if its bytes are views. Other lines start a structure that fields use.
-`3+` ends with the message's last version.
+The first line has the name, kind, key (`-` for none) and versions of the message. `flexible`
+versions have compact lengths and tagged fields (KIP-482), and `unstable` versions may change.
+Indented lines are fields: name, type and versions, followed by `null=` with the versions in which
+the field may be null, `tag=NUMBER:` with the versions in which it is tagged, `default=` unless it
+is the zero of the type, `ignorable` if versions without the field drop its value silently,
+`inflexible` if its length is never compact, and `zerocopy` if its bytes are views. Other lines
+start a structure used by fields. `3+` extends to the last version of the message.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ PRIMITIVES = {
     "float64": ("d", 8),
     "uuid": ("16s", 16),
 }
-"""Fixed-size type → its `struct` code and its size in bytes."""
+"""`struct` code and size in bytes of each fixed-size type."""
 
 ZERO_UUID = "A" * 22
-"""The null id: 16 zero bytes in Kafka's text form."""
+"""The null id (16 zero bytes) in Kafka's text form."""
 
 Default = bool | int | float | str | bytes | None
 
@@ -53,14 +53,14 @@ class Field:
     Attributes
     ----------
     name : str
-        The name in Kafka's definitions.
+        Name in Kafka's definitions.
     element : str
-        The type, or the element type of an array.
+        Type, or element type of an array.
     is_array : bool
     versions, null, tagged : frozenset of int
-        The versions in which the field exists, may be null, and is tagged.
+        Versions in which the field exists, may be null, and is tagged.
     default : bool, int, float, str, bytes or None
-        The default of a primitive; arrays and structures default to empty ones.
+        Default of a primitive. Arrays and structures are empty by default.
     default_is_null : bool
         Whether the default is null.
     """
@@ -80,12 +80,12 @@ class Field:
 
     @property
     def attribute(self) -> str:
-        """The Python name: `topic_id` for `TopicId`."""
+        """Python name: `topic_id` for `TopicId`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", self.name).lower()
 
     @property
     def json_name(self) -> str:
-        """The name in Kafka's JSON: `topicId` for `TopicId`."""
+        """Name in Kafka's JSON: `topicId` for `TopicId`."""
         return self.name[0].lower() + self.name[1:]
 
     @property
@@ -95,7 +95,7 @@ class Field:
 
     @property
     def is_blob(self) -> bool:
-        """Whether the field's bytes are passed on without a copy."""
+        """Whether the bytes of the field are passed on without copying."""
         return self.element == "records" or self.zero_copy
 
 
@@ -109,10 +109,10 @@ class Schema:
         `request`, `response`, `header`, `data`, `metadata`, `coordinator-key` or
         `coordinator-value`.
     key : int or None
-        The key of the API or the record type.
+        API key or record type.
     versions, flexible, unstable : frozenset of int
     structs : dict of str to tuple of Field
-        Name → fields of each structure. The first is the message itself.
+        Fields by structure name. The first is the message itself.
     """
 
     name: str
@@ -129,7 +129,7 @@ class Schema:
         return max(self.versions)
 
     def check(self, version: int) -> None:
-        """Raise `UnsupportedFormatError` if the message does not have a version."""
+        """Raise `UnsupportedFormatError` if the version does not exist."""
         if version not in self.versions:
             known = f"{min(self.versions)} to {self.latest}"
             raise UnsupportedFormatError(f"{self.name} has no version {version}, only {known}")
@@ -143,13 +143,13 @@ def wire_definitions() -> dict[str, str]:
 
 @cache
 def record_definitions() -> dict[str, str]:
-    """Return the definitions of messages in records, by name."""
+    """Return the definitions of record messages, by name."""
     return _read_table("records.txt")
 
 
 def _read_table(file_name: str) -> dict[str, str]:
     text = Path(__file__).with_name("definitions").joinpath(file_name).read_text("utf-8")
-    _, *messages = text.split("\n\n")  # the first block is a comment
+    _, *messages = text.split("\n\n")  # the first one is a comment
     return {message.partition(" ")[0]: message for message in messages}
 
 
@@ -160,7 +160,7 @@ def definitions() -> dict[str, str]:
 
 @cache
 def schema(name: str) -> Schema:
-    """Return the schema of a message; raise KeyError if the name is unknown."""
+    """Return the schema of a message. Raises KeyError if the name is unknown."""
     is_wire = name.endswith(("Request", "Response", "Header"))
     return parse((wire_definitions() if is_wire else record_definitions())[name])
 
@@ -234,7 +234,7 @@ def _default(element: str, text: str | None) -> tuple[Default, bool]:
 
 
 def _versions(text: str, latest: int) -> frozenset[int]:
-    """Parse a list of versions such as `0-3,5+`."""
+    """Parse versions such as `0-3,5+`."""
     versions: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")

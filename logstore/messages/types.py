@@ -1,6 +1,6 @@
-"""The classes of all messages: `from logstore.messages.types import FetchRequest`.
+"""All message classes: `from logstore.messages.types import FetchRequest`.
 
-Each class is created at first use. `make messages` generates the stub file `types.pyi`.
+Classes are created on first use. `make messages` generates the stub file `types.pyi`.
 """
 
 from __future__ import annotations

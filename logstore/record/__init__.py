@@ -1,1 +1,1 @@
-"""Record batches of magic 2: their bytes, their checks, and the records inside."""
+"""Record batches of magic 2: encoding, decoding and validation."""

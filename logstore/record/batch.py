@@ -1,9 +1,9 @@
-"""Record batches: validating, decoding and building them.
+"""Validate, decode and build record batches.
 
-`RecordBatch` is a view over the bytes of one whole batch. `build_batch` encodes records,
-`seal_batch` puts a header before an encoded section, and `pack_batch` does the same with positional
-arguments and without compression, for hot paths. Small batches are decoded in plain Python, large
-ones by kernels (`choice`); large ones are built from columns (`columns`).
+`RecordBatch` is a view over the bytes of a whole batch. `build_batch` encodes records, `seal_batch`
+adds a header to an encoded section, and `pack_batch` does the same for hot paths, with positional
+arguments and without compression. Small batches are decoded in plain Python, and large ones by
+kernels (`choice`). Large batches are built from columns (`columns`).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _pack_place = struct.Struct(">qii").pack
 _crc32c = google_crc32c.extend
 _MAGIC = layout.MAGIC
 _BYTES_BEFORE_COVERED = layout.ATTRIBUTES_POSITION - layout.LOG_OVERHEAD
-"""Bytes that the batch length counts and the CRC does not cover."""
+"""Number of bytes that the batch length includes but the CRC does not."""
 
 _KNOWN_ATTRIBUTES = (
     layout.CODEC_MASK
@@ -64,14 +64,14 @@ _KNOWN_ATTRIBUTES = (
 
 
 class RecordFacts(NamedTuple):
-    """Facts about the records of a batch, at least one.
+    """Facts about the records of a non-empty batch.
 
     Attributes
     ----------
     lowest, largest : int
-        The extreme timestamps.
+        Minimum and maximum timestamp.
     is_dense : bool
-        Whether the records have every offset in the header's span, once and in order.
+        Whether the records have all offsets from the first to the last in the header, in order.
     has_null_key : bool
     """
 
@@ -82,15 +82,15 @@ class RecordFacts(NamedTuple):
 
 
 class RecordBatch:
-    """One whole batch of magic 2 in `data`.
+    """A whole batch of magic 2.
 
     Parameters
     ----------
     data : bytes
-        The batch from its baseOffset to its last byte. Fewer than 61 bytes are accepted here, as in
-        a walk, and refused by `ensure_valid`.
+        The batch, starting at its baseOffset. Fewer than 61 bytes are accepted here, as by `walk`,
+        but not by `ensure_valid`.
     path, position : str, int, optional
-        Location of the batch, for error messages.
+        File and position, for error messages.
     """
 
     __slots__ = ("data", "header", "path", "position")
@@ -105,7 +105,7 @@ class RecordBatch:
 
     @classmethod
     def of(cls, header: BatchHeader, data: bytes) -> RecordBatch:
-        """Return the batch in `data`, whose header was parsed already."""
+        """Return the batch in `data`, given its parsed header."""
         batch = cls.__new__(cls)
         batch.data = data
         batch.header = header
@@ -116,7 +116,7 @@ class RecordBatch:
     def pack(
         cls, body: bytes | memoryview, base_offset: int, leader_epoch: int, *covered: int
     ) -> RecordBatch:
-        """Return the batch that `pack_batch` builds, with its parsed header."""
+        """Return the batch built by `pack_batch`, with its parsed header."""
         data = pack_batch(body, base_offset, leader_epoch, *covered)
         crc = int.from_bytes(data[layout.CRC_POSITION : layout.ATTRIBUTES_POSITION], "big")
         length = len(data) - layout.LOG_OVERHEAD
@@ -132,25 +132,25 @@ class RecordBatch:
 
     @property
     def codec(self) -> Codec:
-        """The compression codec.
+        """Compression codec.
 
         Raises
         ------
         CorruptRecordError
-            The attributes name codec 5, 6 or 7.
+            The codec in the attributes is 5, 6 or 7.
         """
         return Codec(self.header.codec_id)
 
     def computed_crc(self) -> int:
-        """Return the CRC-32C of the bytes that the stored CRC covers."""
+        """Compute the CRC-32C of the batch."""
         return crc32c(self.data[layout.ATTRIBUTES_POSITION :])
 
     def is_valid(self) -> bool:
-        """Return whether the batch has at least the size of a header and its CRC matches."""
+        """Return whether the batch is at least as long as a header and its CRC matches."""
         return len(self.data) >= layout.HEADER_SIZE and self.computed_crc() == self.header.crc
 
     def ensure_valid(self) -> None:
-        """Raise `CorruptRecordError` unless size and CRC are right (storage-format §4.3)."""
+        """Raise `CorruptRecordError` unless the batch is valid (storage-format §4.3)."""
         self._ensure_has_header()
         computed = self.computed_crc()
         if computed != self.header.crc:
@@ -165,10 +165,10 @@ class RecordBatch:
             )
 
     def section(self, limit: int = DEFAULT_LIMIT) -> bytes | memoryview:
-        """Return the records section, decompressed; more than `limit` bytes are damage."""
+        """Return the decompressed records section. More than `limit` bytes are an error."""
         body = memoryview(self.data)[layout.HEADER_SIZE :]
         if not body and self.header.record_count == 0:
-            return body  # emptied by compaction. The header may name any codec
+            return body  # emptied by compaction, and the codec may be any
         try:
             codec = self.codec
             return body if codec is Codec.NONE else decompress(codec, body, limit=limit)
@@ -182,30 +182,30 @@ class RecordBatch:
         Parameters
         ----------
         limit : int
-            Largest decompressed section in bytes (`logstore.decompression.max.bytes`).
+            Maximum decompressed size in bytes (`logstore.decompression.max.bytes`).
 
         Raises
         ------
         InvalidRecordError
-            The section breaks a read rule of storage-format §2.
+            The section violates a read rule of storage-format §2.
         CorruptRecordError
-            The batch is smaller than its header, or the compressed block is damaged or larger than
-            `limit` when decompressed.
+            The batch is smaller than its header, or the compressed data is damaged or expands to
+            more than `limit` bytes.
         """
         return list(self.iter_records(limit))
 
     def iter_records(self, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-        """Decode and check all records, then yield them; limit and errors as in `records`.
+        """Decode and check all records, then yield them. Takes the limit of `records`.
 
-        A list of tiny records takes seventy times the size of their section.
+        A list of tiny records would take seventy times the size of their section.
         """
         return (Record._make(row) for rows in self.row_lists(limit) for row in rows)
 
     def row_lists(self, limit: int = DEFAULT_LIMIT) -> Iterator[Sequence[RecordRow]]:
-        """Decode and check all records, then yield lists of some hundred rows.
+        """Decode and check all records, then yield them as lists of a few hundred rows.
 
-        Limit and errors as in `records`; errors are raised by the call. To limit memory to the
-        section and a few lists, a large batch is decoded twice: once to check it.
+        Limit and errors are as in `records`. The call raises the errors. A large batch is decoded
+        twice, first to check it, so that only the section and a few lists are in memory.
         """
         self._ensure_has_header()
         count = self.header.record_count
@@ -216,13 +216,13 @@ class RecordBatch:
         if first is None or len(first) == count:
             return iter(()) if first is None else rows_of(first)
         for _ in windows():
-            pass  # an error is raised here
+            pass  # raises errors
         return (rows for window in windows() for rows in rows_of(window))
 
     def facts(self, limit: int = DEFAULT_LIMIT) -> RecordFacts:
-        """Decode and check all records, and return the facts that an append needs.
+        """Decode and check all records, and return the facts needed by an append.
 
-        Limit and errors as in `records`. Holds the section and a few records in memory.
+        Limit and errors are as in `records`. Only the section and a few records are in memory.
         """
         self._ensure_has_header()
         header = self.header
@@ -247,10 +247,10 @@ class RecordBatch:
     def windows(
         self, limit: int = DEFAULT_LIMIT
     ) -> Callable[[], Iterator[list[Record] | RecordColumns]]:
-        """Return a function that yields all records in windows, and decodes them at each call.
+        """Return a function that decodes and yields all records in windows.
 
-        Limit and errors as in `records`. Errors in the records of a large batch are raised when
-        their window is decoded, others here.
+        Limit and errors are as in `records`. Errors in the records of a large batch are raised when
+        their window is decoded, others by this call.
         """
         self._ensure_has_header()
         count = self.header.record_count
@@ -259,7 +259,6 @@ class RecordBatch:
         return self._list_windows(limit)
 
     def _list_windows(self, limit: int) -> Callable[[], Iterator[list[Record]]]:
-        """Return the function of `windows` for plain Python."""
         header, section = self.header, self.section(limit)
         arguments = (
             section,
@@ -274,7 +273,6 @@ class RecordBatch:
         return lambda: decode_windows(*arguments, rows_max=LISTED_RECORDS_MAX)
 
     def _column_windows(self, limit: int) -> Callable[[], Iterator[RecordColumns]]:
-        """Return the function of `windows` for kernels."""
         from logstore.record.columns import decode_windows as decode_columns
 
         header = self.header
@@ -292,7 +290,7 @@ class RecordBatch:
         )
 
     def columns(self, limit: int = DEFAULT_LIMIT) -> RecordColumns:
-        """Decode all records into columns by a kernel; limit and errors as in `records`."""
+        """Decode all records into columns with a kernel. Limit and errors are as in `records`."""
         from logstore.record.columns import decode_batch, decode_section
 
         self._ensure_has_header()
@@ -308,7 +306,7 @@ class RecordBatch:
         )
 
     def with_place(self, base_offset: int, partition_leader_epoch: int) -> RecordBatch:
-        """Return the batch with another base offset and leader epoch. The CRC covers neither."""
+        """Return the batch with another base offset and leader epoch. The CRC is unaffected."""
         length = self.header.batch_length
         data = _pack_place(base_offset, length, partition_leader_epoch)
         header = (base_offset, length, partition_leader_epoch, *self.header[3:])
@@ -317,8 +315,8 @@ class RecordBatch:
     def with_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> RecordBatch:
         """Return the batch with another timestamp type and maxTimestamp, and a new CRC.
 
-        Returns the same batch if both are unchanged. Base timestamp and deltas are retained;
-        undefined attribute bits are cleared, as in Kafka (storage-format §1, "in-place edits").
+        Returns the same batch if both are unchanged. The base timestamp and deltas are retained.
+        Like Kafka, clears undefined attribute bits (storage-format §1, "in-place edits").
         """
         header = self.header
         if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
@@ -333,7 +331,7 @@ class RecordBatch:
 
     @property
     def _append_time(self) -> int | None:
-        """The timestamp of every record in a LogAppendTime batch, else None."""
+        """Timestamp of all records if the type is LogAppendTime, otherwise None."""
         if self.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             return self.header.max_timestamp
         return None
@@ -351,17 +349,17 @@ class RecordBatch:
 
 
 def rows_of(window: list[Record] | RecordColumns) -> Iterator[Sequence[RecordRow]]:
-    """Return the records of a window of `RecordBatch.windows` as rows, some hundreds a list."""
+    """Return the records of a window as lists of a few hundred rows."""
     return iter((window,)) if isinstance(window, list) else window.row_lists()
 
 
 def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]:
-    """Decode a batch read from a log. A broken read rule means that the stored batch is damaged.
+    """Decode a batch from a log, where a violated read rule means damage.
 
     Parameters
     ----------
     limit : int
-        Largest decompressed section in bytes.
+        Maximum decompressed size in bytes.
 
     Returns
     -------
@@ -371,7 +369,7 @@ def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]
     Raises
     ------
     CorruptRecordError
-        Raised by the call; names file and position of the batch.
+        Raised by the call, with file and position of the batch.
     """
     try:
         return batch.row_lists(limit)
@@ -382,7 +380,7 @@ def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]
 
 
 def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
-    """Yield the records of a batch read from a log; see `stored_rows`."""
+    """Yield the records of a batch from a log. See `stored_rows`."""
     return (Record._make(row) for rows in stored_rows(batch, limit) for row in rows)
 
 
@@ -399,7 +397,7 @@ def pack_batch(
     base_sequence: int,
     record_count: int,
 ) -> bytes:
-    """Build a batch from a section as it is stored; computes length and CRC."""
+    """Build a batch from a section as it is stored, computing length and CRC."""
     covered = (
         _pack_under_crc(
             attributes,
@@ -433,9 +431,9 @@ def pack_record(
 ) -> bytes:
     """Build the uncompressed batch of one record outside a transaction.
 
-    `headers` are encoded by `encode_headers`.
+    `headers` are the result of `encode_headers`.
     """
-    # As `pack_batch`, whose call takes as long as the checksum.
+    # Inlined `pack_batch`, whose call takes as long as the checksum.
     covered = _pack_under_crc(
         attributes, 0, timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, 1
     ) + b"".join(record_parts(0, 0, key, value, headers))
@@ -469,12 +467,12 @@ def seal_batch(
     is_control: bool = False,
     has_delete_horizon: bool = False,
 ) -> bytes:
-    """Build a batch from an uncompressed records section, which is compressed here.
+    """Build a batch from an uncompressed records section, compressing it.
 
     Raises
     ------
     ValueError
-        `base_timestamp` is negative and not -1.
+        `base_timestamp` is negative but not -1.
     """
     if base_timestamp < NO_TIMESTAMP:
         raise ValueError(f"invalid message timestamp {base_timestamp}")
@@ -520,27 +518,27 @@ def build_batch(
     is_transactional: bool = False,
     is_control: bool = False,
 ) -> bytes:
-    """Build one batch from records with rising offsets.
+    """Build a batch from records with ascending offsets.
 
     Parameters
     ----------
     records : sequence of Record
         At least one.
     base_offset, last_offset : int, optional
-        The header's span (default: the first and last record's offsets).
+        First and last offset in the header. [default: from the records]
     timestamp_type, append_time : TimestampType, int
-        With `LOG_APPEND_TIME` the header's maxTimestamp is `append_time`, in ms. The deltas
-        keep the records' timestamps.
+        With `LOG_APPEND_TIME`, maxTimestamp is `append_time`, in ms. The deltas are still
+        computed from the timestamps of the records.
     delete_horizon_ms : int, optional
         Sets baseTimestamp and attribute bit 6 (KIP-534).
 
     Raises
     ------
     InvalidRecordError
-        `records` is empty, or the offsets do not rise within 31 bits of the base and up to
-        `last_offset`.
+        `records` is empty, or the offsets do not ascend, or they exceed `last_offset` or 31 bits
+        above the base.
     ValueError
-        The first timestamp or the horizon is negative and not -1, or a producer has no epoch.
+        The first timestamp or the horizon is negative but not -1, or a producer has no epoch.
     """
     if not records:
         raise InvalidRecordError("a batch needs at least one record")
@@ -574,13 +572,13 @@ def build_batch(
 
 
 def check_producer_epoch(producer_id: int, producer_epoch: int) -> None:
-    """Raise `ValueError` if a producer has no epoch."""
+    """Raise `ValueError` if there is a producer id but no epoch."""
     if producer_id >= 0 and producer_epoch == NO_PRODUCER_EPOCH:
         raise ValueError(f"a batch of producer {producer_id} has no epoch: {producer_epoch}")
 
 
 def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
-    """Refuse offsets outside the header's span [first, last], or that do not rise."""
+    """Raise unless offsets ascend and are in [first, last]."""
     if not first <= offsets[0] <= offsets[-1] <= last <= first + INT32_MAX:
         raise InvalidRecordError(
             f"records of offsets {offsets[0]} to {offsets[-1]} do not fit "

@@ -1,23 +1,23 @@
-"""The choice between two codecs of records: one by one in Python, or as columns by a kernel.
+"""Choose between two record codecs: one by one in Python, or columns in a kernel.
 
-Both have the same results and errors. A kernel is faster from some dozens of records on, and only
-if compiled: as plain Python it takes twenty times as long as `records`.
+Both have the same results and errors. A kernel is faster for more than a few dozen records, but
+only if it is compiled: in plain Python it takes twenty times as long as `records`.
 """
 
 from __future__ import annotations
 
 SMALL_BATCH_RECORDS = 64
-"""Up to this many records a kernel is not faster, and NumPy is not imported."""
+"""Number of records up to which a kernel is not faster. NumPy is then not imported."""
 
 LISTED_RECORDS_MAX = 4096
-"""Most records in one decoded list, which takes seventy times the size of tiny records."""
+"""Maximum length of decoded lists, which take seventy times the size of tiny records."""
 
 _LISTED_SECONDS = 2e-6
-"""Approximate cost of decoding or encoding a record in `records`."""
+"""Approximate time to decode or encode a record in `records`."""
 
 
 def decodes_by_kernel(count: int) -> bool:
-    """Return whether to decode `count` records by a kernel; counts the work for `jit.pays`."""
+    """Return whether to decode with a kernel, and announce the work to `jit.pays`."""
     if count <= SMALL_BATCH_RECORDS:
         return False
     from logstore import jit
@@ -27,7 +27,7 @@ def decodes_by_kernel(count: int) -> bool:
 
 
 def encodes_by_kernel(count: int) -> bool:
-    """Return whether to encode `count` records by a kernel; counts the work for `jit.pays`."""
+    """Return whether to encode with a kernel, and announce the work to `jit.pays`."""
     if count <= SMALL_BATCH_RECORDS:
         return False
     from logstore import jit

@@ -1,21 +1,20 @@
-"""Compression of a batch's records section, framed as Kafka frames it (storage-format §5).
+"""Compression of the records section, with Kafka's framing (storage-format §5).
 
 Codec       Written                                          Read
-0 none      the bytes themselves                             the bytes themselves
+0 none      input                                            input
 1 gzip      one member, OS byte ff                           all members, any header fields
-2 snappy    a xerial stream, blocks of 32 KiB of input       xerial streams, or one raw block
-3 lz4       one frame, independent blocks of 64 KiB, plain   the frames that Kafka reads
-4 zstd      one frame, no content size, no checksum          all frames, skippable ones too
+2 snappy    xerial stream, blocks of 32 KiB of input         xerial streams, or one raw block
+3 lz4       one frame, independent blocks of 64 KiB          frames that Kafka accepts
+4 zstd      one frame, no content size, no checksum          all frames, including skippable ones
 
-The reader of lz4 frames is a walk of ours, because the library's would take frames that Kafka
-refuses.
+The lz4 frame reader is implemented here, because the library accepts frames that Kafka rejects.
 
-Readers do not trust their input. Before memory is allocated for a declared length, it is compared
-with the limit and with the largest output that the input can produce; undeclared output is read in
-bounded steps. Any error in the bytes raises `CorruptRecordError`. As in Kafka, bytes after an lz4
-end mark or after the last gzip member are ignored. The batch's record count shows a loss.
+Readers do not trust their input. Before allocating memory, they compare a declared length with the
+limit and with the most that the input can expand to. Output of undeclared length is read in bounded
+steps. Malformed input raises `CorruptRecordError`. Like Kafka, readers ignore bytes after an lz4
+end mark or after the last gzip member; missing records are detected by the record count.
 
-The compression libraries are imported when first used, because most commands never need them.
+Compression libraries are imported on first use, because most commands do not need them.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     import zstandard
 
 DEFAULT_LIMIT: Final = 256 * 1024 * 1024
-"""Bytes one section may decompress to: eight times a producer's whole default `buffer.memory`."""
+"""Default limit of the decompressed size, 8 times a producer's default `buffer.memory`."""
 
 GZIP_HEADER: Final = bytes.fromhex("1f8b08000000000000ff")
-"""No flags, no time, no extra flags, OS unknown, as the JDK writes it since 16."""
+"""No flags, no time, no extra flags, unknown OS, as written by the JDK since 16."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
@@ -51,20 +50,20 @@ LZ4_DEFAULT_LEVEL: Final = 9
 ZSTD_DEFAULT_LEVEL: Final = 3
 ZSTD_BLOCK_SIZE_MAX: Final = 128 * 1024
 ZSTD_HEADER_SIZE_MAX: Final = 18
-ZSTD_REPEATED_BYTE: Final = 1  # the block type of one byte repeated `block_size` times
+ZSTD_REPEATED_BYTE: Final = 1  # a block of one byte, repeated `block_size` times
 ZSTD_COMPRESSED: Final = 2
-ZSTD_SKIPPABLE_MAGIC: Final = b"\x2a\x4d\x18"  # after a byte 50 to 5f
+ZSTD_SKIPPABLE_MAGIC: Final = b"\x2a\x4d\x18"  # after a byte from 50 to 5f
 ZSTD_WINDOW_SIZE_KEPT: Final = 8 * 1024 * 1024
 
 assert len(GZIP_HEADER) == 10
 assert len(XERIAL_HEADER) == 16
 
-_GZIP_STEP: Final = 64 * 1024  # input per call; small, because zlib copies unread input
+_GZIP_STEP: Final = 64 * 1024  # input per call, small because zlib copies unread input
 _GZIP_OUTPUT_STEP: Final = 1024 * 1024
 _ZSTD_STEP: Final = 1024 * 1024  # output per call
-# A snappy element of 3 bytes copies at most 64: nothing can decompress to more than that ratio.
+# A snappy element of 3 bytes copies at most 64 bytes, so no input has a higher ratio.
 _SNAPPY_RATIO_MAX: Final = (64, 3)
-_WALKED_BYTES: Final = 16 * 1024  # of which no more than some thousand are block headers
+_WALKED_BYTES: Final = 16 * 1024  # contain at most a few thousand block headers
 
 _thread = threading.local()
 
@@ -72,8 +71,8 @@ _thread = threading.local()
 class Codec(enum.IntEnum):
     """A compression codec. The value is bits 0-2 of the batch attributes.
 
-    `Codec(number)` with a number that names none, such as 5 to 7, raises `CorruptRecordError`:
-    such a number can only come from a damaged header.
+    `Codec(number)` raises `CorruptRecordError` for an undefined number (5 to 7), which can only
+    come from a damaged header.
     """
 
     NONE = 0
@@ -84,17 +83,17 @@ class Codec(enum.IntEnum):
 
     @property
     def kafka_name(self) -> str:
-        """`none`, `gzip`, `snappy`, `lz4` or `zstd`, as configs and kafka-dump-log spell it."""
+        """Name in configs and kafka-dump-log: `none`, `gzip`, `snappy`, `lz4` or `zstd`."""
         return self.name.lower()
 
     @classmethod
     def from_name(cls, name: str) -> Codec:
-        """Return the codec of that `kafka_name`.
+        """Return the codec with this `kafka_name`.
 
         Raises
         ------
         InvalidConfigurationError
-            No codec bears the name; `uncompressed` and `producer` are values of a topic's
+            No codec has this name. `uncompressed` and `producer` are values of the topic config
             `compression.type`, not codecs.
         """
         found = _BY_NAME.get(name)
@@ -124,40 +123,40 @@ _RATIOS: Final = {
     Codec.GZIP: 1032,
     Codec.SNAPPY: 22,
     Codec.LZ4: _LZ4_RATIO_MAX,
-    Codec.ZSTD: ZSTD_BLOCK_SIZE_MAX // 4,  # a block of one repeated byte takes four
+    Codec.ZSTD: ZSTD_BLOCK_SIZE_MAX // 4,  # a block of one repeated byte takes 4
 }
-"""Bytes that one byte decompresses to at most."""
+"""Maximum number of bytes that one byte decompresses to."""
 
 _WALKED: Final = (Codec.LZ4, Codec.ZSTD)
 
 
 def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | None = None) -> bytes:
-    """Compress a records section the way Kafka does.
+    """Compress a records section as Kafka does.
 
     Parameters
     ----------
     codec : Codec
-        With `Codec.NONE` the result equals `data`, and is `data` if that is `bytes`.
+        With `Codec.NONE` the result equals `data`, and is the same object if it is `bytes`.
     data : bytes | bytearray | memoryview
-        Contiguous bytes, possibly none.
+        Contiguous bytes, possibly empty.
     level : int | None
-        None for Kafka's default: gzip -1, lz4 9 (which selects the fast compressor), zstd 3.
-        Allowed are gzip -1 and 1 to 9, lz4 1 to 17 (12 and above are the same), zstd -131072 to 22.
+        gzip -1 or 1 to 9, lz4 1 to 17 (12 and above are the same), or zstd -131072 to 22. None
+        means Kafka's default: gzip -1, lz4 9 (which selects the fast compressor), zstd 3.
 
     Returns
     -------
     bytes
-        A complete stream; never empty unless `codec` is none and `data` is empty.
+        A complete stream. Empty only if `codec` is none and `data` is empty.
 
     Raises
     ------
     InvalidConfigurationError
-        The codec has no such level; none and snappy have no levels at all.
+        The codec does not have this level. None and snappy have no levels.
 
     Notes
     -----
-    Safe to call from several threads. Bytes equal Kafka's in framing, not in content: that depends
-    on library versions. Source: docs/spec/storage-format.md §5, §16.
+    Thread-safe. The framing is identical to Kafka's, but the content depends on library versions.
+    Source: docs/spec/storage-format.md §5, §16.
     """
     if level is not None:
         _check_level(codec, level)
@@ -178,33 +177,33 @@ def decompress(
     Parameters
     ----------
     codec : Codec
-        With `Codec.NONE` the section itself is returned, not copied.
+        With `Codec.NONE` the section is returned without copying.
     data : bytes | bytearray | memoryview
-        The section, contiguous bytes; not changed, not kept.
+        Contiguous bytes of the section.
     limit : int
-        Greatest size in bytes to decompress to, inclusive. Not applied to `Codec.NONE`, whose bytes
-        are in memory already.
+        Maximum decompressed size in bytes, inclusive. Not checked for `Codec.NONE`, whose bytes are
+        already in memory.
     old_lz4 : bool
-        Do not look at the checksum of an lz4 frame's header, which clients of magic 0 computed
-        over too much (KAFKA-3160).
+        Ignore the header checksum of lz4 frames, which clients of magic 0 computed over too many
+        bytes (KAFKA-3160).
 
     Returns
     -------
     bytes | memoryview
-        The records. A view only with `Codec.NONE`, and then of `data`.
+        The records. A view of `data` only with `Codec.NONE`.
 
     Raises
     ------
     CorruptRecordError
-        The bytes are damaged, cut short, framed as Kafka refuses it, or decompress to more than
-        `limit`; `check` names the rule, the message gives the place within the section.
+        The bytes are damaged, truncated, framed in a way that Kafka rejects, or expand to more than
+        `limit`. `check` is the rule, and the message contains the position within the section.
 
     Notes
     -----
-    Safe to call from several threads. O(input + output). Memory is the output and an eighth of it,
-    which exceeds `limit` by no more than one lz4 block (4 MiB) before it is refused; zstd adds its
-    window (at most 128 MiB, touched as used).
-    Source: storage-format §5; Kafka's `Lz4BlockInputStream`, xerial's `SnappyInputStream`.
+    Thread-safe. O(input + output). Takes the memory of the output plus an eighth. The output
+    exceeds `limit` by at most one lz4 block (4 MiB) before the error is raised. zstd also needs its
+    window (at most 128 MiB). Source: storage-format §5; Kafka's `Lz4BlockInputStream`, xerial's
+    `SnappyInputStream`.
     """
     if codec is Codec.NONE:
         return data if isinstance(data, bytes | memoryview) else memoryview(data)
@@ -214,9 +213,9 @@ def decompress(
 
 
 def size_bound(codec: Codec, data: bytes | bytearray | memoryview) -> int:
-    """Return how many bytes a section decompresses to at most, without decompressing it.
+    """Return an upper bound of the decompressed size, without decompressing.
 
-    A short lz4 or zstd section is estimated from its block headers, other sections by the largest
+    For short lz4 and zstd sections it is computed from block headers, otherwise from the maximum
     ratio of the codec. O(1).
     """
     if codec in _WALKED and len(data) <= _WALKED_BYTES:
@@ -228,7 +227,7 @@ def size_bound(codec: Codec, data: bytes | bytearray | memoryview) -> int:
 
 
 def _walked_size(codec: Codec, data: memoryview) -> int:
-    """Return how many bytes the blocks of an lz4 or zstd section decompress to at most."""
+    """Return an upper bound of the decompressed size of an lz4 or zstd section's blocks."""
     size = position = 0
     if codec is Codec.LZ4:
         position, block_size_max, flags = _read_lz4_header(data, checks_header=False)
@@ -282,7 +281,7 @@ def _cut_short(codec: Codec, what: str, position: int) -> CorruptRecordError:
 
 
 class _Output:
-    """Decompressed bytes, piece by piece up to a limit, without a second copy at the end."""
+    """Decompressed pieces up to a limit, joined without a second copy."""
 
     __slots__ = ("_buffer", "_codec", "_first", "_limit", "size")
 
@@ -308,7 +307,7 @@ class _Output:
 
     def bytes(self) -> bytes:
         if self._buffer is not None:
-            return self._buffer.getvalue()  # its own memory, not a copy
+            return self._buffer.getvalue()  # the buffer's memory, not a copy
         return b"" if self._first is None else bytes(self._first)
 
 
@@ -318,7 +317,7 @@ class _Output:
 def _compress_gzip(data: memoryview, level: int | None) -> bytes:
     import zlib
 
-    # zlib's header would say OS 03 and note the level, so only the deflate stream is its work.
+    # zlib would write OS 03 and the level to the header, so use it only for the deflate stream.
     deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data)
     checksum = zlib.crc32(data).to_bytes(4, "little")
@@ -346,11 +345,11 @@ def _decompress_gzip(data: memoryview, limit: int) -> bytes:
 def _inflate(
     member: zlib._Decompress, chunk: bytes | memoryview, output: _Output, start: int, limit: int
 ) -> None:
-    """Decompress all that a chunk of a gzip member contains, in bounded steps."""
+    """Decompress all data of a gzip member within a chunk, in bounded steps."""
     import zlib
 
     while True:
-        # Never 0, which would mean "no bound"; one byte more detects an excess.
+        # Never 0, which would mean "no limit". One extra byte detects an excess.
         step = min(_GZIP_OUTPUT_STEP, limit - output.size + 1)
         try:
             piece = member.decompress(chunk, step)
@@ -359,7 +358,9 @@ def _inflate(
             raise _corrupt(message, "gzip_member") from error
         output.add(piece)
         chunk = member.unconsumed_tail
-        if member.eof or not chunk:  # pending output comes with the next chunk, before the trailer
+        if (
+            member.eof or not chunk
+        ):  # pending output is returned with the next chunk, before the trailer
             return
 
 
@@ -418,11 +419,11 @@ def _check_xerial_header(data: memoryview, position: int) -> None:
 
 
 def _decompress_snappy_block(block: memoryview, position: int, size: int, limit: int) -> bytes:
-    """Decompress a raw block that starts at `position`, `size` bytes being there already."""
+    """Decompress a raw block that starts at `position`, after `size` bytes of output."""
     import cramjam
 
     try:
-        # The library takes memory for the length a block declares: judge that length first.
+        # The library allocates the declared length, so check it first.
         declared = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:
         message = f"snappy block at byte {position} is damaged: {error}"
@@ -446,7 +447,7 @@ def _decompress_snappy_block(block: memoryview, position: int, size: int, limit:
 def _compress_lz4(data: memoryview, level: int | None) -> bytes:
     import lz4.frame
 
-    # Every argument differs from, or might differ from, a default that Kafka's reader refuses.
+    # The library's defaults, now or in the future, may not be accepted by Kafka.
     frame: bytes = lz4.frame.compress(
         data,
         compression_level=0 if level in (None, LZ4_DEFAULT_LEVEL) else level,
@@ -497,13 +498,13 @@ def _decompress_lz4(data: memoryview, limit: int, *, checks_header: bool = True)
                 message = f"lz4 block at byte {start} is damaged: {error}"
                 raise _corrupt(message, "lz4_block") from error
             output.add(piece)
-    if flags & 0x04 and len(data) - start < 8:  # the content checksum must be there, not be right
+    if flags & 0x04 and len(data) - start < 8:  # the content checksum must exist but is not checked
         raise _cut_short(Codec.LZ4, "the end mark", start)
     return output.bytes()
 
 
 def _read_lz4_header(data: memoryview, *, checks_header: bool) -> tuple[int, int, int]:
-    """Return where the blocks start, the greatest block size in bytes, and the FLG byte."""
+    """Return the position of the first block, the maximum block size in bytes, and the FLG byte."""
     import xxhash
 
     if len(data) < 6:
@@ -541,7 +542,7 @@ def _compress_zstd(data: memoryview, level: int | None) -> bytes:
     import zstandard
 
     stream = _zstd_compressor(level).compressobj()
-    # Kafka's stream is flushed before it is closed, which leaves an empty last block.
+    # Kafka flushes the stream before closing it, which adds an empty last block.
     pieces = (
         stream.compress(data),
         stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK),
@@ -551,9 +552,9 @@ def _compress_zstd(data: memoryview, level: int | None) -> bytes:
 
 
 def _zstd_compressor(level: int | None) -> zstandard.ZstdCompressor:
-    """Return a compressor of this thread.
+    """Return a compressor for this thread.
 
-    Only the default level's is retained, as others are large.
+    Only the one for the default level is cached, because others are large.
     """
     import zstandard
 
@@ -567,10 +568,10 @@ def _zstd_compressor(level: int | None) -> zstandard.ZstdCompressor:
 
 
 class _ZstdFrame(NamedTuple):
-    """Facts from the headers of a frame; sizes in bytes."""
+    """Facts from the headers of a frame. Sizes are in bytes."""
 
     end: int
-    size_max: int  # such blocks decompress to no more
+    size_max: int  # upper bound of the decompressed size
     declared_size: int | None
     window_size: int
 
@@ -585,7 +586,7 @@ def _decompress_zstd(data: memoryview, limit: int) -> bytes:
         if _is_zstd_skippable(data, start):
             position = _skip_zstd_frame(data, start)
             continue
-        # The library's reader takes a cut frame for a short one: know the frame's extent first.
+        # The library does not detect truncated frames, so determine the extent first.
         frame = _walk_zstd_frame(data, start)
         position = frame.end
         if frame.declared_size is not None and frame.declared_size > limit - output.size:
@@ -600,13 +601,13 @@ def _decompress_zstd(data: memoryview, limit: int) -> bytes:
                 message = f"zstd frame at byte {start} is damaged: {error}"
                 raise _corrupt(message, "zstd_frame") from error
             output.add(piece)
-            # A read that comes back short has met the frame's end and compared its checksum.
+            # A short read has reached the end of the frame and checked its checksum.
             ended = len(piece) < step
     return output.bytes()
 
 
 def _zstd_decompressor(window_size: int) -> zstandard.ZstdDecompressor:
-    """Return a decompressor of this thread; none that has held a large window is retained."""
+    """Return a decompressor for this thread. Those with a large window are not cached."""
     import zstandard
 
     if window_size > ZSTD_WINDOW_SIZE_KEPT:
@@ -629,7 +630,7 @@ def _skip_zstd_frame(data: memoryview, start: int) -> int:
 
 
 def _walk_zstd_frame(data: memoryview, start: int) -> _ZstdFrame:
-    """Find a frame's end by its block headers, one step a block (RFC 8878 §3.1.1)."""
+    """Find the end of a frame from its block headers (RFC 8878 §3.1.1)."""
     import zstandard
 
     head = data[start : start + ZSTD_HEADER_SIZE_MAX]

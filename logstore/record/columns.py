@@ -1,7 +1,7 @@
-"""Records as columns: arrays of offsets, timestamps and extents over one arena of bytes.
+"""Records as columns: arrays of offsets, timestamps and extents over one byte array.
 
-Modules exchange many records in this form only. A `BytesColumn` contains keys or values of n
-records without n objects; `RecordColumns` is a decoded section.
+Modules exchange large numbers of records only in this form. A `BytesColumn` represents the keys or
+values of n records without n objects. `RecordColumns` is a decoded section.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _NO_SIZES = np.empty(0, np.int32)
 _INT64_STRIDES = (8,)
 _LEAST_ROOM = HEADER_SIZE + kernels.OUT_SLACK
 _ROWS_AT_A_TIME = 1024
-_sum = np.add.reduce  # half the time of `ndarray.sum` for a batch
+_sum = np.add.reduce  # takes half as long as `ndarray.sum` for a batch
 
 _DECODE_SECONDS = 30e-6
 _ENCODE_SECONDS = 45e-6
-"""Approximate cost of a record in a kernel that runs as plain Python."""
+"""Approximate time per record of a kernel in plain Python."""
 
 _header_of_columns = struct.Struct(">q13xh4xqq14xi").unpack_from
-"""Base offset, attributes, base and largest timestamp, and record count of a batch."""
+"""Base offset, attributes, base and maximum timestamp, and record count of a batch."""
 _empty, _int64 = np.empty, np.dtype(np.int64)
 _decode = jit.Direct(kernels.decode_records)
 _encode = jit.Direct(kernels.encode_batches)
@@ -72,20 +72,20 @@ _DECODE_ERRORS = {
 
 @dataclass(slots=True, eq=False)
 class BytesColumn:
-    """n byte strings or nulls.
+    """A column of n byte strings or nulls.
 
     Attributes
     ----------
     data : (m,) uint8
-        The arena.
+        Bytes of all strings.
     starts : (n,) int64
-        First byte of each string in `data`; meaningless for nulls.
+        Position of each string in `data`. Undefined for nulls.
     sizes : (n,) int32
-        Bytes of each string, -1 for null.
+        Size of each string in bytes, or -1 for null.
     total_bytes : int, optional
-        Bytes of all strings, set by `from_list`: summing them takes as long as encoding some dozens
-        of records. The arrays of such a column are contiguous and its arena is read-only, so
-        kernels accept them without checks.
+        Total size of all strings, set by `from_list`, since computing it takes as long as encoding
+        a few dozen records. The arrays of such a column are contiguous and its data is read-only,
+        so kernels take them without checks.
     """
 
     data: NDArray[np.uint8]
@@ -97,7 +97,7 @@ class BytesColumn:
     def from_list(
         cls, values: Iterable[bytes | None], *, has_nulls: bool | None = None
     ) -> BytesColumn:
-        """Copy byte strings and Nones into a new column; `has_nulls` saves the search for None.
+        """Copy byte strings and Nones to a new column. `has_nulls` avoids a search for None.
 
         O(n + bytes).
         """
@@ -130,22 +130,22 @@ class BytesColumn:
         return (self.sizes < 0).nonzero()[0].tolist()
 
     def slice(self, start: int, stop: int) -> BytesColumn:
-        """Return rows [start, stop) over the same arena."""
+        """Return rows [start, stop) without copying."""
         return BytesColumn(self.data, self.starts[start:stop], self.sizes[start:stop])
 
 
 class RecordColumns:
-    """The records of one batch, decoded.
+    """The decoded records of a batch.
 
-    The arrays are views of one table, created on access, because creating a view takes as long as
-    decoding some dozens of records.
+    The arrays are views of one table. They are created on access, because creating a view takes as
+    long as decoding a few dozen records.
 
     Parameters
     ----------
     raw : bytes
-        The bytes that contain the decompressed records section.
+        Bytes that contain the decompressed records section.
     count : int
-        n.
+        Number of records, n.
     table : (DECODED_COLUMNS * n,) int64
         See `kernels.decode_records`.
     """
@@ -159,23 +159,23 @@ class RecordColumns:
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The bytes that contain keys, values and headers, read-only."""
+        """Bytes that contain keys, values and headers. Read-only."""
         return np.frombuffer(self._raw, np.uint8)
 
     @property
     def offsets(self) -> NDArray[np.int64]:
-        """The (n,) absolute offsets."""
+        """(n,) absolute offsets."""
         return self._table[: self._count]
 
     @property
     def timestamps(self) -> NDArray[np.int64]:
-        """The (n,) timestamps in ms."""
+        """(n,) timestamps in ms."""
         count = self._count
         return self._table[count : 2 * count]
 
     @property
     def extents(self) -> NDArray[np.int64]:
-        """The (n, EXTENT_COLUMNS) positions and sizes of each record; see `kernels.EXTENT_*`."""
+        """(n, EXTENT_COLUMNS) positions and sizes of each record. See `kernels.EXTENT_*`."""
         count = self._count
         return self._table[2 * count :].reshape(count, kernels.EXTENT_COLUMNS)
 
@@ -188,12 +188,12 @@ class RecordColumns:
         return bool((self.extents[:, kernels.EXTENT_KEY_SIZE] < 0).any())
 
     def has_offsets_from(self, offset: int) -> bool:
-        """Return whether the offsets start at `offset` and have no gap."""
+        """Return whether offsets start at `offset` and have no gaps."""
         return bool(np.array_equal(self.offsets, np.arange(offset, offset + self._count)))
 
     @property
     def section_bytes(self) -> int:
-        """Bytes of the records, decompressed, from the first one to the last."""
+        """Total size of the decompressed records."""
         if not self._count:
             return 0
         extents = self.extents
@@ -211,9 +211,9 @@ class RecordColumns:
 
     @property
     def encoded_headers(self) -> BytesColumn:
-        """The headers of each record, encoded as by `encode_headers`. No headers are one zero byte.
+        """Headers of each record as encoded by `encode_headers`. One zero byte means no headers.
 
-        Input of `encode_section`; equal headers have equal bytes.
+        Suitable for `encode_section`. Equal headers have equal bytes.
         """
         extents = self.extents
         starts = np.ascontiguousarray(extents[:, kernels.EXTENT_HEADERS])
@@ -221,7 +221,7 @@ class RecordColumns:
         return BytesColumn(self.data, starts, sizes.astype(np.int32))
 
     def between(self, start_offset: int, end_offset: int | None = None) -> RecordColumns:
-        """Return the records with offsets in [start, end) over the same arena. No end is all."""
+        """Return the records with offsets in [start, end) without copying. The end is optional."""
         offsets = self.offsets
         inside = offsets >= start_offset
         if end_offset is not None:
@@ -249,7 +249,7 @@ class RecordColumns:
         return [Record._make(row) for rows in self.row_lists() for row in rows]
 
     def row_lists(self) -> Iterator[list[RecordRow]]:
-        """Yield the records as lists of some hundred rows."""
+        """Yield the records as lists of a few hundred rows."""
         raw, offsets, timestamps = self._raw, self.offsets, self.timestamps
         for first in range(0, len(self), _ROWS_AT_A_TIME):
             rows = slice(first, first + _ROWS_AT_A_TIME)
@@ -290,8 +290,8 @@ def decode_section(
 ) -> RecordColumns:
     """Decode an uncompressed records section into columns.
 
-    Same arguments and errors as `records.decode_records`, its oracle. A kernel does the work.
-    A section that is no `bytes` is copied.
+    Arguments and errors are as in `records.decode_records`, the oracle of the kernel used here. A
+    section that is not `bytes` is copied.
     """
     if count < 0:
         raise InvalidRecordError(f"negative record count {count}")
@@ -306,7 +306,7 @@ _POSITIONS = (
 
 
 def join_columns(parts: Sequence[RecordColumns]) -> RecordColumns:
-    """Return the records of several batches in one object."""
+    """Concatenate the records of several batches."""
     if len(parts) == 1:
         return parts[0]
     starts = np.cumsum([0, *(len(part._raw) for part in parts[:-1])])
@@ -319,7 +319,7 @@ def join_columns(parts: Sequence[RecordColumns]) -> RecordColumns:
 
 
 WINDOW_RECORDS = 1 << 16
-"""Most records of a large batch that are decoded at once: 5 MiB of columns."""
+"""Maximum number of records of a large batch to decode at once: 5 MiB of columns."""
 
 
 def decode_windows(
@@ -332,10 +332,10 @@ def decode_windows(
     *,
     rows_max: int = WINDOW_RECORDS,
 ) -> Iterator[RecordColumns]:
-    """Decode the records from a position on into columns of at most `rows_max` records.
+    """Decode records starting at a position, into columns of at most `rows_max` records.
 
-    Memory does not depend on `count`. Errors as in `decode_section`, raised when the columns of the
-    record are decoded.
+    Memory does not depend on `count`. Errors are as in `decode_section` and raised when the columns
+    with the record are decoded.
     """
     done, position = 0, start
     while done < count or not done:
@@ -351,14 +351,14 @@ def decode_windows(
 
 
 def decode_batch(data: bytes) -> RecordColumns:
-    """Decode a whole uncompressed batch into columns without checking its CRC.
+    """Decode a whole uncompressed batch into columns, without checking its CRC.
 
     `RecordBatch.columns` also decodes compressed batches.
 
     Raises
     ------
     InvalidRecordError
-        The batch is shorter than a header, compressed, or breaks a rule of storage-format §2.
+        The batch is shorter than a header, compressed, or violates storage-format §2.
     """
     if len(data) < HEADER_SIZE:
         raise InvalidRecordError(f"batch of {len(data)} bytes is smaller than its header")
@@ -381,10 +381,10 @@ def _decoded(
     done: int = 0,
     total: int | None = None,
 ) -> RecordColumns:
-    """Decode `count` records from `start` on, the first of which is number `done` of `total`."""
+    """Decode `count` records starting at `start`. The first is number `done` of `total`."""
     end = len(raw)
     total = count if total is None else total
-    # Before memory is allocated for the count of a damaged header.
+    # Do not allocate memory for the record count of a damaged header.
     if (total - done) * MIN_RECORD_SIZE > end - start:
         raise InvalidRecordError(
             f"premature end: {total - done} records cannot fit {end - start} bytes"
@@ -403,11 +403,11 @@ def _decoded(
 
 
 _NO_HEADERS_COLUMN = BytesColumn(_NO_HEADERS, _NO_STARTS, _NO_SIZES, 0)
-"""The headers of records without any."""
+"""Headers of records that have none."""
 
 
 def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a read-only view, so that kernels are compiled for one array type only."""
+    """Return a read-only view, so that kernels are compiled for only one array type."""
     if not data.flags.writeable:
         return data
     view = data.view()
@@ -416,24 +416,24 @@ def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def headers_column(headers: Sequence[Sequence[Header]] | None, count: int) -> BytesColumn:
-    """Return the encoded headers of each record; None means that no record has headers."""
+    """Return the encoded headers of each record. None means that no record has headers."""
     if headers is None:
         return BytesColumn(_NO_HEADERS, np.zeros(count, np.int64), np.ones(count, np.int32))
     return BytesColumn.from_list([encode_headers(each) for each in headers])
 
 
 def find_bounds(keys: BytesColumn, values: BytesColumn, room: int, most: int) -> list[int]:
-    """Cut records without headers into batches, by upper bounds of their sizes.
+    """Divide records without headers into batches, by upper bounds of their sizes.
 
     Parameters
     ----------
     room, most : int
-        Bytes and records that a batch contains at the most. A record too large for it is alone.
+        Maximum bytes and records per batch. A larger record is a batch by itself.
 
     Returns
     -------
     list of int
-        Batch i has the rows [bounds[i], bounds[i + 1]); more may fit into the last one.
+        Batch i has the rows [bounds[i], bounds[i + 1]). More may fit into the last one.
     """
     bounds = np.empty(len(keys) + 1, np.int64)
     count = kernels.find_bounds(keys.sizes, values.sizes, MAX_RECORD_OVERHEAD, room, most, bounds)
@@ -459,7 +459,7 @@ def encode_batches(
     timestamps : (n,) int64
         In ms.
     keys, values, headers : BytesColumn
-        n rows each, null where the size is -1; headers encoded, as `headers_column` gives them, or
+        n rows each, where a size of -1 means null. Headers are encoded (see `headers_column`), or
         None if no record has any.
     bounds : (m + 1,) int
         Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
@@ -467,12 +467,12 @@ def encode_batches(
     Returns
     -------
     memoryview, (m, 3) int64
-        The batches; last offset, largest timestamp and bytes of each.
+        The batches, and last offset, maximum timestamp and size in bytes of each.
     """
     count = len(timestamps)
     jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
     heads = _NO_HEADERS_COLUMN if headers is None else headers
-    # Null keys and values have size -1; the 2 extra bytes per record compensate for that.
+    # 2 extra bytes per record compensate for the size -1 of null keys and values.
     room = (len(bounds) - 1) * HEADER_SIZE + count * (MAX_RECORD_OVERHEAD + 2) + kernels.OUT_SLACK
     for column in (keys, values, heads):
         known = column.total_bytes
@@ -502,14 +502,14 @@ def encode_batches(
 
 _DESK_BYTES = 1 << 16
 _desks: list[_Desk] = []
-"""Unused buffers. A call removes one from the list, so no two threads share it.
+"""Unused buffers. A call removes one from the list, so that threads do not share it.
 
 Creating a buffer takes a tenth of the time of encoding a batch.
 """
 
 
 def _new_desk() -> _Desk:
-    """Return an arena, a view of it, and the bounds and extents of one batch."""
+    """Return a byte array, a view of it, and the bounds and extents of one batch."""
     out = np.empty(_DESK_BYTES, np.uint8)
     view = memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer
     return out, view, np.zeros(2, np.int64), np.empty((1, 3), np.int64)
@@ -525,9 +525,9 @@ def encode_batch(
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     attributes: int = 0,
 ) -> bytes:
-    """Encode columns, at least one row, as one uncompressed batch without a producer.
+    """Encode columns of at least one row as an uncompressed batch without a producer.
 
-    Parameters as in `encode_batches`. Columns from `BytesColumn.from_list` are the fastest.
+    Parameters are as in `encode_batches`. Columns from `BytesColumn.from_list` are fastest.
     """
     count = len(timestamps)
     key_bytes, value_bytes = keys.total_bytes, values.total_bytes
@@ -585,8 +585,8 @@ def encode_section(
     values: BytesColumn,
     headers: BytesColumn | None = None,
 ) -> memoryview:
-    """Encode columns as an uncompressed section; timestamp deltas count from the first record.
+    """Encode columns as an uncompressed section. Deltas are relative to the first timestamp.
 
-    Parameters as in `encode_batches`.
+    Parameters are as in `encode_batches`.
     """
     return memoryview(encode_batch(timestamps, keys, values, headers))[HEADER_SIZE:]

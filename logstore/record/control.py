@@ -1,10 +1,10 @@
-"""Keys and values of control records, above all of transaction markers.
+"""Keys and values of control records, mainly transaction markers.
 
 Key     0  version i16 (0)   2  type i16
 Value   0  version i16 (0)   2  coordinatorEpoch i32        (types ABORT and COMMIT only)
 
-All big-endian. A version above 0 is read as version 0, whose fields it must start with; bytes
-after those fields are ignored. Source: docs/spec/storage-format.md §3.
+All big-endian. Higher versions start with the fields of version 0 and are read as version 0,
+ignoring further bytes. Source: docs/spec/storage-format.md §3.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logstore.record.layout import CONTROL_BIT, TRANSACTIONAL_BIT
 from logstore.types import NO_PARTITION_LEADER_EPOCH, NO_SEQUENCE
 
 if TYPE_CHECKING:
-    # Loaded when a marker is built, because batches load the codecs.
+    # Imported here, because batches import the codecs.
     from logstore.record.batch import RecordBatch
 
 CURRENT_VERSION = 0
@@ -26,7 +26,7 @@ CURRENT_VERSION = 0
 _KEY = struct.Struct(">hh")
 _END_TXN_VALUE = struct.Struct(">hi")
 CONTROL_SECTION_MAX = 1 << 20
-"""Bytes that a compressed control batch may unfold to. It contains one small record."""
+"""Maximum decompressed size of a control batch, which contains one small record."""
 
 CONTROL_KEY_SIZE = _KEY.size
 END_TXN_VALUE_SIZE = _END_TXN_VALUE.size
@@ -34,9 +34,9 @@ assert (CONTROL_KEY_SIZE, END_TXN_VALUE_SIZE) == (4, 6)
 
 
 class ControlType(enum.IntEnum):
-    """Kind of a control record. The numbers are on disk, do not change them.
+    """Type of a control record. The numbers are on disk; do not change them.
 
-    `UNKNOWN` is the kind of every number without a name, and is never written.
+    `UNKNOWN` means any undefined number and is never written.
     """
 
     UNKNOWN = -1
@@ -50,19 +50,19 @@ class ControlType(enum.IntEnum):
 
     @property
     def is_end_txn(self) -> bool:
-        """Whether a record of this kind ends its producer's transaction."""
+        """Whether such a record ends the transaction of its producer."""
         return self in (ControlType.ABORT, ControlType.COMMIT)
 
 
 class ControlKey(NamedTuple):
-    """A control record's key; `type_id` is the number as stored, named or not."""
+    """The key of a control record. `type_id` is the stored number, possibly undefined."""
 
     version: int
     type_id: int
 
     @property
     def control_type(self) -> ControlType:
-        """The named kind, `UNKNOWN` for a number without a name."""
+        """The type, or `UNKNOWN` for an undefined number."""
         try:
             return ControlType(self.type_id)
         except ValueError:
@@ -70,7 +70,7 @@ class ControlKey(NamedTuple):
 
 
 class EndTxnMarker(NamedTuple):
-    """The end of a transaction: `ABORT` or `COMMIT`, and the coordinator's epoch."""
+    """The end of a transaction: `ABORT` or `COMMIT`, and the coordinator epoch."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -87,12 +87,12 @@ def decode_control_key(key: bytes | memoryview | None) -> ControlKey:
     Parameters
     ----------
     key : bytes or memoryview or None
-        The record's key; None when it has none.
+        Key of the record.
 
     Raises
     ------
     InvalidRecordError
-        The key is null, shorter than 4 bytes, or of a negative version.
+        The key is null, shorter than 4 bytes, or has a negative version.
     """
     if key is None or len(key) < CONTROL_KEY_SIZE:
         found = "no key" if key is None else f"a key of {len(key)} bytes"
@@ -113,17 +113,17 @@ def decode_end_txn_marker(
     Parameters
     ----------
     key, value : bytes or memoryview or None
-        Those of the one record of the control batch.
+        Key and value of the only record in the control batch.
 
     Returns
     -------
     EndTxnMarker or None
-        None if the record is of another kind, known or not. Its value is not read.
+        None for other types of records, whose value is not decoded.
 
     Raises
     ------
     InvalidRecordError
-        The key is malformed, or the value of a marker is null, shorter than 6 bytes, or of a
+        The key is malformed, or the value of a marker is null, shorter than 6 bytes, or has a
         negative version.
     """
     control_type = decode_control_key(key).control_type
@@ -142,25 +142,25 @@ def decode_end_txn_marker(
 
 
 def encode_control_key(control_type: ControlType) -> bytes:
-    """Return the 4 bytes of a control record's key."""
+    """Encode the 4 bytes of a control record key."""
     assert control_type is not ControlType.UNKNOWN, "an unknown control type cannot be written"
     return _KEY.pack(CURRENT_VERSION, control_type)
 
 
 def encode_end_txn_value(marker: EndTxnMarker) -> bytes:
-    """Return the 6 bytes of a transaction marker's value."""
+    """Encode the 6 bytes of a transaction marker value."""
     assert marker.control_type.is_end_txn, f"{marker.control_type.name} does not end a transaction"
     return _END_TXN_VALUE.pack(CURRENT_VERSION, marker.coordinator_epoch)
 
 
 def end_txn_marker_of(batch: RecordBatch) -> EndTxnMarker | None:
-    """Return the transaction marker that a batch contains.
+    """Return the transaction marker in a batch.
 
     Returns
     -------
     EndTxnMarker or None
-        None for a data batch, another kind of control batch, or a control batch whose record
-        compaction removed.
+        None for data batches, other control batches, and batches whose marker was removed by
+        compaction.
 
     Raises
     ------
@@ -176,12 +176,12 @@ def end_txn_marker_of(batch: RecordBatch) -> EndTxnMarker | None:
 def build_end_txn_batch(
     producer_id: int, producer_epoch: int, marker: EndTxnMarker, now_ms: int
 ) -> RecordBatch:
-    """Build the control batch that ends a transaction, as a coordinator sends it to the log.
+    """Build the control batch that ends a transaction, as a coordinator writes it.
 
     Parameters
     ----------
     now_ms : int
-        The record's timestamp, in Unix ms.
+        Timestamp of the record, in Unix ms.
     """
     from logstore.record.batch import RecordBatch, check_producer_epoch
     from logstore.record.records import encode_record

@@ -1,6 +1,6 @@
-"""The header of a record batch as a value, and the questions it answers.
+"""The record batch header.
 
-Plain Python over `struct`: a header walk needs neither NumPy nor numba.
+Plain Python with `struct`, so that reading headers needs neither NumPy nor numba.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from logstore.record import layout
 from logstore.types import INT32_MAX, NO_SEQUENCE, TimestampType
 
 _MAX_RATIOS = {0: 1, 1: 1032, 2: 64, 3: 255, 4: 1 << 15}
-"""Bytes that one byte of a compressed section can unfold to, by codec, rounded up.
+"""Maximum number of bytes that one compressed byte expands to, by codec, rounded up.
 
-Deflate: 258 bytes a 2-bit match. Snappy: 64 bytes a copy. LZ4: 255 bytes a length byte. Zstandard:
-a block of 128 KiB takes 4 bytes if it repeats one.
+Deflate: 258 bytes per 2-bit match. Snappy: 64 bytes per copy. LZ4: 255 bytes per length byte.
+Zstandard: a block of 128 KiB takes 4 bytes if it repeats one.
 """
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes of a batch header, field by field (storage-format §1)."""
+    """The 61-byte header of a batch (storage-format §1)."""
 
     base_offset: int
     batch_length: int
@@ -37,17 +37,17 @@ class BatchHeader(NamedTuple):
 
     @classmethod
     def unpack_from(cls, buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-        """Read the header at `position`. The caller has checked that 61 bytes are there."""
+        """Parse the header at `position`. There must be 61 bytes, which is not checked."""
         return cls._make(layout.HEADER.unpack_from(buffer, position))
 
     @property
     def size_bytes(self) -> int:
-        """Size of the whole batch in bytes, header included."""
+        """Size of the whole batch in bytes, including the header."""
         return self.batch_length + layout.LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last record the batch ever had, inclusive."""
+        """Last offset of the batch when it was written, inclusive."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -57,20 +57,20 @@ class BatchHeader(NamedTuple):
 
     @property
     def possible_record_count(self) -> int:
-        """Records as counted, but no more than the batch's offsets and bytes leave room for."""
+        """Record count, limited by the offsets and bytes of the batch."""
         return possible_record_count(
             self.record_count, self.last_offset_delta, self.size_bytes, self.codec_id
         )
 
     @property
     def codec_id(self) -> int:
-        """Number of the compression codec, 0 to 7; above 4 none is defined."""
+        """Number of the compression codec, 0 to 7. Numbers above 4 are undefined."""
         return self.attributes & layout.CODEC_MASK
 
     @property
     def timestamp_type(self) -> TimestampType:
-        """Origin of the timestamps: a producer, or the append."""
-        # A look-up by value takes a µs, and exports ask for each record.
+        """CreateTime or LogAppendTime."""
+        # An enum lookup by value takes 1 µs, and exports need it for every record.
         is_append = self.attributes & layout.TIMESTAMP_TYPE_BIT
         return TimestampType.LOG_APPEND_TIME if is_append else TimestampType.CREATE_TIME
 
@@ -91,28 +91,28 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of this batch may go, in Unix ms, or None if unset."""
+        """Time when tombstones and markers of this batch may be removed, in Unix ms, or None."""
         return self.base_timestamp if self.has_delete_horizon else None
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether an idempotent or transactional producer, or a coordinator, wrote it."""
+        """Whether it was written by an idempotent or transactional producer, or a coordinator."""
         return self.producer_id >= 0
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record the batch ever had, -1 if it has no sequences."""
+        """Last sequence of the batch when it was written, or -1 without sequences."""
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     def pack(self) -> bytes:
-        """Return the 61 bytes."""
+        """Encode the header."""
         return layout.HEADER.pack(*self)
 
 
 def possible_record_count(count: int, last_offset_delta: int, size_bytes: int, codec: int) -> int:
     """Return the record count of a header, limited by its other fields.
 
-    Used in sums over headers without a CRC check, where one damaged count could dominate.
+    Used to sum headers without checking CRCs, where one damaged count could dominate.
     """
     section = max(0, size_bytes - layout.HEADER_SIZE)
     most = section * _MAX_RATIOS.get(codec, 0) // layout.MIN_RECORD_SIZE
@@ -120,7 +120,7 @@ def possible_record_count(count: int, last_offset_delta: int, size_bytes: int, c
 
 
 def increment_sequence(sequence: int, increment: int) -> int:
-    """Return `sequence + increment`, wrapping from 2^31-1 to 0; -1 remains -1."""
+    """Return `sequence + increment`, wrapping from 2^31-1 to 0. -1 remains -1."""
     if sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     if sequence > INT32_MAX - increment:

@@ -1,7 +1,7 @@
-"""Compiled loops over the bytes of record batches: CRC-32C, varints, decode, encode.
+"""Compiled loops over record batch bytes: CRC-32C, varints, decoding and encoding.
 
-Every array of bytes is `(n,) uint8, C-contiguous`; positions are bytes from its start, ends are
-exclusive. The status that a kernel returns first names the failed check;
+Byte arrays are `(n,) uint8, C-contiguous`. Positions are in bytes from the start, and ends are
+exclusive. A kernel first returns a status that identifies the failed check, and
 `logstore.record.columns` raises the error. The oracles are `records.py` and `varint.py`.
 """
 
@@ -78,7 +78,7 @@ EXTENT_COLUMNS = 7
 
 
 class RecordFields(NamedTuple):
-    """One parsed record; key, value and headers are positions and sizes in its array."""
+    """A parsed record. Key, value and headers are positions and sizes in its array."""
 
     end: Any
     timestamp_delta: Any
@@ -92,7 +92,7 @@ class RecordFields(NamedTuple):
 
 
 _NO_FIELDS = RecordFields(0, 0, 0, 0, 0, 0, 0, 0, 0)
-"""Returned together with the status of a record that cannot be parsed."""
+"""Returned with the status of a record that cannot be parsed."""
 
 
 def _crc32c_of_library(data: Bytes, start: int, end: int) -> int:
@@ -149,10 +149,11 @@ def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
     long or runs past `end`. A varint of 5 bytes drops the bits above its 32nd.
     """
     if position + 1 < end:
-        place = np.uint64(position)  # an unsigned index needs no check for negative values
+        place = np.uint64(position)  # an unsigned index needs no check for wraparound
         first, second = np.uint64(data[place]), np.uint64(data[place + np.uint64(1)])
         if first & second < np.uint64(0x80):
-            # One byte or two is unpredictable, and a mispredicted branch costs more than both.
+            # Whether there are one or two bytes is unpredictable; a misprediction costs more than
+            # both.
             more = first >> np.uint64(7)
             zigzag = (first & np.uint64(0x7F)) | ((second * more) << np.uint64(7))
             value = np.int64(zigzag >> np.uint64(1)) ^ -np.int64(zigzag & np.uint64(1))
@@ -282,7 +283,7 @@ def _read_short_fields(data: Bytes, position: Any, end: Any) -> tuple[bool, Reco
     start = position + length
     record_end = start + size
     word = load_u64(data, start) >> np.uint64(8)  # without the attributes
-    lasts = ~word & np.uint64(0x808080)  # bytes of which one ends the timestamp
+    lasts = ~word & np.uint64(0x808080)  # one of these bytes ends the timestamp
     last = lasts & (~lasts + np.uint64(1))
     bits = np.uint64(popcount(last - np.uint64(1)) + 1) & np.uint64(31)
     taken = word & (last + last - np.uint64(1))
@@ -401,7 +402,7 @@ DECODED_COLUMNS = 2 + EXTENT_COLUMNS
 """Numbers per decoded record: offset, timestamp and extents."""
 
 CAREFUL_ROWS = 64
-"""Most records that are decoded before `_decode_plain` is tried again."""
+"""Maximum number of records to decode before `_decode_plain` is tried again."""
 
 
 @inline_kernel
@@ -531,7 +532,7 @@ def decode_records(
         row, position = _decode_plain(
             data, position, end, row, count, base_offset, base_timestamp, table
         )
-        # Records resemble their neighbours: after each failure, try plain decoding less often.
+        # Adjacent records are similar, so try plain decoding less often after each failure.
         careful = min(2 * careful, CAREFUL_ROWS) if row == tried else 1
         stop = min(row + careful, count)
         while row < stop:
@@ -594,21 +595,21 @@ def _put_record(
     position = write_varint(out, position, value_size)
     if value_size > 0:
         position = copy_bytes(value_data, value_start, value_start + value_size, out, position)
-    if header_size == 1:  # no headers: copying one byte by a call costs as much as copying a key
+    if header_size == 1:  # no headers: a call to copy one byte takes as long as copying a key
         out[position] = np.uint8(0)
         return position + 1
     return copy_bytes(header_data, header_start, header_start + header_size, out, position)
 
 
 PLANNED_ROWS = 64
-"""Records that are planned at once."""
+"""Number of records planned at once."""
 
 PLANNED_VARINT = np.uint64(1 << 28)
-"""Zigzag values below it take at most four bytes, as all do in a planned record."""
+"""Zigzag values below this take at most four bytes. A planned record has no others."""
 
 OUT_SLACK = 128
-"""Bytes needed behind the key and value of a planned record, for its lengths and for copies in
-whole blocks, whose excess the next record overwrites."""
+"""Bytes needed after the key and value of a planned record, for its lengths and for whole-block
+copies, whose excess is overwritten by the next record."""
 
 
 @inline_kernel
@@ -675,7 +676,7 @@ def _plan_records(
     """
     largest = base_timestamp
     for index in range(stop - start):
-        row = np.uint64(start + index)  # unsigned, so no row counts from the end
+        row = np.uint64(start + index)  # unsigned, so no row wraps around
         timestamp = timestamps[row]
         largest = max(largest, timestamp)
         key_size = np.int64(key_sizes[row])
@@ -689,7 +690,7 @@ def _plan_records(
         key_length_size = _planned_size(key)
         value_length_size = _planned_size(value)
         sizes = stamp_size + place_size + key_length_size + value_length_size
-        # One byte for the attributes, one for the header count.
+        # One byte each for attributes and header count.
         contents = max(key_size, np.int64(0)) + max(value_size, np.int64(0)) + np.int64(2)
         body = (sizes + np.uint64(contents)) << np.uint64(1)
         body_size = _planned_size(body)
@@ -751,7 +752,7 @@ def _put_planned(
         middle = middles[np.uint64(row - start)]
         if middle == np.uint64(0) or position + key_size + value_size > room:
             break
-        # The start of a null or empty string may be anywhere; none of its bytes are copied.
+        # The start of a null or empty string is undefined, and no bytes are copied.
         key_start = key_starts[at] if key_size > 0 else np.int64(0)
         value_start = value_starts[at] if value_size > 0 else np.int64(0)
         store_u64(out, position, fronts[np.uint64(row - start)])
@@ -807,9 +808,9 @@ def find_bounds(
     key_sizes, value_sizes : (n,) int32
         -1 for null.
     overhead : int
-        Most bytes of a record besides key and value.
+        Maximum size of a record without key and value.
     room, most : int
-        Most bytes and records per batch. A larger record gets a batch of its own.
+        Maximum bytes and records per batch. A larger record is a batch by itself.
     bounds : (n + 1,) int64, out
         Batch i has the rows [bounds[i], bounds[i + 1]). More rows may fit into the last one.
     """

@@ -1,4 +1,4 @@
-"""Byte table of a record batch of magic 2, and the constants derived from it.
+"""Layout of a record batch of magic 2, and constants derived from it.
 
 Offset  Size  Field                  Type  Under the CRC
      0     8  baseOffset             i64   no
@@ -14,7 +14,7 @@ Offset  Size  Field                  Type  Under the CRC
     51     2  producerEpoch          i16   yes
     53     4  baseSequence           i32   yes
     57     4  recordCount            i32   yes
-    61     -  records                      yes. One compressed block if a codec is set
+    61     -  records                      yes; compressed if a codec is set
 
 All big-endian. Source: docs/spec/storage-format.md §1 and §17.1.
 """
@@ -49,10 +49,10 @@ HEADER_SIZE_UP_TO_MAGIC = MAGIC_POSITION + 1
 assert HEADER_SIZE_UP_TO_MAGIC == 17
 
 HEADER_LENGTH = HEADER_SIZE - LOG_OVERHEAD
-"""batchLength of a header without records, the least of a batch of magic 2."""
+"""batchLength of a header without records, the minimum for magic 2."""
 
 MIN_BATCH_LENGTH = 14
-"""Least batchLength that a walk accepts: the smallest entry of any format generation."""
+"""Minimum batchLength that `walk` accepts: the smallest entry of any format."""
 
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
@@ -61,7 +61,7 @@ CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
 
 MIN_RECORD_SIZE = 7
-"""Bytes of a record with neither key, value nor headers: one for each of its seven fields."""
+"""Size of a record without key, value and headers: one byte for each of its seven fields."""
 
 MAX_RECORD_OVERHEAD = 21
-"""Most bytes a record takes besides key, value and headers (storage-format §2)."""
+"""Maximum size of a record without key, value and headers (storage-format §2)."""

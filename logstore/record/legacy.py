@@ -1,20 +1,20 @@
-"""Messages of magic 0 and 1, read only: their fields, and batches of magic 2 that contain the same.
+"""Read-only support for messages of magic 0 and 1, and conversion to batches of magic 2.
 
 Offset  Size  Field        Type  Under the CRC
-     0     8  offset       i64   no. Of a compressed set its last message's
+     0     8  offset       i64   no; last message's offset if compressed
      8     4  messageSize  i32   no; bytes after this field
     12     4  crc          u32   no; CRC-32 (zlib) of bytes 16 to the end
     16     1  magic        i8    yes; 0 or 1
     17     1  attributes   i8    yes; codec in bits 0-2, timestamp type in bit 3 (magic 1)
-    18     8  timestamp    i64   yes; magic 1 alone
+    18     8  timestamp    i64   yes; only magic 1
      -     4  keyLength    i32   yes; -1 is null
      -     -  key                yes
      -     4  valueLength  i32   yes; -1 is null
-     -     -  value              yes. Of a compressed set the messages in it
+     -     -  value              yes; the inner messages if compressed
 
-All big-endian. In a compressed set of magic 1 the inner offsets are relative to the last one, whose
-offset is the set's. In magic 0 they are absolute. Source: KIP-31, KIP-32, and Kafka's
-RecordsIterator.
+All big-endian. In a compressed message of magic 1 the inner offsets are relative, and the outer
+offset is the offset of the last one. In magic 0 they are absolute. Source: KIP-31, KIP-32, and
+Kafka's RecordsIterator.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ assert _HEAD.size == 18
 
 
 class OldMessage(NamedTuple):
-    """One entry of a log: a message, or a compressed set of them.
+    """A log entry: a message, or a compressed set of messages.
 
     Attributes
     ----------
     timestamp : int
         In ms, or -1 in magic 0.
     timestamp_type : TimestampType or None
-        None in magic 0, which has none.
+        None in magic 0.
     """
 
     offset: int
@@ -61,21 +61,21 @@ class OldMessage(NamedTuple):
     value: bytes | None
 
     def records(self, limit: int) -> list[Record]:
-        """Return the record of the message, or the records of the set; see `entries`."""
+        """Return the record of the message, or the records of the set. See `entries`."""
         return [record for _, record in self.entries(limit)]
 
     def entries(self, limit: int) -> list[tuple[OldMessage, Record]]:
-        """Return each message, of the set if it is one, as stored and as a record with its offset.
+        """Return the message, or each message of the set, as stored and as a record.
 
         Parameters
         ----------
         limit : int
-            Bytes that a set may unfold to.
+            Maximum decompressed size in bytes.
 
         Raises
         ------
         InvalidRecordError, CorruptRecordError
-            The set is empty, contains another one, or cannot be taken apart.
+            The set is empty, nested or malformed.
         """
         if not self.codec_id:
             return [(self, Record(self.offset, self.timestamp, self.key, self.value))]
@@ -88,7 +88,7 @@ class OldMessage(NamedTuple):
         if not inner:
             raise InvalidRecordError("a compressed set without messages")
         shift = 0
-        if self.magic == 1 and self.offset:  # some clients left 0 there, and meant it so
+        if self.magic == 1 and self.offset:  # some clients write 0 and absolute inner offsets
             shift = self.offset - inner[-1].offset
         appended = self.timestamp_type is TimestampType.LOG_APPEND_TIME
         return [
@@ -107,12 +107,12 @@ class OldMessage(NamedTuple):
     def batch(
         self, limit: int, path: str | None = None, position: int | None = None
     ) -> RecordBatch:
-        """Return a batch of magic 2, uncompressed, that contains the same records.
+        """Return an uncompressed batch of magic 2 with the same records.
 
         Raises
         ------
         InvalidRecordError, CorruptRecordError
-            As `records`; or its offsets or timestamps are none that a batch can have.
+            As in `records`, or its offsets or timestamps are not possible in a batch.
         """
         records = self.records(limit)
         appended = self.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -129,18 +129,18 @@ class OldMessage(NamedTuple):
 
 
 def is_sound(data: bytes) -> bool:
-    """Return whether the CRC-32 of a whole entry is valid."""
+    """Return whether the CRC-32 of an entry is valid."""
     stored = int.from_bytes(data[layout.LOG_OVERHEAD : layout.MAGIC_POSITION], "big")
     return zlib.crc32(data[layout.MAGIC_POSITION :]) == stored
 
 
 def parse_message(data: bytes) -> OldMessage:
-    """Take a whole entry apart. Its CRC is not looked at.
+    """Parse a whole entry, without checking its CRC.
 
     Raises
     ------
     InvalidRecordError
-        Its fields do not fill it.
+        Its fields do not add up to its size.
     """
     if len(data) < _HEAD.size:
         raise InvalidRecordError(f"a message of {len(data)} bytes has no room for its fields")

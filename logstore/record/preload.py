@@ -1,4 +1,4 @@
-"""Load the kernels for batches before they are needed."""
+"""Load the batch kernels before they are needed."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from logstore.runtime.background import run_in_background
 
 
 def load_in_background() -> None:
-    """Decode and encode batches in Python until their kernels are loaded.
+    """Load the kernels for batches in the background, using plain Python until then.
 
-    For listeners with many clients; see `jit.load_in_background`.
+    For listeners with many clients. See `jit.load_in_background`.
     """
     jit.load_in_background(kernels.decode_records, _exercise, partial(run_in_background, "kernels"))
 
 
 def _exercise() -> None:
-    """Encode and decode two records."""
     column = BytesColumn.from_list([b"some", None])
     find_bounds(column, column, 2**14, 2)
     times = np.zeros(2, np.int64)

@@ -1,7 +1,7 @@
-"""Records one by one in plain Python: the path of small batches and the kernels' oracle.
+"""Records in plain Python: used for small batches, and as the oracle of the kernels.
 
-A record is a length, attributes, timestamp and offset deltas, key, value and headers, all
-varints but the attributes (storage-format §2).
+A record has a length, attributes, timestamp and offset deltas, key, value and headers. All except
+the attributes are varints (storage-format §2).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from logstore.record.varint import decode_varint, decode_varlong, encode_varint,
 from logstore.types import INT64_MAX, INT64_MIN
 
 Header = tuple[str, bytes | None]
-"""A record header: name and value. Order matters and names may repeat."""
+"""Name and value of a record header. Order is significant and names may repeat."""
 
 
 class Record(NamedTuple):
-    """One record as stored; `key` and `value` are None when null.
+    """A record as stored. `key` and `value` may be null.
 
-    Header names that are not UTF-8 keep their bytes through `surrogateescape`.
+    Header names that are not UTF-8 are decoded with `surrogateescape`.
     """
 
     offset: int
@@ -31,11 +31,11 @@ class Record(NamedTuple):
 
 
 RecordRow = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
-"""The fields of a `Record`, as a plain tuple."""
+"""Fields of a `Record`, as a plain tuple."""
 
 
 class NewRecord(NamedTuple):
-    """A record to append. A timestamp of None means the log's clock."""
+    """A record to append. The default timestamp is the time of the log's clock."""
 
     key: bytes | None
     value: bytes | None
@@ -44,11 +44,11 @@ class NewRecord(NamedTuple):
 
 
 NO_HEADERS = b"\x00"
-"""The end of a record without headers: their count."""
+"""Encoded headers of a record without headers: a count of 0."""
 
 
 def encode_headers(headers: Sequence[Header]) -> bytes:
-    """Return the header count and the headers, as they end a record."""
+    """Encode the header count and headers."""
     if not headers:
         return NO_HEADERS
     parts = [encode_varint(len(headers))]
@@ -68,7 +68,7 @@ Row = tuple[int, int, bytes | None, bytes | None, Sequence[Header]]
 """A record relative to its batch: timestamp delta, offset delta, key, value, headers."""
 
 _SIZES = tuple(encode_varint(size) for size in range(1024))
-"""The encodings of small sizes and deltas; few keys, values and batches are larger."""
+"""Encodings of small sizes and deltas. Few keys, values and batches are larger."""
 
 
 def encode_record(
@@ -78,7 +78,7 @@ def encode_record(
     value: bytes | None,
     headers: bytes = NO_HEADERS,
 ) -> bytes:
-    """Return one record, length prefix included; `headers` as `encode_headers` gives them."""
+    """Encode a record, including its length. `headers` are encoded by `encode_headers`."""
     return b"".join(record_parts(timestamp_delta, offset_delta, key, value, headers))
 
 
@@ -89,7 +89,7 @@ def record_parts(
     value: bytes | None,
     headers: bytes,
 ) -> tuple[bytes, ...]:
-    """Return the parts that `encode_record` joins, for callers that join several records."""
+    """Return the parts of `encode_record`, for callers that join several records."""
     stamp = b"\x00" if timestamp_delta == 0 else encode_varint(timestamp_delta)
     place = _SIZES[offset_delta] if 0 <= offset_delta < 1024 else encode_varint(offset_delta)
     if key is None:
@@ -118,9 +118,9 @@ def record_parts(
 
 
 def encode_rows(rows: Iterable[Row]) -> bytes:
-    """Return the records section of a batch, uncompressed.
+    """Encode an uncompressed records section.
 
-    The caller keeps offset deltas within 31 bits, and timestamp deltas within 64.
+    Offset deltas must be within 31 bits, and timestamp deltas within 64.
     """
     parts: list[bytes] = []
     for timestamp_delta, offset_delta, key, value, headers in rows:
@@ -130,9 +130,9 @@ def encode_rows(rows: Iterable[Row]) -> bytes:
 
 
 def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
-    """Return the records section of a batch, uncompressed.
+    """Encode an uncompressed records section.
 
-    The caller keeps offsets within 31 bits above the base; timestamp deltas wrap at 64 bits.
+    Offsets must be within 31 bits above the base. Timestamp deltas wrap at 64 bits.
     """
     return encode_rows(
         (
@@ -149,7 +149,7 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
 def decode_headers(
     section: bytes | memoryview, position: int, end: int
 ) -> tuple[tuple[Header, ...], int]:
-    """Read header count and headers at `position`, and return them and the position after."""
+    """Decode the header count and headers at `position`. Return them and their end."""
     count, position = decode_varint(section, position, end)
     if count < 0:
         raise InvalidRecordError(f"negative header count {count}")
@@ -183,15 +183,15 @@ def decode_records(
     section : bytes-like
         All bytes after the batch header, decompressed.
     count, base_offset, base_timestamp : int
-        From the batch header.
+        Fields of the batch header.
     append_time : int, optional
-        The batch's maxTimestamp when it was stamped by the log: every record's timestamp.
-        Otherwise base and delta are added, wrapping at 64 bits as in Java.
+        maxTimestamp of a batch with LogAppendTime, the timestamp of all its records. Otherwise
+        timestamps are base plus delta, wrapping at 64 bits as in Java.
 
     Raises
     ------
     InvalidRecordError
-        A read rule of storage-format §2 is violated; the message says which.
+        A read rule of storage-format §2 is violated.
     """
     if count < 0:
         raise InvalidRecordError(f"negative record count {count}")
@@ -212,9 +212,9 @@ def decode_windows(
     *,
     rows_max: int,
 ) -> Iterator[list[Record]]:
-    """Decode the records of a section into at least one list of at most `rows_max` records.
+    """Decode the records of a section into one or more lists of at most `rows_max` records.
 
-    Parameters and errors as in `decode_records`. An error is raised when its list is decoded.
+    Parameters and errors are as in `decode_records`. An error is raised when its list is decoded.
     """
     if count < 0:
         raise InvalidRecordError(f"negative record count {count}")
@@ -246,7 +246,7 @@ def _decode_rows(
     base_timestamp: int,
     append_time: int | None,
 ) -> tuple[list[Record], int]:
-    """Decode records of a section from a position on, and return them and the position after."""
+    """Decode records of a section starting at a position. Return them and their end."""
     records: list[Record] = []
     end = len(data)
     for row in rows:
@@ -278,11 +278,11 @@ _Decoded = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], int]
 
 
 def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
-    """Parse a record whose numbers have one or two bytes, and which has no headers.
+    """Parse a record without headers whose numbers have one or two bytes.
 
-    Returns the deltas, key and value, and the position after the record; None if it is another
-    kind of record, or damaged: `_decode_record` judges it then. Nothing is checked on the way:
-    every step moves forward, so it remained inside if it ends where the record does.
+    Returns the deltas, key and value, and the end of the record, or None if the record is different
+    or damaged, which `_decode_record` then determines. Intermediate steps need no checks: each
+    moves forward, so all were inside the record if the last one ends at its end.
     """
     try:
         number = data[position]
@@ -295,7 +295,7 @@ def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
         record_end = position + (number >> 1)
         if number & 1 or record_end > end:
             return None
-        position += 1  # the attributes, none of which is defined
+        position += 1  # the attributes, which are all undefined
         stamp = data[position]
         position += 1
         if stamp >= 0x80:
@@ -341,9 +341,9 @@ def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
 
 
 def _decode_record(data: bytes, position: int, end: int) -> _Decoded:
-    """Parse any record, checking each step.
+    """Parse any record with all checks.
 
-    Returns the deltas, key, value and headers, and the position after the record.
+    Returns the deltas, key, value and headers, and the end of the record.
     """
     size, position = decode_varint(data, position, end)
     record_end = position + size

@@ -1,8 +1,8 @@
-"""A walk over a `.log` that continues after damage.
+"""Read the batches of a `.log` file, continuing after damage.
 
-Where the ordinary walk (`logstore.record.walk`) stops, this one reports the damage and searches for
-the next batch with a valid CRC. If only the length of a batch is wrong, its CRC matches the bytes
-up to that next batch.
+Where `logstore.record.walk` would stop, the scan reports the damage and searches for the next batch
+with a valid CRC. If only the length of a batch is wrong, its CRC matches the bytes up to that next
+batch.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class ScannedBatch(NamedTuple):
     Attributes
     ----------
     batch : RecordBatch or None
-        None if the CRC is wrong. Fields that the CRC does not cover are corrected, and a message of
-        magic 0 or 1 is converted to a batch of magic 2.
+        None if the CRC is wrong. Fields not covered by the CRC are corrected, and messages of magic
+        0 or 1 are converted to magic 2.
     magic : int
-        Magic of the bytes in the file.
+        Magic in the file.
     is_mended : bool
         Whether length or magic differ from the file.
     """
@@ -46,14 +46,14 @@ class ScannedBatch(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A range of the file without a recognizable batch. A `Fault` before it has the reason."""
+    """A range of the file without a recognizable batch. The preceding `Fault` has the reason."""
 
     position: int
     end_position: int
 
 
 class Fault(NamedTuple):
-    """A fault in the file, yielded before the range that it concerns.
+    """A fault in the file, yielded before the range with the fault.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Fault(NamedTuple):
     is_tail : bool
         Whether the range extends to the end of the file.
     is_last : bool
-        True if no batch with a valid CRC follows in the file.
+        Whether no valid batch follows in the file.
     """
 
     check: str
@@ -77,30 +77,30 @@ class Fault(NamedTuple):
 Scanned = ScannedBatch | Unreadable | Fault
 
 _Step = Generator[Scanned, None, int | None]
-"""One step of a walk; returns the next position, None at the end of the walk."""
+"""A step of the scan. It returns the next position, or None at the end."""
 
 
 class SegmentScan:
-    """One walk over the `.log` of a segment.
+    """A scan of the `.log` file of a segment.
 
     Parameters
     ----------
     file : File
-        Open for reading; bytes appended meanwhile are ignored.
+        File opened for reading. Bytes appended meanwhile are ignored.
     path : str
     base_offset : int
         Base offset of the segment.
     limit : int
-        Largest decompressed size of a message of magic 0 or 1, in bytes.
+        Maximum decompressed size of a message of magic 0 or 1, in bytes.
     end : int, optional
-        Where to stop, exclusive (default: the file's size).
+        End of the scan, exclusive. [default: file size]
 
     Attributes
     ----------
     end_position : int
-        Position after the last batch seen.
+        Position after the last batch found.
     end_is_known : bool
-        Whether the last batch seen is the last one there was.
+        Whether the last batch found is certainly the last one.
     """
 
     def __init__(
@@ -113,13 +113,13 @@ class SegmentScan:
         self.size = file.size() if end is None else end
         self.end_position = 0
         self.end_is_known = True
-        # The last search for a valid batch: its start and its result, with no batch between them.
+        # Start and result of the last search for a valid batch. There is none in between.
         self._searched: tuple[int, int | None] = (self.size, None)
         self._block = b""
         self._block_start = 0
 
     def run(self) -> Iterator[Scanned]:
-        """Yield batches, faults, and stretches to skip, in the file's order."""
+        """Yield batches, faults and unreadable ranges in file order."""
         if self.size > INT32_MAX:
             yield from self._run_oversized()
             return
@@ -148,7 +148,7 @@ class SegmentScan:
             position = following
 
     def pairs(self) -> Iterator[tuple[Scanned, ScannedBatch | None]]:
-        """Yield each item with its successor, or None unless that is a batch with a valid CRC."""
+        """Yield each item with its successor, or with None if that is not a valid batch."""
         items = self.run()
         current = next(items, None)
         while current is not None:
@@ -158,7 +158,7 @@ class SegmentScan:
             current = following
 
     def _run_oversized(self) -> Iterator[Scanned]:
-        """Yield the batches at the start of a file too large for a segment, then the fault.
+        """Yield the first batches of a file that is too large for a segment, then the fault.
 
         Stops at the first damage, because a sparse file may have any size.
         """
@@ -171,7 +171,7 @@ class SegmentScan:
         yield Fault("segment_size", position, None, INT32_MAX, self.size, is_tail=True)
 
     def _whole_batch_end(self, position: int) -> int | None:
-        """Return the end of the batch at a position, None without a batch with a valid CRC."""
+        """Return the end of the valid batch at a position, or None."""
         head = self._read(position, layout.HEADER_SIZE)
         header = BatchHeader.unpack_from(head.ljust(layout.HEADER_SIZE, b"\0"))
         end = position + header.size_bytes
@@ -188,7 +188,7 @@ class SegmentScan:
         if computed == header.crc:
             yield self._trusted(position, end, header)
             return end
-        # If only the length is wrong, the batch ends where the next valid one starts.
+        # If only the length is wrong, the batch ends at the start of the next valid one.
         following = self._next_batch(position + 1)
         true_end = self._true_end(position, header, following)
         if true_end is not None:
@@ -256,7 +256,7 @@ class SegmentScan:
         yield ScannedBatch(position, end, batch.header, batch, header.magic)
 
     def _trusted(self, position: int, end: int, header: BatchHeader) -> ScannedBatch:
-        """Return a batch with a valid CRC, and correct the fields that the CRC does not cover."""
+        """Return a batch with a valid CRC, correcting the fields that the CRC does not cover."""
         data = self._read(position, end - position)
         length = end - position - layout.LOG_OVERHEAD
         is_mended = header.magic != layout.MAGIC or header.batch_length != length
@@ -287,14 +287,14 @@ class SegmentScan:
     # -- searching ---------------------------------------------------------------------------
 
     def _true_end(self, position: int, header: BatchHeader, following: int | None) -> int | None:
-        """Return the end of a batch of doubtful length, if its CRC covers the bytes up to there."""
+        """Return the end of a batch with a doubtful length, if its CRC matches up to there."""
         end = self.size if following is None else following
         if header.magic != layout.MAGIC or end - position < layout.HEADER_SIZE:
             return None
         return end if self._crc(position, end) == header.crc else None
 
     def _next_batch(self, start: int) -> int | None:
-        """Return the position of the first valid batch at `start` or after it."""
+        """Return the position of the first valid batch at or after `start`."""
         searched, found = self._searched
         if start < searched or (found is not None and start > found):
             found = self._search(start)
@@ -318,7 +318,7 @@ class SegmentScan:
     # -- bytes -------------------------------------------------------------------------------
 
     def _read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes; small reads are served from a block."""
+        """Read up to `size` bytes. Small reads are served from a buffered block."""
         inside = position - self._block_start
         if inside < 0 or inside + size > len(self._block):
             wanted = min(max(size, _BLOCK), self.size - position)
@@ -329,7 +329,7 @@ class SegmentScan:
         return self._block[inside : inside + size]
 
     def _crc(self, position: int, end: int) -> int:
-        """Return the CRC-32C of a batch's bytes from the attributes to `end`."""
+        """Compute the CRC-32C of a batch up to `end`."""
         start = position + layout.ATTRIBUTES_POSITION
         if end - start <= _BLOCK:
             return crc32c(self._read(start, end - start))
@@ -350,17 +350,17 @@ def misplaced(
     after: int | None,
     following: int | None,
 ) -> tuple[str, object, object] | None:
-    """Check a batch's offsets against the segment's bounds and the batches around it.
+    """Check the offsets of a batch against its segment and the adjacent batches.
 
     The CRC does not cover the base offset. If two batches overlap, the second one is wrong, unless
-    it continues the batches before and the first one leaves a gap there.
+    it is contiguous with earlier batches and the first one leaves a gap there.
 
     Parameters
     ----------
     end_offset : int or None
-        Offset after the batches before.
+        Offset after the preceding batches.
     after : int or None
-        Base offset of the next batch in the file, if that is valid.
+        Base offset of the next batch in the file, if it is valid.
     following : int or None
         Base offset of the next segment.
 

@@ -1,4 +1,4 @@
-"""Searching for a batch that a walk cannot reach: behind damage or a wrong length."""
+"""Search for a batch after damage or a wrong length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_CODEC = 4
 
 
 def is_plausible(header: BatchHeader, room: int, base_offset: int) -> bool:
-    """Return whether bytes can be the header of a whole batch.
+    """Return whether bytes may be the header of a whole batch.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def is_plausible(header: BatchHeader, room: int, base_offset: int) -> bool:
 
 
 def crc_of(file: File, position: int, end: int) -> int:
-    """Return the CRC-32C of a batch's bytes from its attributes to `end`, read in pieces."""
+    """Compute the CRC-32C of a batch up to `end`, reading it in chunks."""
     start = position + layout.ATTRIBUTES_POSITION
     crc = 0
     while start < end and (piece := file.read(start, min(_BLOCK, end - start))):
@@ -52,12 +52,12 @@ def find_batch(
     Parameters
     ----------
     start, end : int
-        Positions. The batch also ends at or below `end`.
+        Positions in bytes. The batch must also end at or before `end`.
     base_offset : int
-        Base offset of the segment. The batch's is at most 2^31-1 above it.
+        Base offset of the segment. The batch must be within 2^31-1 of it.
     effort : int, optional
-        Most bytes of candidates to read. Bytes crafted to look like many long batches would
-        otherwise take quadratic time.
+        Maximum bytes of candidates to read, since bytes that look like many long batches would
+        take quadratic time.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def find_batch(
 
     Notes
     -----
-    O(n) for ordinary bytes: one position in 256 is a candidate, and few of these need a CRC.
+    O(n) for ordinary bytes: one position in 256 is a candidate, and few of them need a CRC.
     """
     spent = 0
     while start <= end - layout.HEADER_SIZE:

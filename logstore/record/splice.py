@@ -1,7 +1,7 @@
-"""A view of a `.log` file that contains only whole batches of magic 2.
+"""A view of a `.log` file that consists of whole batches of magic 2.
 
-Damaged ranges are left out, wrong lengths and magics are corrected, and messages of magic 0 and 1
-are converted to batches. So any reader of a log can read a damaged or old file.
+The view omits damaged ranges, corrects lengths and magics, and converts messages of magic 0 and 1.
+So any log reader can read a damaged or old file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Piece(NamedTuple):
-    """A range of a file that is part of the view.
+    """A range of a file within the view.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Piece(NamedTuple):
     position, size_bytes : int
         Position and size in the file.
     make : callable or None
-        Converts the bytes of the file for the view, or None if both are equal.
+        Converts the bytes of the file, or None to use them unchanged.
     """
 
     start: int
@@ -35,14 +35,14 @@ class Piece(NamedTuple):
 
 
 class Splice:
-    """The pieces of one file.
+    """The pieces of a file.
 
     Parameters
     ----------
     path : str
         Path of the file.
     pieces : sequence of Piece
-        In the order of the view, without gaps there.
+        In order, without gaps in the view.
     """
 
     def __init__(self, path: str, pieces: Sequence[Piece]) -> None:
@@ -52,17 +52,17 @@ class Splice:
         self.size = self._pieces[-1].start + self._pieces[-1].size if pieces else 0
 
     def from_position(self, position: int) -> Iterator[Piece]:
-        """Yield the piece at a position of the view, and the pieces behind it."""
+        """Yield the piece at a position of the view, and all later pieces."""
         yield from self._pieces[max(bisect_right(self._starts, position) - 1, 0) :]
 
 
 class SplicedFile:
-    """A read-only file with the contents of a splice.
+    """A read-only file with the content of a splice.
 
     Parameters
     ----------
     base : File
-        The file on disk; closed together with this one.
+        The file on disk, which is closed together with this one.
     """
 
     def __init__(self, base: File, splice: Splice) -> None:
@@ -75,13 +75,13 @@ class SplicedFile:
         return self._splice.size
 
     def read(self, position: int, size: int) -> bytes:
-        """Return up to `size` bytes from `position` on, fewer only at the end."""
+        """Read up to `size` bytes from `position`, fewer only at the end."""
         data = bytearray(max(0, min(size, self._splice.size - position)))
         count = self.read_into(memoryview(data), position)
         return bytes(memoryview(data)[:count])
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
+        """Fill `view` from `position`. Return the number of bytes read, fewer only at the end."""
         done = 0
         for piece in self._splice.from_position(position):
             inside = position + done - piece.start

@@ -1,8 +1,8 @@
-"""A survey of a `.log`: every valid batch with its position, and the damage between batches.
+"""Find all valid batches of a `.log` file, and the damage between them.
 
-A batch is valid if its CRC is right, its records can be decoded, and its offsets are in order with
-the batches and segments around it. Fields that no CRC covers (length, magic, base offset) are
-corrected in memory if the surrounding bytes leave only one value. The disk is not changed.
+A batch is valid if its CRC matches, its records can be decoded, and its offsets are in order with
+adjacent batches and segments. Fields that no CRC covers (length, magic, base offset) are corrected
+in memory if only one value is possible. The file is not changed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from logstore.runtime.fs import File
 
 RUN_BYTES = 128 * 1024
-"""Approximate bytes of old messages per converted batch, which each read converts again."""
+"""Approximate size of old messages per converted batch. Each read converts them again."""
 
 
 class Damage(NamedTuple):
-    """A range of a `.log` without a readable batch.
+    """A range of a `.log` file without a readable batch.
 
-    Valid batches follow it, in the same file or in a later one. A torn batch at the end of a log is
-    not damage: a crash or a running process leaves one.
+    Valid batches follow in the same or a later file. A torn batch at the end of a log is not
+    damage, since a crash or a running process leaves one.
 
     Attributes
     ----------
@@ -41,14 +41,14 @@ class Damage(NamedTuple):
     position, size_bytes : int
         The range.
     check : str
-        The failed check, by its name in `logstore.inspect.check.CHECKS`.
+        Name of the failed check in `logstore.inspect.check.CHECKS`.
     last_offset_before, first_offset_after : int or None
-        Offsets of the valid batches around it, None without one.
+        Offsets of the adjacent valid batches, if any.
     is_mended : bool
-        True if only fields without a CRC are wrong and the batches around determine their values.
-        The records are then readable.
+        Whether only fields without a CRC are wrong and adjacent batches determine their values, so
+        that the records are readable.
     later_records : int or None
-        Records in valid batches behind it, in its file and in later ones, or None if not counted.
+        Number of records in later valid batches, including later files, or None if not counted.
     """
 
     path: str
@@ -76,7 +76,7 @@ class Damage(NamedTuple):
 
 
 class SegmentBounds(NamedTuple):
-    """A segment's file and the offsets that its batches may have.
+    """A segment file and the offsets that its batches may have.
 
     Attributes
     ----------
@@ -84,8 +84,7 @@ class SegmentBounds(NamedTuple):
         The file on disk.
     base_offset : int
     first_offset : int
-        Lowest offset that belongs to this segment: `base_offset`, unless the segment below
-        overlaps this one.
+        Lowest offset of this segment: `base_offset`, unless the previous segment overlaps it.
     following : int or None
         Base offset of the next segment, or None for the last one.
     """
@@ -97,7 +96,7 @@ class SegmentBounds(NamedTuple):
 
     @property
     def is_partly_superseded(self) -> bool:
-        """Whether a segment below, after a completed swap, contains the first offsets."""
+        """Whether the previous segment, after a completed swap, contains the first offsets."""
         return self.first_offset > self.base_offset
 
 
@@ -107,7 +106,7 @@ class ValidBatch(NamedTuple):
     Attributes
     ----------
     magic : int
-        Magic of the bytes in the file; `batch` always has magic 2.
+        Magic in the file. `batch` always has magic 2.
     is_mended : bool
         Whether length, magic or base offset differ from the file.
     """
@@ -122,20 +121,20 @@ class ValidBatch(NamedTuple):
 def survey(
     file: File, bounds: SegmentBounds, limit: int, end: int | None = None
 ) -> Iterator[ValidBatch | Damage]:
-    """Yield the valid batches of a file and the damage between them, in file order.
+    """Yield the valid batches of a file and the damage between them, in order.
 
     Parameters
     ----------
     file : File
         Open for reading.
     limit : int
-        Largest decompressed size of a batch, in bytes.
+        Maximum decompressed size of a batch, in bytes.
     end : int, optional
-        Where to stop, exclusive (default: the file's size).
+        End of the survey, exclusive. [default: file size]
 
     Notes
     -----
-    About 10 µs per batch plus the decoding of its records. `Damage.first_offset_after` is None if
+    Takes about 10 µs per batch, plus decoding its records. `Damage.first_offset_after` is None if
     no valid batch follows in this file.
     """
     waiting: list[Damage] = []
@@ -156,7 +155,7 @@ def survey(
 def _judged(
     file: File, bounds: SegmentBounds, limit: int, file_end: int | None
 ) -> Iterator[ValidBatch | Damage]:
-    """Yield valid batches and damage, the latter without the surrounding offsets."""
+    """Yield valid batches and damage. Damage does not have the surrounding offsets yet."""
     scan = SegmentScan(file, bounds.path, bounds.base_offset, limit, file_end)
     end: int | None = bounds.first_offset
     is_adjacent = True
@@ -207,7 +206,7 @@ def _placed(
     *,
     is_adjacent: bool,
 ) -> tuple[ValidBatch | None, str]:
-    """Check the offsets of a batch; correct its base offset if only one value fits."""
+    """Check the offsets of a batch. Correct its base offset if only one value is possible."""
     batch = item.batch
     assert batch is not None
     after = None if following is None else following.header.base_offset
@@ -236,7 +235,7 @@ def _placed(
 
 
 def _undecodable(batch: RecordBatch, limit: int) -> str | None:
-    """Return the check that the records of a batch fail, or None if they can be read."""
+    """Return the check that decoding the records fails, or None."""
     header = batch.header
     try:
         if header.is_control:
@@ -258,7 +257,7 @@ def _undecodable(batch: RecordBatch, limit: int) -> str | None:
 
 
 class _Run:
-    """Consecutive old messages that are presented as one batch."""
+    """Consecutive old messages that are converted to one batch."""
 
     def __init__(self) -> None:
         self.position = self.end_position = 0
@@ -310,7 +309,7 @@ class SpliceBuilder:
             self._put(valid.position, size, size, None)
 
     def finish(self, file_size: int) -> Splice | None:
-        """Return the splice, or None if the file needs none."""
+        """Return the splice, or None if the file does not need one."""
         self._end_run()
         pieces = self._pieces
         if not pieces and not file_size:
@@ -346,7 +345,7 @@ def _batch_of_old(data: bytes, limit: int) -> bytes:
 
 
 def _joined(batches: list[RecordBatch], limit: int) -> bytes:
-    """Return one batch with the records of all; message sets are compressed again with lz4."""
+    """Join the records of batches in one batch. Compressed ones are recompressed with lz4."""
     header = batches[-1].header
     records: list[Record] = []
     for batch in batches:

@@ -1,8 +1,8 @@
-"""Zigzag varints in plain Python: the oracle of the kernels, and the path of small batches.
+"""Zigzag varints in plain Python: used for small batches, and as the oracle of the kernels.
 
-A varint contains 32 bits in at most 5 bytes, a varlong 64 bits in at most 10; seven bits a byte,
-least significant group first. Longer encodings are refused, non-minimal ones within the limit
-are read. Source: docs/spec/storage-format.md §2.
+A varint has 32 bits in at most 5 bytes, and a varlong 64 bits in at most 10. Each byte has seven
+bits, least significant group first. Longer encodings are errors, but non-minimal ones are accepted.
+Source: docs/spec/storage-format.md §2.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _ONE_BYTE = tuple(bytes([zigzag]) for zigzag in range(128))
 
 
 def wrap_int64(value: int) -> int:
-    """Return `value` as a 64-bit signed integer, wrapping as Java's and the kernels' do."""
+    """Wrap an integer to 64 signed bits, as Java and the kernels do."""
     return (value + (1 << 63) & (1 << 64) - 1) - (1 << 63)
 
 
 def encode_varint(value: int) -> bytes:
-    """Return the zigzag encoding of `value`; the same bytes serve as varint and varlong.
+    """Return the zigzag encoding of `value`, which is the same for varint and varlong.
 
-    `value` is within 64 bits, signed. The caller keeps a varint within 32.
+    `value` must be within 64 signed bits, or 32 for a varint.
     """
     zigzag = (value << 1) ^ (value >> 63)
     if zigzag < 0x80:
@@ -37,12 +37,12 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
-    """Read a 32-bit varint at `position`, below `end` (exclusive).
+    """Decode a 32-bit varint at `position`, before `end` (exclusive).
 
     Returns
     -------
     (int, int)
-        The value, and the position after it.
+        The value and its end.
 
     Raises
     ------
@@ -50,13 +50,13 @@ def decode_varint(data: bytes | memoryview, position: int, end: int) -> tuple[in
         The encoding is longer than 5 bytes or runs past `end`.
     """
     zigzag, position = _decode(data, position, end, MAX_VARINT_BYTES)
-    # Bits above the 32nd fall off, as in a 32-bit shift.
+    # Drop bits above the 32nd, as a 32-bit shift does.
     value = (zigzag & 0xFFFFFFFF) >> 1 ^ -(zigzag & 1)
     return value, position
 
 
 def decode_varlong(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
-    """Read a 64-bit varint at `position`, below `end`; see `decode_varint`."""
+    """Decode a 64-bit varint at `position`, before `end`. See `decode_varint`."""
     zigzag, position = _decode(data, position, end, MAX_VARLONG_BYTES)
     value = (zigzag & 0xFFFFFFFFFFFFFFFF) >> 1 ^ -(zigzag & 1)
     return value, position

@@ -1,8 +1,8 @@
-"""Walking the batches of a buffer or a file (storage-format §4.2).
+"""Iterate over the batches of a buffer or file (storage-format §4.2).
 
-A walk reads lengths and magics only; `RecordBatch.ensure_valid` checks CRCs. It ends silently at
-a torn tail and raises at bytes that cannot be a batch. Entries of magic 0 and 1 have an error of
-their own.
+A walk reads only lengths and magics. `RecordBatch.ensure_valid` checks CRCs. It ends silently at a
+torn tail and raises an error at bytes that cannot be a batch. Entries of magic 0 and 1 raise a
+different error.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LARGE_BATCH = 8 * 1024
 
 _BATCH_LENGTH = struct.Struct(">i")
 
-# Fields of every header that are summed: batch length, magic, attributes, last offset delta,
-# maxTimestamp, count. Fields of few headers: base offset and last offset delta, base timestamp.
+# Fields needed of every header: batch length, magic, attributes, last offset delta, maxTimestamp,
+# count. Fields needed of few headers: base offset and last offset delta, base timestamp.
 _SUMMED = struct.Struct(">8xi4xb4xhi8xq14xi")
 _OFFSETS = struct.Struct(">q15xi")
 _BASE_TIMESTAMP = struct.Struct(">q")
@@ -35,11 +35,11 @@ assert _SUMMED.size == layout.HEADER_SIZE
 assert _OFFSETS.size == layout.BASE_TIMESTAMP_POSITION
 
 _OLD_FIXED_BYTES = 4 + 1 + 1 + 4 + 4
-"""Fixed part of a message of magic 0: CRC, magic, attributes, lengths of key and value."""
+"""Size of a message of magic 0 without key and value: CRC, magic, attributes, lengths."""
 
 
 class BatchAt(NamedTuple):
-    """A batch's header and the position of its first byte."""
+    """The header of a batch and its position."""
 
     position: int
     header: BatchHeader
@@ -51,11 +51,11 @@ class BatchAt(NamedTuple):
 
 
 class BatchTotals(NamedTuple):
-    """Sums over the batches of a file.
+    """Totals over the batches of a file.
 
-    `last_offset` is inclusive. It and `max_timestamp` (ms) are -1 without a batch. `end_position`
+    `last_offset` is inclusive. It and `max_timestamp` (ms) are -1 without batches. `end_position`
     is the position after the last whole batch. `delete_horizon_ms` is the earliest delete horizon,
-    None if no batch has one.
+    or None.
     """
 
     batches: int = 0
@@ -74,18 +74,18 @@ def walk_buffer(
     Parameters
     ----------
     data : bytes
-        Whole batches. The last one may be torn.
+        Batches. The last one may be torn.
     path, start_position : str, int, optional
-        The file of the buffer, and the position of its first byte there. With a path, the more
-        lenient rules for the tail of a file apply: up to 17 arbitrary bytes, and a torn batch of
-        any magic, end the walk.
+        File of the buffer, and position of the buffer within it. With a path, the more lenient
+        rules for the end of a file apply: up to 17 arbitrary bytes, or a torn batch of any magic,
+        end the walk.
 
     Raises
     ------
     CorruptRecordError
         A batchLength below 14, or a magic outside 0..2.
     UnsupportedFormatError
-        A sound entry of magic 0 or 1.
+        A valid entry of magic 0 or 1.
     """
     is_file = path is not None
     least = layout.HEADER_SIZE_UP_TO_MAGIC + 1 if is_file else layout.LOG_OVERHEAD
@@ -110,25 +110,25 @@ def walk_buffer(
 def walk_headers(
     file: File, path: str, start: int = 0, end: int | None = None
 ) -> Iterator[BatchAt]:
-    """Yield the headers of the whole batches of a file in [start, end).
+    """Yield the headers of whole batches in [start, end) of a file.
 
     Parameters
     ----------
     file : File
         Open for reading.
     path : str
-        Names the file in errors.
+        For error messages.
     start, end : int
-        Positions in bytes; `end` is exclusive, the file's size by default.
+        Positions in bytes. `end` is exclusive. [default: file size]
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError
-        As `walk_buffer`, with path and position.
+        As in `walk_buffer`, with path and position.
 
     Notes
     -----
-    1 to 2 µs per batch. Large batches are skipped, small ones are read in blocks of 64 KiB.
+    Takes 1 to 2 µs per batch. Skips large batches, and reads small ones in blocks of 64 KiB.
     """
     if end is None:
         end = file.size()
@@ -165,21 +165,21 @@ def walk_headers(
 def batch_totals(
     file: File, path: str, end: int | None = None, *, start: BatchTotals | None = None
 ) -> BatchTotals:
-    """Add up the headers of the whole batches of a file below position `end`.
+    """Sum the headers of the whole batches before position `end` of a file.
 
     Parameters
     ----------
     start : BatchTotals, optional
-        Totals of the file when it ended earlier. Only the rest is read.
+        Totals of an earlier, shorter state of the file, so that only the rest is read.
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError
-        As in `walk_headers`, which handles unusual headers.
+        As in `walk_headers`.
 
     Notes
     -----
-    About 0.2 µs per batch, because no header objects are created.
+    Takes about 0.2 µs per batch, because it creates no header objects.
     """
     if end is None:
         end = file.size()
@@ -194,7 +194,7 @@ def batch_totals(
     length = 0
     is_odd = False
     while end - position >= header_size and not is_odd:
-        # Large batches are skipped, small ones are read in blocks.
+        # Skip large batches, and read small ones in blocks.
         wanted = _SUM_READ_AHEAD if length < _LARGE_BATCH else header_size
         block = file.read(position, min(wanted, end - position))
         last_inside = len(block) - header_size
@@ -225,7 +225,7 @@ def batch_totals(
         if following:
             last_offset = sum(_OFFSETS.unpack_from(block, summed))
         position += following
-    # The end of the file or an unusual header: the complete walk handles it.
+    # `walk_headers` handles the end of the file and unusual headers.
     for at in walk_headers(file, path, position, end):
         batches += 1
         records += at.header.possible_record_count
@@ -239,10 +239,10 @@ def batch_totals(
 
 
 def refuse_old_format(file: File, path: str) -> None:
-    """Raise `UnsupportedFormatError` if a `.log` starts in an old format, even a damaged one.
+    """Raise `UnsupportedFormatError` if a `.log` starts with an old format, even if damaged.
 
     A walk treats a message of magic 0 or 1 with a wrong CRC-32 as damage, and recovery would
-    truncate the file there. At the start of a file, the message's structure or a later valid
+    truncate the file there. At the start of a file, the structure of the message or a later valid
     message identifies the old format.
 
     Notes
@@ -270,9 +270,9 @@ def refuse_old_format(file: File, path: str) -> None:
 
 
 def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
-    """Return whether key and value fill the entry, as in a message of magic 0 or 1.
+    """Return whether key and value fill the entry, as in messages of magic 0 and 1.
 
-    `data` is the start of a file of `file_size` bytes. The value of the first entry may be torn.
+    `data` is the start of a file of `file_size` bytes. The first value may be torn.
     """
     length_at = start + layout.BATCH_LENGTH_POSITION
     length = int.from_bytes(data[length_at : length_at + 4], "big", signed=True)
@@ -295,9 +295,9 @@ def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
 
 
 def check_place(header: BatchHeader, previous: int, path: str | None, position: int) -> None:
-    """Raise `CorruptRecordError` unless a batch's offsets are above `previous` and do not fall.
+    """Raise `CorruptRecordError` unless the offsets ascend and are above `previous`.
 
-    The CRC does not cover the base offset, so only its order can be checked.
+    The CRC does not cover the base offset, so only the order can be checked.
     """
     first, last = header.base_offset, header.last_offset
     if not previous < first <= last < INT64_MAX:
@@ -307,7 +307,7 @@ def check_place(header: BatchHeader, previous: int, path: str | None, position: 
 def misplaced(
     first: int, last: int, expected: int, path: str | None, position: int
 ) -> CorruptRecordError:
-    """Return the error of a batch whose offsets do not fit its position."""
+    """Return the error for a batch whose offsets do not fit its position."""
     return CorruptRecordError(
         f"a batch of offsets {first} to {last} is where offsets from {expected} on are expected",
         path=path,
@@ -319,16 +319,16 @@ def misplaced(
 
 
 def read_batch(file: File, path: str, position: int, size: int) -> RecordBatch:
-    """Read the whole batch of `size` bytes at `position`."""
+    """Read a whole batch at `position`."""
     return RecordBatch(file.read(position, size), path, position)
 
 
 def _judge_odd_header(
     file: File, head: bytes, path: str, position: int, end: int
 ) -> BatchHeader | None:
-    """Return the header of a batch smaller than 61 bytes, None at a torn tail; or raise.
+    """Return the header of a batch smaller than 61 bytes, or None at a torn tail.
 
-    `head` contains at least 18 bytes from `position` on.
+    `head` contains at least 18 bytes. Raises if the bytes cannot be a batch.
     """
     size = _entry_size(head, 0, path, position)
     if size > end - position:
@@ -362,9 +362,9 @@ def _entry_size(data: bytes, start: int, path: str | None, position: int) -> int
 def _old_or_bad_magic(
     checked: Iterator[bytes], head: bytes, path: str | None, position: int
 ) -> UnsupportedFormatError | CorruptRecordError:
-    """Return the error for magic 0 or 1: an old message if its CRC-32 matches, else damage.
+    """Return the error for magic 0 or 1: an old message if its CRC-32 matches, otherwise damage.
 
-    `checked` yields the bytes that the CRC covers, `head` starts with the bytes before them
+    `checked` yields the bytes covered by the CRC, and `head` starts with the bytes before them
     (storage-format §4.1).
     """
     magic = head[layout.MAGIC_POSITION]

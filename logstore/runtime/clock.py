@@ -29,23 +29,18 @@ class Clock(Protocol):
     @property
     def follows_system(self) -> bool:
         """Whether wall time is system time, so that files need no explicit mtime."""
-        ...
 
     def now_ms(self) -> int:
         """Return wall time in Unix milliseconds."""
-        ...
 
     def monotonic_ns(self) -> int:
         """Return a time in nanoseconds that never decreases, from an arbitrary origin."""
-        ...
 
     def monotonic_ms(self) -> int:
         """Return the whole milliseconds of `monotonic_ns`."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Let `seconds` of wall and monotonic time pass."""
-        ...
 
 
 class SystemClock:
@@ -240,15 +235,12 @@ class TimeListener(Protocol):
 
     def next_due_ns(self) -> int | None:
         """Return the monotonic time at which work is due next, maybe past; None without work."""
-        ...
 
     def next_due_name(self) -> str | None:
         """Return the name of the work that is due next, or None if there is none."""
-        ...
 
     def run_due(self, due_ns: int) -> int:
         """Run all work due at `due_ns` or before, and return the number of runs."""
-        ...
 
 
 class VirtualClock:

@@ -27,11 +27,9 @@ class Lock(AbstractContextManager[bool], Protocol):
 
     def acquire(self, blocking: bool = True) -> bool:
         """Acquire the lock. Without `blocking`, return False if another thread holds it."""
-        ...
 
     def release(self) -> None:
         """Release the lock."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,35 +67,27 @@ class File(Protocol):
 
     def size(self) -> int:
         """Return the length in bytes."""
-        ...
 
     def read_into(self, view: memoryview, position: int) -> int:
         """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
-        ...
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position` on, fewer only at the end."""
-        ...
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         """Write all `buffers` at the end, in order, and return the position of the first."""
-        ...
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
         """Write all `buffers` from `position` on. A gap before it reads as zeros."""
-        ...
 
     def truncate(self, size: int) -> None:
         """Cut to `size` bytes, or extend to it with zeros."""
-        ...
 
     def sync(self) -> None:
         """Make the contents durable."""
-        ...
 
     def close(self) -> None:
         """Close the handle. It can be called more than once."""
-        ...
 
 
 class Space(NamedTuple):
@@ -118,59 +110,45 @@ class FileSystem(Protocol):
         IsADirectoryError, NotRegularFileError
             It is not a regular file, or a symbolic link to be written.
         """
-        ...
 
     def exists(self, path: str) -> bool:
         """Return whether a file or directory of that name exists."""
-        ...
 
     def is_dir(self, path: str) -> bool:
         """Return whether `path` is a directory, or a symbolic link to one."""
-        ...
 
     def kind(self, path: str) -> FileKind | None:
         """Return the kind of a name, links not followed, or None if it does not exist."""
-        ...
 
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
-        ...
 
     def kinds(self, path: str) -> dict[str, FileKind]:
         """Return the names in a directory and their kinds, sorted by name; see `kind`."""
-        ...
 
     def stat(self, path: str) -> FileStat:
         """Return length and modification time of a file."""
-        ...
 
     def set_mtime(self, path: str, mtime_ms: int) -> None:
         """Set a file's modification time in Unix milliseconds."""
-        ...
 
     def rename(self, source: str, target: str) -> None:
         """Rename a file or directory atomically, replacing a file of the target's name."""
-        ...
 
     def remove(self, path: str) -> None:
         """Remove a file, a symbolic link itself, or the name of a special file."""
-        ...
 
     def make_dirs(self, path: str) -> None:
         """Create a directory and the missing ones above it, unless it exists."""
-        ...
 
     def remove_dir(self, path: str) -> None:
         """Remove an empty directory."""
-        ...
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""
-        ...
 
     def space(self, path: str) -> Space | None:
         """Return the space on a directory's volume, or None if it is unlimited."""
-        ...
 
     def lock(self, path: str) -> FileLock | None:
         """Take the exclusive lock on a file without waiting; see `logstore.runtime.locks`.
@@ -187,7 +165,6 @@ class FileSystem(Protocol):
         FileNotFoundError
             Its directory does not exist.
         """
-        ...
 
     def lock_holder(self, path: str) -> int | None:
         """Return the process that holds the lock on a file. Take no lock and create no file.
@@ -198,7 +175,6 @@ class FileSystem(Protocol):
             A process id, which may be this process, or `UNKNOWN_PROCESS`. None if the lock is
             free or this cannot be determined.
         """
-        ...
 
 
 # Without O_NONBLOCK, opening a pipe would block before its kind can be checked. Regular files

@@ -52,15 +52,12 @@ class FileLock(Protocol):
     @property
     def path(self) -> str:
         """Name under which the file was locked."""
-        ...
 
     def is_in_place(self) -> bool:
         """Return whether the path still names the locked file. Otherwise, others may lock it."""
-        ...
 
     def release(self) -> None:
         """Release the lock. The file remains. A second call does nothing. Any thread may call."""
-        ...
 
 
 # --- on a disk --------------------------------------------------------------------------------

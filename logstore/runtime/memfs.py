@@ -29,23 +29,18 @@ class Contents(Protocol):
     @property
     def size(self) -> int:
         """Length in bytes."""
-        ...
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to `size` bytes from `position` on."""
-        ...
 
     def read_into(self, view: memoryview, position: int) -> int:
         """Fill `view` from `position` on, and return the bytes read."""
-        ...
 
     def write_at(self, data: bytes | memoryview, position: int) -> None:
         """Write `data`, which is not empty, from `position` on."""
-        ...
 
     def truncate(self, size: int) -> None:
         """Cut to `size`, or extend to it with zeros."""
-        ...
 
 
 class MemoryBytes:

@@ -32,7 +32,6 @@ class Reopenable(Protocol):
 
     def let_go(self) -> bool:
         """Close the file until it is needed again, or False if it must remain open for now."""
-        ...
 
 
 class OpenFiles:

@@ -11,6 +11,7 @@ import errno
 import os
 import threading
 from collections.abc import Callable
+from contextlib import closing
 
 from logstore.runtime.clock import Clock, SystemClock
 from logstore.runtime.fs import File, FileKind, FileStat, FileSystem
@@ -316,11 +317,8 @@ class OverlayFileSystem:
 
     def show(self, path: str, open_file: Callable[[], File]) -> None:
         """Show the file that `open_file` opens under a name, with the date of the base file."""
-        file = open_file()
-        try:
+        with closing(open_file()) as file:
             size = file.size()
-        finally:
-            file.close()
         exists = self._base.exists(path)
         mtime_ms = self._base.stat(path).mtime_ms if exists else self._clock.now_ms()
         self._put(path, OverlayBytes(open_file, size, mtime_ms))

@@ -172,23 +172,19 @@ class Scheduler(Protocol):
     @property
     def is_started(self) -> bool:
         """Whether tasks are accepted and run."""
-        ...
 
     @property
     def is_concurrent(self) -> bool:
         """Whether tasks run concurrently. If not, long tasks should end their run to yield."""
-        ...
 
     def start(self) -> None:
         """Accept and run tasks, even after a shutdown. If started, do nothing."""
-        ...
 
     def shutdown(self) -> None:
         """Cancel all tasks and wait for running ones.
 
         No task runs after the return. A task may call this. Then the call waits for no task.
         """
-        ...
 
     def schedule(
         self,
@@ -225,7 +221,6 @@ class Scheduler(Protocol):
         ValueError
             `delay_ms` or `period_ms` is out of range.
         """
-        ...
 
     def run_all(self, tasks: Sequence[Callable[[], T]], *, threads: int) -> list[T | BaseException]:
         """Run independent jobs in up to `threads` new threads, and wait for them.
@@ -241,7 +236,6 @@ class Scheduler(Protocol):
             The first `AssertionError` or error that is not an `Exception`, after the running jobs
             have ended. No further job is started then.
         """
-        ...
 
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int | None = None) -> bool:
         """Wait until `predicate` is true, while other tasks run.
@@ -263,11 +257,9 @@ class Scheduler(Protocol):
         Deadlock
             As far as the scheduler knows, the predicate cannot become true.
         """
-        ...
 
     def notify(self) -> None:
         """Make waiters evaluate their predicates at once, like the end of a task does."""
-        ...
 
 
 class QueueScheduler:

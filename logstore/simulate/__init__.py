@@ -1,4 +1,4 @@
-"""Simulates months of appends, retention and cleaning in virtual time, and records time series."""
+"""Simulate months of appends, retention and cleaning in virtual time."""
 
 from logstore.simulate.engine import run
 from logstore.simulate.fitting import fit

@@ -1,4 +1,4 @@
-"""The `[[actions]]` of a scenario: changes by operators, crashes and faults."""
+"""The `[[actions]]` of a scenario: operations, crashes and faults."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ OPERATIONS = tuple(kind.name for kind in DISK_KINDS)
 
 
 class ActionKind(NamedTuple):
-    """The keys and properties of a kind of action.
+    """Keys and properties of a kind of action.
 
     Attributes
     ----------
     optional, required : tuple of str
-        Keys besides `at` and `do`.
+        Keys in addition to `at` and `do`.
     inverse : str
-        The action that reverts it at the end of `lasts`.
+        Action that reverts it when `lasts` has passed.
     while_down : bool
-        Whether it is possible while no broker runs.
+        Whether it is possible while the broker is down.
     """
 
     optional: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ ACTION_KINDS: Mapping[str, ActionKind] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """An action at a point in time."""
+    """An action at a given time."""
 
     at: str = span("0", "Time after the start: `90m`, `10d`, `1d12h`.")
     do: str = setting("", "Kind of action.", choice=tuple(ACTION_KINDS))
@@ -109,7 +109,7 @@ class Action:
         return parse_duration(self.delay)
 
     def repairs(self, fault: Action) -> bool:
-        """Return whether a `mend-disk` action ends a fault; keys that are not set match all."""
+        """Return whether a `mend-disk` action ends a fault. Keys that are not set match all."""
         return fault.do == FAIL_DISK and all(
             mine in (default, its)
             for mine, its, default in (
@@ -122,7 +122,7 @@ class Action:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Keys that differ from their defaults, except `at` and `do`."""
+        """Keys that differ from their default, except `at` and `do`."""
         return tuple(
             row.name
             for row in fields(self)
@@ -153,7 +153,7 @@ class Action:
 
 
 class InitialTopic(NamedTuple):
-    """Initial partitions and configuration of a topic."""
+    """Initial partitions and configs of a topic."""
 
     partitions: int
     configs: Mapping[str, str]
@@ -165,12 +165,12 @@ def plan_actions(
     broker: Mapping[str, str],
     directories: int,
 ) -> tuple[Action, ...]:
-    """Check actions and return them in time order, together with those that revert them.
+    """Check actions, and return them and their inverses in time order.
 
     Raises
     ------
     InvalidConfigurationError
-        An action has a missing, unknown or invalid key, or is impossible at its time.
+        An action has a missing, unknown or invalid key, or is not possible at its time.
     """
     for action in actions:
         for problem in _key_problems(action, directories):
@@ -185,7 +185,7 @@ def plan_actions(
 
 
 def created_at_ms(actions: Iterable[Action], topic: str) -> int | None:
-    """Return when a topic is created, in ms after the start; None if it exists from the start."""
+    """Return when a topic is created, in ms after the start, or None if it exists already."""
     changes = [
         each for each in actions if each.topic == topic and each.do in (CREATE_TOPIC, DELETE_TOPIC)
     ]
@@ -212,7 +212,7 @@ def _key_problems(action: Action, directories: int) -> Iterator[str]:
 
 
 class _PlannedState:
-    """State of the topics and the broker between the actions of a scenario."""
+    """Topics and broker between the actions of a scenario."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class _PlannedState:
         self._is_down = False
 
     def apply(self, action: Action) -> Iterator[str]:
-        """Apply an action to the state, and yield the problems with it."""
+        """Apply an action, and yield its problems."""
         kind, name = ACTION_KINDS[action.do], action.topic
         if self._is_down and not kind.while_down:
             yield "is not possible while the broker is down"

@@ -1,4 +1,4 @@
-"""Runs a scenario in virtual time on a real broker and samples its partitions."""
+"""Run a scenario in virtual time on a real broker, and sample its partitions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Progress = Callable[[int], object]
 """Receives the virtual time in Unix ms at every sample."""
 
 SEGMENT_SAMPLES_MAX = 160
-"""Largest number of samples of all segments."""
+"""Maximum number of times at which all segments are sampled."""
 
 REGULAR, ROLL, CLEAN, RETAIN, START, END = "regular", "roll", "clean", "retain", "start", "end"
 STATE = "state"
@@ -78,33 +78,32 @@ def run(
     Parameters
     ----------
     data_dir : path, optional
-        Directory for the logs, new or empty (default: in memory). The series and the bytes are
-        the same.
+        Directory for the logs, missing or empty. The result is the same. [default: in memory]
     samples : int
-        Largest number of regular rows per partition. Rolls, cleaning passes and retention add more.
+        Maximum number of regular rows per partition. Rolls, cleaning and retention add more rows.
     progress : callable, optional
         Called with the virtual time at every sample.
     recording : Recording, optional
-        Recording of the directory that the scenario continues, if it has been read already.
+        Recording of the continued directory, if it was read already.
 
     Raises
     ------
     InvalidConfigurationError
-        An action is impossible, or the directory that the scenario continues has no partition.
+        An action is not possible, or the continued directory has no partitions.
     TopicAlreadyExistsError
         A topic already exists in `data_dir`.
     CorruptRecordError
-        The directory that the scenario continues is damaged.
+        The continued directory is damaged.
 
     Notes
     -----
-    The same scenario and seed give the same series and the same bytes, in memory and on disk.
+    A scenario with the same seed always produces the same series and bytes.
     """
     return _Simulation(scenario, data_dir, samples, progress, recording).run()
 
 
 class _Partition:
-    """State of a sampled partition."""
+    """A sampled partition."""
 
     def __init__(
         self, topic: str, number: int, survivors: Survivors | ScriptSurvivors, sampled_ms: int
@@ -163,7 +162,7 @@ class _Simulation:
         self.cleaned: set[TopicPartition] = set()
 
     def _expect(self, topic: Topic) -> None:
-        """Create the feed of a topic and the tracker of its surviving records."""
+        """Create the feed of a topic and the tracker of its survivors."""
         feed: Queue
         survivors: Survivors | ScriptSurvivors
         spec, start_ms = topic.workload, self.scenario.start_ms
@@ -188,13 +187,12 @@ class _Simulation:
         self.feeds.append(feed)
 
     def _partition_numbers(self, topic: Topic) -> Iterable[int]:
-        """Return the partition numbers of a topic."""
         if topic.continued:
             return self.recordings[topic.name].partitions
         return range(self.scenario.partitions_of(topic.name))
 
     def _create_topics(self) -> None:
-        """Create the new topics and read the logs of the continued ones."""
+        """Create new topics, and read the logs of continued ones."""
         for topic in self.scenario.topics:
             if not topic.continued and created_at_ms(self.scenario.actions, topic.name) is None:
                 self._create(topic)
@@ -246,7 +244,7 @@ class _Simulation:
 
     @property
     def broker(self) -> Broker[VirtualClock]:
-        """The broker. It must be running."""
+        """The running broker."""
         return self.environment.broker
 
     # -- time ----------------------------------------------------------------------------
@@ -265,7 +263,7 @@ class _Simulation:
         yield from heapq.merge(samples, due_actions, key=lambda event: event[0])
 
     def _pass_time(self, until_ms: int) -> None:
-        """Advance the time, append arrivals and run due tasks until `until_ms`."""
+        """Advance the time to `until_ms`, appending arrivals and running due tasks."""
         while (now_ms := self.clock.now_ms()) < until_ms:
             due_ms = self.environment.next_due_ms()
             window_ms = until_ms if due_ms is None else max(now_ms + 1, min(due_ms, until_ms))
@@ -275,12 +273,12 @@ class _Simulation:
             if refused is not None and refused != self.refused:
                 self._note(f"an append was refused: {refused}")
             self.refused = refused
-            self._note_dirty()  # before a pass, which may be due at the end of the window
+            self._note_dirty()  # before a pass that may be due at the end of the window
             self.clock.set_ms(max(window_ms, self.clock.now_ms()))
             self._sample_changes()
 
     def _note_dirty(self) -> None:
-        """Set the dirty time of partitions that have got their first dirty data."""
+        """Set the dirty time of partitions with new dirty data."""
         for each in self.watched_partitions:
             appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
             if each.dirty_since_ms is not None or appended == each.appended_bytes:
@@ -314,7 +312,7 @@ class _Simulation:
         oldest_ms = _age_ms(self.by_name[tp].dirty_since_ms, now_ms)
         delay_ms = peak_bytes = headroom_bytes = 0
         if log is not None:
-            # The originals are on the disk until the swap, and then until their removal.
+            # The original files are on disk until they are swapped and removed.
             waiting_bytes = self.environment.waiting_bytes(tp, log.directory)
             peak_bytes = log.size_bytes + max(waiting_bytes, stats.bytes_read)
             before_bytes = log.size_bytes - stats.bytes_written + stats.bytes_read
@@ -358,7 +356,7 @@ class _Simulation:
         self.cleaned.clear()
 
     def _log(self, each: _Partition) -> Log | None:
-        """Return a partition's log if it is usable."""
+        """Return the log of a partition if it is usable."""
         return self._state_and_log(each)[1]
 
     def _state_and_log(self, each: _Partition) -> tuple[str, Log | None]:
@@ -368,7 +366,7 @@ class _Simulation:
         return state, log
 
     def _sample_states(self) -> None:
-        """Add a row for each partition whose state has changed."""
+        """Add a row for each partition whose state changed."""
         for each in self.watched_partitions:
             if self.environment.partition_state(each.tp)[0] != each.state:
                 self._sample(each, STATE)
@@ -403,7 +401,7 @@ class _Simulation:
                     )
 
     def _sample(self, each: _Partition, event: str) -> None:
-        """Add a row. If the log is not usable, repeat its last measurements."""
+        """Add a row. If the log is not usable, repeat the last measurements."""
         each.state, log = self._state_and_log(each)
         measurements: dict[str, Any] = {}
         if log is not None:
@@ -413,7 +411,7 @@ class _Simulation:
             measurements["deleted_bytes"] = self.environment.waiting_bytes(each.tp, None)
         now_ms = self.clock.now_ms()
         spent = each.read_bytes + each.written_bytes
-        span_ms = max(now_ms - each.sampled_ms, each.pass_ms)  # a pass may have begun before
+        span_ms = max(now_ms - each.sampled_ms, each.pass_ms)  # a pass may have started before
         rate = (spent - each.spent_bytes) * 1000 / span_ms if span_ms else 0.0
         appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
         throttle = self.environment.config.log_cleaner_io_max_bytes_per_second
@@ -461,7 +459,7 @@ class _Simulation:
         }
 
     def _counts(self, each: _Partition, log: Log) -> dict[str, int]:
-        """Count records, tombstones and keys. Report removed tombstones to the readers."""
+        """Count records, tombstones and keys. Report removed tombstones to the consumers."""
         now_ms = self.clock.now_ms()
         before = each.statistics.tombstones.offsets
         each.statistics.update(log, self.environment.fs)
@@ -471,7 +469,7 @@ class _Simulation:
             each.survivors.settle()
             start = log.log_start_offset
             if start > each.start_offset and each.survivors.strategy.has_versions:
-                # Records that a deleted record superseded survive again.
+                # Records superseded by a deleted record survive again.
                 each.survivors.read(each.tp.partition, log)
             each.start_offset = start
             live, deletes = each.survivors.live_keys_and_deletes(each.tp.partition, start)
@@ -490,9 +488,9 @@ class _Simulation:
         }
 
     def _deleted_bytes(self, each: _Partition, log: Log, event: str) -> int:
-        """Return the size of files that wait for removal.
+        """Return the size of files that await removal.
 
-        Without such files, no directory is read.
+        Does not read the directory if there are none.
         """
         now_ms = self.clock.now_ms()
         if event in (CLEAN, RETAIN):
@@ -508,7 +506,7 @@ class _Simulation:
         self.notes.append(f"day {elapsed_ms / DAY_MS:.3f}: {text}")
 
     def _run_action(self, action: Action) -> None:
-        """Run an action. If it is refused, add a note."""
+        """Run an action. If it fails, add a note."""
         self._note(str(action))
         targets = [
             each
@@ -564,7 +562,7 @@ class _Simulation:
                 self.environment.clock.skew_ms += action.by_ms
 
     def _apply_to(self, action: Action, each: _Partition) -> None:
-        """Apply an action to one partition."""
+        """Apply an action to a partition."""
         match action.do:
             case kinds.ROLL:
                 self.broker.roll(each.tp)
@@ -588,7 +586,7 @@ class _Simulation:
         self.broker.create_topic(topic.name, partitions=count, configs=topic.configs)
 
     def _delete(self, topic: str) -> None:
-        """Delete a topic and reset its state. A new topic of that name starts at offset 0."""
+        """Delete a topic and reset its state. A new topic with its name starts at offset 0."""
         self.broker.delete_topic(topic)
         for each in self.watched_partitions:
             if each.tp.topic == topic:
@@ -635,7 +633,7 @@ def _refuse_damage(recording: Recording) -> None:
 
 
 def _common(one: Offsets, other: Offsets) -> Offsets:
-    """Return the offsets that are in both of two ascending arrays."""
+    """Return the offsets in both of two ascending arrays."""
     if not len(other):
         return other
     indices = np.minimum(np.searchsorted(other, one), len(other) - 1)
@@ -644,7 +642,7 @@ def _common(one: Offsets, other: Offsets) -> Offsets:
 
 
 def _ages(tombstones: Tombstones, last: Offsets, now_ms: int, retention_ms: int) -> dict[str, int]:
-    """Return the numbers of surviving tombstones by age, and the age of the oldest."""
+    """Return the number of surviving tombstones by age, and the age of the oldest."""
     counts, oldest_ms = [0] * len(AGE_CLASSES), 0
     if len(last):
         stamps = tombstones.timestamps[np.searchsorted(tombstones.offsets, last)]
@@ -657,7 +655,7 @@ def _ages(tombstones: Tombstones, last: Offsets, now_ms: int, retention_ms: int)
 
 
 def _sizes(log: Log, state: CleanableState) -> dict[str, int]:
-    """Return the bytes of a log's segments by section."""
+    """Return the segment bytes of a log by section."""
     sizes = {f"{section}_bytes": 0 for section in SECTIONS}
     for segment in log.segments.view:
         sizes[f"{section_of(log, segment, state)}_bytes"] += segment.size_bytes
@@ -665,7 +663,7 @@ def _sizes(log: Log, state: CleanableState) -> dict[str, int]:
 
 
 def _dirty_since_ms(log: Log, first_dirty: int) -> int | None:
-    """Return the timestamp of the first batch of the first dirty segment; None if there is none."""
+    """Return the timestamp of the first batch in the first dirty segment, or None."""
     first = log.segments.floor(first_dirty)
     if first is None or first_dirty >= log.log_end_offset:
         return None

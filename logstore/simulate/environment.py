@@ -1,4 +1,4 @@
-"""The environment of a simulation: a broker that stops and restarts, and disks that fail."""
+"""The environment of a simulation: a broker that can be restarted, and disks that can fail."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ _FULL: DiskError = "ENOSPC"
 
 
 class Environment:
-    """A broker that can stop and restart, with the files, clock and disk faults that remain.
+    """A broker that can be stopped and restarted, with its files, clock and disk faults.
 
     Parameters
     ----------
     data_dir : path, optional
-        Directory for the logs (default: in memory).
+        Directory for the logs. [default: in memory]
     clock : VirtualClock
-        The simulated time. The broker's clock differs by `clock.skew_ms`.
+        Simulated time. The broker's clock differs by `clock.skew_ms`.
 
     Attributes
     ----------
@@ -78,13 +78,13 @@ class Environment:
 
     @property
     def broker(self) -> Broker[VirtualClock]:
-        """The broker. It must be running."""
+        """The running broker."""
         assert self.running_broker is not None, "the broker is down"
         return self.running_broker
 
     @property
     def config(self) -> BrokerConfig:
-        """The broker's current settings. The last ones while it is down."""
+        """Broker config, or the last one while the broker is down."""
         if self.running_broker is not None:
             self._config = self.running_broker.broker_config
         return self._config
@@ -92,7 +92,7 @@ class Environment:
     # -- start and stop ------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the broker on the existing files."""
+        """Start the broker with the existing files."""
         self._set_broker(
             Broker(
                 self.directories,
@@ -146,7 +146,7 @@ class Environment:
     # -- time ----------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
-        """Return the time of the broker's next scheduled task, or None if there is none."""
+        """Return the time of the broker's next scheduled task, or None."""
         if self.running_broker is None:
             return None
         scheduler = self.running_broker.runtime.scheduler
@@ -157,12 +157,12 @@ class Environment:
     # -- disks ---------------------------------------------------------------------------
 
     def add_fault(self, action: Action) -> None:
-        """Make disk operations fail or slow, or disks full, from now on."""
+        """Make disk operations fail or slow, or fill disks, from now on."""
         rule = None if self.running_broker is None else self._rule(action)
         self._faults.append((action, rule))
 
     def repair(self, is_repaired: Callable[[Action], bool]) -> None:
-        """Remove faults. Directories that are offline remain offline."""
+        """Remove faults. Offline directories remain offline."""
         for action, rule in self._faults:
             if is_repaired(action) and rule is not None:
                 rule.remove()
@@ -190,7 +190,7 @@ class Environment:
         return is_inside
 
     def log_files(self, directory: str) -> Iterator[str]:
-        """Yield the paths of the `.log` files in a partition's directory, in offset order."""
+        """Yield the `.log` files in a partition directory, in offset order."""
         if self.fs.is_dir(directory):
             for name in sorted(self.fs.list_dir(directory)):
                 if name.endswith(LOG_SUFFIX):

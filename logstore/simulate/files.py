@@ -110,7 +110,7 @@ def _write_all(
 
 
 def _bands(spread: Spread) -> Table:
-    """Return the percentiles of each curve that combines all topics, one row per time."""
+    """Return the percentiles of each combined curve, one row per time."""
     rows = Table(("time_ms", "column", "p5", "p50", "p95"))
     times = spread.time_ms.tolist()
     for topic, column in spread.runs[0].curves:
@@ -123,7 +123,7 @@ def _bands(spread: Spread) -> Table:
 
 
 def can_write_parquet() -> bool:
-    """Return whether pyarrow is installed (the extra `export`)."""
+    """Return whether pyarrow is installed (the `export` extra)."""
     return importlib.util.find_spec("pyarrow") is not None
 
 

@@ -1,7 +1,7 @@
-"""Fits a scenario to the recording of a directory, and checks how well it predicts the data.
+"""Fit a scenario to the recording of a directory, and check how well it predicts the data.
 
-Every number of the fit is a key of the scenario file, so it can be changed. Where the recording
-does not show a value, the fit uses a default and adds a note.
+All fitted numbers are keys of the scenario file and can be changed. If the recording does not show
+a value, a default is used and a note is added.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ DAYS = 30.0
 """Default length of a fitted scenario."""
 
 RATES_DAYS = 28
-"""Rates are fitted to the last days. This is the maximum number, in whole weeks."""
+"""Maximum number of days, in whole weeks, to which rates are fitted."""
 
 SPAN_MIN_MS = 3_600_000
-"""A shorter recording is not extrapolated to a day."""
+"""Shorter recordings are not extrapolated to a day."""
 
 LATE_MS = 60_000
-"""A record is late if its timestamp is older than an earlier one by more than this.
+"""A record is late if its timestamp is more than this before an earlier one.
 
-Smaller differences result from batching and from concurrent producers.
+Batching and concurrent producers cause smaller differences.
 """
 
 RECORDS_MIN = 100
-"""With fewer records, the key distribution is not fitted."""
+"""Minimum number of records to fit a key distribution."""
 
 _SLOT_RECORDS, _SLOT_BATCHES = 30, 4
 """Records and batches that each hour of a profile needs on average."""
 
 _PROFILES = ((14, 7), (2, 1))
-"""The number of days that a profile requires, and its length in days (a week or a day)."""
+"""Number of days required for a profile, and its length in days (a week or a day)."""
 
 _DIRECTORIES = ("log.dir", "log.dirs")
 _UNSEEN_MAX, _RECENT_MAX = 1 << 40, 1 << 24
@@ -68,7 +68,7 @@ _RECORD_OVERHEAD = 32
 
 
 class Check(NamedTuple):
-    """A prediction for the last third of the arrivals from the first two, and the real value."""
+    """A prediction of the last third of the arrivals from the first two, and the actual value."""
 
     topic: str
     what: str
@@ -77,7 +77,7 @@ class Check(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Relative error of the prediction, positive if too high."""
+        """Relative error of the prediction. Positive if too high."""
         return (self.predicted - self.real) / self.real if self.real else 0.0
 
 
@@ -88,9 +88,9 @@ class Fit:
     Attributes
     ----------
     checks : tuple of Check
-        Predictions for known data.
+        Predictions of known data.
     notes : tuple of str
-        Values that could not be fitted or are left out, and their replacements.
+        Values that could not be fitted or are omitted, and their replacements.
     """
 
     scenario: Scenario
@@ -100,7 +100,7 @@ class Fit:
 
     @property
     def text(self) -> str:
-        """The scenario file, with the checks, notes and damage as comments."""
+        """The scenario file, with checks, notes and damage as comments."""
         damages = [f"damage: {damage}" for damage in self.recording.damages]
         lines = _toml(self.scenario.tree, self.checks, [*damages, *self.notes])
         return "\n".join(lines) + "\n"
@@ -115,19 +115,19 @@ def fit(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> Scenario:
-    """Fit a scenario that starts from a directory and continues its workload.
+    """Fit a scenario that continues the workload of a directory.
 
     Parameters
     ----------
     paths : str or sequence of str
-        One or several folders: data directories, directories of data directories, or partition
-        directories. They are not changed.
+        Data directories, directories of data directories, or partition directories. They are not
+        changed.
     topics : sequence of str
-        Names of the topics, or empty for all.
+        Topic names, or empty for all.
     days : float
         Length of the scenario.
     now_ms : int, optional
-        Start of the scenario (default: the newest timestamp).
+        Start of the scenario. [default: latest timestamp]
     progress : callable, optional
         See `recording.record`.
 
@@ -148,17 +148,17 @@ def fit_recording(
     seed: int = 1,
     broker: Mapping[str, str] | None = None,
 ) -> Fit:
-    """Fit a scenario to a recording; see `fit` for the parameters.
+    """Fit a scenario to a recording. See `fit` for the parameters.
 
     Parameters
     ----------
     broker : mapping, optional
-        Kafka's broker properties.
+        Kafka broker configs.
 
     Raises
     ------
     InvalidConfigurationError
-        A broker property is unknown or invalid.
+        A broker config is unknown or invalid.
     """
     notes: list[str] = [*recording.left_out]
     broker = {k: v for k, v in (broker or {}).items() if k not in _DIRECTORIES}
@@ -186,7 +186,6 @@ def fit_recording(
 
 
 def _start_ms(recording: Recording, now_ms: int | None, notes: list[str]) -> int:
-    """Return the start of the scenario."""
     if now_ms is not None:
         return now_ms
     clock_ms = SystemClock().now_ms()
@@ -204,7 +203,7 @@ def _start_ms(recording: Recording, now_ms: int | None, notes: list[str]) -> int
 
 
 def _without_future(topic: TopicRecording, now_ms: int, notes: list[str]) -> TopicRecording:
-    """Return the recording with times after `now_ms` replaced by it."""
+    """Return the recording with times limited to `now_ms`."""
     future = int((topic.arrivals.time_ms > now_ms).sum())
     if future:
         notes.append(f"{topic.name}: {future} records are newer than the start and count as of it")
@@ -221,7 +220,7 @@ def _without_future(topic: TopicRecording, now_ms: int, notes: list[str]) -> Top
 
 
 class _Fitting:
-    """Fits one topic to its records up to a time."""
+    """Fits a topic to its records up to a given time."""
 
     def __init__(self, topic: TopicRecording, until_ms: int, notes: list[str]) -> None:
         self.topic = topic
@@ -230,7 +229,7 @@ class _Fitting:
         self._notes = notes
 
     def table(self) -> dict[str, Any]:
-        """Return the topic's table of the scenario."""
+        """Return the scenario table of the topic."""
         topic = self.topic
         per_day, profile = self.rate()
         tree: dict[str, Any] = {
@@ -260,7 +259,7 @@ class _Fitting:
     # times
 
     def rate(self) -> tuple[float, dict[str, Any]]:
-        """Return the records per day, and the keys of the profile."""
+        """Return the records per day, and the profile keys."""
         rates, until = self.topic.rates, self.until_ms
         known = rates.time_ms >= 0
         total = int(rates.records.sum())
@@ -297,7 +296,7 @@ class _Fitting:
         return _rounded(float(rates.records.sum()) / days, 6), profile
 
     def _shares(self) -> dict[str, float]:
-        """Return the shares of the partitions in the records."""
+        """Return the fraction of records in each partition."""
         rates, numbers = self.topic.rates, self.topic.partitions
         recent = rates.time_ms > self.until_ms - RATES_DAYS * DAY_MS
         if not recent.any():
@@ -341,7 +340,7 @@ class _Fitting:
         return tree
 
     def _bound(self, values: dict[str, Any], sizes: dict[str, Any]) -> None:
-        """Limit the sizes so no batch exceeds the topic's limits."""
+        """Limit sizes so that no batch exceeds the limits of the topic."""
         config = effective_config(self.topic.configs)
         limit = min(config.segment_bytes, config.logstore_decompression_max_bytes)
         if specs.MAX_MESSAGE_BYTES in self.topic.configs:
@@ -407,7 +406,7 @@ class _Fitting:
         return table | _scale_shares(candidates[best], 1 - null_share)
 
     def _candidate_error(self, number: int) -> float:
-        """Return the error of a candidate that predicts the last third from the first two."""
+        """Return the error of a candidate in predicting the last third from the first two."""
         early, late = _thirds(self.topic)
         if not len(late.key) or (early.key >= 0).sum() < RECORDS_MIN:
             return number
@@ -420,13 +419,13 @@ class _Fitting:
 
 
 def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str, Any]]:
-    """Return candidate `keys` tables, estimated from some arrivals.
+    """Return candidate `keys` tables, estimated from arrivals.
 
-    The first assumes that all records are drawn from a fixed set of keys. The share of unseen keys
-    follows from the keys seen once (Good-Turing), their number also from the keys seen twice
-    (Chao), and so does the discount of small counts (Kneser-Ney). The second assumes more and ever
-    rarer keys, whose number grows as a power of the number of records (Heaps). The others assume
-    that keys appear and disappear at the rates of the last third.
+    The first assumes that all records use a fixed set of keys. The share of unseen keys is
+    estimated from keys seen once (Good-Turing), their number also from keys seen twice (Chao), and
+    likewise the discount of small counts (Kneser-Ney). The second assumes that there are ever rarer
+    keys, whose number is a power of the number of records (Heaps). The others assume that keys
+    appear and disappear at the rates of the last third.
     """
     keyed = arrivals.key >= 0
     key, is_first = arrivals.key[keyed], arrivals.is_first[keyed]
@@ -451,7 +450,7 @@ def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str,
     known = topic.keys.held - int(everything.is_first[everything.time_ms > end_ms].sum())
     growing = {**closed, "unseen": _unseen(missing * new_part, max(records, n), max(known, 1))}
     if len(counts) + hidden + 2 * _chao_deviation(once, twice) < known + closed["unseen"]:
-        closed = growing  # the log has more keys than the arrivals suggest, so most are rare
+        closed = growing  # the log has more keys than the arrivals suggest, so most keys are rare
     last_third = slice(n - n // 3, None)
     _, first_in_window = np.unique(key, return_index=True)
     appears = np.zeros(n, np.bool_)
@@ -471,7 +470,7 @@ def _key_candidates(arrivals: Arrivals, topic: TopicRecording) -> list[dict[str,
 
 
 def _chao_deviation(once: int, twice: int) -> float:
-    """Return the standard deviation of Chao's estimate of the number of unseen keys."""
+    """Return the standard deviation of Chao's estimate of unseen keys."""
     if not twice:
         return math.inf
     ratio = once / twice
@@ -479,9 +478,9 @@ def _chao_deviation(once: int, twice: int) -> float:
 
 
 def _unseen(new_share: float, records: int, keys: int) -> int:
-    """Return the number of equally frequent unseen keys that yields the growth of a power law.
+    """Return the number of equally frequent unseen keys that is equivalent to a power law.
 
-    Both give the same number of new keys after `records` further records. 0 means unlimited.
+    Both predict the same number of new keys in `records` further records. 0 means unlimited.
     """
     exponent = min(1.0, new_share * records / keys)
     grown, at_most = keys * (2**exponent - 1), new_share * records
@@ -498,7 +497,7 @@ def _unseen(new_share: float, records: int, keys: int) -> int:
 
 
 def _scale_shares(table: dict[str, Any], share: float) -> dict[str, Any]:
-    """Convert shares of the records with keys to shares of all records."""
+    """Convert shares of records with keys to shares of all records."""
     return {
         name: _rounded(value * share, 4) if name.endswith("_share") else value
         for name, value in table.items()
@@ -506,7 +505,7 @@ def _scale_shares(table: dict[str, Any], share: float) -> dict[str, Any]:
 
 
 def _values(sizes: Ints) -> dict[str, Any]:
-    """Return the `values` table, fitted to recorded sizes; -1 is a null."""
+    """Return the `values` table, fitted to recorded sizes. -1 means null."""
     sizes = np.minimum(sizes[sizes >= 0], 1 << 20)
     if not len(sizes):
         return {"sizes": specs.FIXED, "bytes": 0}
@@ -537,7 +536,7 @@ def _values(sizes: Ints) -> dict[str, Any]:
 
 
 def _normal_quantiles() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return shares and the standard normal quantiles at them."""
+    """Return probabilities and their standard normal quantiles."""
     at = np.linspace(-5, 5, 2_001)
     return np.array([0.5 * (1 + math.erf(x / math.sqrt(2))) for x in at.tolist()]), at
 
@@ -552,7 +551,7 @@ def _mean(values: Mapping[str, Any]) -> float:
 
 
 def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
-    """Return the keys of a weekly or daily profile by hours, or empty if none is significant."""
+    """Return the keys of a weekly or daily hourly profile, or empty if none is significant."""
     days = (until_ms - begin_ms) / DAY_MS
     length = next((length for needed, length in _PROFILES if days >= needed), None)
     if length is None:
@@ -567,7 +566,7 @@ def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
     exposure = np.bincount(slot, np.diff(edges), minlength=slots)
     weights = records / np.maximum(exposure, 1e-9)
     weights /= weights.mean()
-    if weights.std() < 2 / math.sqrt(len(rates.records) / slots):  # no more than by chance
+    if weights.std() < 2 / math.sqrt(len(rates.records) / slots):  # not more than by chance
         return {}
     return {
         "profile": [_rounded(weight, 3) for weight in weights.tolist()],
@@ -576,13 +575,13 @@ def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
 
 
 def _records_between(rates: Rates, edges: Ints) -> NDArray[np.float64]:
-    """Return the number of records in each interval; gaps left by the cleaner are interpolated."""
+    """Return the number of records in each interval, interpolating gaps left by the cleaner."""
     total = np.zeros(len(edges))
     for partition in np.unique(rates.partition).tolist():
         here = rates.partition == partition
         cumulative = np.cumsum(rates.records[here])
         times = rates.time_ms[here]
-        last = np.append(times[1:] != times[:-1], True)  # of batches with the same time
+        last = np.append(times[1:] != times[:-1], True)  # last of the batches with the same time
         total += np.interp(edges, times[last], cumulative[last], left=0.0)
     return np.diff(total)
 
@@ -646,7 +645,7 @@ def _share_of_deletes(table: Mapping[str, Any]) -> float:
 def _predict_keys(
     topic: TopicRecording, early: Arrivals, table: Mapping[str, Any], records: int
 ) -> tuple[int, int]:
-    """Draw keys for a number of records; return how many distinct and how many new keys occur."""
+    """Draw keys for a number of records. Return how many are distinct and how many are new."""
     later = topic.arrivals.key[
         topic.arrivals.is_first & (topic.arrivals.time_ms > early.time_ms[-1])
     ]
@@ -672,7 +671,7 @@ def _predict_keys(
 def _trial_bytes(
     topic: TopicRecording, values: Mapping[str, Any], batches: Mapping[str, Any], deletes: float
 ) -> float:
-    """Return the size of a record, averaged over a trial block of batches."""
+    """Return the mean size of a record in a trial block of batches."""
     spec = specs.from_mapping(
         {
             "records": _TRIAL_RECORDS,

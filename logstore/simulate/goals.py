@@ -1,4 +1,4 @@
-"""Goals such as `oldest <= 30d and bytes < 1GiB`, and ranges of settings to search."""
+"""Goals such as `oldest <= 30d and bytes < 1GiB`, and ranges of config values to search."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from logstore.reasons.formats import format_duration
 from logstore.simulate.quantities import Quantity, quantity
 
 VALUES = 9
-"""Values of a range, unless it says how many."""
+"""Default number of values in a range."""
 
 GEOMETRIC_FROM = 20
-"""From this ratio of its ends on, the values of a range have equal ratios, not equal steps."""
+"""If the ends of a range have at least this ratio, its values are spaced geometrically."""
 
 _TERM = re.compile(r"(?P<name>[\w.]+)\s*(?P<operator><=|>=|<|>)\s*(?P<limit>\S.*)")
 _JOINED = re.compile(r"\s+and\s+|\s*,\s*")
@@ -26,7 +26,7 @@ _UNITS = {"ms": (86_400_000, 3_600_000, 60_000, 1_000), "bytes": (1 << 30, 1 << 
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A bound of one quantity."""
+    """A bound on a quantity."""
 
     quantity: Quantity
     operator: str
@@ -37,20 +37,20 @@ class Term:
 
     @property
     def is_upper(self) -> bool:
-        """Whether less is better."""
+        """Whether the quantity must be small."""
         return self.operator.startswith("<")
 
     def value(self, costs: Mapping[str, float]) -> float:
-        """Return the bounded value of a run."""
+        """Return the quantity from the costs of a run."""
         return costs[self.quantity.cost]
 
     def worst(self, runs: Sequence[Mapping[str, float]]) -> float:
-        """Return the value of the run that is nearest to the bound, or farthest beyond it."""
+        """Return the value of several runs that is closest to the bound, or farthest beyond it."""
         values = [self.value(costs) for costs in runs]
         return max(values) if self.is_upper else min(values)
 
     def margin(self, value: float) -> float:
-        """Return the distance to the bound, which is negative beyond it."""
+        """Return the distance to the bound. Negative beyond it."""
         return self.limit - value if self.is_upper else value - self.limit
 
     def is_met(self, value: float) -> bool:
@@ -59,7 +59,7 @@ class Term:
         return margin >= 0 if self.operator.endswith("=") else margin > 0
 
     def excess(self, value: float) -> float:
-        """Return by how much a value misses the bound, relative to it, or 0 if it does not."""
+        """Return how far a value is beyond the bound, relative to it, or 0."""
         if self.is_met(value):
             return 0.0
         return max(-self.margin(value) / (abs(self.limit) or 1.0), 1e-12)
@@ -67,7 +67,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Bounds that all must be met, with every seed."""
+    """Bounds that must all be met, for every seed."""
 
     terms: tuple[Term, ...]
 
@@ -75,17 +75,17 @@ class Goal:
         return " and ".join(map(str, self.terms))
 
     def excess(self, runs: Sequence[Mapping[str, float]]) -> float:
-        """Return by how much some runs miss the goal at most, or 0 if they meet it."""
+        """Return the largest excess of several runs, or 0 if they meet the goal."""
         return max(term.excess(term.worst(runs)) for term in self.terms)
 
 
 def parse_goal(texts: Sequence[str]) -> Goal:
-    """Parse a goal: bounds such as `oldest <= 30d`, joined by `and`.
+    """Parse bounds such as `oldest <= 30d`, joined by `and`.
 
     Raises
     ------
     InvalidConfigurationError
-        A text is not a bound, or its quantity or its unit is unknown.
+        A text is not a bound, or its quantity or unit is unknown.
     """
     terms = []
     for text in (part for joined in texts for part in _JOINED.split(joined.strip())):
@@ -95,17 +95,17 @@ def parse_goal(texts: Sequence[str]) -> Goal:
                 f"{text!r} is not a goal: use QUANTITY <= VALUE, such as 'oldest <= 30d'"
             )
         bounded = quantity(found["name"])
-        terms.append(Term(bounded, found["operator"], bounded.parse(found["limit"].strip())))
+        terms.append(Term(bounded, found["operator"], bounded.parse(found["limit"])))
     return Goal(tuple(terms))
 
 
 def parse_axis(text: str) -> tuple[str, list[str]]:
-    """Parse `KEY=LOW..HIGH`, `KEY=LOW..HIGH/COUNT` or `KEY=VALUE,VALUE`; return key and values.
+    """Parse `KEY=LOW..HIGH`, `KEY=LOW..HIGH/COUNT` or `KEY=VALUE,VALUE` to key and values.
 
     Raises
     ------
     InvalidConfigurationError
-        The text has another form, or the ends of the range are not ascending numbers.
+        The text is malformed, or the ends of the range are not ascending numbers.
     """
     found = _AXIS.fullmatch(text)
     if found is None:
@@ -127,7 +127,7 @@ def parse_axis(text: str) -> tuple[str, list[str]]:
 
 
 def number_of(key: str, text: str) -> float | None:
-    """Return the value of a setting as a number, or None if it is not one."""
+    """Return a config value as a number, or None."""
     parse = {"ms": parse_duration, "bytes": parse_size}.get(unit_of(key) or "", float)
     try:
         return parse(text.strip())
@@ -136,7 +136,7 @@ def number_of(key: str, text: str) -> float | None:
 
 
 def _values(low: float, high: float, count: int, unit: str | None, *, is_whole: bool) -> list[str]:
-    """Return values from one end to the other, rounded to what people write."""
+    """Return values from `low` to `high`, rounded to readable numbers."""
     if low > 0 and high / low >= GEOMETRIC_FROM:
         ratio = (high / low) ** (1 / (count - 1))
         numbers = [low * ratio**step for step in range(count)]

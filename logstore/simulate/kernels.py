@@ -1,4 +1,4 @@
-"""Compiled loop that counts the records and collects the tombstones of a segment."""
+"""Compiled loop that counts records and collects tombstones of a segment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from logstore.record.layout import (
 )
 
 WHOLE, FULL, OTHER = range(3)
-"""The reason why a survey ended: no more data, full output arrays, or an undecodable batch."""
+"""Why a survey ended: no more data, full output arrays, or an undecodable batch."""
 
 _OTHER_BITS = CODEC_MASK | TIMESTAMP_TYPE_BIT
 

@@ -1,4 +1,4 @@
-"""Statistics of a log: the records and tombstones of its segments, counted incrementally."""
+"""Records and tombstones in the segments of a log, counted incrementally."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NONE.flags.writeable = False
 
 READ_BYTES = 8 << 20
 _SURVEY_SECONDS = 60e-9
-"""Approximate time per byte if the kernel is not compiled."""
+"""Approximate time per byte in plain Python."""
 
 
 class Tombstones(NamedTuple):
@@ -36,7 +36,7 @@ class Tombstones(NamedTuple):
 
 
 class _SegmentCounts:
-    """Records and tombstones counted in a segment so far."""
+    """Records and tombstones counted so far in a segment."""
 
     def __init__(self, segment: LogSegment) -> None:
         self.segment = segment
@@ -50,7 +50,7 @@ class _SegmentCounts:
 
 
 class LogStatistics:
-    """Records and tombstones in the segments of one log, including those below the log start.
+    """Records and tombstones in the segments of a log, including those below the log start.
 
     Attributes
     ----------
@@ -61,8 +61,8 @@ class LogStatistics:
 
     Notes
     -----
-    A segment is read again only after the cleaner replaced it. Of a growing segment, only the new
-    batches are read.
+    A segment is read again only after the cleaner replaced it. Otherwise, only new batches are
+    read.
     """
 
     def __init__(self) -> None:
@@ -71,12 +71,12 @@ class LogStatistics:
         self.tombstones = Tombstones(_NONE, _NONE)
 
     def records_in(self, base_offset: int) -> int:
-        """Return the number of records that the segment had at the last update."""
+        """Return the number of records in the segment at the last update."""
         counts = self._segments.get(base_offset)
         return 0 if counts is None else counts.records
 
     def update(self, log: Log, fs: FileSystem) -> None:
-        """Count the batches that are new since the last update."""
+        """Count the batches added since the last update."""
         segments: dict[int, _SegmentCounts] = {}
         has_changed = False
         for segment in log.segments.view:
@@ -127,7 +127,7 @@ class LogStatistics:
                     np.resize(each, 2 * len(each)) for each in (offsets, timestamps)
                 )
                 continue
-            # Slice one batch, because slicing all remaining data would copy it for each batch.
+            # Slice one batch. Slicing all remaining data would copy it for each batch.
             batch = next(walk_buffer(data[position : _batch_end(data, position)]))
             columns = batch.columns(limit)
             rows = np.flatnonzero(columns.values.sizes < 0)
@@ -141,6 +141,5 @@ class LogStatistics:
 
 
 def _batch_end(data: bytes, position: int) -> int:
-    """Return the end position of the batch at a position."""
     at = position + BATCH_LENGTH_POSITION
     return position + LOG_OVERHEAD + int.from_bytes(data[at : at + 4], "big")

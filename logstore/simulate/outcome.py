@@ -1,4 +1,4 @@
-"""Outcome of a run: its series as arrays, and the costs computed from them."""
+"""The outcome of a run: time series as arrays, and costs computed from them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AGE_CLASSES = {
     "tombstones_to_4": 4.0,
     "tombstones_beyond": float("inf"),
 }
-"""Age classes of tombstones: upper bounds, as multiples of `delete.retention.ms`."""
+"""Age classes of tombstones: upper bounds as multiples of `delete.retention.ms`."""
 
 PARTITIONS = {
     "time_ms": "Time, in Unix ms.",
@@ -64,7 +64,7 @@ PARTITIONS = {
     "cleaner_load": "That rate / the cleaner's throttle; 0 without a throttle.",
     "throttle_bytes_per_second": "log.cleaner.io.max.bytes.per.second; 0 if it is not set.",
 }
-"""Columns of the series of partitions, in order, with their meanings."""
+"""Columns of the partition series with descriptions, in order."""
 
 CONSUMERS = {
     "time_ms": "Time, in Unix ms.",
@@ -73,7 +73,7 @@ CONSUMERS = {
     "lag_ms": "Time since the next record that it will read was written.",
     "missed_tombstones": "Tombstones, since the start, that were removed before it read them.",
 }
-"""Columns of the series of consumers."""
+"""Columns of the consumer series."""
 
 PASSES = {
     "time_ms": "End of the pass, in Unix ms.",
@@ -94,7 +94,7 @@ PASSES = {
     "peak_bytes": "Bytes of the partition's files at its end, with the originals of the segments.",
     "headroom_bytes": "Bytes by which they exceed the log before the pass.",
 }
-"""Columns of the series of passes."""
+"""Columns of the pass series."""
 
 
 SEGMENTS = {
@@ -108,29 +108,29 @@ SEGMENTS = {
     "bytes": "Bytes of its `.log` file.",
     "section": "clean, dirty, uncleanable or active.",
 }
-"""Columns of the series of segments, which has fewer samples."""
+"""Columns of the segment series, which has fewer samples."""
 
 
 KINDS = ("clean", "dirty", "uncleanable", "active", "deleted", "swap")
 """Kinds of bytes in a partition. Each has a column."""
 
 SIZES = frozenset(f"{kind}_bytes" for kind in KINDS)
-"""Their columns."""
+"""Columns of the kinds."""
 
 SWAP = "swap_bytes"
-"""Column of the combined series: bytes at the end of a pass that no row has."""
+"""Column of the combined series: bytes at the end of a pass that no row includes."""
 
 AGE_SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-"""Percentiles of the ages over time."""
+"""Percentiles of ages over time."""
 
 REGULAR_EVENTS = ("regular", "start", "end")
-"""Events of the rows that are evenly spaced in time."""
+"""Events of evenly spaced rows."""
 
 RATES = ("cleaner_bytes_per_second", "cleaner_load")
-"""Columns that are meaningful only between two regular rows."""
+"""Columns that are meaningful only between regular rows."""
 
 COUNTS = ("passes", "missed_tombstones")
-"""Costs that are counts. The others are sizes, durations and ratios."""
+"""Costs that are counts. Other costs are sizes, durations or ratios."""
 
 
 class Table:
@@ -162,7 +162,7 @@ class Table:
         return self._arrays
 
     def where(self, **values: object) -> dict[str, Column]:
-        """Return the columns of the rows that have these values."""
+        """Return the columns of the rows with these values."""
         arrays = self.arrays()
         matches = np.ones(len(self), np.bool_)
         for name, value in values.items():
@@ -179,9 +179,9 @@ class Run:
     partitions, consumers, passes, segments : Table
         The series, with the columns of `PARTITIONS`, `CONSUMERS`, `PASSES` and `SEGMENTS`.
     digests : dict of str to str
-        SHA-256 of the `.log` bytes of each partition at the end.
+        SHA-256 of the final `.log` files of each partition.
     notes : list of str
-        Actions with their errors, refused appends, and losses in crashes.
+        Actions and their errors, failed appends, and losses in crashes.
     """
 
     scenario: Scenario
@@ -193,20 +193,20 @@ class Run:
     notes: list[str]
 
     def over_time(self, topic: str | None = None) -> dict[str, Column]:
-        """Combine the series of all partitions, or of a topic's partitions, at every time.
+        """Combine the series of all partitions, or of one topic, at every time.
 
-        The costs, the report and the command line show these values. All rows of the series and all
-        passes are included, because ages and delays are largest just before a pass.
+        The costs, the report and the command line use these values. All rows and passes are
+        included, because ages and delays are largest just before a pass.
 
         Returns
         -------
         dict of str to array
-            `time_ms`, ascending, and each numeric column. Counts are the sums of the partitions'
-            latest values; ages, delays, bounds and ratios are the largest values.
-            `write_amplification` is computed from the sums. `disk_bytes` is the size of all files
-            in all replicas. Two columns are 0 except at the end of a pass: `headroom_bytes`, its
-            headroom, and `swap_bytes`, the size of original and rewritten segments together
-            beyond the bytes in the partition's latest row.
+            `time_ms`, ascending, and each numeric column. Counts are sums of the latest values of
+            the partitions. Ages, delays, bounds and ratios are maxima. `write_amplification` is
+            computed from the sums. `disk_bytes` is the size of all files in all replicas. Two
+            columns are 0 except at the end of a pass: `headroom_bytes`, its headroom, and
+            `swap_bytes`, the total size of original and rewritten segments minus the bytes in the
+            latest row of the partition.
         """
         selection = {} if topic is None else {"topic": topic}
         series, passes = self.partitions.where(**selection), self.passes.where(**selection)
@@ -257,14 +257,14 @@ class Run:
         return {"time_ms": times, **total}
 
     def total_bytes(self, topic: str | None = None) -> tuple[Column, Column]:
-        """Return ascending times, and the size of all files at each of them."""
+        """Return ascending times and the total size of all files."""
         series = self.over_time(topic)
         return series["time_ms"], bytes_of(series)
 
     def costs(self, topic: str | None = None) -> dict[str, float]:
-        """Return the costs of the run, for all topics or one; sweeps compare them.
+        """Return the costs of the run, for all topics or one topic. Sweeps compare them.
 
-        `logstore.simulate.quantities` describes each of them.
+        See `logstore.simulate.quantities`.
         """
         series = self.over_time(topic)
         total, spans = bytes_of(series), np.diff(series["time_ms"])
@@ -292,7 +292,7 @@ class Run:
 
 
 def bytes_of(series: Mapping[str, Column]) -> Column:
-    """Return the size of all files at each time of a series."""
+    """Return the total size of all files at each time of a series."""
     total: Column = np.sum([series[f"{kind}_bytes"] for kind in KINDS], axis=0)
     return total
 
@@ -303,17 +303,17 @@ def _age_percentiles(name: str, times: Column, ages: Column) -> dict[str, float]
 
 
 def age_quantiles(times: Column, ages: Column, shares: Sequence[float]) -> list[float]:
-    """Return quantiles, over time, of an age that is known at some times.
+    """Return quantiles over time of an age that is known at some times.
 
-    An age grows as time passes, and falls only at a known time. So it had every value from its
-    length before `ages[i]` (from 0) up to `ages[i]` in the interval that ends at `times[i]`.
+    An age grows with time and falls only at a known time. So in the interval that ends at
+    `times[i]` it had all values from its value at the start (0 or more) to `ages[i]`.
     """
     spans = np.diff(times).astype(np.float64)
     if not spans.sum():
         return [float(ages[-1])] * len(shares)
     ends = ages[1:].astype(np.float64)
     begins = np.maximum(0.0, ends - spans)
-    # The time spent at age 0, and then the time below each age, which is piecewise linear.
+    # Time spent at age 0, then time below each age, which is piecewise linear.
     at_zero = (spans - (ends - begins)).sum()
     edges = np.concatenate((begins, ends))
     steps = np.concatenate((np.ones(len(begins)), -np.ones(len(ends))))
@@ -336,7 +336,7 @@ def evenly(times: Column, values: Column, count: int) -> Column:
 
 
 def _is_maximum(name: str) -> bool:
-    """Return whether a column of several partitions is combined as the maximum, not as the sum."""
+    """Return whether a column is combined as the maximum instead of the sum."""
     return name.endswith(("_ms", "_ratio", "_load")) or name == "throttle_bytes_per_second"
 
 
@@ -349,6 +349,6 @@ def _rows_by_partition(series: Mapping[str, Column]) -> Iterator[Column]:
 
 
 def _latest(time_ms: Column, rows: Column, times: Column) -> Column:
-    """Return the number of the last row at or before each time, or -1 if there is none."""
+    """Return the number of the last row at or before each time, or -1."""
     indices = np.searchsorted(time_ms[rows], times, side="right") - 1
     return np.where(indices >= 0, rows[indices], -1) if len(rows) else np.full(len(times), -1)

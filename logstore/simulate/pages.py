@@ -1,4 +1,4 @@
-"""Pages of reports: parts of a document, rendered by one template into one self-contained file."""
+"""Report pages, rendered from parts by a template into one self-contained file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 Part = dict[str, Any]
-"""An element of a page; `type` names its form in the template."""
+"""An element of a page. `type` selects its form in the template."""
 
 
 def heading(text: str) -> Part:
@@ -19,7 +19,7 @@ def heading(text: str) -> Part:
 
 
 def paragraph(text: str, kind: str = "", small: str = "") -> Part:
-    """Return a paragraph; `kind` is its CSS class, `small` a line in small print below."""
+    """Return a paragraph with the CSS class `kind`, and optionally a line in small print."""
     return {"type": "text", "text": text, "kind": kind, "small": small}
 
 
@@ -43,17 +43,17 @@ def table(
     Parameters
     ----------
     label : str
-        Name of the table for screen readers.
+        Name for screen readers.
     rows : sequence
-        Cells are text, or markup (`cell`).
+        Cells are text or markup (`cell`).
     front : sequence of int
         Rows to emphasise.
     numbers : sequence of str
-        Heads of the columns of numbers.
+        Headings of numeric columns.
     ids : sequence of str
-        Anchors of the rows, if they have any.
+        Anchors of the rows.
     kind : str
-        CSS class; rows of `lines` become paragraphs on a narrow screen.
+        CSS class. Rows of `lines` become paragraphs on a narrow screen.
     """
     return {
         "type": "table", "label": label, "heads": heads, "rows": rows, "front": front,
@@ -62,7 +62,7 @@ def table(
 
 
 def group(name: str, parts: Iterable[Part]) -> Part:
-    """Return parts whose plots share their time axis."""
+    """Return parts whose plots share a time axis."""
     return {"type": "group", "name": name, "parts": list(parts)}
 
 
@@ -77,19 +77,19 @@ def svg(drawing: str) -> Part:
 
 
 def render(title: str, parts: Iterable[Part], library: str = "") -> str:
-    """Return the page as HTML; `library` is the script that its plots need.
+    """Render a page as HTML. `library` is the script needed by its plots.
 
     Raises
     ------
     ImportError
-        Jinja2 is missing.
+        Jinja2 is not installed.
     """
     path = Path(__file__).with_name("templates") / "page.html"
     return template(path).render(title=title, parts=list(parts), library=library)
 
 
 def template(path: Path) -> Template:
-    """Load a template that escapes all text passed to it."""
+    """Load a template that escapes all text."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(

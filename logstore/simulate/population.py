@@ -1,4 +1,4 @@
-"""Keys of a topic: those in a recorded log and those that will be written."""
+"""The keys of a topic, both recorded and new."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 RECENT = 13
-"""Random stream that selects a partition or an earlier record."""
+"""Random stream to select a partition or an earlier record."""
 
 _KEYS_AT_ONCE = 1 << 20
 _DIGITS = 12
 _FILL = b"~"
-"""Padding of new keys, up to the size of a recorded one."""
+"""Padding of new keys up to the size of a recorded key."""
 
 
 class Keys(Protocol):
-    """The numbered keys of a topic; negative numbers are null keys."""
+    """Numbered keys of a topic. Negative numbers are null keys."""
 
     @property
     def count(self) -> int:
@@ -46,7 +46,7 @@ class Keys(Protocol):
         """Return the partitions of keys."""
 
     def numbers_in(self, partition: int, keys: BytesColumn) -> Ints:
-        """Return the numbers of keys from a partition's log."""
+        """Return the numbers of keys in the log of a partition."""
 
     def column(self, block: Block) -> BytesColumn | None:
         """Return the keys of a block, or None if the block contains them."""
@@ -61,11 +61,11 @@ class SpecKeys:
         self.count = spec.keys.count
 
     def spread(self, partitions: int) -> None:
-        """Set the number of partitions; see `Keys`."""
+        """Set the number of partitions. See `Keys`."""
         self._partitions = partitions
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
-        """Return the partitions of keys; see `Keys`."""
+        """Return the partitions of keys. See `Keys`."""
         result = np.empty(len(numbers), np.int32)
         for start in range(0, len(numbers), _KEYS_AT_ONCE):
             some = slice(start, start + _KEYS_AT_ONCE)
@@ -74,26 +74,26 @@ class SpecKeys:
         return result
 
     def numbers_in(self, partition: int, keys: BytesColumn) -> Ints:
-        """Return the numbers of keys from a partition's log; see `Keys`."""
+        """Return the numbers of keys in the log of a partition. See `Keys`."""
         width = len(self._spec.keys.prefix.encode()) + self._spec.keys.digits
         return parse_key_numbers(self._spec, keys.data[keys.starts[:, None] + np.arange(width)])
 
     def column(self, block: Block) -> BytesColumn | None:
-        """Return None, as the block contains its keys; see `Keys`."""
+        """Return None, because the block contains its keys. See `Keys`."""
         return None
 
 
 class _Pool:
-    """Keys of a partition, drawn with weights: the number of writes less a discount."""
+    """Keys of a partition, drawn with their number of writes minus a discount as weight."""
 
     def __init__(self, written: Ints, discount: float = 0.0) -> None:
         self._keys, counts = np.unique(written, return_counts=True)
         self._cumulative = np.cumsum(counts - discount)
 
     def draw(self, numbers: Ints, rows: NDArray[np.bool_], uniform: Floats) -> None:
-        """Set the numbers of some rows to drawn keys; do nothing if the pool is empty.
+        """Set the numbers of some rows to drawn keys, unless the pool is empty.
 
-        `uniform` has a random number of [0, 1) for each row.
+        `uniform` has a random number in [0, 1) for each row.
         """
         if len(self._keys):
             weights = uniform[rows] * self._cumulative[-1]
@@ -107,17 +107,17 @@ class KnownPopulation:
     Parameters
     ----------
     words : KnownKeys or None
-        Distribution of the keys, or None for the distribution of the spec over the ranks.
+        Key distribution, or None for the distribution of the spec over the ranks.
     shares : mapping of int to float
-        Shares of the records by partition, or empty for equal shares.
+        Fraction of records by partition, or empty for equal fractions.
     spec : Spec, optional
-        Workload. Without it, no keys are drawn.
+        Workload. Without it no keys are drawn.
     unknown : int64, optional
-        Keys of the table that count as not written yet.
+        Keys of the table that count as not yet written.
 
     Notes
     -----
-    Blocks must be requested in order, as an update may repeat the key of an earlier record.
+    Blocks must be requested in order, because an update may repeat the key of an earlier record.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class KnownPopulation:
     # -- drawing keys ----------------------------------------------------------------------
 
     def numbers(self, block: int, events: Ints) -> Ints:
-        """Return the key number of each event in a block; see `workload.blocks.Population`."""
+        """Return the key number of each event. See `workload.blocks.Population`."""
         assert self._spec is not None
         words, seed, count = self._words, self._spec.seed, len(events)
         if words is None:
@@ -194,7 +194,7 @@ class KnownPopulation:
             self._quiet[partition].draw(numbers, here & quiet, uniform)
             if not words.recent:
                 self._written[partition].draw(numbers, here & update, uniform)
-        lacking = (numbers == -1) & ~null & ~new  # the partition has no such key
+        lacking = (numbers == -1) & ~null & ~new  # no such key in the partition
         if words.recent:
             lacking &= ~update
             if not len(self._earlier):
@@ -214,7 +214,7 @@ class KnownPopulation:
     def _repeat(
         self, numbers: Ints, update: NDArray[np.bool_], uniform: Floats, recent: int
     ) -> None:
-        """Give each update the key of a random record among the `recent` ones before it."""
+        """Give each update the key of a random record among the `recent` preceding ones."""
         keyed = np.flatnonzero((numbers >= 0) | update)
         earlier = len(self._earlier)
         index = earlier + np.arange(len(keyed))
@@ -236,10 +236,10 @@ class KnownPopulation:
     # -- partitions and bytes of keys ------------------------------------------------------
 
     def spread(self, partitions: int) -> None:
-        """Do nothing, because the partitions are the recorded ones; see `Keys`."""
+        """Do nothing, because the partitions are recorded. See `Keys`."""
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
-        """Return the partitions of keys; see `Keys`."""
+        """Return the partitions of keys. See `Keys`."""
         result = (-1 - numbers).astype(np.int32)
         known = (numbers >= 0) & (numbers < self._table.count)
         result[known] = self._table.partition[numbers[known]]
@@ -249,7 +249,7 @@ class KnownPopulation:
         return result
 
     def numbers_in(self, partition: int, keys: BytesColumn) -> Ints:
-        """Return the numbers of keys from a partition's log; see `Keys`."""
+        """Return the numbers of keys in the log of a partition. See `Keys`."""
         pieces = pieces_of(keys)
         numbers = self._table.find(hashes_of(partition, pieces))
         numbers[keys.sizes < 0] = -1 - partition
@@ -262,7 +262,7 @@ class KnownPopulation:
         return numbers
 
     def column(self, block: Block) -> BytesColumn | None:
-        """Return the keys of a block; see `Keys`."""
+        """Return the keys of a block. See `Keys`."""
         table, numbers = self._table, block.key_number
         known = np.flatnonzero((numbers >= 0) & (numbers < table.held))
         new = np.flatnonzero(numbers >= table.count)
@@ -288,7 +288,7 @@ class KnownPopulation:
 
 
 def _mixed(numbers: Ints) -> Floats:
-    """Map each number to [0, 1), the same in every run (the mixer of SplitMix64)."""
+    """Map each number to [0, 1), always in the same way (the mixer of SplitMix64)."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)

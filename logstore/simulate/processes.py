@@ -1,4 +1,4 @@
-"""Worker processes for simulations, which share nothing."""
+"""Worker processes for simulations."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 
 START_NS = 2_000_000_000
-"""Time that a new process needs before its first job; it imports the engine."""
+"""Time to start a process, which imports the engine."""
 
 
 class Workers:
-    """Processes that run jobs. They are started for the first batch of jobs that is large enough.
+    """Processes that run jobs. Started for the first batch of jobs that is large enough.
 
     Parameters
     ----------
     count : int, optional
-        Number of processes (default: one for each core, if the jobs take longer than their start).
-        With 1, this process runs the jobs.
+        Number of processes. With 1, jobs run in this process. [default: one per core if the jobs
+        take longer than starting the processes]
     shared : object
-        Second argument of every job, which each process gets once. It can be pickled.
+        Second argument of every job. Pickled once per process.
     """
 
     def __init__(self, count: int | None = None, shared: object = None) -> None:
@@ -35,7 +35,7 @@ class Workers:
         self._is_chosen = count is not None
         self._shared = shared
         self._clock = SystemClock()
-        self._job_ns: int | None = None  # the shortest one, as the first ones compile kernels
+        self._job_ns: int | None = None  # the minimum, because the first jobs compile kernels
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -48,17 +48,17 @@ class Workers:
     def run(
         self, function: Callable[[Job, Any], Result], jobs: Sequence[Job]
     ) -> Iterator[tuple[int, Result]]:
-        """Run jobs, and yield the number and the result of each job when it ends.
+        """Run jobs, and yield the number and result of each job when it completes.
 
         Parameters
         ----------
         function : callable
-            A function of a module. The jobs and the results can be pickled.
+            A module-level function. Jobs and results must be picklable.
 
         Raises
         ------
         Exception
-            The error of a job; jobs that have not begun are cancelled.
+            The error of a job. Jobs that have not started are cancelled.
         """
         done = 0
         while done < len(jobs) and not self._pays(len(jobs) - done):
@@ -70,7 +70,7 @@ class Workers:
         if done == len(jobs):
             return
         if self._pool is None:
-            # Spawn the processes. Forked ones would share the open files of this process, but not
+            # Spawn the processes. Forked ones would inherit the open files of this process, but not
             # its threads.
             self._pool = ProcessPoolExecutor(
                 self._count,
@@ -90,7 +90,7 @@ class Workers:
                 future.cancel()
 
     def _pays(self, count: int) -> bool:
-        """Return whether processes run so many jobs sooner than this process."""
+        """Return whether processes would finish this many jobs sooner than this process."""
         if self._pool is not None or self._count <= 1 or count <= 1:
             return self._pool is not None and count > 1
         if self._is_chosen:
@@ -102,7 +102,7 @@ _shared: object = None
 
 
 def _begin_process(shared: object) -> None:
-    """Keep what all jobs share, and let an interrupt end this process silently."""
+    """Store the shared argument, and let interrupts end this process silently."""
     global _shared
     _shared = shared
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # the parent process reports it

@@ -1,6 +1,6 @@
-"""The quantities of a run that are reported, compared and bounded by goals.
+"""Quantities of a run that are reported, compared and bounded by goals.
 
-The command line, the report and goals take their names, units and texts from here.
+The command line, reports and goals use these names, units and descriptions.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class Quantity(NamedTuple):
     Attributes
     ----------
     cost : str
-        Its key in `Run.costs`.
+        Key in `Run.costs`.
     name : str
-        Its name in goals.
+        Name in goals.
     label, short : str
-        Its heading in a list, and in a table of many columns.
+        Headings in a list and in a wide table.
     unit : str
     doc : str
-        Its description in the documentation.
+        Description in the documentation.
     """
 
     cost: str
@@ -41,7 +41,7 @@ class Quantity(NamedTuple):
     doc: str
 
     def format(self, value: float) -> str:
-        """Return a value with its unit."""
+        """Format a value with its unit."""
         if self.unit == BYTES:
             return format_size(value)
         if self.unit == MS:
@@ -51,12 +51,12 @@ class Quantity(NamedTuple):
         return f"{value:.2f}" if self.unit == RATIO else f"{value:,.0f}"
 
     def parse(self, text: str) -> float:
-        """Return the value of a text with this unit: `30d`, `1GiB`, `80%`, `1.5`.
+        """Parse a value with a unit: `30d`, `1GiB`, `80%`, `1.5`.
 
         Raises
         ------
         InvalidConfigurationError
-            The text is not such a value.
+            The text is not a valid value.
         """
         try:
             if self.unit == BYTES:
@@ -114,7 +114,7 @@ QUANTITIES: Mapping[str, Quantity] = {
                  "largest number of deletes that a consumer missed"),
     )
 }  # fmt: skip
-"""Every cost, in the order in which it is shown."""
+"""All costs, in display order."""
 
 SWEPT = (
     "bytes_peak",
@@ -126,19 +126,19 @@ SWEPT = (
     "passes",
     "live_share",
 )
-"""Costs in the table of a sweep on a terminal."""
+"""Costs shown in the terminal table of a sweep."""
 
 RATIOS = ("_ratio", "_load", "_amplification")
-"""Suffixes of the columns of ratios."""
+"""Suffixes of ratio columns."""
 
 
 def quantity(name: str) -> Quantity:
-    """Return the quantity of a name in goals, or of a key of `Run.costs`.
+    """Return the quantity for a name in goals or a key of `Run.costs`.
 
     Raises
     ------
     InvalidConfigurationError
-        The name is unknown; the message suggests the nearest one.
+        The name is unknown. The message suggests the closest one.
     """
     by_name = {each.name: each for each in QUANTITIES.values()}
     found = by_name.get(name) or QUANTITIES.get(name)
@@ -149,7 +149,7 @@ def quantity(name: str) -> Quantity:
 
 
 def format_value(column: str, value: float) -> str:
-    """Return a value of a series with the unit that its column's name implies."""
+    """Format a value of a series with the unit implied by its column name."""
     if column.endswith("_ms"):
         return format_span(round(value))
     if "bytes" in column:

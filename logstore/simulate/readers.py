@@ -1,4 +1,4 @@
-"""The consumers of a scenario: their positions and the deletes that they missed."""
+"""The consumers of a scenario: their positions, and deletes that they missed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _LogEnd(NamedTuple):
 
 
 class _Reader:
-    """Position of a consumer in one partition."""
+    """Position of a consumer in a partition."""
 
     def __init__(self) -> None:
         self.unread: deque[_LogEnd] = deque()
@@ -45,7 +45,7 @@ class Readers:
                 reader.position = reader.end_offset = log_end_offset
 
     def note(self, tp: TopicPartition, now_ms: int, log_end_offset: int) -> None:
-        """Record the current end of a log, and advance its consumers."""
+        """Record the end of a log, and advance its consumers."""
         for consumer in self._consumers:
             if consumer.topic == tp.topic:
                 reader = self._readers.setdefault((consumer, tp), _Reader())
@@ -55,14 +55,14 @@ class Readers:
                 self._read(consumer, reader, now_ms)
 
     def note_removed(self, tp: TopicPartition, now_ms: int, offsets: NDArray[np.int64]) -> None:
-        """Count removed tombstones of keys without a newer record that a consumer had not read."""
+        """Count removed tombstones that a consumer had not read, if the key has no newer record."""
         for (consumer, partition), reader in self._readers.items():
             if partition == tp:
                 self._read(consumer, reader, now_ms)
                 self._missed[consumer] += int((offsets >= reader.position).sum())
 
     def forget(self, tp: TopicPartition) -> None:
-        """Drop the positions in a deleted log. A new log of that name is read from its start."""
+        """Drop the positions in a deleted log. A new log with its name is read from the start."""
         for at in [at for at in self._readers if at[1] == tp]:
             del self._readers[at]
 

@@ -1,9 +1,8 @@
-"""Recordings: the keys of a data directory's topics and the rates at which they were written.
+"""Recordings: the keys of the topics in a data directory, and their write rates.
 
-Reading does not change the disk. Damage is skipped and reported. *Arrivals* are the uncleaned
-records, after the cleaner checkpoint and after the last gap in the offsets. Only they show how
-often a key was written. Older records still show the keys and, because offsets are never reused,
-the rates.
+The disk is not changed. Damage is skipped and reported. *Arrivals* are uncleaned records: those
+after the cleaner checkpoint and after the last offset gap. Only arrivals show how often keys are
+written. Older records still show the keys and, because offsets are never reused, the rates.
 """
 
 from __future__ import annotations
@@ -47,34 +46,35 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 KEYS_MAX = 2_000_000
-"""Keys of a topic whose bytes are retained, the last written ones. The others are never written."""
+"""Maximum number of keys per topic whose bytes are retained, the last written ones. Others are
+never written."""
 
 ARRIVALS_MAX = 2_000_000
-"""Largest number of arrivals kept per partition, the last ones."""
+"""Maximum number of arrivals per partition, the latest ones."""
 
 PARTITIONS_MAX = 256
-"""Largest number of partitions in a recording."""
+"""Maximum number of partitions in a recording."""
 
 ARRIVALS_MIN = 100
-"""With fewer arrivals, cleaned records are used as well."""
+"""With fewer arrivals, cleaned records are used too."""
 
 _FOLD_RECORDS = 1 << 17
 _HASHED = xxhash.xxh3_64_intdigest
 
 Progress = Callable[[str, int, int], object]
-"""Receives a partition, the number of its bytes that have been read, and its size."""
+"""Receives a partition, the number of bytes read, and its size."""
 
 
 class Rates(NamedTuple):
-    """Numbers of records over time: a row for each batch in the log.
+    """Numbers of records over time, one row per batch.
 
     Attributes
     ----------
     time_ms : int64
-        Largest timestamp up to this batch in the partition.
+        Maximum timestamp in the partition up to this batch.
     partition : int64
     records : int64
-        Number of offsets since the previous batch, whether or not their records still exist.
+        Number of offsets since the previous batch, including removed records.
     """
 
     time_ms: Ints
@@ -108,21 +108,21 @@ class Batches(NamedTuple):
 
 
 class Arrivals(NamedTuple):
-    """Uncleaned records in order of arrival.
+    """Uncleaned records in arrival order.
 
     Attributes
     ----------
     time_ms : int64
-        Largest timestamp up to this record in the partition.
+        Maximum timestamp in the partition up to this record.
     late_ms : int64
-        Difference between `time_ms` and the record's timestamp, or -1 without a timestamp.
+        `time_ms` minus the timestamp of the record, or -1 without a timestamp.
     partition : int64
     key : int64
         Number in the key table, or -1 - partition for a null key.
     value_bytes : int64
         Size of the value, or -1 for null.
     is_first : bool
-        Whether the log has no earlier record of the key.
+        Whether the log has no earlier record with this key.
     """
 
     time_ms: Ints
@@ -144,14 +144,14 @@ class Arrivals(NamedTuple):
 
 
 class KeyTable:
-    """The keys of a topic, numbered by how often the arrivals have them, most frequent first.
+    """Keys of a topic, numbered by their frequency in the arrivals, most frequent first.
 
     Attributes
     ----------
     count : int
         Number of keys.
     held : int
-        Number of keys whose bytes are in the table. They have the smallest numbers.
+        Number of keys whose bytes are in the table. They have the lowest numbers.
     partition : (count,) int64
     """
 
@@ -168,7 +168,7 @@ class KeyTable:
         self.data = np.frombuffer(b"".join(held), np.uint8)
 
     def find(self, hashes: Ints) -> Ints:
-        """Return the numbers of keys by their hashes, or -1 for unknown keys."""
+        """Return the numbers of keys by hash, or -1 for unknown keys."""
         if not self.count:
             return np.full(len(hashes), -1)
         indices = np.minimum(np.searchsorted(self._hashes, hashes), self.count - 1)
@@ -183,12 +183,12 @@ class KeyTable:
 
 
 def hashes_of(partition: int, keys: Iterable[bytes]) -> Ints:
-    """Hash keys of a partition to 64 bits, the same in every run."""
+    """Hash keys of a partition to 64 bits, always in the same way."""
     return np.fromiter((_HASHED(key, partition) for key in keys), np.uint64).view(np.int64)
 
 
 def pieces_of(column: BytesColumn) -> list[bytes]:
-    """Return the byte strings of a column. A null is an empty string."""
+    """Return the byte strings of a column. Null becomes an empty string."""
     raw = column.data.tobytes()
     return [
         raw[start : start + size] if size > 0 else b""
@@ -205,22 +205,22 @@ class TopicRecording:
     partitions : tuple of int
         Partitions in the directory.
     configs : mapping of str to str
-        Configuration of the topic, including its cleanup policy in any case.
+        Topic configs. Always includes the cleanup policy.
     newest_ms : int or None
-        Largest timestamp, or None if no record has one.
+        Maximum timestamp, or None.
     rates, batches, arrivals, keys
         See `Rates`, `Batches`, `Arrivals` and `KeyTable`.
     newest_version : int or None
-        Largest version in the log if the strategy compares a header, else None.
+        Maximum version in the log if the strategy compares a header, otherwise None.
     next_producer_id : int
-        Producer id above all ids in the logs.
+        A producer id greater than all ids in the logs.
     is_cleaned : bool
-        Whether there are so few arrivals that cleaned records are used, which do not show how
+        Whether cleaned records are used because there are too few arrivals. They do not show how
         often keys are written.
     left_out : int
-        Number of older arrivals that exceed the limit.
+        Number of older arrivals omitted because of the limit.
     assumed : tuple of str
-        Assumptions about settings that the directory does not contain.
+        Assumptions about configs that the directory does not contain.
     """
 
     name: str
@@ -240,19 +240,19 @@ class TopicRecording:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """The recording of topics in a directory.
+    """The recording of a directory.
 
     Attributes
     ----------
     paths : tuple of str
-        Absolute paths of the folders.
+        Absolute paths of the directories.
     directories : tuple of str
         Data directories at the paths.
     topics : mapping of str to TopicRecording
     damages : tuple of Damage
         Damage that was skipped.
     left_out : tuple of str
-        A sentence with the reason for each topic that is omitted from a recording of all topics.
+        For each topic omitted from a recording of all topics, a sentence with the reason.
     """
 
     paths: tuple[str, ...]
@@ -263,14 +263,14 @@ class Recording:
 
 
 class Origin(NamedTuple):
-    """Open folders: the partitions in them, each with its read-only broker."""
+    """Open directories: their partitions, each with its read-only broker."""
 
     brokers: Mapping[TopicPartition, Broker]
 
     def brokers_of(
         self, partitions: Sequence[TopicPartition]
     ) -> dict[Broker, list[TopicPartition]]:
-        """Group partitions by their brokers."""
+        """Group partitions by broker."""
         found: dict[Broker, list[TopicPartition]] = {}
         for tp in partitions:
             found.setdefault(self.brokers[tp], []).append(tp)
@@ -286,7 +286,7 @@ def open_origin(
     Raises
     ------
     InvalidConfigurationError
-        A directory does not exist or contains no partition, or a partition is in two of them.
+        A directory does not exist or has no partitions, or a partition is in two directories.
     """
     fs = ReadOnlyFileSystem(DiskFileSystem())
     brokers: dict[TopicPartition, Broker] = {}
@@ -304,7 +304,7 @@ def open_origin(
             )
             opened.enter_context(broker)
             shown = place.shown
-            # The topics file next to a single partition directory lists other partitions, too.
+            # The topics file next to a single partition directory also lists other partitions.
             found = broker.partitions() if shown is None else [shown.topic_partition]
             for tp in found:
                 if tp in homes:
@@ -314,7 +314,7 @@ def open_origin(
 
 
 def select_partitions(origin: Origin, topics: Sequence[str]) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of some topics, or of all but Kafka's internal topics, by topic.
+    """Return the partitions of some topics, or of all topics except internal ones, by topic.
 
     Raises
     ------
@@ -361,30 +361,29 @@ def record(
     Parameters
     ----------
     paths : str or sequence of str
-        One or several folders: data directories, directories of data directories, or partition
-        directories.
+        Data directories, directories of data directories, or partition directories.
     topics : sequence of str
-        Names of the topics, or empty for all.
+        Topic names, or empty for all.
     configs : mapping, optional
-        Configuration that overrides the topics'.
+        Overrides of topic configs.
     broker_config : BrokerConfig, optional
-        Defaults of the topics' configuration.
+        Defaults of topic configs.
     progress : callable, optional
         Called before each batch.
     keys_max, arrivals_max : int
-        Limits of the keys kept per topic and of the arrivals kept per partition.
+        Maximum number of keys per topic, and of arrivals per partition.
 
     Raises
     ------
     InvalidConfigurationError, UnknownTopicOrPartitionError
         See `open_origin` and `select_partitions`.
     CorruptionError, KafkaStorageError, UnsupportedFormatError
-        A partition of `topics` cannot be opened, or, without `topics`, no topic can be opened.
+        A partition of `topics` cannot be opened or, without `topics`, no topic can be opened.
 
     Notes
     -----
-    Takes some µs per record. Memory: about 100 bytes for each of `keys_max` keys, 16 for each
-    further key, 48 for each of `arrivals_max` records, 24 for each batch.
+    Takes a few µs per record. Memory: about 100 bytes for each of `keys_max` keys, 16 for each
+    other key, 48 for each of `arrivals_max` records, and 24 for each batch.
     """
     paths = [paths] if isinstance(paths, str) else paths
     with open_origin(paths, broker_config=broker_config) as origin:
@@ -415,7 +414,7 @@ def record(
                 failures.append(error)
                 left_out.append(f"topic {name!r} is left out: {error}")
                 continue
-            # Folders copied without the topic's configuration are the rule.
+            # Directories are usually copied without the topic configs.
             broker = next((each for each in brokers if each.topic(name).configs), broker)
             settings = {**broker.topic(name).configs, **(configs or {})}
             policy = topic_config(broker, name).cleanup_policy
@@ -430,7 +429,7 @@ def record(
 
 
 class _Keys:
-    """The keys so far, numbered in order of their first records."""
+    """The keys found so far, numbered in order of their first records."""
 
     def __init__(self, keys_max: int) -> None:
         self._keys_max = keys_max
@@ -473,13 +472,13 @@ class _Keys:
         return row_numbers, is_first
 
     def _evict(self) -> None:
-        """Discard the bytes of all but the `keys_max` last seen keys."""
+        """Discard the bytes of all but the `keys_max` most recent keys."""
         for number in np.argsort(-self.last_seen, kind="stable")[self._keys_max :].tolist():
             self.keys[number] = None
         self._held = min(self._held, self._keys_max)
 
     def rank(self, written: Ints) -> tuple[KeyTable, Ints]:
-        """Return the key table and the rank of each key; `written` has the writes of each key."""
+        """Return the key table and the rank of each key, given the number of writes of each."""
         self._evict()
         lost = np.array([key is None for key in self.keys], np.bool_)
         order = np.lexsort((np.arange(len(lost)), -written, lost))
@@ -498,7 +497,7 @@ class _Piece(NamedTuple):
 
     @classmethod
     def concatenate(cls, pieces: Sequence[_Piece]) -> _Piece:
-        """Concatenate pieces. Without any, return an empty piece."""
+        """Concatenate pieces. The result may be empty."""
         none: Ints = np.zeros(0, np.int64)
         empty = Arrivals(none, none, none, none, none, none.astype(np.bool_))
         columns = zip(empty, *(piece.arrivals for piece in pieces), strict=True)
@@ -507,7 +506,7 @@ class _Piece(NamedTuple):
 
 
 class _Window:
-    """The last arrivals of a partition, in pieces; pieces beyond the limit are removed.
+    """The last arrivals of a partition, in pieces. Pieces beyond the limit are removed.
 
     The last cleaned piece is stored separately, because it shows the sizes of records but not their
     frequencies.
@@ -537,7 +536,7 @@ class _Window:
 
 
 class _Pending:
-    """Batches of a partition whose keys have no numbers yet."""
+    """Batches of a partition whose keys are not numbered yet."""
 
     def __init__(self, partition: int) -> None:
         self._partition = partition
@@ -562,7 +561,7 @@ class _Pending:
         self._batches.append(batch)
 
     def take(self, keys: _Keys) -> _Piece:
-        """Return the pending batches as a piece with numbered keys, and remove them."""
+        """Remove the pending batches, and return them as a piece with numbered keys."""
         stamps = np.concatenate(self._timestamps)
         running = np.maximum.accumulate(np.append(self._running_ms, stamps))[1:]
         is_null = np.concatenate(self._nulls)
@@ -588,7 +587,7 @@ class _Pending:
 
 
 class _TopicRecorder:
-    """Reads a topic partition by partition."""
+    """Reads a topic one partition at a time."""
 
     def __init__(self, keys_max: int, arrivals_max: int) -> None:
         self._keys = _Keys(keys_max)

@@ -1,4 +1,4 @@
-"""Files with recorded arrivals that topics replay: times, record counts and keys."""
+"""Replay files: times, record counts and keys of recorded arrivals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from logstore.workload.recorded import Recorded
 from logstore.workload.tables import read_table, read_toml, setting, span
 
 TIMES = ("time", "timestamp")
-"""Names of the time column: in a replay file, and in an exported topic."""
+"""Names of the time column, in a replay file and in an exported topic."""
 
 NULL = r"\N"
 """Null in the CSV of an exported topic."""
@@ -43,7 +43,7 @@ class Replay:
         Raises
         ------
         InvalidConfigurationError
-            The file cannot be read, or a line is invalid; the message names it.
+            The file cannot be read, or a line is invalid. The message names the line.
         """
         path = Path(self.file)
         try:
@@ -60,7 +60,7 @@ class Replay:
                 f"replay.period {self.period} is shorter than {self.file!r}, which ends "
                 f"{at_ms.max()} ms after its start"
             )
-        arrived = np.maximum.accumulate(at_ms)  # a smaller time than an earlier row's is a late one
+        arrived = np.maximum.accumulate(at_ms)  # a row whose time decreases is late
         return Recorded(
             at_ms=(arrived * self.stretch).astype(np.int64),
             lag_ms=arrived - at_ms,
@@ -80,7 +80,7 @@ class _Row(NamedTuple):
 
 @lru_cache(maxsize=4)
 def _read(path: Path, version: tuple[int, int]) -> tuple[Any, Any, Any]:
-    """Return the times after the start, key numbers or None, and deletes or None of a file."""
+    """Return times after the start, key numbers or None, and deletes or None."""
     readers = {".csv": _csv_rows, ".toml": _toml_rows, ".parquet": _parquet_rows}
     if path.suffix not in readers:
         near = and_nearest(path.suffix, list(readers))
@@ -98,7 +98,7 @@ def _read(path: Path, version: tuple[int, int]) -> tuple[Any, Any, Any]:
             count = _count(row.records)
         except ValueError as error:
             raise InvalidConfigurationError(f"{path}, {row.place}: {error}") from None
-        is_zero = time_ms == 0  # valid among both kinds of times
+        is_zero = time_ms == 0  # valid as both kinds of times
         if not is_zero and is_relative not in (None, after_start):
             raise InvalidConfigurationError(
                 f"{path}, {row.place}: time {row.time!r} is of another kind than the times above: "
@@ -229,7 +229,7 @@ def _time_column(path: Path, names: Iterable[str]) -> str:
 
 
 def _row(place: str, row: Mapping[str, Any], time: str) -> Iterator[_Row]:
-    """Yield a parsed row; nothing for a transaction marker of an exported topic."""
+    """Yield a parsed row, except for transaction markers of an exported topic."""
     if row.get("control") is not None:
         return
     key = row.get("key")

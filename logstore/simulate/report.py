@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file with a summary and plots, without external files."""
+"""The HTML report of a run, a self-contained file with a summary and plots."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ STACKS: Mapping[str, Sequence[tuple[str, str, str, str]]] = {
     "Bytes": [(f"{kind}_bytes", kind, *style) for kind, style in SECTION_STYLES.items()],
     "Tombstones by age": [(column, *style) for column, style in AGE_STYLES.items()],
 }
-"""Panels of stacked curves, as (column, label, colour, pattern)."""
+"""Panels with stacked curves: (column, label, colour, pattern)."""
 
 PANELS: Mapping[str, Sequence[tuple[str, str, float]]] = {
     "Bytes": (),
@@ -85,17 +85,17 @@ PANELS: Mapping[str, Sequence[tuple[str, str, float]]] = {
     "Segments": (("segments", "segments", 1),),
     "Offsets without a record": (("hole_offsets", "holes", 1),),
 }
-"""Panels of a topic: curves as (column, label, unit), or empty for those in `STACKS`."""
+"""Panels of a topic: curves (column, label, unit), or empty for panels in `STACKS`."""
 
 LIMITS = ("max_compaction_lag_ms", "throttle_bytes_per_second")
-"""Columns that are the same in all partitions and drawn only while they are set."""
+"""Columns that are equal in all partitions, and drawn only while set."""
 
 TOPICS_MAX = 12
-"""Number of topics with plots of their own, the largest ones."""
+"""Number of topics with separate plots, largest first."""
 
 
 def can_draw() -> bool:
-    """Return whether plotly and Jinja2 are installed (the extra `report`)."""
+    """Return whether plotly and Jinja2 are installed (the `report` extra)."""
     return all(importlib.util.find_spec(name) is not None for name in ("plotly", "jinja2"))
 
 
@@ -106,21 +106,21 @@ def page(
     spread: Spread | None = None,
     found: Found | None = None,
 ) -> str:
-    """Return the report as HTML.
+    """Return the HTML report.
 
     Parameters
     ----------
     sweep : Sweep, optional
-        Variants of the scenario, shown in a table and a plot.
+        Variants of the scenario, for a table and a plot.
     spread : Spread, optional
-        The same run with several seeds, shown as bands and percentiles.
+        Runs with other seeds, for bands and percentiles.
     found : Found, optional
-        A search for a goal, whose best setting is the run.
+        A search for a goal. The run uses its best settings.
 
     Raises
     ------
     ImportError
-        plotly or Jinja2 is missing.
+        plotly or Jinja2 is not installed.
     """
     from plotly.offline import get_plotlyjs
 
@@ -225,7 +225,7 @@ def _sweep_parts(sweep: Sweep | None) -> Iterator[Part]:
 
 
 def _with_range(cost: Quantity, variant: Variant) -> str:
-    """Return a cost, or its median with its 5th and 95th percentile."""
+    """Format a cost, or its median with the 5th and 95th percentiles."""
     if not variant.spread:
         return cost.format(variant.costs[cost.cost])
     low, middle, high = (
@@ -235,7 +235,7 @@ def _with_range(cost: Quantity, variant: Variant) -> str:
 
 
 def _costs(run: Run, spread: Spread | None) -> Part:
-    """Return the table of costs, the same as on the command line."""
+    """Return the table of costs, as on the command line."""
     if spread is None:
         costs = run.costs()
         rows = [(each.label, each.format(costs[name])) for name, each in QUANTITIES.items()]
@@ -250,7 +250,7 @@ def _costs(run: Run, spread: Spread | None) -> Part:
 
 
 def _found_parts(found: Found | None) -> Iterator[Part]:
-    """Return the result of a search: the setting, its margins, the front."""
+    """Yield the result of a search: settings, margins and Pareto front."""
     if found is None:
         return
     yield pages.heading(f"Goal: {found.goal}, with the least {found.minimize.name}")
@@ -298,7 +298,7 @@ def _found_parts(found: Found | None) -> Iterator[Part]:
 
 
 def _drawn_series(run: Run, topic: str | None = None) -> Columns:
-    """Return the series of a topic, or of all topics, at the times that are drawn.
+    """Return the series of one or all topics, reduced to the times that are drawn.
 
     These are the times of regular rows, of each curve's maximum, and of passes.
     """
@@ -349,10 +349,10 @@ def _plots(
     spread: Spread | None = None,
     topic: str | None = None,
 ) -> Iterator[Part]:
-    """Draw each panel as a plot of its own, with its own caption and page breaks in print.
+    """Draw each panel as a separate plot, with its own caption and page breaks when printed.
 
-    With several seeds, each curve has a band from the 5th to the 95th percentile and a dotted line
-    at the median. The bytes have the band of their sum.
+    With several seeds, each curve has a band from the 5th to the 95th percentile and a dotted
+    median. Stacked bytes have the band of their sum.
     """
     from plotly.graph_objects import Scatter
 
@@ -400,7 +400,7 @@ def _add_band(
     colour: str,
     topic: str | None,
 ) -> Iterator[str]:
-    """Draw the percentiles of a curve over the seeds, and describe its largest values."""
+    """Draw the percentiles of a curve over the seeds, and describe its maxima."""
     from plotly.graph_objects import Scatter
 
     days, band = _dates(spread.time_ms), spread.curve(column, topic)
@@ -428,14 +428,14 @@ def _describe(column: str, label: str, values: Column) -> str:
 
 
 def _segments_figure(run: Run, name: str, number: int) -> Figure:
-    """Draw the segments of a partition over time, the oldest at the bottom."""
+    """Draw the segments of a partition over time, with the oldest at the bottom."""
     from plotly.graph_objects import Bar
 
     columns = run.segments.where(topic=name, partition=number)
     times, at = np.unique(columns["time_ms"], return_inverse=True)
     step = int(np.diff(times).min()) if len(times) > 1 else DAY_MS
     ends = np.append(times[1:], times[-1] + step)
-    # A segment is one bar as long as it does not change.
+    # A segment is one bar while it does not change.
     order = np.lexsort((at, columns["base_offset"]))
     changes = np.diff(at[order]) != 1
     for key in ("base_offset", "end_offset", "records", "bytes", "section"):
@@ -493,7 +493,7 @@ def _consumer_plots(run: Run) -> Iterator[Part]:
 
 
 def _found_figure(found: Found, shown: Sequence[Quantity]) -> Figure:
-    """Draw the candidates of a search by the minimized and the last bounded quantity."""
+    """Plot the candidates of a search by the minimized and the last bounded quantity."""
     from plotly.graph_objects import Figure, Scatter
 
     figure, first = Figure(), found.seeds[0]
@@ -530,7 +530,7 @@ def _found_figure(found: Found, shown: Sequence[Quantity]) -> Figure:
 
 
 def _in_unit(quantity: Quantity, value: float) -> float:
-    """Return a value in the unit of its axis: days for durations."""
+    """Convert a value to the unit of its axis. Durations are in days."""
     return value / DAY_MS if quantity.unit == "ms" else value
 
 
@@ -572,13 +572,13 @@ def _dates(times_ms: Column) -> Column:
 
 
 def _time_figure(run: Run) -> Figure:
-    """Return an empty figure with the time axis of a run."""
+    """Return an empty figure with a time axis."""
     from plotly.graph_objects import Figure
 
     times_ms = run.partitions["time_ms"]
     figure = Figure(layout={"height": 190, "hovermode": "x unified"})
     figure.update_xaxes(range=_dates(np.array([times_ms.min(), times_ms.max()])), type="date")
-    # A fixed margin for the numbers aligns the axes of all panels.
+    # A fixed margin for labels aligns the axes of all panels.
     figure.update_yaxes(nticks=5, automargin=False)
     return _finish(figure)
 
@@ -590,14 +590,14 @@ def _finish(figure: Figure) -> Figure:
         paper_bgcolor=clear, plot_bgcolor=clear,
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
     )  # fmt: skip
-    # Numbers above their lines do not overlap the first date.
+    # Labels above their lines do not overlap the first date.
     figure.update_yaxes(rangemode="tozero", ticklabelposition="outside top")
     figure.update_xaxes(ticks="outside", ticklen=4)
     return figure
 
 
 def _plot(figure: Figure, name: str, title: str, words: str) -> Part:
-    """Return a figure of the page with a caption for readers who cannot see it."""
+    """Return a figure with a caption for readers who cannot see it."""
     drawing: str = figure.to_html(
         full_html=False, include_plotlyjs=False, div_id=name,
         config={"responsive": True, "displaylogo": False, "displayModeBar": False},

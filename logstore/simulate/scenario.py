@@ -1,7 +1,7 @@
-"""Scenarios: TOML files with topics and their workloads, consumers and timed actions.
+"""Scenarios: TOML files with topics, workloads, consumers and timed actions.
 
-`logstore.workload.spec` defines the keys of a topic. Configurations have Kafka's names. A scenario
-is validated as a whole before it runs.
+See `logstore.workload.spec` for the keys of a topic. Configs have Kafka's names. A scenario is
+validated as a whole before it runs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from logstore.workload.recorded import Recorded
 
 RECORDED = "recorded"
-"""Name of the key distribution recorded in a directory."""
+"""Name of the key distribution that is recorded in a directory."""
 
 SAMPLES_MAX = 2_000
 
@@ -51,8 +51,8 @@ SAMPLES_MAX = 2_000
 class Consumer:
     """A consumer that reads a topic with a lag.
 
-    It reads each record `lag` after the append. Starting at `away_from`, it does not read for
-    `away`, and then catches up immediately.
+    It reads each record `lag` after the append. It does not read for `away` starting at
+    `away_from`, and then catches up immediately.
     """
 
     name: str = setting("consumer", "Name in the series.")
@@ -68,12 +68,12 @@ class Consumer:
 
     @property
     def away_ms(self) -> tuple[int, int]:
-        """Start and end of the pause in ms after the start, equal without a pause."""
+        """Start and end of the pause, in ms after the start. Equal without a pause."""
         begin = parse_duration(self.away_from)
         return begin, begin + parse_duration(self.away)
 
     def read_until(self, now_ms: int) -> int:
-        """Return the append time up to which it has read. Both times in ms after the start."""
+        """Return the append time up to which it has read. Times are in ms after the start."""
         begin, end = self.away_ms
         return (begin if begin <= now_ms < end else now_ms) - self.lag_ms
 
@@ -105,8 +105,8 @@ class Message:
 class KnownKeys:
     """The `keys` table of a `continued` topic.
 
-    Keys are sampled from the records above the directory's first dirty offsets, so each key gets
-    the same share of writes as before.
+    Keys are sampled from records at or after the first dirty offsets, so each key gets the same
+    fraction of writes as before.
     """
 
     distribution: str = setting(RECORDED, "Distribution of the writes: as recorded.", None, None,
@@ -138,15 +138,15 @@ class Topic:
     Attributes
     ----------
     recorded : Recorded or None
-        Arrivals that a workload replays.
+        Arrivals that the workload replays.
     continued : bool
-        Whether the topic starts with the records and keys in the scenario's directory.
+        Whether the topic starts with the records and keys in the directory of the scenario.
     known : KnownKeys or None
-        Distribution of those keys, or None for the distribution of the workload over their ranks.
+        Distribution of these keys, or None for the workload's distribution over their ranks.
     shares : mapping of int to float
-        Shares of the records by partition, or empty for equal shares.
+        Fraction of records by partition, or empty for equal fractions.
     replicas : int
-        Replicas of each partition. One is simulated; the others take as much disk.
+        Replicas of each partition. Only one is simulated, the others take the same disk space.
     """
 
     name: str
@@ -163,18 +163,18 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A checked scenario. Equal scenarios with equal seeds give equal series and bytes.
+    """A validated scenario. The result depends only on the scenario and its seed.
 
     Attributes
     ----------
     origins : tuple of str
-        The folders that continued topics start from.
+        Directories from which continued topics start.
     broker : mapping
-        Kafka's broker properties.
+        Kafka broker configs.
     actions : tuple of Action
-        Actions in time order, including those that revert others.
+        Actions in time order, including inverse actions.
     tree : mapping
-        The parsed tables, from which variants are built.
+        Parsed tables, to build variants.
     """
 
     title: str
@@ -196,18 +196,18 @@ class Scenario:
         return round(self.days * DAY_MS)
 
     def partitions_of(self, topic: str) -> int:
-        """Return the number of partitions in a topic at the end."""
+        """Return the final number of partitions of a topic."""
         counts = [each.partitions for each in self.topics if each.name == topic]
         added = [each.partitions for each in self.actions if each.topic == topic]
         return max(counts + added)
 
     @property
     def continued_topics(self) -> list[str]:
-        """Names of the topics that start from the folders."""
+        """Names of topics that start from directories."""
         return [topic.name for topic in self.topics if topic.continued]
 
     def with_origins(self, paths: Sequence[str]) -> Scenario:
-        """Return a copy that starts from other folders."""
+        """Return a copy that starts from other directories."""
         return from_mapping({**self.tree, "from": list(paths)})
 
     def with_days(self, days: float) -> Scenario:
@@ -219,12 +219,12 @@ class Scenario:
         return from_mapping({**self.tree, "seed": seed})
 
     def with_replicas(self, replicas: int) -> Scenario:
-        """Return a copy in which every topic has this number of replicas."""
+        """Return a copy with this number of replicas for every topic."""
         topics = [{**each, "replicas": replicas} for each in _topics(self.tree)]
         return from_mapping({**self.tree, "topics": topics})
 
     def with_config(self, name: str, value: str) -> Scenario:
-        """Return a copy with one setting changed: a topic's in every topic, or the broker's.
+        """Return a copy with one config changed, in every topic or in the broker.
 
         Raises
         ------
@@ -241,7 +241,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Top:
-    """The top-level keys of the file."""
+    """Top-level keys of the file."""
 
     title: str = setting("", "Title in the report.")
     about: str = setting("", "Description, a sentence or two.")
@@ -259,28 +259,28 @@ _PARTS = ("broker", "topics", "consumers", "actions")
 
 
 def parse(text: str, folder: Path | None = None) -> Scenario:
-    """Read a scenario from TOML.
+    """Parse a scenario from TOML.
 
     Parameters
     ----------
     text : str
-        Top level: `title`, `about`, `days`, `start`, `seed`, `directories`, `replicas`, `from`.
-        `[broker]` has Kafka's broker properties. Each `[[topics]]` is a workload
-        (`logstore.workload.spec`) with the topic's `name`. It covers the scenario's time unless it
-        sets its own, and may have `records_per_day` instead of `records`, and `replicas` of its
-        own. With `records` 0 or `[[topics.messages]]` it is not a workload. With `continued`, it
-        starts with the topic of that name in the directory `from`. Its `keys` are `KnownKeys`, and
+        Top-level keys: `title`, `about`, `days`, `start`, `seed`, `directories`, `replicas`,
+        `from`. `[broker]` has Kafka broker configs. Each `[[topics]]` is a workload
+        (`logstore.workload.spec`) with the `name` of the topic. By default it covers the time of
+        the scenario. It may have `records_per_day` instead of `records`, and its own `replicas`.
+        With `records` 0 or `[[topics.messages]]` it is not a workload. With `continued`, it starts
+        with the topic of the same name in the directory `from`, its `keys` are `KnownKeys`, and
         `partition_shares` spreads the records. `[[consumers]]`, `[[actions]]`,
         `[[topics.messages]]` and `[topics.replay]` have the keys of `Consumer`, `Action`, `Message`
         and `Replay`.
     folder : Path, optional
-        Base of relative paths in the scenario (default: the current directory).
+        Base of relative paths. [default: current directory]
 
     Raises
     ------
     InvalidConfigurationError
-        The text is not valid TOML, or a key is unknown (with the nearest name), of a wrong type or
-        out of range.
+        The text is not valid TOML, or a key is unknown (the message suggests the closest name), has
+        the wrong type or is out of range.
     """
     tree = read_toml(text, "scenario")
     if paths := _origins(tree):
@@ -294,7 +294,7 @@ def parse(text: str, folder: Path | None = None) -> Scenario:
 
 
 def from_mapping(tree: Mapping[str, Any]) -> Scenario:
-    """Build a scenario from parsed tables; see `parse`, which raises the same errors."""
+    """Build a scenario from parsed tables. Raises the errors of `parse`."""
     origins = _origins(tree)
     table = {name: value for name, value in tree.items() if name not in _PARTS}
     if origins:
@@ -347,7 +347,7 @@ def from_mapping(tree: Mapping[str, Any]) -> Scenario:
 
 
 def _origins(tree: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the folders in `from`, which is a path or a list of paths."""
+    """Return the directories in `from`, which is a path or a list of paths."""
     value = tree.get("from")
     if not isinstance(value, list):
         return (value,) if isinstance(value, str) and value else ()
@@ -379,7 +379,7 @@ def _origin_problems(
 
 
 def own_topic_text(name: str) -> str:
-    """Return the error message for one of Kafka's internal topics."""
+    """Return the error message for an internal topic of Kafka."""
     return (
         f"topic {name!r} cannot be simulated: only Kafka writes it, in a format of its own. Random"
         " keys and values are not valid records of it"
@@ -398,7 +398,7 @@ def _topics(tree: Mapping[str, Any]) -> list[Any]:
 
 
 def _texts(table: object, name: str) -> dict[str, str]:
-    """Return a configuration table with its values as strings."""
+    """Return a config table with values converted to strings."""
     return {
         word: str(value).lower() if isinstance(value, bool) else str(value)
         for word, value in flatten_configs(table, name).items()
@@ -406,7 +406,7 @@ def _texts(table: object, name: str) -> dict[str, str]:
 
 
 def _without_units(broker: Mapping[str, str]) -> dict[str, str]:
-    """Return broker properties with `7d` in milliseconds and `1GiB` in bytes."""
+    """Convert values such as `7d` to milliseconds and `1GiB` to bytes."""
     values = {}
     for key, text in broker.items():
         try:
@@ -422,7 +422,7 @@ class _Copies:
 
 
 def _with_replicas(table: object, number: int, top: _Top, actions: Sequence[Action]) -> Topic:
-    """Build a topic with its number of replicas, which every kind of topic may have."""
+    """Build a topic with its number of replicas, which any kind of topic may have."""
     if not isinstance(table, Mapping) or "replicas" not in table:
         return replace(_topic(table, number, top, actions), replicas=top.replicas)
     others = {name: value for name, value in table.items() if name != "replicas"}
@@ -443,7 +443,7 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
         raise InvalidConfigurationError(own_topic_text(name))
     values["topic"] = name
     values["configs"] = _texts(values.get("configs", {}), "configs")
-    if "preset" not in values:  # the default of workloads is compact
+    if "preset" not in values:  # workloads are compacted by default
         values["configs"].setdefault("cleanup.policy", "delete")
     replay = values.pop("replay", None)
     if replay is not None and "messages" in values:
@@ -499,7 +499,7 @@ def _recorded(
     Raises
     ------
     InvalidConfigurationError
-        The replay file is invalid, or the topic sets a value that the file determines.
+        The replay file is invalid, or the topic sets a value that is determined by the file.
     """
     recorded = replay.read()
     conflicts = {"records": "records" in table}
@@ -535,7 +535,7 @@ class _Rate:
 
 
 def _total_records(per_day: object, time: Mapping[str, Any], prefix: str) -> int:
-    """Return the number of records in the whole time."""
+    """Return the number of records over the whole time."""
     from logstore.workload.profiles import even_days
 
     rate = read_table(_Rate, {"records_per_day": per_day}, prefix).records_per_day
@@ -543,7 +543,7 @@ def _total_records(per_day: object, time: Mapping[str, Any], prefix: str) -> int
 
 
 def _continued(name: str, values: dict[str, Any], actions: Sequence[Action]) -> Topic:
-    """Build a topic that starts from the scenario's directory, with the partitions in it."""
+    """Build a topic that continues a directory, with the partitions found there."""
     prefix = f"topics.{name}."
     if "partitions" in values:
         raise InvalidConfigurationError(

@@ -1,21 +1,21 @@
-"""Search for the setting that meets a goal at the least cost.
+"""Search for the settings that meet a goal at the least cost.
 
-The settings form a grid, and each combination is run with several seeds. A sweep would run all of
-it. The search has three steps:
+The settings form a grid. A sweep would run every combination with several seeds. The search instead
+has three steps:
 
-1. *Refinement*, with the first seed only: run a coarse grid of about three values per setting. Then
-   halve the distance of its values around the best combinations, and around combinations that
-   would be better but miss the goal, as the best one is often next to the bound. Repeat until the
-   neighbours of the best ones are known.
-2. *Racing*: run the best combination with twice as many seeds, again and again, until it has all
-   of them or another one becomes the best. A combination that misses the goal with one seed is out,
-   so seeds with which others missed it come first. Differences are taken between runs with the
-   same seed, which have the same arrivals.
-3. *Holding*: run the winner with seeds that the search did not use. If it misses the goal with one
-   of them, it is out, and the search continues.
+1. *Refinement*, with only the first seed: run a coarse grid of about three values per setting. Then
+   halve the step around the best combinations, and around combinations that would be better but
+   miss the goal, because the best one is often close to the bound. Repeat until the neighbours of
+   the best ones are known.
+2. *Racing*: repeatedly double the seeds of the best combination, until it has been run with all of
+   them or another one is best. Missing the goal with one seed eliminates a combination, so seeds
+   with which others missed it are tried first. Combinations are compared with the same seeds, which
+   produce the same arrivals.
+3. *Holding*: run the winner with seeds that the search did not use. If it misses the goal with any,
+   it is eliminated and the search continues.
 
-A combination that is neither near the best ones nor on the coarse grid is never run. So the result
-is the sweep's if the costs change steadily from one value to the next.
+A combination that is neither near the best ones nor on the coarse grid is never run. The result is
+the same as with a sweep if costs change gradually from one value to the next.
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ from logstore.simulate.scenario import Scenario, from_mapping
 from logstore.simulate.spread import seeds_of, spread_of
 
 SEEDS = 5
-"""Seeds of the search."""
+"""Number of seeds of the search."""
 
 HELD_SEEDS = 20
-"""Seeds, not used by the search, with which the best combination must meet the goal."""
+"""Number of unused seeds with which the best combination must meet the goal."""
 
 HELD_TRIES = 10
-"""Combinations that are tried with such seeds."""
+"""Number of combinations to try with unused seeds."""
 
 _HELD_AT_ONCE = 5
 
 COMBINATIONS_MAX = 1_000_000
 
 CLOSE = 0.01
-"""Relative difference of costs within which combinations are run with more seeds."""
+"""Relative difference in cost within which combinations are run with more seeds."""
 
 _CENTERS = 2
-"""Combinations of each kind whose neighbours are run."""
+"""Number of combinations of each kind whose neighbours are run."""
 
 Costs = Mapping[str, float]
 Place = tuple[int, ...]
-"""Number of the value of each setting."""
+"""Index of each setting's value."""
 
 Evaluate = Callable[[Sequence[tuple[Mapping[str, str], int]]], Sequence[Costs]]
 """Runs combinations, each with a seed, and returns their costs in order."""
@@ -70,11 +70,11 @@ class Candidate:
     Attributes
     ----------
     runs : dict
-        The costs with seeds of the search, by seed.
+        Costs by seed of the search.
     held_seeds : list of int
-        Seeds that the search did not use, if it was tried with them.
+        Unused seeds with which it was tried, if any.
     held : list of mapping
-        The costs with each of them.
+        Costs with each of these.
     """
 
     settings: Mapping[str, str]
@@ -83,7 +83,7 @@ class Candidate:
     held: list[Costs] = field(default_factory=list)
 
     def spread(self) -> dict[str, dict[str, float]]:
-        """Return percentiles, least and largest value of each cost over the seeds of the search."""
+        """Return percentiles, minimum and maximum of each cost over the seeds of the search."""
         return spread_of([*self.runs.values()])
 
 
@@ -96,7 +96,7 @@ class Margin:
 
     @property
     def margin(self) -> float:
-        """The distance, negative beyond the bound."""
+        """Distance to the bound. Negative beyond it."""
         return self.term.margin(self.worst)
 
     def describe(self) -> str:
@@ -113,17 +113,17 @@ class Found:
     Attributes
     ----------
     best : Candidate
-        The best combination that meets the goal, or else the nearest miss.
+        Best combination that meets the goal, or else the nearest miss.
     is_met : bool
-        Whether it meets the goal with every seed, also with the other ones.
+        Whether it meets the goal with every seed, including the held-out ones.
     candidates : list of Candidate
-        All combinations that were run, in the order of the grid.
+        All combinations that were run, in grid order.
     front : list of Candidate
-        Those that no other one beats in the minimized or in a bounded quantity, by the first seed.
+        Pareto front in the minimized and the bounded quantities, with the first seed.
     runs, held_runs : int
-        Number of runs for the search, and with other seeds.
+        Number of runs in the search, and with held-out seeds.
     sweep_runs : int
-        Number of runs of a sweep over the same settings and seeds.
+        Number of runs that a sweep over the same settings and seeds needs.
     """
 
     goal: Goal
@@ -143,7 +143,7 @@ class Found:
         return [Margin(term, term.worst(runs)) for term in self.goal.terms]
 
     def held_count(self) -> int:
-        """Return the number of other seeds with which the best combination meets the goal."""
+        """Return the number of held-out seeds with which the best combination meets the goal."""
         return sum(not self.goal.excess([costs]) for costs in self.best.held)
 
     def verdict(self) -> str:
@@ -162,14 +162,14 @@ class Found:
         return f"{self.runs:,} runs{held}; a sweep would take {self.sweep_runs:,}."
 
     def describe(self, candidate: Candidate) -> str:
-        """Return how a candidate fares: the best one, meets the goal, or misses it."""
+        """Return whether a candidate is the best, meets the goal, or misses it."""
         if candidate is self.best:
             return "best" if self.is_met else "nearest miss"
         runs = [*candidate.runs.values(), *candidate.held]
         return "misses" if self.goal.excess(runs) else "meets"
 
     def nearest_of_front(self, count: int) -> list[Candidate]:
-        """Return the candidates of the front around the best one."""
+        """Return the candidates of the front that are closest to the best one."""
         cost = self.minimize.cost
         first = self.seeds[0]
         best = self.best.runs[first][cost]
@@ -179,16 +179,16 @@ class Found:
 
 
 class Search:
-    """A search over a grid; see the module's description.
+    """A search over a grid. See the module docstring.
 
     Parameters
     ----------
     axes : mapping of str to sequence of str
-        The values of each setting, in ascending order if they are numbers.
+        Values of each setting. Numbers are in ascending order.
     seeds : sequence of int
         Seeds of the search.
     other_seeds : iterator of int
-        Further seeds, for holding.
+        Held-out seeds.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class Search:
         self._runs = self._held_runs = 0
 
     def find(self) -> Found:
-        """Return the best combination, or the nearest miss."""
+        """Return the best combination, or else the nearest miss."""
         self._refine()
         while (place := self._race()) is not None:
             if self._holds(self._candidates[place]):
@@ -232,7 +232,7 @@ class Search:
         return self._found(self._nearest_miss(), is_met=False)
 
     def _holds(self, candidate: Candidate) -> bool:
-        """Return whether a candidate meets the goal with other seeds. Stop soon if it does not."""
+        """Return whether a candidate meets the goal with held-out seeds. Stops at a miss."""
         while len(candidate.held) < HELD_SEEDS:
             seeds = [next(self._other_seeds) for _ in range(_HELD_AT_ONCE)]
             candidate.held_seeds += seeds
@@ -251,7 +251,7 @@ class Search:
         }
 
     def _first_steps(self) -> list[int]:
-        """Return the distance of the coarse grid's values for each setting."""
+        """Return the step of the coarse grid for each setting."""
         steps = []
         for name, values in self._axes.items():
             is_ordered = all(number_of(name, value) is not None for value in values)
@@ -271,7 +271,7 @@ class Search:
     # -- runs ----------------------------------------------------------------------------
 
     def _run(self, places: Iterable[Place], seeds: int = 1) -> None:
-        """Run places with more seeds, until they have this number."""
+        """Run places until each has this number of seeds."""
         jobs, owners = [], []
         order = self._seeds if seeds == 1 else sorted(self._seeds, key=self._ease)
         for place in sorted(set(places)):
@@ -285,7 +285,7 @@ class Search:
         self._runs += len(jobs)
 
     def _ease(self, seed: int) -> float:
-        """Return minus the largest excess that any raced place has with a seed."""
+        """Return the negative of the largest excess with a seed among raced places."""
         raced = [each.runs for each in self._candidates.values() if len(each.runs) > 1]
         return -max((self._goal.excess([runs[seed]]) for runs in raced if seed in runs), default=0)
 
@@ -298,9 +298,9 @@ class Search:
         return {seed: costs[self._minimize.cost] for seed, costs in runs.items()}
 
     def _estimate(self, place: Place) -> float:
-        """Return the median of the minimized quantity that all seeds would have.
+        """Estimate the median of the minimized quantity over all seeds.
 
-        A place with fewer seeds is compared with the reference, with the same seeds.
+        A place with fewer seeds is compared with the reference for the same seeds.
         """
         values = self._values(place)
         if len(values) == len(self._seeds) or self._reference is None:
@@ -312,7 +312,7 @@ class Search:
     # -- refinement ----------------------------------------------------------------------
 
     def _refine(self) -> None:
-        """Run a coarse grid, and finer ones around its best places, with the first seed."""
+        """Run a coarse grid, and then finer ones around the best places, with the first seed."""
         steps = self._first_steps()
         lines = [
             sorted({*range(0, size, step), size - 1})
@@ -328,7 +328,7 @@ class Search:
                 return
 
     def _centers(self) -> list[Place]:
-        """Return the best places, and the least misses among the places that would be better."""
+        """Return the best places, and the nearest misses among places that would be better."""
         places = [*self._candidates]
         misses = sorted((self._excess(at), self._estimate(at), at) for at in places)
         meeting = [at for excess, _, at in misses if not excess][:_CENTERS]
@@ -339,7 +339,7 @@ class Search:
     # -- racing --------------------------------------------------------------------------
 
     def _race(self) -> Place | None:
-        """Return the best place that meets the goal with all seeds, or None if there is none."""
+        """Return the best place that meets the goal with all seeds, or None."""
         count = len(self._seeds)
         while True:
             meeting = [
@@ -349,7 +349,7 @@ class Search:
                 return None
             best = min(meeting, key=lambda at: (self._estimate(at), at))
             if len(self._values(best)) == count:
-                if self._reference not in meeting or self._reference is None:
+                if self._reference not in meeting:
                     self._reference = best
                 contender = self._contender(best, meeting)
                 if contender is None:
@@ -359,7 +359,7 @@ class Search:
                         return best
                     continue
                 best = contender
-            self._run([best], min(count, 2 * len(self._values(best))))
+            self._run([best], 2 * len(self._values(best)))
 
     def _contender(self, best: Place, meeting: Sequence[Place]) -> Place | None:
         """Return a place with fewer seeds that may be better than the best one."""
@@ -374,7 +374,7 @@ class Search:
         return None
 
     def _nearest_miss(self) -> Place:
-        """Return the place that misses the goal least with all seeds."""
+        """Return the place with the smallest excess over all seeds."""
         while True:
             nearest = min(self._candidates, key=lambda at: (self._excess(at), at))
             if len(self._values(nearest)) == len(self._seeds):
@@ -399,7 +399,7 @@ class Search:
         )
 
     def _front(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return the candidates that are not dominated, by increasing cost, one of equal ones."""
+        """Return the Pareto front by ascending cost, with one of several equal candidates."""
         rows = {
             (
                 candidate.runs[self._seeds[0]][self._minimize.cost],
@@ -434,13 +434,13 @@ def search(
     Parameters
     ----------
     axes : mapping of str to sequence of str
-        Values of topic or broker configurations, by Kafka's keys.
+        Values of topic or broker configs, by key.
     seeds : int
-        Number of seeds with which a combination must meet the goal.
+        Number of seeds with which the goal must be met.
     workers : int, optional
-        Number of processes (None: as many as pay).
+        Number of processes. [default: as many as worthwhile]
     progress : callable, optional
-        Called with the number of finished runs.
+        Called with the number of completed runs.
     samples, recording
         See `run`.
 
@@ -483,6 +483,6 @@ def with_settings(scenario: Scenario, settings: Mapping[str, str]) -> Scenario:
 
 
 def run_costs(job: tuple[Mapping[str, Any], int], recording: Recording | None) -> dict[str, float]:
-    """Run a job, the tables of a scenario and the number of samples, and return its costs."""
+    """Run a scenario, given as tables and a number of samples, and return its costs."""
     tree, samples = job
     return run(from_mapping(tree), samples=samples, recording=recording).costs()

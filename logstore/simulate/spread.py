@@ -1,4 +1,4 @@
-"""Runs a scenario with several seeds, and computes the spread of the results."""
+"""Run a scenario with several seeds, and compute the spread of the results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from logstore.simulate.recording import Recording, record
 from logstore.simulate.scenario import Scenario, from_mapping
 
 POINTS = 384
-"""Times of the curves of several seeds, evenly spaced."""
+"""Number of evenly spaced points in curves over several seeds."""
 
 ALL_BYTES = "bytes"
 """Column of the total size."""
@@ -31,7 +31,7 @@ class Percentiles(NamedTuple):
 
 
 def percentiles(values: Iterable[Any]) -> Percentiles:
-    """Return the percentiles of some numbers, or of the numbers at each place of some arrays."""
+    """Return percentiles of numbers, or of the elements of arrays."""
     rows = np.asarray(list(values), np.float64)
     low, middle, high = np.quantile(rows, (0.05, 0.5, 0.95), axis=0)
     if rows.ndim == 1:
@@ -40,7 +40,7 @@ def percentiles(values: Iterable[Any]) -> Percentiles:
 
 
 def spread_of(costs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float]]:
-    """Return percentiles, least and largest value of each cost."""
+    """Return percentiles, minimum and maximum of each cost."""
     found = {}
     for name in costs[0]:
         values = [each[name] for each in costs]
@@ -49,7 +49,7 @@ def spread_of(costs: Sequence[Mapping[str, float]]) -> dict[str, dict[str, float
 
 
 class Curve(NamedTuple):
-    """A column of a run at `POINTS` times, with its last and its largest value."""
+    """A column of a run at `POINTS` times, with its last and maximum values."""
 
     values: Column
     last: float
@@ -57,11 +57,11 @@ class Curve(NamedTuple):
 
 
 Curves = dict[tuple[str | None, str], Curve]
-"""Curves by topic (None: all topics together) and column."""
+"""Curves by topic (None for all topics) and column."""
 
 
 class SeedRun(NamedTuple):
-    """The costs and the curves of a run with one seed."""
+    """Costs and curves of a run with one seed."""
 
     seed: int
     costs: Mapping[str, float]
@@ -70,12 +70,12 @@ class SeedRun(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The runs of a scenario with several seeds.
+    """Runs of a scenario with several seeds.
 
     Attributes
     ----------
     time_ms : array
-        The times of the curves.
+        Times of the curves.
     runs : sequence of SeedRun
     """
 
@@ -84,11 +84,11 @@ class Spread:
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds, in order."""
+        """The seeds in order."""
         return [each.seed for each in self.runs]
 
     def costs(self) -> dict[str, dict[str, float]]:
-        """Return percentiles, least and largest value of each cost."""
+        """Return percentiles, minimum and maximum of each cost."""
         return spread_of([each.costs for each in self.runs])
 
     def curve(self, column: str, topic: str | None = None) -> Percentiles:
@@ -100,18 +100,18 @@ class Spread:
         return percentiles(each.curves[topic, column].last for each in self.runs)
 
     def most(self, column: str, topic: str | None = None) -> Percentiles:
-        """Return the percentiles of the largest value of a column, at any time."""
+        """Return the percentiles of a column's maximum over time."""
         return percentiles(each.curves[topic, column].most for each in self.runs)
 
 
 def seeds_of(scenario: Scenario, count: int) -> list[int]:
-    """Return seeds that share no random numbers, because each topic has its own seed."""
+    """Return seeds that share no random numbers. Each topic has its own seed."""
     step = len(scenario.topics)
     return [scenario.seed + number * step for number in range(count)]
 
 
 def summarize(outcome: Run) -> SeedRun:
-    """Return the costs and the curves of a run."""
+    """Return the costs and curves of a run."""
     topics = [topic.name for topic in outcome.scenario.topics]
     curves: Curves = {}
     for topic in (None, *topics) if len(topics) > 1 else (None,):
@@ -141,18 +141,18 @@ def run_seeds(
     Parameters
     ----------
     count : int
-        Number of seeds. The first one is the scenario's.
+        Number of seeds. The first one is the seed of the scenario.
     workers : int, optional
-        Number of processes (None: as many as pay).
+        Number of processes. [default: as many as worthwhile]
     samples, data_dir, progress, recording
-        See `run`. `data_dir` and `progress` are for the first seed.
+        See `run`. `data_dir` and `progress` apply to the first seed.
     finished : callable, optional
-        Called with the number of finished runs and the number of all runs.
+        Called with the number of completed runs and the total.
 
     Returns
     -------
     Run, Spread
-        The run with the first seed, and the results of all seeds.
+        The run with the first seed, and results for all seeds.
     """
     if scenario.origins and recording is None:
         recording = record(scenario.origins, scenario.continued_topics)

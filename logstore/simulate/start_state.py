@@ -1,7 +1,7 @@
-"""Copies the state of a data directory as the start of a simulation.
+"""Copy the state of a data directory as the start of a simulation.
 
-In memory, the `.log` files of closed segments are not copied but read from the disk, so a large
-directory needs memory only for its indexes and active segments.
+In memory, `.log` files of closed segments are not copied but read from disk. So a large directory
+only needs memory for its indexes and active segments.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
 def copy_start_state(
     scenario: Scenario, clock: VirtualClock, data_dir: str | PathLike[str] | None
 ) -> tuple[FileSystem, str]:
-    """Copy the continued topics of a scenario: segments, indexes, checkpoints, configurations.
+    """Copy the continued topics of a scenario: segments, indexes, checkpoints and configs.
 
     Parameters
     ----------
     data_dir : path, optional
-        Target directory, missing or empty (default: in memory).
+        Target directory, missing or empty. [default: in memory]
 
     Returns
     -------
@@ -48,9 +48,9 @@ def copy_start_state(
     Raises
     ------
     InvalidConfigurationError, UnknownTopicOrPartitionError
-        See `recording.open_origin` and `recording.select_partitions`; or the target is not empty.
+        See `recording.open_origin` and `recording.select_partitions`, or the target is not empty.
     KafkaStorageError
-        A file could not be read or written, or changed during the copy.
+        A file cannot be read or written, or changed during the copy.
     """
     fs: FileSystem
     if data_dir is None:

@@ -1,4 +1,4 @@
-"""Tracks the record of each key that survives compaction, as records are appended."""
+"""Track which record of each key survives compaction, as records are appended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 _NO_VERSION = np.iinfo(np.int64).min
-"""This is smaller than all versions, because a record with a version supersedes those without
+"""Lower than all versions, because a record with a version supersedes records without one
 (KIP-280)."""
 
 
@@ -42,16 +42,16 @@ class _Rows(NamedTuple):
 
 
 class Survivors:
-    """The surviving record of every key in a topic, by its compaction strategy.
+    """The surviving record of each key in a topic, according to its compaction strategy.
 
     Parameters
     ----------
     configs : mapping
-        Configuration of the topic.
+        Topic configs.
     keys : Keys
         Keys of the topic.
     partitions : int
-        Upper bound of the partition numbers, exclusive.
+        Number of partitions.
 
     Attributes
     ----------
@@ -59,17 +59,17 @@ class Survivors:
     strategy : Strategy
         Compaction strategy of the topic.
     offset : (slots,) int64
-        Offset of the survivor, or -1 if the key has no record.
+        Offset of the survivor, or -1 if the key has no records.
     tombstone : (slots,) bool
         Whether the survivor is a tombstone.
     partition : (slots,) int32
-        Partition of the slot. A key has one slot in each partition that it has belonged to.
+        Partition of the slot. A key has a slot in each partition to which it was ever assigned.
 
     Notes
     -----
-    A record counts from its append on, even if its transaction is still open; records of
-    transactions that will be aborted never count. Memory: 29 bytes per key, and 26 bytes per
-    record of the current block.
+    A record counts when it is appended, even if its transaction is still open. Records of
+    transactions that will be aborted never count. Memory: 29 bytes per key, and 26 bytes per record
+    of the current block.
     """
 
     def __init__(self, configs: Mapping[str, str], keys: Keys, partitions: int) -> None:
@@ -79,7 +79,7 @@ class Survivors:
         self._version: Ints = np.zeros(0, np.int64)
         self.tombstone = np.zeros(0, np.bool_)
         self.partition = np.zeros(0, np.int32)
-        self._slots: list[Ints] = []  # slot by key, for each number of partitions so far
+        self._slots: list[Ints] = []  # slots by key, for each partition count so far
         self._spread(partitions)
         self._expected: list[deque[_Rows]] = [deque() for _ in range(partitions)]
         self._appended: list[_Rows] = []
@@ -97,7 +97,7 @@ class Survivors:
         self._slots.append(slots)
 
     def _grow(self, count: int) -> None:
-        """Add slots for the keys with numbers below `count`, and some in reserve."""
+        """Add slots for keys numbered below `count`, and some spare ones."""
         known = len(self._slots[-1])
         if count > known:
             numbers = np.arange(known, max(count, known + known // 4))
@@ -106,7 +106,7 @@ class Survivors:
             )
 
     def _new_slots(self, partitions: NDArray[np.int32]) -> Ints:
-        """Add a slot in each of these partitions and return the slots."""
+        """Add a slot in each of these partitions, and return the slots."""
         first, count = len(self.offset), len(partitions)
         self.offset = np.append(self.offset, np.full(count, -1))
         self._version = np.append(self._version, np.full(count, _NO_VERSION))
@@ -115,7 +115,7 @@ class Survivors:
         return first + np.arange(count)
 
     def withdraw(self, partitions: NDArray[np.int32]) -> None:
-        """Remove the last expected records, which will not be appended as expected.
+        """Remove the last expected records, which will not be appended.
 
         Parameters
         ----------
@@ -130,7 +130,7 @@ class Survivors:
                 self._expected[partition].append(kept)
 
     def add_partitions(self, total: int) -> None:
-        """Set the number of partitions, over which records are spread from now on."""
+        """Set the number of partitions for all later records."""
         self._spread(total)
         self._expected += [deque() for _ in range(total - len(self._expected))]
         self._aborted += [[] for _ in range(total - len(self._aborted))]
@@ -152,7 +152,7 @@ class Survivors:
                 queue.append(_Rows._make(column[here] for column in rows))
 
     def append(self, partition: int, first_offset: int, records: int) -> None:
-        """Register the append of the next expected records of a partition."""
+        """Register that the next expected records of a partition were appended."""
         queue = self._expected[partition]
         while records:
             rows = queue.popleft()
@@ -175,9 +175,9 @@ class Survivors:
             self._compete(_Rows._make(map(np.concatenate, zip(*appended, strict=True))))
 
     def live_keys_and_deletes(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
-        """Return the number of live keys of a partition, and the surviving tombstones' offsets.
+        """Return the number of live keys and the offsets of surviving tombstones.
 
-        Records below the log start do not count. The offsets are in ascending order.
+        Records below the log start do not count. Offsets are in ascending order.
         """
         survives = (self.partition == partition) & (self.offset >= max(0, log_start_offset))
         deletes: Ints = np.sort(self.offset[survives & self.tombstone])
@@ -233,7 +233,7 @@ class Survivors:
         return np.zeros(len(columns), np.int64)
 
     def _compete(self, rows: _Rows) -> None:
-        """Replace the survivor of each key by the best of some records if that is not older."""
+        """Replace the survivor of each key by the best of some records, unless it is newer."""
         competing = rows.committed & (rows.slot >= 0)
         rows = _Rows._make(column[competing] for column in rows)
         if not len(rows.slot):
@@ -250,7 +250,7 @@ class Survivors:
 
 
 def _slots_of(slots: Ints, numbers: Ints) -> Ints:
-    """Return the slots of keys, or -1 for a null or unknown key."""
+    """Return the slots of keys, or -1 for null and unknown keys."""
     known = (numbers >= 0) & (numbers < len(slots))
     slots_of_keys = np.full(len(numbers), -1, np.int64)
     slots_of_keys[known] = slots[numbers[known]]
@@ -258,7 +258,7 @@ def _slots_of(slots: Ints, numbers: Ints) -> Ints:
 
 
 def _data_batches(log: Log) -> Iterator[RecordBatch]:
-    """Yield the data batches from the log start on; checksums are not verified."""
+    """Yield the data batches from the log start, without verifying checksums."""
     return (
         batch for batch in log.reader.batches(log.log_start_offset) if not batch.header.is_control
     )
@@ -271,7 +271,7 @@ class _Survivor(NamedTuple):
 
 
 class ScriptSurvivors:
-    """The surviving messages of a scripted topic; the interface of `Survivors`."""
+    """The surviving messages of a scripted topic, with the interface of `Survivors`."""
 
     def __init__(self, topic: Topic) -> None:
         self.strategy = Strategy.of(effective_config(topic.configs))
@@ -287,10 +287,10 @@ class ScriptSurvivors:
             self._survivors[partition, key] = _Survivor(order, offset, value is None)
 
     def settle(self) -> None:
-        """Do nothing: `append` updates the survivors."""
+        """Do nothing, because `append` updates the survivors."""
 
     def live_keys_and_deletes(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
-        """Return the number of live keys and the surviving tombstones; see `Survivors`."""
+        """Return the number of live keys and the surviving tombstones. See `Survivors`."""
         survivors = [
             survivor
             for (number, _), survivor in self._survivors.items()

@@ -1,4 +1,4 @@
-"""Sweeps: run a scenario with every combination of settings and compare the costs."""
+"""Run a scenario with every combination of config values, and compare the costs."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ JUDGED_BY = {
     "oldest_dirty_max_ms": "oldest uncleaned record",
     "tombstone_age_max_ms": "oldest tombstone",
 }
-"""Costs by which variants are compared; less is better."""
+"""Costs by which variants are compared. Lower is better."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A combination of settings and its costs; see `Run.costs`.
+    """A combination of settings and its costs. See `Run.costs`.
 
     Attributes
     ----------
     settings : mapping of str to str
     costs : mapping of str to float
-        The costs with the scenario's seed.
+        Costs with the seed of the scenario.
     spread : mapping
-        For each cost, the percentiles over all seeds (`spread_of`); empty with one seed.
+        Percentiles of each cost over all seeds (`spread_of`). Empty with one seed.
     """
 
     settings: Mapping[str, str]
@@ -43,23 +43,23 @@ class Variant:
     spread: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def judged(self, name: str) -> float:
-        """Return the cost by which it is compared: the median of its seeds."""
+        """Return a cost for comparison: the median over its seeds."""
         return self.spread[name]["p50"] if self.spread else self.costs[name]
 
     def dominates(self, other: Variant) -> bool:
-        """Return whether no cost is higher than the other's, and at least one is lower."""
+        """Return whether no cost is higher than in the other variant, and at least one is lower."""
         pairs = [(self.judged(name), other.judged(name)) for name in JUDGED_BY]
         return all(mine <= its for mine, its in pairs) and any(mine < its for mine, its in pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All variants of a scenario, in the order of their settings."""
+    """All variants of a scenario, in order of their settings."""
 
     variants: Sequence[Variant]
 
     def front(self) -> list[Variant]:
-        """Return the variants that no other variant dominates (the Pareto front)."""
+        """Return the Pareto front: the variants that no other variant dominates."""
         return [
             each
             for each in self.variants
@@ -68,12 +68,12 @@ class Sweep:
 
 
 def combinations(axes: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
-    """Return every combination of the values; the last axis varies fastest.
+    """Return all combinations of values. The last axis varies fastest.
 
     Raises
     ------
     InvalidConfigurationError
-        An axis has no values, or there are more than `VARIANTS_MAX` combinations.
+        An axis is empty, or there are more than `VARIANTS_MAX` combinations.
     """
     for name, values in axes.items():
         if not values:
@@ -96,27 +96,27 @@ def sweep(
     progress: Callable[[int, int], object] | None = None,
     recording: Recording | None = None,
 ) -> Sweep:
-    """Run a scenario with every combination of some configurations.
+    """Run a scenario with every combination of config values.
 
     Parameters
     ----------
     axes : mapping of str to sequence of str
-        Values of topic or broker configurations, by Kafka's keys.
+        Values of topic or broker configs, by key.
     workers : int, optional
-        Number of processes (None: as many as pay).
+        Number of processes. [default: as many as worthwhile]
     samples : int
         See `run`.
     seeds : int
-        Number of seeds of each variant.
+        Number of seeds per variant.
     progress : callable, optional
-        Called with the number of finished runs and the number of all runs.
+        Called with the number of completed runs and the total.
     recording : Recording, optional
-        Recording of the directory that the scenario continues, if it has been read already.
+        Recording of the continued directory, if it was read already.
 
     Raises
     ------
     InvalidConfigurationError
-        A key or a value is invalid. No variant was run.
+        A key or value is invalid. Nothing was run.
     """
     settings = combinations(axes)
     numbers = seeds_of(scenario, seeds)

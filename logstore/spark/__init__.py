@@ -1,4 +1,4 @@
-"""Spark: partition logs as a data source, generated workloads, an independent oracle.
+"""Spark integration: a data source for partition logs, a workload generator and an oracle.
 
-The only package that imports pyspark.
+Only this package imports pyspark.
 """

@@ -1,4 +1,4 @@
-"""Durations of a job's stages."""
+"""Durations of job stages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
-    """Record the seconds that a stage takes, unless it raises."""
+    """Record the duration of a stage in seconds, unless it raises."""
     began = time.perf_counter()
     yield
     seconds[stage] = time.perf_counter() - began

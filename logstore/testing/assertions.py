@@ -16,7 +16,8 @@ from logstore.testing.describing import bytes_text, record_text, records_of, tim
 from logstore.types import TopicPartition
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker, ConsumerRecord
+    from logstore.broker import Broker
+    from logstore.clients.records import ConsumerRecord
     from logstore.storage.log.log import Log
 
 KEYS_SHOWN = 10

@@ -11,7 +11,8 @@ from logstore.errors import LogStoreError
 from logstore.names import INTERNAL_COMPACTED_TOPICS
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker, ConsumerRecord
+    from logstore.broker import Broker
+    from logstore.clients.records import ConsumerRecord
     from logstore.types import TopicPartition
 
 PARTITIONS_SHOWN = 20

@@ -5,17 +5,17 @@
 | `server` | `Ui`: a thread with an event loop, a socket, an address with a token |
 | `access` | access control: token, host, origin |
 | `app`, `static` | the application: routes of `api` and files of `front` |
-| `asking` | a request as the functions of `api` see it, and error responses |
-| `context` | shared state of all requests: the broker, and the threads that call it |
+| `asking` | API requests, routes and error responses |
+| `context` | state shared by all requests |
 | `notices` | warnings about a copied directory |
 | `locks` | serialization of operations, and confirmation of data loss |
-| `settings`, `lines` | settings in a request's body; equivalent command lines |
+| `settings`, `lines` | settings in request bodies; equivalent command lines |
 | `api/…` | the JSON API, one module per subject; each exports `ROUTES` |
-| `front/…` | the page itself: HTML, ES modules and a style sheet, without a build step |
+| `front/…` | the page itself: HTML, CSS and ES modules, without a build step |
 
-A function of `api` takes an `Ask`, may block (it never runs in the event loop), and returns a value
-to serialize as JSON, in the same shape as the command line's `--format json`. The broker loads this
-package through the entry point `logstore.servers`.
+API functions take an `Ask` and may block, since they never run in the event loop. They return a
+JSON-serializable value in the same shape as the command line's `--format json`. The broker loads
+this package through the `logstore.servers` entry point.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["open_ui"]
 
 
 def open_ui(broker: Broker, host: str = "127.0.0.1", port: int = 0, **options: Any) -> Ui:
-    """Serve a broker's page; takes the options of `Ui`.
+    """Serve the web page of a broker, with the options of `Ui`.
 
     Raises
     ------

@@ -1,8 +1,8 @@
 """Access control of the page: token, `Host` and origin.
 
-Every request needs the token, including static files. The `Host` header must be an address of this
-listener, which prevents DNS rebinding. Requests that change something are also checked for origin
-and content type, which a form or script of another site cannot forge.
+Every request needs the token, including requests for static files. The `Host` header must match
+this listener, to prevent DNS rebinding. Requests that change state must also have the right origin
+and content type, which a form or script on another site cannot forge.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-"""Methods that change nothing."""
+"""Methods that do not change state."""
 
 OWN_FETCHES = frozenset({"same-origin", "none"})
-"""Values of `Sec-Fetch-Site` for requests by this page or by the user."""
+"""`Sec-Fetch-Site` values of requests made by this page or by the user."""
 
 POLICY = (
     "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none';"
@@ -49,16 +49,16 @@ _NO_TOKEN = (
 
 
 class Access:
-    """ASGI middleware that rejects requests without access.
+    """ASGI middleware that rejects unauthorized requests.
 
     Parameters
     ----------
     app : ASGI application
     token : str
     host : str
-        The host name or address given to listen on; also accepted in `Host`.
+        Host name or address of the listener; also accepted in `Host`.
     port : int
-        Part of the cookie's name, because cookies are shared by all ports of a host.
+        Part of the cookie name, because all ports of a host share cookies.
     """
 
     def __init__(self, app: ASGIApp, *, token: str, host: str, port: int) -> None:
@@ -68,7 +68,7 @@ class Access:
         self._cookie = f"logstore_{port}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Reject one request, or pass it on."""
+        """Pass a request on, or reject it."""
         assert scope["type"] == "http", "the server accepts HTTP only"
 
         async def send_with_headers(message: Message) -> None:
@@ -81,7 +81,7 @@ class Access:
             await send(message)
 
         refusal = self._refusal(scope)
-        if refusal is not None:  # connections are limited
+        if refusal is not None:  # the number of connections is limited
             refusal.headers["Connection"] = "close"
         answer = refusal or self._entrance(scope) or self._app
         await answer(scope, receive, send_with_headers)
@@ -89,7 +89,7 @@ class Access:
     # -- refusals ------------------------------------------------------------------------
 
     def _refusal(self, scope: Scope) -> Response | None:
-        """Return the response that rejects a request, or None if it has access or the token."""
+        """Return an error response, or None if the request is authorized."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1 or not self._is_ours(hosts[0], scope):
@@ -105,9 +105,9 @@ class Access:
         return None
 
     def _is_ours(self, host: str, scope: Scope) -> bool:
-        """Return whether a Host header is an address of this listener.
+        """Return whether a Host header names this listener.
 
-        The port may differ, as at the local end of a tunnel.
+        The port may differ, for example in an SSH tunnel.
         """
         name = _name_of(host)
         if name is None:
@@ -128,10 +128,10 @@ class Access:
         return any(map(self._is_token, self._cookies(headers)))
 
     def _cookies(self, headers: Headers) -> Iterator[str]:
-        """Yield the values of cookies with our name.
+        """Yield the values of our cookie.
 
-        The header also has cookies of other ports of this host, possibly malformed or with the same
-        name. These must not deny access.
+        The header may contain malformed cookies, and cookies of the same name from other ports of
+        this host. They must not lock the user out.
         """
         for line in headers.getlist("cookie"):
             for each in line.split(";"):
@@ -143,13 +143,13 @@ class Access:
         return any(map(self._is_token, _tokens(scope)))
 
     def _is_token(self, given: str) -> bool:
-        """Return whether a token is right, in constant time."""
+        """Compare a token in constant time."""
         return hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token)
 
-    # -- the way in ----------------------------------------------------------------------
+    # -- login ---------------------------------------------------------------------------
 
     def _entrance(self, scope: Scope) -> Response | None:
-        """Return the response to the printed address: set the cookie, and redirect to the page.
+        """Set the cookie and redirect, if the request is for the printed URL.
 
         The redirect keeps the token out of the address bar, the history and the Referer header.
         """
@@ -164,18 +164,18 @@ class Access:
 
 
 def _tokens(scope: Scope) -> list[str]:
-    """Return the token in the query of `/`, as a list of at most one."""
+    """Return the token in the query string of `/`, or an empty list."""
     if scope["path"] != "/" or scope["method"] not in ("GET", "HEAD"):
         return []
     query = scope["query_string"].decode("latin-1")
     try:
         return parse_qs(query, max_num_fields=8).get("token", [])[:1]
-    except ValueError:  # more fields than that
+    except ValueError:  # too many fields
         return []
 
 
 def _name_of(host: str) -> str | None:
-    """Return the host of `HOST[:PORT]` in lower case, or None if it is invalid."""
+    """Return the lowercase host of `HOST[:PORT]`, or None if it is invalid."""
     if host.startswith("["):
         name, bracket, port = host[1:].partition("]")
         if not bracket or (port and not port.startswith(":")):
@@ -189,7 +189,7 @@ def _name_of(host: str) -> str | None:
 
 
 def _is_same_origin(headers: Headers, host: str) -> bool:
-    """Return whether a request comes from this page, or from no page."""
+    """Return whether a request was made by this page or by the user directly."""
     site = headers.get("sec-fetch-site")
     if site is not None and site not in OWN_FETCHES:
         return False

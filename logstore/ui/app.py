@@ -1,6 +1,6 @@
-"""The ASGI application of the page: the routes of `api`, and static files.
+"""The ASGI application: API routes and static files.
 
-Each module of `api` exports its routes as `ROUTES` and is listed in `_MODULES`.
+Each module in `_MODULES` exports its routes as `ROUTES`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ROUTES: tuple[ApiRoute, ...] = tuple(route for module in _MODULES for route in m
 
 
 def application(context: Context, *, token: str, host: str, port: int) -> ASGIApp:
-    """Return the application of one page, with access control."""
+    """Return the ASGI application with access control."""
     front = Front()
     addresses = sorted({route.path for route in ROUTES})
 

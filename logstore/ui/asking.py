@@ -1,7 +1,7 @@
-"""Requests as the functions of `api` see them, routes, and error responses.
+"""API requests, routes and error responses.
 
-A function of `api` takes an `Ask` and returns a value to serialize as JSON. It may block. A route
-declares its parameters and rejects any other. Exceptions become error responses.
+An API function takes an `Ask` and returns a JSON-serializable value. It may block. A route declares
+its parameters and rejects others. Exceptions become error responses.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 1024 * 1024
-"""Largest body of a request. A larger Content-Length is rejected before reading."""
+"""Maximum size of a request body. A larger Content-Length is rejected unread."""
 
 _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (errors.UnknownTopicOrPartitionError, 404),
@@ -73,7 +73,7 @@ _STATUSES: tuple[tuple[type[Exception], int], ...] = (
     (KafkaStorageError, 503),
     (IllegalStateError, 503),
 )
-"""Status of each error class. The first match applies, other errors are 500."""
+"""HTTP status by error class. The first match applies; the default is 500."""
 
 _FORBIDDEN: Mapping[ResourceType, type[LogStoreError]] = {
     ResourceType.TOPIC: TopicAuthorizationFailedError,
@@ -82,22 +82,22 @@ _FORBIDDEN: Mapping[ResourceType, type[LogStoreError]] = {
 
 
 class Answer(NamedTuple):
-    """A JSON response with a status other than 200."""
+    """A JSON response with a status code."""
 
     status: int
     value: object
 
 
 class Ask:
-    """One request.
+    """An API request.
 
     Parameters
     ----------
     context : Context
         The shared state of the page.
     path, query, body : mapping
-        Path parameters, query parameters and members of the body. The names of the last two are
-        checked by the route.
+        Path parameters, query parameters and body members. The route has checked their names,
+        except in `path`.
     host : str
         The client's host.
     address : str
@@ -122,18 +122,18 @@ class Ask:
 
     @classmethod
     def without_parts(cls, context: Context, request: Request) -> Ask:
-        """Return a request without parameters, for checking permissions."""
+        """Return a request without parameters, to check permissions."""
         return cls(context, {}, {}, {}, _host(request))
 
     @property
     def broker(self) -> Broker:
-        """The page's broker."""
+        """The broker of the page."""
         return self.context.broker
 
-    # -- parts of the address --------------------------------------------------------------
+    # -- path parameters -------------------------------------------------------------------
 
     def topic(self, *operations: str) -> str:
-        """Return the topic in the path, after checking permissions and existence.
+        """Return the topic in the path, after checking that it exists and is permitted.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class Ask:
         return self.known_topic(self.path["topic"], *operations)
 
     def known_topic(self, name: str, *operations: str) -> str:
-        """Return a topic's name after the same checks as `topic`."""
+        """Return a topic name after the checks of `topic`."""
         for operation in operations or ("describe",):
             self.require(operation, "topic", name)
         known = [topic.name for topic in self.broker.topics()]
@@ -155,7 +155,7 @@ class Ask:
         return [each for each in topics if self.allows("describe", "topic", each)]
 
     def topic_partition(self, *operations: str) -> TopicPartition:
-        """Return the partition in the path after the same checks as `topic`."""
+        """Return the partition in the path, after the checks of `topic`."""
         topic = self.topic(*operations)
         number = _whole("partition", self.path["partition"], 0, INT32_MAX)
         return self.broker.partitions(topic, number)[0]
@@ -164,7 +164,7 @@ class Ask:
         """Return an offset in the path."""
         return _whole(name, self.path[name], 0, INT64_MAX)
 
-    # -- parameters ------------------------------------------------------------------------
+    # -- query parameters ------------------------------------------------------------------
 
     def number(self, name: str, default: int, *, least: int = 0, most: int = INT64_MAX) -> int:
         """Return an integer parameter within inclusive bounds."""
@@ -180,7 +180,7 @@ class Ask:
         return self.query.get(name, default)
 
     def choice(self, name: str, choices: Collection[str], default: str) -> str:
-        """Return a parameter that is one of several words."""
+        """Return a parameter that must be one of `choices`."""
         return self._chosen(name, self.query.get(name, default), choices)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -188,9 +188,9 @@ class Ask:
         return _yes_or_no(name, self.query[name]) if name in self.query else default
 
     def key(self) -> bytes | None:
-        """Return the parameter `key` (text) or `key_base64`, or None without both."""
+        """Return the parameter `key` (text) or `key_base64`, or None."""
         if "key" in self.query and "key_base64" in self.query:
-            raise InvalidRequestError("give one of key and key_base64", field="key")
+            raise InvalidRequestError("exactly one of key and key_base64 is required", field="key")
         if "key" in self.query:
             return self.query["key"].encode("utf-8", "surrogateescape")
         text = self.query.get("key_base64")
@@ -198,15 +198,15 @@ class Ask:
             return None
         try:
             return base64.b64decode(text, validate=True)
-        except ValueError as error:  # also raised for non-ASCII characters
+        except ValueError as error:  # includes non-ASCII characters
             raise InvalidRequestError(
                 f"key_base64: {text[:80]!r} is not base64: {error}", field="key_base64"
             ) from error
 
-    # -- members of the body ---------------------------------------------------------------
+    # -- body ------------------------------------------------------------------------------
 
     def member(self, name: str, kind: type | tuple[type, ...], default: Any = ...) -> Any:  # noqa: ANN401  # of that kind
-        """Return a body member of a type; required if it has no default."""
+        """Return a body member of type `kind`; required if it has no default."""
         if name not in self.body:
             if default is ...:
                 raise InvalidRequestError(f"the request lacks {name!r}", field=name)
@@ -222,7 +222,7 @@ class Ask:
 
     @staticmethod
     def check_number(name: str, value: int, least: int, most: int) -> int:
-        """Return a number after checking its inclusive bounds.
+        """Return `value` if it is within inclusive bounds.
 
         Raises
         ------
@@ -256,7 +256,7 @@ class Ask:
         ).allowed
 
     def require(self, operation: str, resource_type: str, name: str = CLUSTER_NAME) -> None:
-        """Raise an error unless `allows` is true.
+        """Raise an error unless the principal may perform an operation on a resource.
 
         Raises
         ------
@@ -273,7 +273,7 @@ class Ask:
             )
 
     def may(self, action: Action) -> bool:
-        """Return whether the principal may perform an operation on some resource."""
+        """Return whether the principal may perform an operation on any resource."""
         if self.context.read_only_because is not None:
             return False
         authorizer = self.context.authorizer
@@ -291,7 +291,7 @@ class Ask:
 _ERROR_MEMBERS = (
     ("field", "field"),
     ("suggestion", "suggestion"),
-    ("field", "key"),  # of an invalid setting
+    ("field", "key"),  # of an invalid config
     ("suggestion", "nearest"),
 )
 """Members of an error in the response, and the attributes of the exception that provide them."""
@@ -303,12 +303,12 @@ Call = Callable[[Ask], object]
 
 
 class ApiRoute(Route):
-    """A route to a function of `api`.
+    """A route to an API function.
 
     Attributes
     ----------
     action : Action or None
-        The operation, if it changes something.
+        The operation, if it changes state.
     """
 
     action: Action | None = None
@@ -328,16 +328,15 @@ def post(
     query: Iterable[str] = (),
     rehearsable: bool = False,
 ) -> ApiRoute:
-    """Return a route with a JSON body, and the members that the body may have.
+    """Return a POST route with a JSON body and its permitted members.
 
     Parameters
     ----------
     action : Action, optional
-        The operation, if it changes something: rejected if the page is read-only. The function
-        checks the permission on the resource itself.
+        The operation, if it changes state. It is rejected if the page is read-only; the function
+        itself checks permissions.
     rehearsable : bool
-        Whether the request may ask for a dry run. The function then checks by itself whether the
-        page is read-only.
+        Whether there is a dry run. The function then checks itself whether the page is read-only.
     """
     known = tuple(query)
     refused = None if rehearsable else action
@@ -369,7 +368,7 @@ async def _answer(
 
 
 def _answered(call: Call, ask: Ask) -> Response:
-    """Call the function and serialize its result, in a thread that may block."""
+    """Call the function and serialize its result. May block."""
     value = call(ask)
     if isinstance(value, Answer):
         return as_json(value.value, value.status)
@@ -383,7 +382,7 @@ def as_json(value: object, status: int = 200) -> Response:
 
 
 def failure(error: Exception, status: int | None = None) -> Response:
-    """Return the response for an error; unexpected errors are logged with their traceback."""
+    """Return an error response. Logs unexpected errors with a traceback."""
     if isinstance(error, LogStoreError):
         text = str(error)
     else:
@@ -402,7 +401,7 @@ def failure(error: Exception, status: int | None = None) -> Response:
 
 
 def refuse_parameters(request: Request) -> None:
-    """Raise an error if the request has any parameter."""
+    """Raise an error if the request has parameters."""
     _parameters(request, ())
 
 
@@ -444,7 +443,7 @@ def _check_length(size_bytes: int) -> None:
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
-    """Return the JSON object of a request. An empty body is an empty object."""
+    """Return the JSON object in the body; an empty body is an empty object."""
     found = bytearray()
     _check_length(int(request.headers.get("content-length", "0")))
     async for part in request.stream():
@@ -476,7 +475,7 @@ def _yes_or_no(name: str, text: str) -> bool:
 
 
 def unknown_topic(name: str, known: Collection[str]) -> UnknownTopicOrPartitionError:
-    """Return the error for an unknown topic, with a similar name as suggestion."""
+    """Return the error for an unknown topic, with the closest name as suggestion."""
     if not known:
         return UnknownTopicOrPartitionError(f"unknown topic '{name}'; there are no topics")
     return UnknownTopicOrPartitionError(

@@ -1,4 +1,4 @@
-"""Connections of the page's server, with a time limit for request heads."""
+"""HTTP connections with a time limit for request headers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from typing import Any
 
 HEAD_S = 20.0
-"""Time limit for receiving the head of a request."""
+"""Time limit for receiving the headers of a request."""
 
 
 class Connection(H11Protocol):
-    """A connection with a time limit for request heads.
+    """An HTTP connection with a time limit for request headers.
 
-    The number of connections is limited, and clients without the token can open them. A connection
-    that sends nothing or an incomplete head is closed after `HEAD_S`, or as soon as another client
-    needs a connection. Otherwise such clients could use up all connections.
+    The number of connections is limited, and anyone can connect without the token. So that such
+    clients cannot use up all connections, a connection without a complete request is closed after
+    `HEAD_S`, or as soon as another client needs it.
     """
 
     _giving_up: asyncio.TimerHandle | None = None
@@ -28,12 +28,12 @@ class Connection(H11Protocol):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        # Even if another server in this process enabled the shared logger: the log would contain
+        # Another server in this process may have enabled the shared logger, and the log would show
         # the token.
         self.access_log = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for the first request. If there are too many connections, make room."""
+        """Start the time limit, and close an idle connection if there are too many."""
         super().connection_made(transport)
         self._idle_since = self.loop.time()
         self._watch()
@@ -42,8 +42,8 @@ class Connection(H11Protocol):
             idle = [each for each in self.connections if isinstance(each, Connection)]
             idle = [each for each in idle if each is not self and each.is_idle]
             if not idle:
-                return  # the server responds with 503
-            # Prefer connections without a request so far. These may be clients without the token.
+                return  # the server sends 503
+            # Prefer connections without any request, whose clients may not have the token.
             min(idle, key=lambda each: (each.cycle is not None, each._idle_since)).make_room()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -57,17 +57,17 @@ class Connection(H11Protocol):
         return self.conn.their_state is h11.IDLE
 
     def make_room(self) -> None:
-        """Close the connection at once and stop counting it."""
+        """Close the connection and stop counting it."""
         self.connections.discard(self)
         self.transport.abort()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Start waiting for the next request."""
         super().on_response_complete()
         self._idle_since = self.loop.time()
 
     def handle_events(self) -> None:
-        """Start the time limit at the first byte of a head; further bytes do not extend it."""
+        """Start the time limit at the first byte of the headers."""
         super().handle_events()
         if self.conn.their_state is not h11.IDLE:
             self._unwatch()

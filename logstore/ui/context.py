@@ -1,4 +1,4 @@
-"""The state shared by all requests to a page."""
+"""State shared by all requests to a page."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DECODED_BYTES_MAX = 1024 * 1024
-"""Largest key or value that is decoded with a schema."""
+"""Maximum size of a key or value that is decoded with a schema."""
 
 
 class Action(NamedTuple):
-    """An operation that changes something, and the permission it needs.
+    """An operation that changes state, and the permission it requires.
 
-    `operation` and `resource_type` are Kafka's names, such as `alter_configs` and `topic`.
+    `operation` and `resource_type` are Kafka's names, for example `alter_configs` and `topic`.
     """
 
     name: str
@@ -41,34 +41,34 @@ class Action(NamedTuple):
 
 
 class Context:
-    """The broker of a page, and the state shared by its requests.
+    """The broker of a page, and state shared by its requests.
 
     Parameters
     ----------
     broker : Broker
     loops : LoopThread
-        The page's event loop, and the threads that call the broker.
+        The event loop, and the threads that call the broker.
     authorizer : Authorizer, optional
-        Authorizes the page's operations. By default all are allowed.
+        Authorizes operations. All are allowed by default.
     principal : str
-        Principal of the page's operations.
+        Principal of all operations.
     schemas : mapping of int to Schema
-        Schemas by the ids that Confluent's serializers write.
+        Schemas by Confluent schema id.
 
     Attributes
     ----------
     partitions : PartitionList
-        The rows of the list of partitions.
+        Rows of the partition list.
     live : Live
         Events and history.
     strips : SegmentMaps
         Segment maps of the partitions.
     actions : tuple of Action
-        All operations of the routes.
+        Operations of all routes.
     change_lock, cleaning_lock : OperationLock
-        Serialize changes and (dry-run) cleaning passes: each needs exclusive use of its partition.
+        Serialize changes and cleaning passes (including dry runs), which lock their partition.
     read_only_because : str or None
-        Reason why nothing can be changed.
+        Reason why the page is read-only.
     notices : Notices
         Warnings about a copied directory.
     """
@@ -98,7 +98,7 @@ class Context:
             self.read_only_because = "the directory is open for reading only"
         elif is_replicated(broker):
             self.read_only_because = (
-                "this broker is part of a cluster, and changes go through the cluster's controller"
+                "this broker is part of a cluster; send changes to the cluster's controller"
             )
 
     def check_writable(self) -> None:
@@ -107,7 +107,7 @@ class Context:
             raise ReadOnlyError(self.read_only_because)
 
     def clock_json(self) -> dict[str, Any]:
-        """Return the kind and the time of the broker's clock, and its next event."""
+        """Return the type of the broker's clock, its time and its next event."""
         clock = self.broker.clock
         virtual = clock if isinstance(clock, VirtualClock) else None
         return {
@@ -118,7 +118,7 @@ class Context:
         }
 
     def decoded(self, record: ConsumerRecord) -> dict[str, Any]:
-        """Return the member `decoded` of a record whose key or value has a known schema's id."""
+        """Decode the key and value of a record for which a schema is known."""
         found: dict[str, Any] = {}
         errors = []
         for name, data in (("key", record.key), ("value", record.value)):
@@ -142,5 +142,5 @@ class Context:
         self.live.close()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Run a blocking call in a thread outside the event loop."""
+        """Run a blocking call in a worker thread."""
         return await self.loops.blocking(call)

@@ -1,4 +1,4 @@
-"""Errors of the page's requests, in addition to the engine's errors."""
+"""Errors of the web page, in addition to `logstore.errors`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from logstore.errors import LogStoreError, RequestError
 
 
 class InvalidRequestError(RequestError):
-    """A request has an invalid parameter or member.
+    """A request parameter or body member is invalid.
 
     Attributes
     ----------
     field : str or None
-        Name of the parameter or member.
+        Parameter or member.
     suggestion : str or None
-        A similar name or value that is valid.
+        The closest valid name or value.
     """
 
     kafka_error = "INVALID_REQUEST"
@@ -28,16 +28,16 @@ class InvalidRequestError(RequestError):
 
 
 class RequestTooLargeError(InvalidRequestError):
-    """The body of a request is too large."""
+    """The request body is too large."""
 
 
 class UnknownTopicOrPartitionError(errors.UnknownTopicOrPartitionError):
-    """The engine's error of the same name, with a suggestion.
+    """An unknown topic or partition, with a suggestion.
 
     Attributes
     ----------
     suggestion : str or None
-        The most similar topic among those that the principal may describe.
+        The closest topic name that the principal may describe.
     """
 
     def __init__(self, message: str, *, suggestion: str | None = None) -> None:
@@ -51,7 +51,7 @@ class UnknownPlaceError(RequestError):
     Attributes
     ----------
     suggestion : str or None
-        A similar address that exists.
+        The closest existing address.
     """
 
     kafka_error = "RESOURCE_NOT_FOUND"
@@ -62,7 +62,7 @@ class UnknownPlaceError(RequestError):
 
 
 class TooManyClientsError(LogStoreError):
-    """Too many clients read the event stream."""
+    """The event stream has too many clients."""
 
     kafka_error = "THROTTLING_QUOTA_EXCEEDED"
 
@@ -80,7 +80,7 @@ class ReadOnlyError(LogStoreError):
 
 
 class ClockError(LogStoreError):
-    """The clock cannot be moved, because it is not a manual clock."""
+    """The clock cannot be advanced because it is not virtual."""
 
     kafka_error = "INVALID_REQUEST"
 

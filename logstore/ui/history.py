@@ -1,4 +1,4 @@
-"""History of the broker: gauges over time, and the last cleaning passes, in bounded memory."""
+"""Gauges over time and the last cleaning passes, in bounded memory."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 POINTS_MAX = 720
-"""Maximum number of points of a curve. Then every second point is dropped."""
+"""Maximum number of points of a curve. When it is reached, every second point is dropped."""
 
 CLEANINGS_MAX = 500
 PARTITIONS_MAX = 256
-"""Maximum number of partitions with curves. The least recently requested is dropped."""
+"""Maximum number of partitions with curves. The least recently requested is evicted."""
 
 
 class Gauge(NamedTuple):
@@ -32,7 +32,7 @@ class Gauge(NamedTuple):
 
 
 class Curve:
-    """A number over time. A constant interval takes two points."""
+    """A value over time. A run of equal values takes two points."""
 
     def __init__(self) -> None:
         self._points: list[tuple[int, float]] = []
@@ -40,7 +40,7 @@ class Curve:
     def note(self, at_ms: int, value: float) -> None:
         """Add a point."""
         points = self._points
-        while points and points[-1][0] >= at_ms:  # same time, or the clock was set back
+        while points and points[-1][0] >= at_ms:  # same time, or the clock moved backwards
             points.pop()
         if [each[1] for each in points[-2:]] == [value, value]:
             points.pop()
@@ -49,12 +49,12 @@ class Curve:
             self._points = points[::2]
 
     def points(self) -> list[tuple[int, float]]:
-        """Return the points in order of time."""
+        """Return the points, oldest first."""
         return list(self._points)
 
 
 class History:
-    """The curves and the cleaning passes of a broker since the page was opened. Thread-safe."""
+    """Curves and cleaning passes since the page was opened. Thread-safe."""
 
     cleanings_max = CLEANINGS_MAX
 
@@ -97,7 +97,7 @@ class History:
                     curves.setdefault(gauge, Curve()).note(now_ms, value)
 
     def cleanings(self, wanted: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
-        """Return the last matching passes, newest first."""
+        """Return the latest matching passes, newest first."""
         with self._lock:
             return [each for each in reversed(self._cleanings) if wanted(each)]
 
@@ -108,7 +108,7 @@ class History:
             return _curves_json(self._gauges)
 
     def curves_of(self, topic_partition: TopicPartition) -> dict[str, Any]:
-        """Return the curves of a partition, which start at the first request for it."""
+        """Return the curves of a partition. They start at the first request for it."""
         with self._lock:
             self._of_partitions.setdefault(topic_partition, {})
             self._of_partitions.move_to_end(topic_partition)
@@ -150,5 +150,5 @@ def _gauges_of(
             state = steady_state(log, cleaner_offset(broker, topic_partition), now_ms)
             yield Gauge("dirty-ratio", "ratio"), state.cleanable_ratio
             yield Gauge("max-compaction-delay", "ms"), state.max_compaction_delay_ms
-    except LogStoreError:  # deleted or unreadable: its curves end
+    except LogStoreError:  # deleted or unreadable
         return

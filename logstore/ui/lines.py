@@ -1,4 +1,4 @@
-"""Equivalent command lines for the page's operations, to be copied into a shell."""
+"""Equivalent command lines for the operations of the page."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ def command_line(
     flags: Iterable[str] = (),
     timed: bool = False,
 ) -> str:
-    """Return a quoted command line.
+    """Return a command line, quoted for the shell.
 
     Parameters
     ----------
     broker : Broker
-        The broker whose data directories are named, unless they are in memory.
+        Its data directories are added, unless they are in memory.
     *words : str
-        The command, such as `topic` and `create`.
+        Command and subcommand, such as `topic` and `create`.
     names : iterable of str
-        Arguments. They may look like options.
+        Positional arguments, which may look like options.
     options, flags : iterable
-        Options with and without a value.
+        Options with and without values.
     timed : bool
-        Whether the result depends on the time. Then the line has --now if the broker's clock is
-        not the system clock.
+        Whether the result depends on the time. If so, --now is added unless the broker uses the
+        system clock.
     """
     parts = ["logstore", *words]
     for name, value in options:
@@ -78,7 +78,7 @@ def of_partition(
 
 
 def creation(broker: Broker, name: str, partitions: int, configs: Mapping[str, object]) -> str:
-    """Return the command line that creates a topic."""
+    """Return the command line to create a topic."""
     options = [("--config", f"{key}={to_text(value)}") for key, value in configs.items()]
     if partitions != 1:
         options.insert(0, ("--partitions", str(partitions)))
@@ -88,7 +88,7 @@ def creation(broker: Broker, name: str, partitions: int, configs: Mapping[str, o
 def alteration(
     broker: Broker, topic: str, given: Mapping[str, object], unset: Iterable[str]
 ) -> str | None:
-    """Return the command line that alters a topic, or None without changes."""
+    """Return the command line to alter a topic, or None without changes."""
     options = [("--set", f"{key}={to_text(value)}") for key, value in given.items()]
     options += [("--unset", key) for key in unset]
     if not options:
@@ -99,7 +99,7 @@ def alteration(
 def broker_alteration(
     broker: Broker, given: Mapping[str, object], unset: Iterable[str], *, cluster_wide: bool
 ) -> str | None:
-    """Return the command line that alters the broker, or None without changes."""
+    """Return the command line to alter the broker, or None without changes."""
     options = [("--set", f"{key}={to_text(value)}") for key, value in given.items()]
     options += [("--unset", key) for key in unset]
     if not options:
@@ -109,7 +109,7 @@ def broker_alteration(
 
 
 def rehearsals(broker: Broker, preview: Preview, topic: str, partition: int | None) -> list[str]:
-    """Return the command lines that show the same as a preview of a topic."""
+    """Return the command lines that print the preview of a topic."""
     options = [("--config", f"{each.key}={each.after.value}") for each in preview.changed]
     if partition is not None:
         options.insert(0, ("--partition", str(partition)))

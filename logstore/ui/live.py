@@ -1,10 +1,10 @@
-"""Live events of the broker, for clients of the event stream and for the history.
+"""Live events of the broker, for the event stream and the history.
 
-While there are clients, a timer in the event loop polls four times a second: a flag set by the
-engine's signals, the progress of passes, and the clock. An append or a chunk of a cleaning pass
-therefore costs at most setting a flag, however many clients there are. Slow clients receive the
-latest state and miss intermediate ones. The timer uses real time, because the broker's clock may
-be manual.
+While clients are connected, a timer in the event loop polls four times a second. It reads a flag
+set by the engine's signals, the progress of passes, and the clock. Thus an append or a cleaned
+chunk costs at most setting a flag, regardless of the number of clients. Slow clients receive the
+latest state and miss intermediate ones. The timer uses real time, since the broker's clock may be
+manual.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 
 TICK_S = 0.25
 SAMPLE_S = 5.0
-"""Interval of polling while there are clients, and interval between two points of a curve."""
+"""Interval between two points of a curve."""
 
 BEAT_S = 15.0
-"""Interval of comments that keep an idle connection alive."""
+"""Interval of comments that keep idle connections open."""
 
 READERS_MAX = 64
 CLEANED_MAX = 64
-"""Maximum number of completed passes queued per client; older ones are dropped."""
+"""Maximum number of completed passes queued per client. Older ones are dropped."""
 
 Visible = Callable[[str], bool]
 """Returns whether a client may describe a topic."""
@@ -58,29 +58,29 @@ class Reader:
         self._is_ended = False
 
     def add_partitions(self, partitions: Iterable[TopicPartition]) -> None:
-        """Queue an event with changed partitions."""
+        """Queue an event about changed partitions."""
         self._partitions.update((tp, None) for tp in partitions if self._sees(tp.topic))
         if self._partitions:
             self._woken.set()
 
     def add_cleaned(self, stats: dict[str, Any]) -> None:
-        """Queue an event for a completed pass."""
+        """Queue an event about a completed pass."""
         if self._sees(stats["topic"]):
             self._cleaned.append(stats)
             self._woken.set()
 
     def set_cleaning(self, under_way: list[dict[str, Any]]) -> None:
-        """Set the progress of passes to send."""
+        """Set the progress of running passes."""
         seen = [each for each in under_way if self._sees(each["topic"])]
         self.set_state("cleaning", {"under_way": seen})
 
     def set_measuring(self, under_way: list[dict[str, Any]]) -> None:
-        """Set the progress of the dry runs of verdicts to send."""
+        """Set the progress of dry runs for verdicts."""
         seen = [each for each in under_way if self._sees(each["topic"])]
         self.set_state("measuring", {"under_way": seen})
 
     def set_state(self, event: str, state: dict[str, Any]) -> None:
-        """Set a state to send. It replaces one that is not sent yet."""
+        """Set a state to send, replacing an unsent one."""
         self._states[event] = state
         self._woken.set()
 
@@ -162,32 +162,32 @@ class Live:
         )
 
     def _note_end(self, stats: CleanerStats) -> None:
-        # With its time: a virtual clock may advance by days before the next poll.
+        # Record the time now: a virtual clock may advance by days before the next poll.
         self._ended.append((stats, self._broker.clock.now_ms()))
 
     def _note_change(self, *_: object) -> None:
         self._has_changed = True
 
     def note_measured(self, topic_partition: TopicPartition) -> None:
-        """Queue an event for a partition that was measured in the background."""
+        """Queue an event about a partition measured in the background."""
         self._measured.append(topic_partition)
 
     @contextmanager
     def dry_run(self, topic_partition: TopicPartition) -> Iterator[ProgressListener]:
-        """Send the progress of a dry run; the context is its listener."""
+        """Send the progress of a dry run. The context manager returns its listener."""
         try:
             yield self._dry_runs.__setitem__
         finally:
             self._dry_runs.pop(topic_partition, None)
 
-    # -- in the loop ---------------------------------------------------------------------
+    # -- event loop ----------------------------------------------------------------------
 
     def start(self) -> None:
         """Start polling."""
         self._ticking = asyncio.get_running_loop().create_task(self._tick_on())
 
     def close(self) -> None:
-        """Stop polling and end all streams."""
+        """Stop polling and end all event streams."""
         for unsubscribe in self._subscriptions:
             unsubscribe()
         if self._ticking is not None:
@@ -196,12 +196,12 @@ class Live:
             reader.end()
 
     def connect(self, sees: Visible) -> Reader | None:
-        """Return a new client, which starts with the current state; None if there are too many."""
+        """Add a client, which first receives the current state. None if there are too many."""
         if len(self._readers) >= READERS_MAX:
             return None
         reader = Reader(sees)
         if not self._readers:
-            self._known = None  # changes without connected clients are not sent
+            self._known = None  # changes since the last client left are not sent
         self._readers.add(reader)
         reader.set_state("clock", self._clock_json())
         reader.set_cleaning(self._passes())
@@ -235,7 +235,7 @@ class Live:
     def _send_states(self) -> None:
         clock = self._clock_json()
         if clock["kind"] == "system":
-            clock = {}  # advances by itself
+            clock = {}  # real time, sent only once
         if clock != self._sent_clock:
             self._sent_clock = clock
             for reader in self._readers:
@@ -258,7 +258,7 @@ class Live:
         changed = dict.fromkeys(self._measured)
         self._measured.clear()
         if self._has_changed or self._known is None:
-            self._has_changed = False  # before reading: later changes are for the next poll
+            self._has_changed = False  # reset before reading, so that no change is missed
             versions = await self._query(partial(_versions, self._broker))
             if versions is not None:
                 known, self._known = self._known, versions
@@ -272,16 +272,16 @@ class Live:
             for reader in self._readers:
                 reader.add_partitions(sorted(changed))
 
-    async def _query(self, question: Callable[[], Any]) -> Any:  # noqa: ANN401  # what it returns
-        """Query the broker in a thread that may block; None on an error."""
+    async def _query(self, question: Callable[[], Any]) -> Any:  # noqa: ANN401  # the question's result
+        """Query the broker in a worker thread; return None on an error."""
         try:
             return await self._loops.blocking(question)
-        except (LogStoreError, OSError):  # closing, or a failed disk, which is reported elsewhere
+        except (LogStoreError, OSError):  # closing, or a disk failure reported elsewhere
             return None
 
 
 def passes_under_way(broker: Broker) -> list[dict[str, Any]]:
-    """Return the progress of running passes; takes no lock."""
+    """Return the progress of running passes, without locking."""
     return _steps_json(broker.cleaner.under_way.copy())
 
 
@@ -290,7 +290,7 @@ def _steps_json(steps: dict[TopicPartition, PassProgress]) -> list[dict[str, Any
 
 
 def _versions(broker: Broker) -> dict[TopicPartition, LogVersion]:
-    """Return the version of each partition, which changes with anything that the page shows."""
+    """Return the version of each partition, to detect changes that the page shows."""
     logs = open_logs(broker)
     versions: dict[TopicPartition, LogVersion] = {}
     for tp in broker.partitions():

@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from logstore.analysis.losses import Loss
 
 WAIT_S = 120.0
-"""Time that a request waits for the lock."""
+"""Maximum time that a request waits for the lock."""
 
 KEY_BITS = 256
 
 
 class OperationLock:
-    """A lock for one kind of operation on a page. Thread-safe.
+    """Serializes one kind of operation. Thread-safe.
 
-    With a virtual clock, waiting for a partition advances the time, so only one operation may wait.
+    With a virtual clock, waiting for a partition advances the time. So only one operation may wait.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Not the broker's random source, which may be seeded and thus predictable.
+        # Not the broker's random source, which may be seeded.
         self._key = random_source().getrandbits(KEY_BITS).to_bytes(KEY_BITS // 8, "big")
 
     @contextmanager
@@ -40,7 +40,7 @@ class OperationLock:
         Raises
         ------
         BusyError
-            Another operation holds it for too long.
+            Another operation did not release it within `WAIT_S`.
         """
         if not self._lock.acquire(timeout=WAIT_S):
             raise BusyError("another operation of this page is in progress; try again later")
@@ -50,22 +50,22 @@ class OperationLock:
             self._lock.release()
 
     def confirmation(self, action: Mapping[str, object], loss: Loss) -> str:
-        """Return the token that confirms this loss by this operation.
+        """Return a token that confirms a loss.
 
-        The token is invalid if the loss changes, for example if more records would be lost.
+        It becomes invalid if the loss changes, for example if more records would be deleted.
         """
         text = json.dumps([action, loss.parts], sort_keys=True)
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
     def is_confirmed(self, token: str, action: Mapping[str, object], loss: Loss) -> bool:
-        """Return whether a token confirms this loss."""
+        """Return whether the token confirms this loss."""
         expected = self.confirmation(action, loss)
         return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), expected.encode())
 
 
 def refusal(loss: Loss, token: str, command: str | None) -> dict[str, Any]:
-    """Return the response to an operation whose loss is not confirmed."""
-    message = f"{loss.text}; repeat the request with 'confirm' to proceed"
+    """Return the response to an operation with an unconfirmed loss."""
+    message = f"{loss.text}; to proceed, repeat the request with 'confirm'"
     return {
         "error": {"type": "ConfirmationNeededError", "message": message},
         "loses": loss.to_json(),

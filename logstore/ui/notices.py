@@ -1,4 +1,4 @@
-"""Warnings about a copied directory, which the command line prints while it reads."""
+"""Warnings about a copied directory, as the command line prints them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ NOTICES_MAX = 100
 
 
 class Notices(logging.Handler):
-    """Collects the engine's warnings, each once, while it is attached to its logger."""
+    """A log handler that collects the distinct warnings of the engine."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._texts: dict[str, None] = {}
 
     def attach(self) -> None:
-        """Collect warnings until `detach`."""
+        """Start collecting."""
         logging.getLogger("logstore").addHandler(self)
 
     def detach(self) -> None:
@@ -23,10 +23,10 @@ class Notices(logging.Handler):
         logging.getLogger("logstore").removeHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a message, unless the page logged it."""
+        """Record a message, unless the page itself logged it."""
         if not record.name.startswith("logstore.ui") and len(self._texts) < NOTICES_MAX:
             self._texts[" ".join(record.getMessage().split())] = None
 
     def texts(self) -> list[str]:
-        """Return the messages in the order of their first occurrence."""
+        """Return the messages in order of first occurrence."""
         return list(self._texts)

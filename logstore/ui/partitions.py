@@ -1,8 +1,8 @@
-"""The list of partitions, with dirty ratios computed in the background.
+"""The list of partitions. Dirty ratios are computed in the background.
 
-An open log is measured on request, without reading files. A closed log is listed with the size of
-its folder's files, and is opened and measured in the background, visible rows first. The ratios are
-computed by the cleaner itself (`LogChooser`).
+An open log is measured on request, without reading files. A closed log is first listed with the
+size of its files, then opened and measured in the background, visible rows first. The cleaner
+computes the ratios (`LogChooser`).
 """
 
 from __future__ import annotations
@@ -37,38 +37,38 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 FRESH_MS = 1_000
-"""Age up to which cached rows of unchanged logs are reused, although ratios depend on the time."""
+"""Maximum age of cached rows of unchanged logs. They age because ratios depend on the time."""
 
 FOLDER_FRESH_MS = 10_000
-"""The same for rows of closed logs."""
+"""Maximum age of cached rows of closed logs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the list; fields that were not measured are None.
+    """A row of the list. Fields that have not been measured are None.
 
     Attributes
     ----------
     path : str or None
-        The partition's folder, or None if it is not created yet.
+        Partition directory, or None if it does not exist yet.
     measured : bool
-        Whether the log was measured, not only its folder.
+        Whether the log itself was measured, not just its directory.
     cleanable_ratio, dirty_bytes, first_dirty_offset : float or None, int or None, int or None
-        As computed by the cleaner, or None if the topic is not compacted.
+        As the cleaner computes them; None if the topic is not compacted.
     max_compaction_delay_ms : int or None
-        Time by which the oldest dirty data exceeds `max.compaction.lag.ms`.
+        How long the oldest dirty data has exceeded `max.compaction.lag.ms`.
     lag_ms : int or None
-        Age of the oldest uncleaned data, if known.
+        Age of the oldest dirty data, if known.
     must_clean : bool
-        Whether `max.compaction.lag.ms` is exceeded, so the ratio does not matter.
+        Whether `max.compaction.lag.ms` is exceeded, so that the log is due at any dirty ratio.
     uncleanable : UncleanablePartition or None
-        Reason and time since when the cleaner skips the partition.
+        Why and since when the cleaner skips the partition.
     is_policy_assumed : bool
-        Whether the directory has no configuration of the topic.
+        Whether the topic has no configuration in the directory.
     verdict : Verdict or None
-        From batch headers and known damage; None until measured.
+        Computed from batch headers and known damage.
     error : str or None
-        Reason why the log cannot be opened.
+        Why the log cannot be opened.
     """
 
     topic_partition: TopicPartition
@@ -96,7 +96,7 @@ class Row:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the log is empty and has nothing to report, as far as it was measured."""
+        """Whether the log appears to be empty and has nothing to report."""
         if self.verdict is None:
             return not self.size_bytes and self.error is None
         return self.verdict.is_of_an_empty_log and self.in_progress is None
@@ -132,12 +132,12 @@ class Row:
 
 
 def _frees(row: Row) -> tuple[int, int]:
-    """Return the sort key by removable bytes. Rows without a verdict come last."""
+    """Sort key: removable bytes. Rows without a verdict are last."""
     return (-1, 0) if row.verdict is None else (0, row.verdict.removable_bytes)
 
 
 def _damage(row: Row) -> tuple[int, int]:
-    """Return the sort key by state, with damage first, then by removable bytes."""
+    """Sort key: state, with damage first, then removable bytes."""
     if row.verdict is None:
         return -len(STATES), 0
     return -STATES.index(row.verdict.state), row.verdict.removable_bytes
@@ -158,19 +158,19 @@ SORTS: dict[str, Callable[[Row], Any]] = {
     "damage": _damage,
     "name": lambda row: row.topic_partition,
 }
-"""Sort keys of the list; ties are ordered by name."""
+"""Sort keys of the list. Ties are sorted by name."""
 
 
 class PartitionList:
-    """The rows for all partitions of a broker, cached between requests. Thread-safe.
+    """Rows for all partitions of a broker, cached between requests. Thread-safe.
 
     Parameters
     ----------
     broker : Broker
     run_in_background : callable
-        Runs a function in another thread and returns immediately.
+        Starts a function in another thread.
     on_measured : callable
-        Called in that thread for each partition measured in the background.
+        Called there for each measured partition.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class PartitionList:
         self._lock = threading.Lock()
         self._known: dict[TopicPartition, _Known] = {}
         self._exact: dict[TopicPartition, _Exact] = {}
-        self._wanted: dict[TopicPartition, None] = {}  # in the order of measuring
+        self._wanted: dict[TopicPartition, None] = {}  # in measuring order
         self._is_measuring = False
         self._is_closed = False
 
@@ -197,12 +197,12 @@ class PartitionList:
     # -- rows ----------------------------------------------------------------------------
 
     def rows(self, topics: Iterable[Topic]) -> list[Row]:
-        """Return the rows for all partitions of the topics, in order."""
+        """Return a row for each partition of the topics, in order."""
         logs = open_logs(self._broker)
         return [
             replace(self._row(tp, logs.get(tp), config), is_policy_assumed=is_assumed)
             for topic in topics
-            # Once per topic, which may have thousands of partitions.
+            # Once per topic, since it may have thousands of partitions.
             for config in [topic_config(self._broker, topic.name)]
             for is_assumed in [policy_assumption(self._broker.manager, topic.name) is not None]
             for number in topic.partitions
@@ -232,7 +232,7 @@ class PartitionList:
         return row
 
     def _of_folder(self, topic_partition: TopicPartition, config: LogConfig) -> Row:
-        """Return a row from the names and sizes of the files in a folder."""
+        """Return a row based on the names and sizes of the files in a directory."""
         policy = ",".join(config.cleanup_policy)
         lag_ms, ratio = config.max_compaction_lag_ms, config.min_cleanable_dirty_ratio
         path = partition_folder(self._broker, topic_partition)
@@ -241,7 +241,7 @@ class PartitionList:
         return Row(topic_partition, path, sum(sizes), len(sizes), policy, lag_ms, ratio)
 
     def deleted_bytes(self, row: Row) -> int:
-        """Return the size of files in a partition's folder that await deletion."""
+        """Return the total size of a partition's files that await deletion."""
         if row.path is None:
             return 0
         files = deleted_files(PartitionView(self._broker, row.topic_partition).files, row.path)
@@ -294,7 +294,7 @@ class PartitionList:
     # -- exact verdicts ------------------------------------------------------------------
 
     def note_verdict(self, topic_partition: TopicPartition, exact: Verdict) -> None:
-        """Keep a verdict that dry runs gave, until the log or the quick verdict changes."""
+        """Cache an exact verdict until the log or its quick verdict changes."""
 
         def noted(log: Log) -> _Exact:
             return _Exact(exact, self._quick_verdict(log), version_of(log))
@@ -308,7 +308,7 @@ class PartitionList:
         return log.reader.steady(lambda: quick_verdict(self._broker, log, decision))
 
     def exact_verdict(self, log: Log, quick: Verdict) -> Verdict:
-        """Return the verdict that dry runs gave, if it still holds, otherwise `quick`."""
+        """Return the cached exact verdict if it is still valid, otherwise `quick`."""
         known = self._exact.get(log.topic_partition)
         if known is None or known.version != version_of(log):
             return quick
@@ -321,7 +321,7 @@ class PartitionList:
     # -- measuring in the background -------------------------------------------------------
 
     def measure(self, rows: Sequence[Row], first: Iterable[Row]) -> None:
-        """Start measuring rows in the background, those in `first` before the others."""
+        """Start measuring rows in the background, starting with `first`."""
         lacking = {row.topic_partition: None for row in rows if not row.measured and not row.error}
         if not lacking:
             return
@@ -349,7 +349,7 @@ class PartitionList:
         try:
             log = self._broker.log(topic_partition)
             self._row(topic_partition, log, log.config)
-        except UnknownTopicOrPartitionError:  # deleted concurrently
+        except UnknownTopicOrPartitionError:  # deleted meanwhile
             self._known.pop(topic_partition, None)
         except (LogStoreError, OSError) as error:
             known = self._known.get(topic_partition)
@@ -363,7 +363,7 @@ class PartitionList:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A cached row, the version of its log, and its time by the system and broker clocks."""
+    """A cached row, the version of its log, and the times of both clocks."""
 
     row: Row
     version: LogVersion | None
@@ -371,12 +371,12 @@ class _Known:
     wall_ms: int
 
     def is_fresh(self, now_ms: int, wall_ms: int, fresh_ms: int) -> bool:
-        """Return whether the row is younger than `fresh_ms` by both clocks."""
+        """Return whether the row is younger than `fresh_ms` on the system and the broker clock."""
         return now_ms - self.at_ms < fresh_ms and abs(wall_ms - self.wall_ms) < fresh_ms
 
 
 class _Exact(NamedTuple):
-    """A verdict that dry runs gave, and the quick verdict and version of the log at that time."""
+    """An exact verdict, with the quick verdict and log version when it was computed."""
 
     verdict: Verdict
     quick: Verdict

@@ -1,4 +1,4 @@
-"""The page's HTTP server: an event loop in its own thread."""
+"""The HTTP server of the page, with its event loop in a thread."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ logger = logging.getLogger(__name__)
 
 TOKEN_BYTES = 32
 CONNECTIONS_MAX = 256
-"""Maximum number of connections; further requests get 503."""
+"""Maximum number of connections. Others get status 503."""
 
 IDLE_S = 60
-"""Time to keep an idle connection."""
+"""Time after which idle connections are closed."""
 
 FAREWELL_S = 2.0
-"""Time limit for sending pending responses when the page closes."""
+"""Time limit for pending responses at shutdown."""
 
 
 class Ui:
-    """The web page of a broker; created by `Broker.ui`, closed with the broker.
+    """The web page of a broker. Created by `Broker.ui`, and closed with the broker.
 
     Parameters
     ----------
@@ -49,22 +49,22 @@ class Ui:
     host : str
         Address to bind to.
     port : int
-        Port to bind to; 0 picks a free port.
+        Port to bind to, or 0 for any free port.
     token : str, optional
         Secret required for access. [default: random]
     authorizer : Authorizer, optional
-        Authorizes the page's operations. By default all are allowed.
+        Authorizes operations. All are allowed by default.
     principal : str
-        Principal of the page's operations.
+        Principal of all operations.
     schemas : mapping of int to sequence of str or Schema, optional
-        Schemas (Avro, Protobuf, JSON Schema) by the ids that Confluent's serializers write, to
-        decode keys and values: files, of which those that a schema references precede it, or
-        schemas that `logstore.inspect.schemas.registry.read_registry` returned.
+        Avro, Protobuf and JSON schemas by Confluent schema id, to decode keys and values. A
+        value is a list of files, referenced schemas first, or a schema returned by
+        `logstore.inspect.schemas.registry.read_registry`.
 
     Raises
     ------
     InvalidConfigurationError
-        The address cannot be bound, the token has invalid characters, or a schema is invalid.
+        The address cannot be bound, or the token or a schema is invalid.
     """
 
     def __init__(
@@ -133,24 +133,24 @@ class Ui:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Ui({host_and_port(*self.address)})"  # without the token: this goes into logs
+        return f"Ui({host_and_port(*self.address)})"  # without the token, since it is logged
 
     @property
     @lasting
     def address(self) -> tuple[str, int]:
-        """Host and port of the server."""
+        """Host and port that the server listens on."""
         return self._host, self._port
 
     @property
     @lasting
     def token(self) -> str:
-        """The secret required for access."""
+        """The access token."""
         return self._token
 
     @property
     @lasting
     def url(self) -> str:
-        """The address to open, with the token."""
+        """The URL to open, including the token."""
         return f"http://{host_and_port(*self.address)}/?token={self._token}"
 
     @property
@@ -160,7 +160,7 @@ class Ui:
         return self._is_closed
 
     def close(self) -> None:
-        """Complete pending responses, end event streams and stop. Idempotent."""
+        """Send pending responses, end event streams and stop. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -174,7 +174,7 @@ class Ui:
         serving = asyncio.get_running_loop().create_task(self._server.serve(sockets=[opened]))
         while not (self._server.started or serving.done()):
             await asyncio.sleep(0)
-        if serving.done():  # failed to start; raises the error
+        if serving.done():  # failed to start
             await serving
         self._context.live.start()
         return serving
@@ -193,6 +193,6 @@ class Ui:
 def _loaded(files: SchemaFiles | None) -> Mapping[int, Schema]:
     if not files:
         return {}
-    from logstore.inspect.schemas.files import load_schemas  # starts with their libraries
+    from logstore.inspect.schemas.files import load_schemas  # imports schema libraries
 
     return load_schemas(files)

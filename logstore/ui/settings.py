@@ -1,4 +1,4 @@
-"""Validate the settings in requests before the engine reads them."""
+"""Validation of configs in requests."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 KEYS_MAX = 1_000
-"""Maximum number of keys in a request."""
+"""Maximum number of configs in a request."""
 
 
 def given_settings(ask: Ask, name: str) -> dict[str, object]:
-    """Return a member with keys and values: texts, numbers, booleans or lists of texts.
+    """Return a body member that maps config keys to values.
 
     Raises
     ------
     InvalidRequestError
-        A value is invalid. The error's field is its key.
+        A value is invalid. `field` is its key.
     """
     member = ask.member(name, dict, {})
     _check_count(name, len(member))
@@ -29,7 +29,7 @@ def given_settings(ask: Ask, name: str) -> dict[str, object]:
 
 
 def given_keys(ask: Ask, name: str) -> list[str]:
-    """Return a member that is a list of keys."""
+    """Return a body member that is a list of config keys."""
     member = ask.member(name, list, [])
     _check_count(name, len(member))
     return [_text(name, key) for key in member]
@@ -57,7 +57,7 @@ def _value(key: str, value: Any) -> object:  # noqa: ANN401  # any JSON
 
 
 def _text(field: str, value: Any) -> str:  # noqa: ANN401  # any JSON
-    """Return a text after checking that it can be stored and used in a command line."""
+    """Return a text if it can be stored and used in a command line."""
     if not isinstance(value, str):
         shown = json.dumps(value)[:80]
         raise InvalidRequestError(f"{field}: expected a string, not {shown}", field=field)

@@ -1,4 +1,4 @@
-"""The page's static files, read once from the package and served from memory."""
+"""Static files of the page, read once and served from memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = {
     ".txt": "text/plain; charset=utf-8",
     ".woff2": "font/woff2",
 }
-"""Content types by suffix. Other files are not served."""
+"""Content types by file suffix. Other files are not served."""
 
 INDEX = "/index.html"
 
@@ -36,18 +36,18 @@ class _File(NamedTuple):
 
 
 class Front:
-    """The static files by their addresses; `/` is the index."""
+    """Static files by URL path; `/` is the index."""
 
     def __init__(self) -> None:
         self._files = dict(_found(files("logstore.ui") / "front", ""))
         self._files["/"] = self._files[INDEX]
 
     def addresses(self) -> list[str]:
-        """Return the addresses of all files."""
+        """Return all URL paths."""
         return sorted(self._files)
 
     async def answer(self, request: Request) -> Response | None:
-        """Respond with a file, or 304 if the client has it, or None if the file does not exist."""
+        """Return a file, 304 if the client has it, or None if it does not exist."""
         file = self._files.get(request.url.path)
         if file is None:
             return None

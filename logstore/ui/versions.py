@@ -11,7 +11,7 @@ LogVersion = tuple[object, ...]
 
 
 def version_of(log: Log) -> LogVersion:
-    """Return a value that changes whenever the log, its segments or its settings change.
+    """Return a value that changes with the log, its segments or its config.
 
     Takes about 2 µs and no lock.
     """

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -227,6 +228,9 @@ def _row(
 
 # -- changes -------------------------------------------------------------------------------------
 
+_Operations = Callable[[Mapping[str, str]], Iterator[tuple[str, Operation, object]]]
+"""Yields the changes of a resource as key, operation and value, given its own values."""
+
 
 @handles("AlterConfigs")
 def alter_configs(request: AlterConfigsRequest, session: Session) -> AlterConfigsResponse:
@@ -290,6 +294,11 @@ def _altered(
 ) -> list[Any]:
     """Change resources one at a time. If one is refused, the others are changed nevertheless."""
     counts = Counter((each.resource_type, each.resource_name) for each in request.resources)
+    alter: Mapping[int, Callable[..., None]] = {
+        ResourceType.TOPIC: _alter_topic,
+        ResourceType.BROKER: _alter_broker,
+        ResourceType.GROUP: _alter_group,
+    }
     results = []
     for resource in request.resources:
         kind, name = resource.resource_type, resource.resource_name
@@ -299,14 +308,10 @@ def _altered(
         try:
             if counts[kind, name] > 1:
                 raise Refusal("INVALID_REQUEST", "Each resource must appear at most once.")
-            if kind == ResourceType.TOPIC:
-                _alter_topic(resource, session, operations, validate_only=request.validate_only)
-            elif kind == ResourceType.BROKER:
-                _alter_broker(resource, session, operations, validate_only=request.validate_only)
-            elif kind == ResourceType.GROUP:
-                _alter_group(resource, session, operations, validate_only=request.validate_only)
-            else:
+            if kind not in alter:
                 raise Refusal("INVALID_REQUEST", f"Unexpected resource type {kind}.")
+            changes = partial(operations, resource)
+            alter[kind](name, changes, session, validate_only=request.validate_only)
         except LogStoreError as error:
             result.error_code, result.error_message = code_of(error), message_of(error)
         results.append(result)
@@ -314,13 +319,8 @@ def _altered(
 
 
 def _alter_topic(
-    resource: Any,  # noqa: ANN401  # a resource of either request type
-    session: Session,
-    operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
-    *,
-    validate_only: bool,
+    name: str, operations: _Operations, session: Session, *, validate_only: bool
 ) -> None:
-    name = resource.resource_name
     if not session.allows("alter_configs", "topic", name):
         raise Refusal("TOPIC_AUTHORIZATION_FAILED", "Topic authorization failed.")
     manager = session.service.manager
@@ -332,7 +332,7 @@ def _alter_topic(
         text = f"The topic '{name}' does not exist."
         missing = Refusal("UNKNOWN_TOPIC_OR_PARTITION", text)
     now = {key: row.value for key, row in describe(own, manager.broker_config).items()}
-    values, unset = apply_operations(operations(resource, own), STORED_TOPIC_KEYS, now)
+    values, unset = apply_operations(operations(own), STORED_TOPIC_KEYS, now)
     # As in Kafka, removing a key that is not set always succeeds, even if the key is unknown.
     unset = [key for key in unset if key in own]
     if validate_only or missing is not None:
@@ -345,20 +345,16 @@ def _alter_topic(
 
 
 def _alter_broker(
-    resource: Any,  # noqa: ANN401  # a resource of either request type
-    session: Session,
-    operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
-    *,
-    validate_only: bool,
+    name: str, operations: _Operations, session: Session, *, validate_only: bool
 ) -> None:
     if not session.allows("alter_configs", "cluster"):
         raise Refusal("CLUSTER_AUTHORIZATION_FAILED", "Cluster authorization failed.")
-    is_default = _check_broker(ResourceType.BROKER, resource.resource_name, session)
+    is_default = _check_broker(ResourceType.BROKER, name, session)
     layer = Layer.CLUSTER if is_default else Layer.BROKER
     config = session.service.manager.broker_config
     now = {each.row.key: each.value or "" for each in describe_broker(config)}
     own = own_layer(config, layer)
-    values, unset = apply_operations(operations(resource, own), STORED_BROKER_KEYS, now)
+    values, unset = apply_operations(operations(own), STORED_BROKER_KEYS, now)
     unset = [key for key in unset if key in own or not is_unknown_broker_key(key)]
     changes = {**values, **dict.fromkeys(unset)}
     if validate_only:
@@ -368,20 +364,15 @@ def _alter_broker(
 
 
 def _alter_group(
-    resource: Any,  # noqa: ANN401  # a resource of either request type
-    session: Session,
-    operations: Callable[[Any, Mapping[str, str]], Iterator[tuple[str, Operation, object]]],
-    *,
-    validate_only: bool,
+    group_id: str, operations: _Operations, session: Session, *, validate_only: bool
 ) -> None:
-    group_id = resource.resource_name
     if not session.allows("alter_configs", "group", group_id):
         raise Refusal("GROUP_AUTHORIZATION_FAILED", "Group authorization failed.")
     if not group_id:
         raise Refusal("INVALID_REQUEST", "Default group resources are not allowed.")
     nodes, config = session.service.nodes, session.service.manager.broker_config
     own = nodes.group_configs(group_id)
-    values, unset = apply_operations(operations(resource, own), GROUP_KEYS, own)
+    values, unset = apply_operations(operations(own), GROUP_KEYS, own)
     if validate_only:
         check_new_group(group_id, ())
         alter_group_overrides(own, values, unset, config)

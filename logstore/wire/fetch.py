@@ -359,7 +359,9 @@ class _Reading:
             self._check(log, partition.current_leader_epoch)
             preferred = self._preferred_replica(log, partition.fetch_offset)
             if preferred >= 0:
-                return _FetchedOne(_redirected(log, partition, preferred))
+                redirected = _without_records(log, partition)
+                redirected.preferred_read_replica = preferred  # KIP-392
+                return _FetchedOne(redirected)
             if partition.last_fetched_epoch >= 0:
                 diverging = _diverging(log, partition)
                 if diverging is not None:
@@ -403,17 +405,14 @@ class _Reading:
         return _FetchedOne(found, len(data), waits=not is_cut)
 
 
-def _redirected(
-    log: Log, partition: FetchRequest.FetchPartition, preferred: int
-) -> FetchedPartition:
-    """Return a response without records that refers the consumer to another replica (KIP-392)."""
+def _without_records(log: Log, partition: FetchRequest.FetchPartition) -> FetchedPartition:
+    """Return a response that contains the offsets of a log, but no records."""
     return FetchedPartition(
         partition_index=partition.partition,
         high_watermark=log.high_watermark,
         last_stable_offset=log.last_stable_offset,
         log_start_offset=log.log_start_offset,
         aborted_transactions=None,
-        preferred_read_replica=preferred,
         records=b"",
     )
 
@@ -435,12 +434,6 @@ def _diverging(log: Log, partition: FetchRequest.FetchPartition) -> FetchedParti
         return _unread(partition, KAFKA_CODES["OFFSET_OUT_OF_RANGE"])
     if end.epoch >= partition.last_fetched_epoch and end.end_offset >= partition.fetch_offset:
         return None
-    return FetchedPartition(
-        partition_index=partition.partition,
-        high_watermark=log.high_watermark,
-        last_stable_offset=log.last_stable_offset,
-        log_start_offset=log.log_start_offset,
-        diverging_epoch=FetchResponse.EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset),
-        aborted_transactions=None,
-        records=b"",
-    )
+    found = _without_records(log, partition)
+    found.diverging_epoch = FetchResponse.EpochEndOffset(epoch=end.epoch, end_offset=end.end_offset)
+    return found

@@ -131,18 +131,13 @@ class Nodes:
     # -- topics --------------------------------------------------------------------------
 
     @property
-    def topic_changes(self) -> int:
+    def changes(self) -> int:
         """The number of changes of topics so far. As long as it is the same, so is `topics`."""
         return self.manager.catalog.changes
 
     def topics(self) -> list[Topic]:
         """Return all topics, sorted by name."""
         return self.manager.catalog.topics()
-
-    @property
-    def changes(self) -> int:
-        """The number of changes of topics so far."""
-        return self.manager.catalog.changes
 
     def configured_groups(self) -> list[str]:
         """Return the ids of the groups that have their own configurations."""

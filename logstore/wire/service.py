@@ -163,7 +163,7 @@ class Service:
     def topic_of_id(self, topic_id: str) -> str | None:
         """Return the name of the topic with an id, or None."""
         # read this before the topics, which can change in the meantime
-        changes = self.nodes.topic_changes
+        changes = self.nodes.changes
         known, names = self._names
         if changes != known:
             topics = self.nodes.topics()

@@ -1,1 +1,1 @@
-"""Keyed change streams in columns: specs, random draws and sealed batches."""
+"""Workload generation: specs, random draws, and sealed batches of keyed records."""

@@ -1,8 +1,8 @@
-"""A workload in columns, as blocks. Each block is a pure function of the spec and its number.
+"""Workload records as blocks of columns. A block depends only on the spec and its number.
 
-A block contains 65,536 *events* (changes at the source, in the order in which they happen).
-Producers collect events into batches, so records *arrive* in a different order. Blocks share no
-state, so any number of tasks can generate them in any order and produce the same bytes. NumPy only.
+A block has 65,536 *events* (changes at the source, in the order they happen). Producers collect
+events into batches, so records *arrive* in a different order. Blocks share no state: any number of
+tasks can generate them in any order and produce the same bytes. NumPy only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NO_TRANSACTION = -1
 
 NO_VERSION, VERSION, MALFORMED_VERSION = range(3)
-"""Forms of the version header: absent, 8 bytes, fewer bytes."""
+"""Forms of the version header: absent, 8 bytes, or fewer bytes."""
 
 MALFORMED_BYTES = 5
 
@@ -32,7 +32,7 @@ INT32_SPAN = 1 << 32
 
 
 class Ragged(NamedTuple):
-    """Byte strings of different lengths, in Arrow's layout.
+    """Byte strings of varying length, in Arrow's layout.
 
     Attributes
     ----------
@@ -50,19 +50,19 @@ class Ragged(NamedTuple):
 
 
 class Markers(NamedTuple):
-    """End markers of a block's transactions, one per partition that a transaction wrote to.
+    """Transaction markers of a block, one per partition of each transaction.
 
     Attributes
     ----------
     after : (m,) int64
-        Sequence of the transaction's last record. In its partition, the marker follows every
-        record up to this sequence. Ascending.
+        Sequence of the last record of the transaction, ascending. In its partition, the marker
+        follows all records up to this sequence.
     partition, producer, transaction : (m,) int32, int32, int64
-        Partition of the marker, producer and transaction.
+        Partition, producer and transaction of the marker.
     commit : (m,) bool
         False if the transaction was aborted.
     timestamp : (m,) int64
-        Time of the append, in ms since the epoch.
+        Append time, in ms since the epoch.
     """
 
     after: Ints
@@ -74,10 +74,10 @@ class Markers(NamedTuple):
 
 
 class Population(Protocol):
-    """Keys that replace the spec's. The block's `key` column then has no bytes."""
+    """Keys that replace the keys of the spec. The `key` column of the block is then empty."""
 
     def numbers(self, block: int, events: Ints) -> Ints:
-        """Return the key number of each event in a block; negative means no key."""
+        """Return the key number of each event. A negative number means no key."""
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
         """Return the partition of each key."""
@@ -85,20 +85,20 @@ class Population(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Records in order of arrival. Each column has n entries.
+    """Records in arrival order. Each column has n entries.
 
     Attributes
     ----------
     number : int
         Number of the block.
     sequence : int64
-        Position among all records of the workload. The records of a partition are in this order.
+        Position among all records of the workload. Records of a partition are in this order.
     event : int64
-        Position of the change among all events at the source.
+        Position among all events at the source.
     partition : int32
-        Partition chosen by murmur2 of the key.
+        Partition, chosen by murmur2 of the key.
     key_number : int64
-        Number of the key, in [0, keys.count) or as the population defines it.
+        Key number, in [0, keys.count) or as defined by the population.
     key : (n, width) uint8
         Key bytes. All keys of a workload have the same length.
     value : Ragged
@@ -106,11 +106,11 @@ class Block:
     tombstone : bool
         Whether the value is null.
     timestamp : int64
-        CreateTime in ms since the epoch: the event's arrival at the producer, minus its lag.
+        CreateTime in ms since the epoch: arrival at the producer minus the lag.
     appended : int64
-        Time at which the record's batch was sent, in ms since the epoch, never decreases.
+        Time when the batch was sent, in ms since the epoch. Never decreases.
     version : int64
-        Version in the header, 0 if the header is missing.
+        Version in the header, or 0 without a header.
     version_form : uint8
         `NO_VERSION`, `VERSION` or `MALFORMED_VERSION`.
     producer : int32
@@ -118,12 +118,12 @@ class Block:
     transaction : int64
         Transaction number, unique in the workload, or `NO_TRANSACTION`.
     aborted : bool
-        Whether the record's transaction is aborted.
+        Whether the transaction of the record is aborted.
     batch : int64
-        Batch number, unique in the workload. The records of a batch are adjacent and share
+        Batch number, unique in the workload. Records of a batch are adjacent and have the same
         partition, producer and transaction.
     markers : Markers
-        End markers of the transactions; no transaction spans two blocks.
+        Transaction markers. No transaction spans two blocks.
     """
 
     number: int
@@ -148,12 +148,11 @@ class Block:
         return len(self.sequence)
 
     def version_values(self) -> Ragged:
-        """Return the version header's value of each record, empty for `NO_VERSION`.
+        """Return the value of each record's version header, empty for `NO_VERSION`.
 
         Notes
         -----
-        A malformed value contains the low bytes of the version, so a reader that pads it is
-        detected.
+        A malformed value has the low bytes of the version, to detect a reader that pads it.
         """
         whole = np.ascontiguousarray(self.version.astype(">i8")).view(np.uint8).reshape(-1, 8)
         sizes = np.array([0, 8, MALFORMED_BYTES])[self.version_form]
@@ -174,10 +173,10 @@ def build_block(
     number : int
         Block number, in [0, spec.blocks).
     recorded : Recorded, optional
-        Recorded arrivals that replace the spec's. A batch then contains only records with the same
-        arrival time.
+        Recorded arrivals that replace the arrivals of the spec. The records of a batch then have
+        the same arrival time.
     population : Population, optional
-        Keys that replace the spec's.
+        Keys that replace the keys of the spec.
 
     Raises
     ------
@@ -186,8 +185,8 @@ def build_block(
 
     Notes
     -----
-    Pure if the population is. Takes about 0.1 s, and three times the block's bytes in memory at
-    100 bytes a value.
+    Pure if the population is. With values of 100 bytes, takes about 0.1 s and three times the size
+    of the block in memory.
     """
     if not 0 <= number < spec.blocks:
         raise IndexError(f"block {number} of {spec.blocks}")
@@ -215,7 +214,7 @@ def build_block(
     order = sent.order
     sizes = np.where(tombstone, 0, draws.value_sizes(spec, number, count))[order]
     ends = _ends(sizes)
-    sequence = events  # the same range of numbers, now in order of arrival
+    sequence = events  # the same numbers, now in arrival order
     transaction = sent.transaction[order]
     appended = arrival[sent.flush[order]]
     return Block(
@@ -242,9 +241,9 @@ def build_block(
 def repartition_block(block: Block, after_ms: int, partitions: int) -> Block:
     """Return the records of a block that are sent after a time, repartitioned.
 
-    Partitions may be added to a topic while a producer fills a batch. Its records are then split
-    into one batch per new partition, in record order. A transaction's end markers go to every
-    partition that it wrote to before or after the change.
+    Partitions may be added while a producer fills a batch. Its records are then split into one
+    batch per new partition, in record order. Transaction markers are written to every partition
+    that the transaction used before or after the change.
 
     Parameters
     ----------
@@ -291,7 +290,7 @@ def repartition_block(block: Block, after_ms: int, partitions: int) -> Block:
 def _remaining_markers(
     block: Block, rows: Ints, sequence: Ints, partition: NDArray[np.int32], sent: Ints
 ) -> Markers:
-    """Return the end markers of the unfinished transactions, in the order of writing."""
+    """Return the markers of unfinished transactions, in write order."""
     inside = np.flatnonzero(block.transaction[rows] >= 0)
     names, number = np.unique(block.transaction[rows][inside], return_inverse=True)
     last = np.full(len(names), -1, dtype=np.int64)
@@ -314,7 +313,7 @@ def _remaining_markers(
 def _draw_changes(
     spec: Spec, block: int, events: Ints, followers: Ints, population: Population | None
 ) -> tuple[Ints, Bools]:
-    """Return the key number of each event, and whether the event deletes the key."""
+    """Draw the key number of each event, and whether the event deletes the key."""
     if population is None:
         numbers = draws.key_numbers(spec, block, events)
     else:
@@ -335,7 +334,7 @@ def _draw_changes(
 
 
 def _replay_changes(spec: Spec, block: int, events: Ints, recorded: Recorded) -> tuple[Ints, Bools]:
-    """Return the same as `_draw_changes`; columns that were not recorded are drawn."""
+    """Do the same from recorded columns. Missing columns are drawn."""
     rows = recorded.rows(events)
     key, deletes = recorded.key, recorded.tombstone
     return (
@@ -349,10 +348,10 @@ def _draw_deletes(spec: Spec, block: int, count: int) -> Bools:
 
 
 def _followers(spec: Spec, block: int, count: int) -> Ints:
-    """Return the events that are tombstones following a delete event.
+    """Return the events that are tombstones after a delete event.
 
-    In each run of drawn deletes, every other event is followed by its tombstone. A delete event
-    and its tombstone are in the same block.
+    In each run of drawn deletes, every other event is the tombstone of its predecessor. Both are in
+    the same block.
     """
     if not spec.deletes.with_event:
         return np.zeros(0, dtype=np.int64)
@@ -370,7 +369,7 @@ def _draw_lags(spec: Spec, block: int, count: int) -> Ints:
 
 
 def _draw_versions(spec: Spec, block: int, events: Ints) -> tuple[Ints, NDArray[np.uint8]]:
-    """Return each event's version (at least `first` unless late) and the form of its header."""
+    """Draw each event's version (at least `first` unless late) and the form of its header."""
     versions, count = spec.versions, len(events)
     if not versions.header:
         return np.zeros(count, np.int64), np.full(count, NO_VERSION, np.uint8)
@@ -388,14 +387,14 @@ def _draw_versions(spec: Spec, block: int, events: Ints) -> tuple[Ints, NDArray[
 
 
 class _Sending(NamedTuple):
-    """How a block's events are sent: columns by event, and the order of arrival."""
+    """How the events of a block are sent: columns by event, and the arrival order."""
 
     producer: NDArray[np.int32]
     transaction: Ints  # number in the block, -1 outside a transaction
     aborted: Bools
-    batch: Ints  # number in the block, in order of arrival
+    batch: Ints  # number in the block, in arrival order
     flush: Ints  # event that completes the batch
-    order: Ints  # events in order of arrival
+    order: Ints  # events in arrival order
 
 
 def _send(
@@ -408,7 +407,7 @@ def _send(
     count = len(partition)
     producers = spec.producers
     producer = Stream(spec.seed, block, draws.PRODUCERS).below(producers.count, count)
-    producer[followers] = producer[followers - 1]  # else a tombstone could overtake its event
+    producer[followers] = producer[followers - 1]  # so that no tombstone overtakes its event
     transaction = _transactions(spec, producer)
     # A parcel: the events of one producer, partition and transaction, in event order.
     parcel = (producer * (transaction.max() + 2) + transaction + 1) * spec.partitions + partition
@@ -433,9 +432,9 @@ def _send(
 
 
 def _transactions(spec: Spec, producer: Ints) -> Ints:
-    """Return the transaction number of each event in the block, or -1.
+    """Return each event's transaction number within the block, or -1.
 
-    A transaction consists of consecutive events of one producer.
+    A transaction is a run of consecutive events of one producer.
     """
     producers = spec.producers
     transaction = np.full(len(producer), -1, dtype=np.int64)
@@ -456,7 +455,7 @@ def _markers(
     appended: Ints,
     first: int,
 ) -> Markers:
-    """Return the end markers of the transactions, in the order of writing."""
+    """Return the transaction markers, in write order."""
     transaction = sent.transaction[sent.order]
     rows = np.flatnonzero(transaction >= 0)
     last = np.full(len(transaction) + 1, -1, dtype=np.int64)
@@ -474,7 +473,7 @@ def _markers(
 
 
 def _ranks(sorted_groups: Ints) -> Ints:
-    """Return the position of each entry in its group, counted from 0."""
+    """Return the position of each entry within its group, starting at 0."""
     count = len(sorted_groups)
     begins = np.ones(count, dtype=np.bool_)
     begins[1:] = sorted_groups[1:] != sorted_groups[:-1]

@@ -1,7 +1,7 @@
-"""Random numbers of a workload: Philox streams, distributions, murmur2. NumPy only.
+"""Random numbers of a workload: Philox streams, distributions and murmur2. NumPy only.
 
-NumPy's generator provides only raw 64-bit words, whose sequence the algorithm defines. The
-distributions are computed here, so no NumPy release can change a workload.
+NumPy generates only raw 64-bit words, whose sequence is defined by the algorithm. The distributions
+are computed here, so no NumPy release can change a workload.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Bytes = NDArray[np.uint8]
 
-# Each feature draws from its own stream, so enabling one does not change the others.
-# The numbers define the meaning of a seed.
+# Each feature has its own stream, so enabling one does not change the others. If these numbers
+# changed, a seed would generate a different workload.
 KEYS, SIZES, CONTENT, DELETES, LATENESS, VERSIONS, PRODUCERS, TRANSACTIONS, BATCHES = range(1, 10)
 VERSION_FORMS, HOT, ARRIVALS = 10, 11, 12
 
@@ -30,7 +30,7 @@ _MURMUR_M = np.uint32(0x5BD1E995)
 
 
 class Stream:
-    """Random words for one purpose in one block.
+    """Random words for one purpose within a block.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Stream:
     block : int
         Number of the block.
     purpose : int
-        One of the constants above; the top word of the Philox counter.
+        One of the constants above. The top word of the Philox counter.
     """
 
     def __init__(self, seed: int, block: int, purpose: int) -> None:
@@ -57,7 +57,7 @@ class Stream:
         return (self.words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
     def below(self, limit: int, count: int) -> Ints:
-        """Return integers in [0, limit). With `limit` at most 2^40, the bias is below 2^-13."""
+        """Return integers in [0, limit). The bias is below 2^-13 if `limit` is at most 2^40."""
         return (self.uniform(count) * limit).astype(np.int64)
 
     def chance(self, share: float, count: int) -> Bools:
@@ -96,14 +96,14 @@ def key_numbers(spec: specs.Spec, block: int, events: Ints) -> Ints:
 
 
 def hot_set_start(spec: specs.Spec, events: Ints) -> Ints:
-    """Return the number of the hot set's first key at each event, not yet wrapped around."""
+    """Return the first key of the hot set at each event, before wrapping around."""
     pace = spec.keys.count * spec.keys.sweeps / spec.records
     start: Ints = np.floor(events * pace).astype(np.int64)
     return start
 
 
 def value_sizes(spec: specs.Spec, block: int, count: int) -> Ints:
-    """Return the sizes of a block's values in bytes."""
+    """Return the value sizes of a block in bytes."""
     values = spec.values
     if values.sizes == specs.FIXED:
         return np.full(count, values.bytes, dtype=np.int64)
@@ -119,7 +119,7 @@ def value_sizes(spec: specs.Spec, block: int, count: int) -> Ints:
 
 
 def content(spec: specs.Spec, block: int, size: int) -> Bytes:
-    """Return `size` bytes from which the values of a block are cut."""
+    """Return `size` bytes from which values are cut."""
     stream = Stream(spec.seed, block, CONTENT)
     if spec.values.content == specs.RANDOM:
         return stream.words(-(-size // 8)).astype("<u8", copy=False).view(np.uint8)[:size]
@@ -130,13 +130,13 @@ def content(spec: specs.Spec, block: int, size: int) -> Bytes:
 
 @lru_cache(maxsize=1)
 def _dictionary() -> Bytes:
-    """Return 4096 words of eight characters, (4096, 8), the same in every workload."""
+    """Return 4096 words of eight characters, (4096, 8). They are the same in all workloads."""
     letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkqjxz0123456789 ,:", dtype=np.uint8)
     return letters[Stream(0, 0, CONTENT).below(len(letters), 4096 * 8)].reshape(4096, 8)
 
 
 def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
-    """Return the arrival time of each event in a block, in ms since the epoch, never decreases."""
+    """Return the arrival time of each event, in ms since the epoch. Never decreases."""
     time, span = spec.time, spec.time.days * DAY_MS
     positions: Floats = events.astype(np.float64)
     if time.arrival == specs.POISSON:
@@ -144,7 +144,7 @@ def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
     even = positions * (span / spec.records)
     if time.profile:
         even = _apply_profile(time, even / span)
-    # Slowing down time at noon puts more events there. The derivative remains positive.
+    # Time that slows down at noon puts more events there. The derivative is always positive.
     day = 2.0 * np.pi / DAY_MS
     phase = day * (time.start_ms % DAY_MS)
     swing = time.daily_swing / day
@@ -156,7 +156,7 @@ def arrival_ms(spec: specs.Spec, block: int, events: Ints) -> Ints:
 
 
 def _poisson_positions(spec: specs.Spec, block: int, events: Ints) -> Floats:
-    """Return positions of the block's events from a Poisson process conditioned on their count."""
+    """Return positions of a Poisson process conditioned on the number of events."""
     drawn = np.sort(Stream(spec.seed, block, ARRIVALS).uniform(len(events)))
     positions: Floats = events[0] + drawn * len(events)
     return positions
@@ -165,14 +165,14 @@ def _poisson_positions(spec: specs.Spec, block: int, events: Ints) -> Floats:
 def _apply_profile(time: specs.Time, shares: Floats) -> Floats:
     """Return when each share of all events has arrived, in ms after the start."""
     times, reached = profile_curve(time)
-    if not reached[-1]:  # the profile is zero in the whole time span
+    if not reached[-1]:  # the profile is zero over the whole time span
         reached = times
     arrivals: Floats = np.interp(shares * reached[-1], reached, times)
     return arrivals
 
 
 def _apply_bursts(time: specs.Time, times: Floats) -> Floats:
-    """Return the times with the first ones of each period compressed into a burst."""
+    """Compress the first times of each period into a burst."""
     period, burst, share = time.burst_every_ms, time.burst_ms, time.burst_share
     number, position = np.divmod(times, period)
     position /= period
@@ -183,7 +183,7 @@ def _apply_bursts(time: specs.Time, times: Floats) -> Floats:
 
 
 def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:
-    """Return the keys, (n, width): the prefix and the zero-padded number."""
+    """Return the keys, (n, width): prefix and zero-padded number."""
     prefix = np.frombuffer(spec.keys.prefix.encode(), dtype=np.uint8)
     digits = spec.keys.digits
     keys = np.empty((len(numbers), len(prefix) + digits), dtype=np.uint8)
@@ -196,16 +196,16 @@ def key_bytes(spec: specs.Spec, numbers: Ints) -> Bytes:
 
 
 def parse_key_numbers(spec: specs.Spec, keys: Bytes) -> Ints:
-    """Return the numbers of keys, (n,); the inverse of `key_bytes`."""
+    """Return the numbers of keys, (n,). The inverse of `key_bytes`."""
     digits = keys[:, len(spec.keys.prefix.encode()) :].astype(np.int64) - ord("0")
     numbers: Ints = digits @ 10 ** np.arange(digits.shape[1] - 1, -1, -1, dtype=np.int64)
     return numbers
 
 
 def murmur2(keys: Bytes) -> NDArray[np.uint32]:
-    """Return the hash that Kafka clients partition by, for keys of equal length (n, width)."""
+    """Return the murmur2 hash of keys of equal length, (n, width), as Kafka clients compute it."""
     count, width = keys.shape
-    # Products of arrays wrap around without a warning.
+    # Array products wrap around without a warning.
     hashed = np.full(count, _MURMUR_SEED ^ width, dtype=np.uint32)
     whole = width - width % 4
     for at in range(0, whole, 4):
@@ -224,6 +224,6 @@ def murmur2(keys: Bytes) -> NDArray[np.uint32]:
 
 
 def partitions_of(keys: Bytes, partitions: int) -> NDArray[np.int32]:
-    """Return the partition of each key by Kafka's default partitioner."""
+    """Return the partition of each key according to Kafka's default partitioner."""
     positive = murmur2(keys) & np.uint32(0x7FFFFFFF)
     return (positive % np.uint32(partitions)).astype(np.int32)

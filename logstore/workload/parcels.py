@@ -1,8 +1,8 @@
-"""Parcels: the sealed batches and markers of a block for one partition, in order of arrival.
+"""Parcels: sealed batches and markers of a block for one partition, in arrival order.
 
-A parcel is a few large byte strings, so a shuffle moves a few rows of compressed bytes instead of
-millions of records. Offsets and producer sequences depend on earlier blocks and are not yet
-assigned. Independent of Spark.
+A parcel consists of a few large byte strings, so that a shuffle moves a few rows of compressed
+bytes instead of millions of records. Offsets and producer sequences depend on earlier blocks and
+are assigned later. Independent of Spark.
 """
 
 from __future__ import annotations
@@ -28,16 +28,15 @@ from logstore.workload.blocks import (
 from logstore.workload.spec import Spec
 
 DATA, COMMIT, ABORT = range(3)
-"""Kinds of entries: a batch of records, or a transaction's end marker."""
+"""Kinds of entries: a record batch, or a transaction marker."""
 
 LEADER_EPOCH = 0
 
 PARCEL_BYTES = 8 << 20
-"""Size limit of a parcel. A batch above it gets a parcel of its own."""
+"""Maximum size of a parcel. A larger batch is a parcel by itself."""
 
 ENTRY = np.dtype([("kind", "u1"), ("producer", "<i4"), ("size", "<i4"), ("at_ms", "<i8")])
-"""One append: kind, producer number, bytes in `batches` (0 for a marker), time in ms since the
-epoch."""
+"""An append: kind, producer number, bytes in `batches` (0 for a marker), and time in Unix ms."""
 
 
 class Parcel(NamedTuple):
@@ -48,12 +47,12 @@ class Parcel(NamedTuple):
     partition, block : int
         Partition and block of the entries.
     part : int
-        Position among the parcels of the same partition and block.
+        Index among the parcels of the same partition and block.
     entries : bytes
         An array of `ENTRY`.
     batches : bytes
-        The concatenated batches of the data entries, sealed under the topic's configuration with
-        base offset 0 and no producer id.
+        Concatenated batches of the data entries, sealed with the topic config, base offset 0 and no
+        producer id.
     """
 
     partition: int
@@ -69,14 +68,14 @@ def build_parcels(spec: Spec, number: int, parcel_bytes: int = PARCEL_BYTES) -> 
     Parameters
     ----------
     number : int
-        Number of the block. Block 0 has a parcel for every partition, even an empty one.
+        Block number. Block 0 has a parcel for every partition, possibly empty.
     parcel_bytes : int
-        Size limit of a parcel. It does not affect the bytes of the logs.
+        Maximum size of a parcel. Does not affect the log files.
 
     Raises
     ------
     InvalidTimestampError, MessageSizeTooLargeError
-        The topic's configuration refuses a batch.
+        The topic config does not permit a batch.
     """
     return pack_block(spec, build_block(spec, number), parcel_bytes)
 
@@ -88,12 +87,12 @@ def pack_block(
     *,
     keys: BytesColumn | None = None,
 ) -> Iterator[Parcel]:
-    """Yield the parcels of a generated block; see `build_parcels`.
+    """Yield the parcels of a generated block. See `build_parcels`.
 
     Parameters
     ----------
     keys : BytesColumn, optional
-        Keys of the block's records, if they come from a population.
+        Keys of the records, if they are from a population.
     """
     drafts = {partition: _Draft(parcel_bytes) for partition in _partitions(spec, block)}
     for partition, kind, producer, at_ms, batch in _arrivals(spec, block, keys):
@@ -111,7 +110,7 @@ def _partitions(spec: Spec, block: Block) -> list[int]:
 
 
 class _Draft:
-    """Builder of a partition's parcels."""
+    """Builds the parcels of a partition."""
 
     def __init__(self, parcel_bytes: int) -> None:
         self._parcel_bytes = parcel_bytes
@@ -141,11 +140,11 @@ class _Draft:
 def _arrivals(
     spec: Spec, block: Block, keys: BytesColumn | None
 ) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """Yield partition, kind, producer, time and batch of each append in a block, in order."""
+    """Yield partition, kind, producer, time and batch of each append, in order."""
     markers = zip(*(column.tolist() for column in block.markers), strict=True)
     marker = next(markers, None)
     for first, partition, producer, at_ms, batch in _sealed_batches(spec, block, keys):
-        # A transaction ends at the end of a batch, so no marker falls inside one.
+        # A transaction ends with a batch, so no marker is inside a batch.
         while marker is not None and marker[0] < first:
             yield _end(marker)
             marker = next(markers, None)
@@ -163,7 +162,7 @@ def _end(marker: tuple[int, int, int, int, bool, int]) -> tuple[int, int, int, i
 def _sealed_batches(
     spec: Spec, block: Block, keys: BytesColumn | None
 ) -> Iterator[tuple[int, int, int, int, bytes]]:
-    """Yield first sequence, partition, producer, time and bytes of each batch in a block."""
+    """Yield first sequence, partition, producer, time and bytes of each batch."""
     config, codec = effective_config(spec.topic_configs), Codec.from_name(spec.batches.codec)
     keys = _keys(block) if keys is None else keys
     values, headers = _values(block), version_headers(spec.versions.header, block)
@@ -204,7 +203,7 @@ def _values(block: Block) -> BytesColumn:
 
 
 def version_headers(name: str, block: Block) -> BytesColumn:
-    """Return the encoded headers of a block's records: the version header, or none."""
+    """Return the encoded headers of each record: the version header, or none."""
     pieces = [np.zeros(1, np.uint8)]  # a header count of 0
     starts, sizes = np.zeros(len(block), np.int64), np.ones(len(block), np.int32)
     versions, used = block.version_values(), 1
@@ -224,6 +223,6 @@ def version_headers(name: str, block: Block) -> BytesColumn:
 
 
 def _before_value(name: str, value_size: int) -> bytes:
-    """Return the bytes before the value of a record's only header."""
+    """Return the bytes that precede the value of a record's only header."""
     key = name.encode()
     return encode_varint(1) + encode_varint(len(key)) + key + encode_varint(value_size)

@@ -1,4 +1,4 @@
-"""Placement of sealed batches in a log: offsets, producer sequences and times of the append."""
+"""Placement of sealed batches in a log: offsets, producer sequences and append times."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 PRODUCER_EPOCH = COORDINATOR_EPOCH = 0
 
 GROUP_BATCHES = 64
-"""Most batches of one append; in smaller groups, each batch costs up to twice as much."""
+"""Maximum number of batches per append. With fewer, each batch takes up to twice as long."""
 
 
 class PlacedBatch(NamedTuple):
-    """A batch as it will be in the log, with its time of arrival and largest timestamp, in ms."""
+    """A batch as it is appended, with its arrival time and largest timestamp in ms."""
 
     data: bytes
     at_ms: int
@@ -30,12 +30,12 @@ class PlacedBatch(NamedTuple):
 
 
 class BatchPlacer:
-    """The next offset of a partition, and the next sequence of each producer in it.
+    """The next offset of a partition, and the next sequence of each producer.
 
     Parameters
     ----------
     first_id : int
-        Id of the first producer. The ids of the others follow.
+        Id of the first producer. The others have consecutive ids.
     """
 
     def __init__(self, producers: Producers, first_id: int = 0) -> None:
@@ -45,14 +45,14 @@ class BatchPlacer:
         self.next_offset = 0
 
     def copy(self) -> BatchPlacer:
-        """Return a copy, for an append that may be refused."""
+        """Return a copy, for an append that may fail."""
         twin = BatchPlacer(self._producers, self._first_id)
         twin._sequences = dict(self._sequences)
         twin.next_offset = self.next_offset
         return twin
 
     def place(self, producer: int, at_ms: int, batch: bytes) -> PlacedBatch:
-        """Assign offset, producer id and sequence to a sealed batch."""
+        """Assign an offset, producer id and sequence to a sealed batch."""
         header = BatchHeader.unpack_from(batch)._replace(base_offset=self.next_offset)
         if producer < self._producers.with_id:
             sequence = self._sequences.get(producer, 0)
@@ -71,7 +71,7 @@ class BatchPlacer:
         return PlacedBatch(data, at_ms, header.max_timestamp, header.record_count)
 
     def place_marker(self) -> None:
-        """Assign an offset to a transaction's marker."""
+        """Assign an offset to a transaction marker."""
         self.next_offset += 1
 
 
@@ -82,15 +82,15 @@ def append_batches(log: Log, placed: Sequence[PlacedBatch]) -> None:
 
 
 def append_marker(log: Log, producer: int, *, commit: bool) -> None:
-    """Append a transaction's end marker at the current time."""
+    """Append a transaction marker at the current time."""
     log.writer.append_end_txn_marker(producer, PRODUCER_EPOCH, COORDINATOR_EPOCH, commit=commit)
 
 
 def fit_segment(log: Log, batches: Sequence[bytes], at_ms: int) -> bool:
-    """Return whether the active segment takes all sealed batches without rolling.
+    """Return whether the active segment can take all sealed batches without rolling.
 
-    Checks them as one append with their total size, largest timestamp and last offset. Returns
-    False if the segment is empty.
+    The batches are checked as one append with their total size, largest timestamp and last offset.
+    Returns False if the segment is empty.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Well-known workloads, in the form of a workload file."""
+"""Built-in workloads, in the structure of a workload file."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 PRESETS: Mapping[str, Mapping[str, Any]] = {
-    # KIP-354: personal data whose deletes must take effect within a bounded time.
+    # KIP-354: personal data that must be deleted within a bounded time.
     "user-accounts": {
         "topic": "user-accounts",
         "keys": {"count": 1_000_000, "prefix": "user-", "distribution": "zipf", "exponent": 0.8},
@@ -17,12 +17,12 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "configs": {
             "cleanup.policy": "compact",
             "segment.bytes": "67108864",
-            "min.compaction.lag.ms": "86400000",  # consumers have a day to read every change
+            "min.compaction.lag.ms": "86400000",  # consumers have a day to read each change
             "max.compaction.lag.ms": "604800000",  # a deleted user is removed within a week
             "delete.retention.ms": "86400000",
         },
     },
-    # Few keys and tiny values, rewritten all the time, as by a group coordinator.
+    # Few keys and tiny values that are rewritten all the time, as by a group coordinator.
     "consumer-offsets": {
         "topic": "consumer-offsets",
         "partitions": 50,
@@ -37,7 +37,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             "segment.bytes": "104857600",
         },
     },
-    # Changes of a table in transactions. A delete is an event followed by a tombstone.
+    # Table changes in transactions. A delete is an event followed by a tombstone.
     "cdc-table": {
         "topic": "cdc-table",
         "keys": {"count": 500_000, "prefix": "row-", "distribution": "zipf", "exponent": 1.0},
@@ -53,10 +53,10 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             "compaction.strategy": "header",
             "compaction.strategy.header": "lsn",
             "segment.bytes": "134217728",
-            "delete.retention.ms": "172800000",  # time for a consumer that stops over a weekend
+            "delete.retention.ms": "172800000",  # enough for a consumer that stops over a weekend
         },
     },
-    # Sensors that buffer while offline: the newest measurement counts, not the last one sent.
+    # Sensors that buffer while offline: the latest measurement counts, not the last one sent.
     "iot-last-value": {
         "topic": "iot-last-value",
         "keys": {"count": 200_000, "prefix": "device-", "distribution": "uniform"},
@@ -73,7 +73,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
             "min.cleanable.dirty.ratio": "0.1",
         },
     },
-    # Sessions are created, updated for a while and deleted when they expire.
+    # Sessions that are created, updated for a while, and deleted when they expire.
     "session-store": {
         "topic": "session-store",
         "keys": {"count": 100_000, "prefix": "session-", "distribution": "moving-hot-set",
@@ -85,13 +85,13 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
         "batches": {"min_records": 5, "max_records": 50},
         "configs": {
             "cleanup.policy": "compact,delete",
-            "retention.ms": "86400000",  # removes sessions without a delete after a day
+            "retention.ms": "86400000",  # removes sessions after a day if the delete is missing
             "segment.ms": "3600000",
             "segment.bytes": "67108864",
             "delete.retention.ms": "3600000",
         },
     },
-    # Everything that is hard for a cleaner, combined.
+    # A combination of everything that is hard for a cleaner.
     "adversarial": {
         "topic": "adversarial",
         "records": 200_000,

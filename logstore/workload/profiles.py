@@ -1,4 +1,4 @@
-"""Profiles: relative arrival rates over time, once or periodically. NumPy only."""
+"""Arrival rate profiles, once or periodic. NumPy only."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MONDAY_MS = 4 * DAY_MS
-"""Midnight UTC of a Monday, where periodic profiles begin."""
+"""Midnight UTC of a Monday. Periodic profiles start there."""
 
 
 @lru_cache(maxsize=16)
 def profile_curve(time: Time) -> tuple[Floats, Floats]:
     """Return times in ms after the start, and the amount that has arrived by each.
 
-    The amounts are in days at the mean rate. The times run from the start to the end. The rate is
-    constant between two of them. If a periodic profile is cut off, its total can differ from the
-    number of days.
+    Amounts are in days at the mean rate. The times run from start to end, and the rate is constant
+    between them. If the last period is incomplete, the total can differ from the number of days.
     """
     weights = np.asarray(time.profile, np.float64)
     weights = weights / weights.mean()

@@ -1,4 +1,4 @@
-"""Recorded events to replay: arrival times and keys. NumPy only."""
+"""Recorded arrival times and keys to replay. NumPy only."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from logstore.workload.draws import Bools, Ints
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Recorded:
-    """Recorded events in order of arrival, at least one.
+    """One or more recorded events in arrival order.
 
     Attributes
     ----------
     at_ms : (n,) int64
-        Arrival times after the start, never decreasing.
+        Arrival times after the start. Never decrease.
     lag_ms : (n,) int64
-        Lags of the timestamps behind the arrivals.
+        How far timestamps lag behind arrivals.
     key : (n,) int64, optional
-        Key numbers (drawn by default).
+        Key numbers. [default: drawn]
     tombstone : (n,) bool, optional
-        Whether each event deletes its key (drawn by default).
+        Whether each event deletes its key. [default: drawn]
     period_ms : int
-        Period after which the events repeat; 0 means once.
+        Period after which the events repeat, or 0.
     """
 
     at_ms: Ints
@@ -34,12 +34,12 @@ class Recorded:
     period_ms: int = 0
 
     def rows(self, events: Ints) -> Ints:
-        """Return the recorded row that each event of a workload replays."""
+        """Return the recorded row that each event replays."""
         rows: Ints = events % len(self.at_ms)
         return rows
 
     def arrivals(self, events: Ints) -> Ints:
-        """Return the arrival time of each event in a workload, in ms after the start."""
+        """Return the arrival time of each event, in ms after the start."""
         cycles: Ints = events // len(self.at_ms) * self.period_ms
         return self.at_ms[self.rows(events)] + cycles
 

@@ -1,8 +1,8 @@
-"""Workload specs: declarative TOML files, validated before anything starts.
+"""Workload specs: TOML files that are validated before anything starts.
 
 `Spec` and its tables define every key with its default, range and description. A file may be based
-on a preset. The table `configs` has Kafka topic configurations, validated by the engine.
-Independent of Spark and NumPy.
+on a preset. The `configs` table has Kafka topic configs, validated by the engine. Independent of
+Spark and NumPy.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from logstore.workload.tables import (
 )
 
 BLOCK_RECORDS = 65_536
-"""Records of a block, the unit of generation; part of a seed's meaning."""
+"""Number of records per block. If it changes, a seed generates a different workload."""
 
 ZIPF_KEYS_MAX = 50_000_000
-"""Limit for the table of a Zipf distribution, which takes 8 bytes a key."""
+"""Limit for a Zipf distribution, whose table takes 8 bytes per key."""
 
 MEAN_VALUE_BYTES_MAX = 16_384
-"""Keeps the values of a block within 1 GiB."""
+"""Limits the values of a block to 1 GiB."""
 
 PROFILE_PARTS_MAX = 1_000_000
-"""Limit for the repetitions of a profile in memory, at 24 bytes a part."""
+"""Limit for repetitions of a profile, which take 24 bytes of memory per part."""
 
 MAX_MESSAGE_BYTES = "max.message.bytes"
 DEFAULT_CONFIGS: Mapping[str, str] = {"cleanup.policy": "compact"}
-"""Default configurations of the topic; workloads are for the cleaner, so they compact."""
+"""Default topic configs. Workloads exercise the cleaner, so topics are compacted."""
 
 INT64_MAX = (1 << 63) - 1
 
@@ -56,7 +56,7 @@ LOGNORMAL = "lognormal"
 
 _RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5 + 1
 _CODEC_SHARE_MAX, _CODEC_BYTES_MAX = 128, 4096
-"""Growth of incompressible data under a codec: one byte in so many, plus a constant."""
+"""Expansion of incompressible data by a codec: one byte per this many, plus a constant."""
 
 EVEN = "even"
 POISSON = "poisson"
@@ -67,7 +67,7 @@ RANDOM = "random"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keys:
-    """The keys and how often each is written."""
+    """Keys, and how often each is written."""
 
     count: int = setting(1_000_000, "Number of distinct keys.", 1, 1 << 40)
     prefix: str = setting("key-", "Prefix of each key; the key number follows in decimal digits.")
@@ -83,7 +83,7 @@ class Keys:
 
     @property
     def digits(self) -> int:
-        """Decimal digits of a key number; zero-padded, so all keys have the same length."""
+        """Number of digits in a key number. Zero-padding makes all keys equally long."""
         return len(str(self.count - 1))
 
 
@@ -102,12 +102,12 @@ class Values:
 
     @property
     def largest_bytes(self) -> int:
-        """Largest possible size."""
+        """Maximum size."""
         return self.bytes if self.sizes == FIXED else self.max_bytes
 
     @property
     def mean_bytes(self) -> float:
-        """Expected size. An upper bound for lognormal, whose limits are applied afterwards."""
+        """Expected size. For lognormal an upper bound, since limits are applied afterwards."""
         if self.sizes == FIXED:
             return self.bytes
         if self.sizes == UNIFORM:
@@ -130,7 +130,7 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Time:
-    """Arrival of records in virtual time, and the lag of their timestamps."""
+    """Arrivals in virtual time, and the lag of timestamps."""
 
     start: str = setting("2024-01-01T00:00:00Z", "Arrival of the first record, ISO 8601.")
     days: float = setting(1.0, "Virtual days over which the records arrive.", 0.0, 36_500.0)
@@ -161,7 +161,7 @@ class Time:
 
     @property
     def start_ms(self) -> int:
-        """Start in milliseconds since the epoch. A time without a zone is in UTC."""
+        """Start in ms since the epoch. A time without a zone is UTC."""
         start = datetime.fromisoformat(self.start)
         if start.tzinfo is None:
             start = start.replace(tzinfo=UTC)
@@ -171,7 +171,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
-    """The version header of KIP-280: 8 bytes, big-endian, ascending in order of events."""
+    """The version header of KIP-280: 8 bytes, big-endian, ascending in event order."""
 
     header: str = setting("", "Name of the version header; empty for records without versions.")
     first: int = setting(1, "Version of the first event.", 0, 1 << 62)
@@ -185,9 +185,9 @@ class Versions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producers:
-    """The producers. Each fills one batch per partition and sends it when full.
+    """Producers. Each fills one batch per partition and sends it when it is full.
 
-    Two updates of a key by two producers can thus be reordered (the race of KIP-280).
+    So two updates of a key by two producers can be reordered (the race in KIP-280).
     """
 
     count: int = setting(1, "Number of concurrent producers.", 1, 1_000)
@@ -200,13 +200,13 @@ class Producers:
 
     @property
     def with_id(self) -> int:
-        """Number of producers with an id. The ids are the producer numbers."""
+        """Number of producers with an id. Ids are producer numbers."""
         return self.count if self.idempotent else self.transactional
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batches:
-    """Packing of records into batches."""
+    """How records are packed into batches."""
 
     min_records: int = setting(100, "Fewest records of a full batch.", 1, BLOCK_RECORDS)
     max_records: int = setting(100, "Most records of a batch, inclusive.", 1, BLOCK_RECORDS)
@@ -217,7 +217,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """A workload; equal specs produce equal bytes.
+    """A workload. Equal specs produce equal bytes.
 
     Raises
     ------
@@ -345,7 +345,7 @@ class Spec:
 
     @property
     def largest_batch_bytes(self) -> int:
-        """Upper bound for the bytes of a batch."""
+        """Upper bound for the size of a batch."""
         versions = self.versions.header.encode()
         header = 5 + len(versions) + 1 + 8 if versions else 0
         key = len(self.keys.prefix.encode()) + self.keys.digits
@@ -355,21 +355,21 @@ class Spec:
 
     @property
     def topic_configs(self) -> dict[str, str]:
-        """Configurations of the topic.
+        """Topic configs.
 
-        Raises `max.message.bytes` to fit the largest batch, unless `configs` sets it.
+        `max.message.bytes` is raised to fit the largest batch, unless `configs` sets it.
         """
         if self.largest_batch_bytes <= effective_config(self.configs).max_message_bytes:
             return dict(self.configs)
         return {**self.configs, MAX_MESSAGE_BYTES: str(self.largest_batch_bytes)}
 
     def with_configs(self, configs: Mapping[str, object]) -> Spec:
-        """Return the workload with additional topic configurations, which take precedence.
+        """Return the workload with additional topic configs, which take precedence.
 
         Raises
         ------
         InvalidConfigurationError
-            A configuration is unknown (the message suggests the nearest name), not allowed or
+            A config is unknown (the message suggests the closest name), not allowed, or
             contradicts another one.
         """
         changed = replace(self, configs=alter_overrides(self.configs, configs, ())[0])
@@ -378,7 +378,7 @@ class Spec:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks of the workload. The last one may be shorter."""
+        """Number of blocks. The last one may be shorter."""
         return -(-self.records // BLOCK_RECORDS)
 
 
@@ -402,7 +402,7 @@ _NEEDS: Mapping[tuple[str, str], tuple[str, tuple[str, ...]]] = {
     ("values", "max_bytes"): ("sizes", (UNIFORM, LOGNORMAL)),
     ("values", "sigma"): ("sizes", (LOGNORMAL,)),
 }
-"""Keys that have no effect unless another key of the table has one of these values."""
+"""Keys that have an effect only if another key of the table has one of these values."""
 
 
 def parse(text: str) -> Spec:
@@ -411,25 +411,25 @@ def parse(text: str) -> Spec:
     Parameters
     ----------
     text : str
-        Top level: `topic`, `records`, `partitions`, `seed`, and `preset`, which provides the
-        values that are not set. Tables: `TABLES`, and `configs` with Kafka's keys.
+        Top-level keys: `topic`, `records`, `partitions`, `seed`, and `preset`, which provides
+        defaults. Tables: `TABLES`, and `configs` with Kafka's keys.
 
     Raises
     ------
     InvalidConfigurationError
-        The text is not TOML. A key, table or preset is unknown (the message suggests the nearest
-        name). A value has the wrong type, is out of range or contradicts another one.
+        The text is not TOML, a key, table or preset is unknown (the message suggests the closest
+        name), or a value has the wrong type, is out of range or contradicts another one.
     """
     return from_mapping(read_toml(text, "workload"))
 
 
 def from_mapping(tree: Mapping[str, Any], *, must_compact: bool = True) -> Spec:
-    """Build a workload from parsed TOML; raises the errors of `parse`.
+    """Build a workload from parsed TOML. Raises the errors of `parse`.
 
     Parameters
     ----------
     must_compact : bool
-        Refuse a topic that is not compacted.
+        Whether to reject a topic that is not compacted.
     """
     values = dict(tree)
     name = values.pop("preset", None)
@@ -461,7 +461,7 @@ def _check_compacts(configs: Mapping[str, str]) -> None:
 
 
 def _refuse_ineffective(tree: Mapping[str, Any], tables: Mapping[str, Any]) -> None:
-    """Refuse keys of the file that have no effect; keys of its preset are exempt."""
+    """Reject keys that have no effect, except those from the preset."""
     for (table, name), (choice, values) in _NEEDS.items():
         given = tree.get(table)
         if isinstance(given, Mapping) and name in given:

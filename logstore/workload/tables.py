@@ -1,4 +1,4 @@
-"""Tables of a TOML file as frozen dataclasses. A key has a default, a range and a description."""
+"""TOML tables as frozen dataclasses. Each key has a default, a range and a description."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Allowed values of a key: an inclusive range, a choice, or any value."""
+    """The allowed values of a key: an inclusive range, a choice, or any value."""
 
     doc: str
     low: float | None = None
     high: float | None = None
     choice: tuple[str, ...] = ()
     is_span: bool = False
-    """Whether it is a duration for `parse_duration`; may be negative if `low` is None."""
+    """Whether it is a duration (`parse_duration`). It may be negative if `low` is None."""
 
     def problem(self, value: float | str | tuple[float, ...]) -> str | None:
         """Return the problem with a value of the right type, or None."""
@@ -67,17 +67,17 @@ def setting(
     high: float | None = None,
     choice: tuple[str, ...] = (),
 ) -> Any:  # noqa: ANN401  # like dataclasses.field
-    """Return the field of a key. Its type is the type of the default."""
+    """Return a dataclass field for a key. The type of the default is the type of the key."""
     return field(default=default, metadata={"allowed": Allowed(doc, low, high, choice)})
 
 
 def read_toml(text: str, what: str) -> dict[str, Any]:
-    """Parse TOML and return its tree of tables.
+    """Parse TOML.
 
     Parameters
     ----------
     what : str
-        Name of the file's kind for the message.
+        Kind of file, for the error message.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def read_toml(text: str, what: str) -> dict[str, Any]:
 
 
 def span(default: str, doc: str, *, is_signed: bool = False) -> Any:  # noqa: ANN401  # as setting
-    """Return the field of a key whose value is a duration: `90m`, `10d`, `1d12h`."""
+    """Return a dataclass field for a duration: `90m`, `10d`, `1d12h`."""
     low = None if is_signed else 0
     return field(default=default, metadata={"allowed": Allowed(doc, low, is_span=True)})
 
@@ -104,28 +104,28 @@ def read_table(
     also: Sequence[str] = (),
     ready: Sequence[str] = (),
 ) -> T:
-    """Check a table and return it as a dataclass.
+    """Validate a table and return it as a dataclass.
 
     Parameters
     ----------
     kind : type
-        A dataclass whose fields are from `setting`, except for the `ready` ones.
+        A dataclass with fields from `setting`, except for `ready` ones.
     prefix : str
-        Prefix of the table's keys in messages.
+        Prefix of keys in messages.
     also : sequence of str
-        Further names that a message may suggest.
+        Additional names that messages may suggest.
     ready : sequence of str
-        Keys whose values are taken unchecked.
+        Keys whose values are not checked.
 
     Raises
     ------
     InvalidConfigurationError
-        The value is not a table, a key is unknown (the message suggests the nearest name), or a
+        The value is not a table, a key is unknown (the message suggests the closest name), or a
         value is not allowed.
     """
     if not isinstance(table, Mapping):
         raise InvalidConfigurationError(f"{prefix.rstrip('.')} must be a table, not {table!r}")
-    # A field named like a Python keyword has a trailing underscore.
+    # Fields named like a Python keyword have a trailing underscore.
     known = {row.name.rstrip("_"): row for row in fields(kind)}  # type: ignore[arg-type]
     values = {}
     for name, value in table.items():
@@ -162,7 +162,7 @@ def _checked(
 
 
 def _with_unit(name: str, text: str) -> int | str:
-    """Return a size or a duration with a unit as a number; other text unchanged."""
+    """Convert a size or duration with a unit to a number. Other text is returned unchanged."""
     parse = parse_size if name.endswith("bytes") else parse_duration
     if not name.endswith(("bytes", "_ms")):
         return text
@@ -173,12 +173,12 @@ def _with_unit(name: str, text: str) -> int | str:
 
 
 def flatten_configs(table: object, name: str = "configs") -> dict[str, object]:
-    """Flatten a table of dotted configuration keys, which may be quoted or nested tables."""
+    """Flatten a table of dotted config keys, quoted or parsed as nested tables."""
     if not isinstance(table, Mapping):
         raise InvalidConfigurationError(f"{name} must be a table, not {table!r}")
     configs: dict[str, object] = {}
     for word, value in table.items():
-        if isinstance(value, Mapping):  # TOML parses an unquoted segment.bytes as a table
+        if isinstance(value, Mapping):  # TOML parses unquoted segment.bytes as a table
             configs |= {
                 f"{word}.{below}": each for below, each in flatten_configs(value, name).items()
             }
@@ -188,7 +188,7 @@ def flatten_configs(table: object, name: str = "configs") -> dict[str, object]:
 
 
 def merge_tables(base: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tree of tables with the values of another one merged in."""
+    """Return nested tables with the values of another one merged in."""
     merged = dict(base)
     for name, value in values.items():
         below = merged.get(name)

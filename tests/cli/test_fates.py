@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
+from logstore.cli.show.fates import _Listing
+from logstore.cli.show.progress import ProgressBar
+from logstore.storage.loading.views import TRANSIENT
 from tests.cli.conftest import GOLDEN, lines
 
 NAMES = ["offset", "key", "fate", "superseded_by"]
@@ -204,3 +208,28 @@ def test_wrong_usage(run, users, data_dir, arguments, message):
     refused = run("inspect", *(part.format(file=path) for part in arguments), code=2)
     assert message in refused.stderr
     assert refused.stdout == ""
+
+
+def test_a_listing_that_fails_goes_on_after_the_last_record_and_counts_failures_anew():
+    """A failure right after another one is the second; one after a record is the first again."""
+    failed = []
+    error = TRANSIENT[0]("moved")
+
+    def fates(*offsets):
+        for offset in offsets:
+            if offset is None:
+                raise error
+            yield SimpleNamespace(offset=offset)
+
+    attempts = iter(
+        [fates(0, 1, None), fates(None), fates(0, 1, None), fates(0, 1, 2, None), fates(1, 2, 3)]
+    )
+    view = SimpleNamespace(
+        log="log",
+        reopen=lambda log, failures, cause: failed.append((log, failures, cause)),
+        evaluate=lambda _: next(attempts),
+    )
+    listing = object.__new__(_Listing)
+    listing._view, listing._bar, listing.fates = view, ProgressBar(), next(attempts)
+    assert [record.offset for record in listing] == [0, 1, 2, 3]
+    assert failed == [("log", number, error) for number in (1, 2, 3, 1)]

@@ -238,3 +238,43 @@ def test_no_request_changes_the_tree(golden, harm):
         changing = [s for (method, target), s in statuses.items() if method not in ("GET", "HEAD")]
         assert [s for (method, _), s in statuses.items() if method == "GET" and s == 200]
         assert all(status in (200, 400, 403) for status in changing)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "stderr"),
+    (
+        ((), None, ""),
+        (("--open",), 0, ""),
+        (("--open",), 1, "note: could not start a browser: open the address above\n"),
+    ),
+)
+def test_the_browser_is_started_if_that_is_asked_for(
+    run, golden, monkeypatch, options, code, stderr
+):
+    opened = []
+
+    def launch(url):
+        opened.append(url)
+        return code
+
+    monkeypatch.setattr("click.launch", launch)
+    monkeypatch.setattr("logstore.cli.commands.ui.Stopping.wait", lambda _: None)
+    done = run("ui", golden("segments"), *options)
+    assert done.stdout.startswith("http://127.0.0.1:")
+    assert opened == ([done.stdout.strip()] if options else [])
+    assert done.stderr == stderr
+
+
+def test_an_empty_directory_is_shown_as_an_empty_broker(run, tmp_path, monkeypatch):
+    shown = []
+
+    def wait(_):
+        shown.append([path.name for path in (tmp_path / "empty").iterdir()])
+
+    monkeypatch.setattr("logstore.cli.commands.ui.Stopping.wait", wait)
+    (tmp_path / "empty").mkdir()
+    assert run("ui", tmp_path / "empty").stdout.startswith("http://127.0.0.1:")
+    monkeypatch.chdir(tmp_path)
+    assert run("ui", "empty").stdout.startswith("http://127.0.0.1:")
+    assert "no such" in run("ui", "missing", code=2).stderr.lower()
+    assert shown == [[], []]

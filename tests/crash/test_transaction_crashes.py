@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from logstore.broker import Broker, OffsetAndMetadata
+from logstore import Broker, OffsetAndMetadata
 from logstore.config.broker_config import BrokerConfig
-from logstore.coordinator.transactions.coordinator import TransactionConfig, TransactionCoordinator
+from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.runtime import VirtualClock
 from logstore.testing import FaultyFileSystem, SimulatedCrash
@@ -47,9 +47,7 @@ class Machine:
         self.broker._coordinator = TransactionCoordinator(
             self.broker.runtime,
             self.broker.manager,
-            replace(
-                TransactionConfig.of(self.broker.manager.broker_config), state_log_num_partitions=1
-            ),
+            replace(self.broker.manager.broker_config, transaction_state_log_num_partitions=1),
         )
         return self.broker
 

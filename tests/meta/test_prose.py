@@ -49,6 +49,8 @@ def test_exceptions_are_still_used():
         ("A cleaning explains the gap.", "a cleaning"),
         ("It is Kafka's own cleaner.", "'s own"),
         ("Return an offset; -1 for an empty log.", "clause without a verb"),
+        ("Most records of a batch.", "most for maximum"),
+        ("Return room for so many keys.", "so many"),
         ("It returns that which follows.", "that which"),
         ("The file resides there.", "reside, inform"),
         ("A deed was done.", "deed"),

@@ -12,8 +12,7 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from logstore import Broker, VirtualClock
-from logstore.broker import ConsumerRecord
+from logstore import Broker, ConsumerRecord, VirtualClock
 from logstore.cleaner.config import CleanerConfig
 from logstore.cleaner.stats import FATE_NAMES, CleanerStats
 from logstore.runtime import MemoryFileSystem

@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from logstore.broker import OffsetAndMetadata
+from logstore import OffsetAndMetadata
 from logstore.errors import InvalidProducerEpochError, LogStoreError
 from logstore.types import TopicPartition
 from tests.support.world.edited_batches import with_offset_and_epoch

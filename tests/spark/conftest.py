@@ -50,6 +50,20 @@ def interpreted(spark):
             spark.conf.set(name, value)
 
 
+@pytest.fixture(params=("python", pytest.param("spark", marks=pytest.mark.interop)))
+def frames(request, monkeypatch):
+    """Return a session for the oracle's frames: of this process, or Spark's, interpreted."""
+    if request.param == "python":
+        from tests.support.oracles.local_frames import local_session
+
+        session = local_session(monkeypatch)
+        yield session
+        assert session.persisted == 0
+    else:
+        request.getfixturevalue("interpreted")
+        yield request.getfixturevalue("spark")
+
+
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """Let a commit that finds the data directory in use say so at once."""

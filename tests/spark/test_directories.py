@@ -10,10 +10,9 @@ from logstore import Broker
 from logstore.spark.oracle.directories import verify_directories
 from tests.support.world.random_cleanings import random_cleanings
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
-
 
 @pytest.mark.interop  # in short: test_verify_cleanings
+@pytest.mark.usefixtures("interpreted")
 def test_forced_cleanings_over_days_and_passes_are_correct(spark, tmp_path):
     made = random_cleanings(tmp_path, 12, {"offset": 4, "varlong": 4}, map_keys=6, live=True)
     verdict = verify_directories(
@@ -25,6 +24,7 @@ def test_forced_cleanings_over_days_and_passes_are_correct(spark, tmp_path):
 
 
 @pytest.mark.interop  # in short: test_verify.test_lags_and_the_time_in_which_a_tombstone_may_expire
+@pytest.mark.usefixtures("interpreted")
 def test_cleanings_that_were_due_heed_the_lags(spark, tmp_path):
     lags = {"min.compaction.lag.ms": "40000000", "max.compaction.lag.ms": "100000000"}
     made = random_cleanings(tmp_path, 15, {"offset": 6, "header": 4}, forced=False, configs=lags)
@@ -34,8 +34,7 @@ def test_cleanings_that_were_due_heed_the_lags(spark, tmp_path):
     assert verdict.records_before > verdict.records_after > 100
 
 
-@pytest.mark.interop  # in short: test_verify.test_a_sound_cleaning_passes_…
-def test_the_wrong_rule_is_found_and_what_was_not_cleaned_may_not_have_changed(spark, tmp_path):
+def test_the_wrong_rule_is_found_and_what_was_not_cleaned_may_not_have_changed(frames, tmp_path):
     before, after = tmp_path / "before", tmp_path / "after"
     with Broker(before) as broker:
         broker.create_topic("plain", configs={"cleanup.policy": "delete"})
@@ -50,10 +49,10 @@ def test_the_wrong_rule_is_found_and_what_was_not_cleaned_may_not_have_changed(s
     (after / "plain-0" / f"{5:020d}.log").write_bytes(b"")
     with Broker(after) as broker:  # compacts, but its topic's configuration does not mention it
         broker.clean("due", force=True)
-    wrong = verify_directories(spark, before, after, topic="due", strategy="timestamp")
+    wrong = verify_directories(frames, before, after, topic="due", strategy="timestamp")
     assert wrong.violations == {"survivor_lost": 1, "wrong_winner": 1}
     (after / "cleaner-offset-checkpoint").unlink()
-    verdict = verify_directories(spark, before, after)
+    verdict = verify_directories(frames, before, after)
     assert verdict.violations == {"tail_lost": 5 + 14}
     assert [note.split(":")[0] for note in verdict.notes] == [
         "never cleaned, expected to be unchanged",

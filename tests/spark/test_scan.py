@@ -1,7 +1,5 @@
 """The oracle's scans omit superseded records only, and detect offsets out of order."""
 
-from datetime import UTC, datetime
-
 import numpy as np
 import pytest
 
@@ -12,6 +10,7 @@ import pyarrow as pa
 from logstore import Broker
 from logstore.spark.oracle import scan
 from logstore.spark.oracle.verify import Cleaned, Rules, verify
+from tests.support.world.frames import frame_of
 
 COLUMNS = "topic,partition,offset,key,timestamp,timestampType,aborted"
 
@@ -106,28 +105,29 @@ def test_records_at_unexpected_positions_are_displaced(here, many, tmp_path):
     assert [row["offset"] for row in rows if row["displaced"]] == [0]
 
 
-@pytest.mark.interop  # in short: test_verify.test_lags_and_the_time_in_which_a_tombstone_may_expire
-@pytest.mark.usefixtures("interpreted")
-def test_a_record_that_was_left_out_speaks_of_its_age_and_counts(spark):
+def test_a_record_that_was_left_out_speaks_of_its_age_and_counts(frames):
     now_ms = 1_700_000_000_000
     ages_ms = (1_000, 999)
     schema = (
         "key binary, valueDigest bigint, headersDigest bigint, topic string, partition int, "
-        "offset bigint, timestamp timestamp, timestampType int, aborted boolean"
+        "offset bigint, ms bigint, timestampType int, aborted boolean"
     )
 
     def row(partition, offset, ms):
-        time = datetime.fromtimestamp(ms / 1000, UTC)
-        return (b"k", 5, 6, "t", partition, offset, time, 0, False)
+        return (b"k", 5, 6, "t", partition, offset, ms, 0, False)
+
+    def frame(rows, schema=schema):
+        made = frame_of(frames, rows, schema)
+        return made.selectExpr("*", "timestamp_millis(ms) AS timestamp").drop("ms")
 
     losers = [row(partition, 0, now_ms - age_ms) for partition, age_ms in enumerate(ages_ms)]
     winners = [row(partition, 1, now_ms - 100_000) for partition in range(2)]
-    before, after = (spark.createDataFrame(rows, schema) for rows in (losers + winners, winners))
+    before, after = frame(losers + winners), frame(winners)
     beaten = [
         (*winner, 1, (now_ms - age_ms) * 1000)
         for winner, age_ms in zip(winners, ages_ms, strict=True)
     ]
-    folded = spark.createDataFrame(beaten, f"{schema}, superseded bigint, supersededNewest bigint")
+    folded = frame(beaten, f"{schema}, superseded bigint, supersededNewest bigint")
     rules = Rules(since_ms=now_ms, now_ms=now_ms, min_compaction_lag_ms=1_000)
     numbers = {("t", partition): Cleaned(0, 2, 2) for partition in range(2)}
     verdict = verify(before, after, rules, numbers, folded=folded)

@@ -1,5 +1,7 @@
 """The reader of the data source, called as Spark calls it, without a JVM."""
 
+import os
+
 import pytest
 
 pytest.importorskip("pyspark")
@@ -342,6 +344,7 @@ def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
             ),
         ):
             call()
+        assert os.environ.pop("SPARK_HIDE_TRACEBACK") == "1"
     with pytest.raises(
         InvalidConfigurationError,
         match=exactly(
@@ -351,6 +354,7 @@ def test_streams_are_refused_with_what_to_use_instead(tmp_path, monkeypatch):
         ),
     ):
         data_source.streamWriter(KAFKA_SCHEMA, False)
+    assert os.environ["SPARK_HIDE_TRACEBACK"] == "1"
 
 
 def test_digests_are_xxh64_of_values_and_stored_headers(tmp_path):

@@ -7,8 +7,6 @@ pytest.importorskip("pyspark")
 from logstore.spark.oracle.verify import Begin, Cleaned, Rules, verify
 from tests.support.world.frames import frame_of
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("interpreted")]
-
 NOW = 1_700_000_000_000
 SINCE = NOW - 1_000
 LOG_END = 20
@@ -89,16 +87,15 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.interop
-def test_each_case_is_judged_as_it_began(spark):
+def test_each_case_is_judged_as_it_began(frames):
     before, after, expected = [], [], []
     for number, (rows, kept, _, _, violations) in enumerate(CASES.values()):
         before.append(rows)
         after.append([row for row in rows if row[0] in kept])
         expected += [(kind, number, offset) for kind, offset in violations]
     verdict = verify(
-        frame(spark, before),
-        frame(spark, after).drop("aborted", "deleteHorizonMs"),
+        frame(frames, before),
+        frame(frames, after).drop("aborted", "deleteHorizonMs"),
         Rules(
             strategy="timestamp", since_ms=SINCE, now_ms=NOW, delete_retention_ms=2**63 - 1,
             min_compaction_lag_ms=10, max_compaction_lag_ms=1_000,
@@ -111,13 +108,12 @@ def test_each_case_is_judged_as_it_began(spark):
     assert sorted(found) == sorted(expected)
 
 
-@pytest.mark.interop
-def test_without_a_first_time_a_tombstone_without_a_horizon_may_be_there_or_not(spark):
+def test_without_a_first_time_a_tombstone_without_a_horizon_may_be_there_or_not(frames):
     rows = [record(0, 9, None), record(1, 9, None, key=b"l", horizon=NOW + 1)]
     kept = {0: [0, 1], 1: [1], 2: [0]}
     verdict = verify(
-        frame(spark, [rows] * 3),
-        frame(spark, [[row for row in rows if row[0] in each] for each in kept.values()]).drop(
+        frame(frames, [rows] * 3),
+        frame(frames, [[row for row in rows if row[0] in each] for each in kept.values()]).drop(
             "deleteHorizonMs"
         ),
         Rules(since_ms=None, now_ms=NOW),

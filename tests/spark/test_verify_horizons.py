@@ -56,9 +56,7 @@ def row(partition, offset, horizon, value=None, ms=NOW - 10_000_000):
     return ("t", partition, offset, b"k%d" % offset, value, ms, 0, [], horizon)
 
 
-@pytest.mark.interop
-@pytest.mark.usefixtures("interpreted")
-def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(spark):
+def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(frames):
     cases = dict(enumerate(CASES.values()))
     # A record with a value bears its batch's horizon, and needs none.
     before = [row(n, 1, None, b"v") for n in cases]
@@ -67,8 +65,8 @@ def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(spark):
     before += [row(n, offset, old) for n, (offset, old, *_) in cases.items()]
     after += [row(n, offset, new) for n, (offset, _, new, *_) in cases.items()]
     verdict = verify(
-        frame(spark, before),
-        frame(spark, after),
+        frame(frames, before),
+        frame(frames, after),
         Rules(since_ms=SINCE, now_ms=NOW, delete_retention_ms=RETENTION),
         {("t", n): each[3][0] for n, each in cases.items()},
         begun={("t", n): each[3][1] for n, each in cases.items()},
@@ -81,15 +79,29 @@ def test_a_horizon_is_the_old_one_or_one_that_a_cleaning_gives(spark):
     assert verdict.violations == {"horizon_wrong": len(verdict.examples)}
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("interpreted")
-def test_records_deleted_by_retention_are_counted_and_must_have_expired(spark):
+def test_a_tombstone_that_became_a_record_is_not_missing_a_horizon(frames):
+    values = ((None, b"v"), (b"v", None), (None, None))
+    before, after = (
+        [row(0, at, None, each[side], NOW) for at, each in enumerate(values)] for side in (0, 1)
+    )
+    verdict = verify(
+        *(frame(frames, before), frame(frames, after)),
+        *(Rules(since_ms=NOW, now_ms=NOW), {("t", 0): Cleaned(0, 10, 20)}),
+    )
+    assert [(each["kind"], each["offset"]) for each in verdict.examples] == [
+        ("value_altered", 0),
+        ("value_altered", 1),
+        ("horizon_wrong", 2),
+    ]
+
+
+def test_records_deleted_by_retention_are_counted_and_must_have_expired(frames):
     ages = (RETENTION + 1, RETENTION, RETENTION - 1, 0)
     rows = [row(n, at, None, b"v", NOW - age) for n in (0, 1) for at, age in enumerate(ages)]
     kept = [each for each in rows if each[2] == 3]
     begun = {("t", n): Begin(0, 0) for n in (0, 1)}
     verdict = verify(
-        frame(spark, rows), frame(spark, kept), Rules(since_ms=NOW, now_ms=NOW),
+        frame(frames, rows), frame(frames, kept), Rules(since_ms=NOW, now_ms=NOW),
         {("t", 0): Cleaned(3, 0, 4, RETENTION), ("t", 1): Cleaned(3, 0, 4)}, begun=begun,
     )  # fmt: skip
     assert (verdict.records_before, verdict.records_after, verdict.gone_from_front) == (2, 2, 6)

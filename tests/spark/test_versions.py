@@ -6,12 +6,10 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import functions as F
-
 from logstore.record.varint import encode_varint
+from logstore.spark.oracle import versions
 from logstore.spark.oracle.versions import parse_long, parse_varlong, parse_version
-
-pytestmark = pytest.mark.slow
+from tests.support.world.frames import frame_of
 
 NUMBERS = (0, 1, -1, 63, 64, -64, -65, 2**31, -(2**31), 2**62, 2**63 - 1, -(2**63))
 
@@ -47,15 +45,15 @@ def samples():
         )
 
 
-def test_versions_are_decoded_as_specified(spark):
-    given = [None if value is None else bytearray(value) for value in samples()]
-    frame = spark.createDataFrame([(value,) for value in given], "value binary").coalesce(1)
-    is_varlong, number = parse_varlong(F.col("value"))
-    is_long, word = parse_long(F.col("value"))
+def test_versions_are_decoded_as_specified(frames):
+    given = [*samples()]
+    frame = frame_of(frames, [(value,) for value in given], "value binary").coalesce(1)
+    is_varlong, number = parse_varlong(versions.F.col("value"))
+    is_long, word = parse_long(versions.F.col("value"))
     rows = frame.select(
         "value",
-        is_varlong.alias("is_varlong"), F.when(is_varlong, number).alias("number"),
-        is_long.alias("is_long"), F.when(is_long, word).alias("word"),
+        is_varlong.alias("is_varlong"), versions.F.when(is_varlong, number).alias("number"),
+        is_long.alias("is_long"), versions.F.when(is_long, word).alias("word"),
     ).collect()  # fmt: skip
     assert len(rows) == len(given) > 1_000
     for row in rows:
@@ -69,7 +67,7 @@ def test_versions_are_decoded_as_specified(spark):
     assert sum(not row.is_varlong for row in rows) > 400
 
 
-def test_the_last_header_of_the_name_decides(spark):
+def test_the_last_header_of_the_name_decides(frames):
     five, six = encode_varint(5), encode_varint(-6)
     headers = [
         None,
@@ -80,10 +78,13 @@ def test_the_last_header_of_the_name_decides(spark):
         [("v", None), ("v", six), ("w", five)],
         [("w", five)],
     ]
-    frame = spark.createDataFrame(
+    frame = frame_of(
+        frames,
         [(at, each) for at, each in enumerate(headers)],
         "at int, headers array<struct<key:string,value:binary>>",
     )
     present, number = parse_version("header", "v", "varlong")
-    rows = frame.select("at", F.when(present, number).alias("number")).orderBy("at").collect()
+    rows = (
+        frame.select("at", versions.F.when(present, number).alias("number")).orderBy("at").collect()
+    )
     assert [row.number for row in rows] == [None, None, 5, -6, None, -6, None]

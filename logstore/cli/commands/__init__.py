@@ -1,1 +1,1 @@
-"""The commands, one file each; `logstore.cli.main` names them and imports the one that is run."""
+"""The commands, one per module. `logstore.cli.main` lists them and imports only the one to run."""

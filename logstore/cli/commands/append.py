@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from logstore.storage.log.drafts import NewRecord
 
 CREATED_PARTITIONS_MAX = 1000
-"""Limit of the partitions that --create adds for a line's partition number, in case of a typo."""
+"""Maximum number of partitions that --create adds, in case a partition number has a typo."""
 
 _PROGRESS_LINES = 4096
 
@@ -93,12 +93,12 @@ def append(
 ) -> int:
     """Append records to TOPIC from FILE, or from standard input.
 
-    A record is appended to the partition that its line names, else to --partition, else to the
-    partition that Kafka's default partitioner selects. A line without a timestamp gets the current
-    time. In jsonl, `value` is required (null is a tombstone). A missing `key` is null.
+    A record is appended to the partition given in its line, or to --partition, or to the partition
+    selected by Kafka's default partitioner. The default timestamp is the current time. In jsonl,
+    `value` is required (null means a tombstone), and a missing `key` is null.
 
-    The first line that cannot be appended ends the run with an error that names it. The lines
-    before it are appended. --skip-invalid skips and counts such lines.
+    At the first line that cannot be appended, the command stops with an error. Earlier lines have
+    been appended. With --skip-invalid, such lines are skipped and counted.
     """
     from logstore.cli.commands.append_lines import parser
 
@@ -140,7 +140,7 @@ def _create(
 
 
 class _Run:
-    """One pass over the input."""
+    """A pass over the input."""
 
     def __init__(
         self,
@@ -162,7 +162,7 @@ class _Run:
         self._check = _record_check(broker, writer.topic)
 
     def append_lines(self, parser: Parser, file: IO[bytes]) -> None:
-        """Append the lines, stopping at the first invalid one unless these are skipped."""
+        """Append lines until the first invalid one, unless invalid lines are skipped."""
         from logstore.cli.commands.append_lines import MalformedLineError, numbered_lines
         from logstore.errors import RequestError
 
@@ -190,7 +190,7 @@ class _Run:
                     self.taken += 1
 
     def finish(self) -> list[AppendedRange]:
-        """Append pending records, and return the ranges appended."""
+        """Append pending records, and return the appended ranges."""
         from logstore.errors import RequestError
 
         try:
@@ -207,7 +207,7 @@ class _Run:
         return False
 
     def _grow(self, partition: int) -> set[int]:
-        """Add partitions to a topic created in this run, up to the one that a line names."""
+        """Add partitions, up to the one that a line requires, to a topic created in this run."""
         from logstore.errors import UnknownTopicOrPartitionError
 
         topic = self.writer.topic
@@ -219,7 +219,7 @@ class _Run:
 
 
 def _watched(file: IO[bytes], bar: ProgressBar, run: _Run) -> Iterator[bytes]:
-    """Yield the lines of a file, updating the progress bar."""
+    """Yield the lines of a file, and update the progress bar."""
     total = _size_of(file)
     done = 0
     for number, line in enumerate(file):
@@ -230,7 +230,7 @@ def _watched(file: IO[bytes], bar: ProgressBar, run: _Run) -> Iterator[bytes]:
 
 
 def _size_of(file: IO[bytes]) -> int | None:
-    """Return the size of a regular file in bytes; None for a pipe or a terminal."""
+    """Return the size of a regular file, or None for a pipe or terminal."""
     try:
         status = os.fstat(file.fileno())
     except (OSError, ValueError):
@@ -239,9 +239,9 @@ def _size_of(file: IO[bytes]) -> int | None:
 
 
 def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | None:
-    """Return a check that rejects a record before it is batched, or None if none is needed.
+    """Return a check to apply before a record is batched, or None if none is needed.
 
-    The log applies the same rules, but rejects the whole batch and cannot name the line.
+    The log applies the same rules, but rejects the whole batch and does not know the line.
     """
     from logstore.analysis.broker_state import topic_config
     from logstore.storage.log.validate import check_keys, check_timestamps
@@ -265,7 +265,7 @@ def _record_check(broker: Broker, topic: str) -> Callable[[NewRecord], None] | N
 
 
 def _reason(error: Exception) -> str:
-    """Return the reason why a record was rejected, without its index in the batch."""
+    """Return why a record was rejected, without its index in the batch."""
     from logstore.errors import InvalidRecordError, LogStoreError
 
     text = str(error)
@@ -287,7 +287,7 @@ def _report(settings: Settings, appended: list[AppendedRange], skipped: int) -> 
 
 
 def _show(appended: list[AppendedRange], skipped: int) -> None:
-    # A few lines need no table, and importing rich takes longer than appending them.
+    # Importing rich for a table would take longer than appending a few lines.
     for stored in appended:
         span = (
             f"offset {stored.first_offset}"

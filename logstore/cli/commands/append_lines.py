@@ -1,4 +1,4 @@
-"""Parse the input lines of `append`: jsonl and tsv."""
+"""Parse `append` input: jsonl and tsv."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _raw_decode = json.JSONDecoder(parse_constant=_no_constant).raw_decode
 
 
 class Parser(NamedTuple):
-    """The functions that parse lines of one format. Both take a line without its line ending.
+    """Functions that parse lines without their line endings.
 
-    `parse` returns the record and its partition, or raises `MalformedLineError`; `is_blank`
-    returns whether to skip the line.
+    `parse` returns the record and its partition, or raises `MalformedLineError`. `is_blank` returns
+    whether to skip the line.
     """
 
     parse: Callable[[bytes], tuple[NewRecord, int | None]]
@@ -52,7 +52,7 @@ def parser(input_format: str, *, json_values: bool = False) -> Parser:
 
 
 def numbered_lines(stream: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yield (number from 1, line without its line ending). A byte order mark is removed."""
+    """Yield each line and its number, from 1, without line ending and byte order mark."""
     for number, line in enumerate(stream, 1):
         if number == 1:
             line = line.removeprefix(_BOM)
@@ -74,7 +74,7 @@ def parse_tsv(line: bytes) -> tuple[NewRecord, int | None]:
 
 
 class _JsonParser:
-    """Parser of JSON objects in the format that `read` prints."""
+    """Parses JSON objects in the format that `read` prints."""
 
     def __init__(self, json_values: bool) -> None:
         self._json_values = json_values

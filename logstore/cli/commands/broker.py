@@ -35,7 +35,7 @@ def describe(settings: Settings) -> None:
     """Show the effective broker settings: value, origin and description.
 
     The origin is `dynamic broker` (set at run time or by broker alter), `dynamic default` (set
-    cluster-wide), `broker` (from the config file) or `default`. Values that it overrides follow.
+    cluster-wide), `broker` (from the config file) or `default`, followed by overridden values.
     """
     with settings.open_broker(read_only=True) as opened:
         configs = opened.describe_broker_configs()
@@ -83,9 +83,9 @@ def alter(
 ) -> None:
     """Change dynamic settings of the broker that owns the data directory. It must not be running.
 
-    Dynamic settings are the cleaner's settings and the topic defaults. They are stored in the
-    directory, override the config file and take effect at the next start. Either all changes are
-    valid and stored, or none.
+    Dynamic settings are cleaner settings and topic defaults. They are stored in the directory,
+    override the config file, and take effect at the next start. If any change is invalid, none is
+    stored.
     """
     if not values and not keys:
         raise click.UsageError("nothing to change: give --set K=V or --unset K")

@@ -41,18 +41,18 @@ _FOLDERS_MAX = 5
 )
 @click.argument("path", required=False)
 def check(settings: Settings, path: str | None) -> int:
-    """Verify the files of a data directory or a partition, or a single file, and their consistency.
+    """Verify the files of a data directory or partition, or a single file, and their consistency.
 
-    Reads every byte and changes nothing. Without PATH, all data directories are verified. Prints
-    the number of findings per check, then all findings, most severe first. The exit code is 2 if
-    there is nothing to check.
+    Reads every byte and changes nothing. Without PATH, verifies all data directories. Prints the
+    number of findings per check, then all findings, most severe first. The exit code is 2 if there
+    is nothing to check.
 
     \b
     error    data is wrong or cannot be found: the exit code is 1
     warning  unusual, possibly a trace of damage
     info     harmless, or repaired on opening
 
-    docs/CHECKS.md lists the checks by name.
+    See docs/CHECKS.md for a list of checks.
     """  # noqa: D301  # click's marker is the backspace itself
     from logstore.config.overrides import ReadLimits
     from logstore.inspect.check import CheckCounts, Checker, confirm_findings
@@ -67,7 +67,7 @@ def check(settings: Settings, path: str | None) -> int:
             raise click.UsageError(f"{each}: no such file or directory")
     if not any(Path(each).is_file() or checker.has_anything(_absolute(each)) for each in paths):
         raise click.UsageError(_nothing_in(paths, checker))
-    # Absolute, because the kind of a directory depends on its name and its parent's name.
+    # The type of a directory depends on its name and its parent's name.
     absolute = None if path is None else _absolute(path)
 
     def check_again() -> Iterator[CheckFinding]:
@@ -95,7 +95,7 @@ def check(settings: Settings, path: str | None) -> int:
 
 
 def _nothing_in(paths: Sequence[str], checker: Checker) -> str:
-    """Return the message for directories without a partition, which lists their folders."""
+    """Return the message for directories without partitions, which lists their contents."""
     text = f"nothing to check in {', '.join(paths)}: no partition folders and no log files"
     folders = [name for path in paths for name in checker.folders(_absolute(path))]
     if not folders:
@@ -116,7 +116,7 @@ def _absolute(path: str) -> str:
 
 
 def _as_given(found: str, path: str) -> str:
-    """Return an absolute path relative to the path as given, if it is below it."""
+    """Convert an absolute path to the form given by the user."""
     absolute = _absolute(path)
     if found == absolute or found.startswith(f"{absolute.rstrip('/')}/"):
         return f"{path.rstrip('/') or '/'}{found[len(absolute.rstrip('/')) :]}"
@@ -171,7 +171,7 @@ def _overview(kinds: Sequence[tuple[str, str]], counts: CheckCounts) -> None:
 
 
 def _line(found: CheckFinding) -> str:
-    """Return a finding as `error crc PATH at position 70 (offset 1): expected 5, found 7`."""
+    """Format a finding as `error crc PATH at position 70 (offset 1): expected 5, found 7`."""
     place = display_text(found.path)
     if found.position is not None:
         place += f" at position {found.position}"

@@ -110,14 +110,13 @@ def clean(
     With --dry-run or --out, TOPIC_OR_PATH may be the path of a partition directory or a data
     directory, which is not changed.
 
-    Without --force, partitions that are due are cleaned, the most urgent first, until none is
-    due. A cleaning pass never touches the active segment, nor records from the last stable offset
-    on. Partitions that were not cleaned are listed with the reason.
+    Without --force, cleans partitions that are due, most urgent first, until none is due. A
+    cleaning pass does not include the active segment, or records at or after the last stable
+    offset. Partitions that were not cleaned are listed with the reason.
 
-    With --out, the copy is a separate data directory: the partitions with their checkpoints and
-    configurations. If the original was not closed cleanly, the copy is recovered, but the original
-    is not. An interrupted run removes its copy. The copy of a killed run is removed by the next run
-    with the same --out.
+    With --out, the copy is a separate data directory with the partitions, checkpoints and configs.
+    If the original was not closed cleanly, only the copy is recovered. An interrupted run removes
+    its copy. If a run is killed, the next run with the same --out removes the copy.
     """
     if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")
@@ -143,9 +142,9 @@ def clean(
         chosen = broker.partitions(topic, partition)
         if settings.as_table and dry_run and len(chosen) > 1:
             emit(f"{plural(len(chosen), 'partition')}; a dry run changes nothing\n")
-            sys.stdout.flush()  # all partitions are examined before the next line
+            sys.stdout.flush()  # the next line is printed after examining all partitions
         for tp in watched(chosen, "opening"):
-            broker.log(*tp)  # opening thousands takes long
+            broker.log(*tp)  # opening thousands of logs takes long
         with ProgressBar() as bar:
             report = broker.clean(
                 topic,
@@ -175,19 +174,19 @@ def _copy(
     out: str,
     copying: ExitStack,
 ) -> tuple[str, str | None, int | None]:
-    """Copy the partitions to clean, after checking the arguments.
+    """Check the arguments and copy the partitions to clean.
 
     Returns
     -------
     str, str or None, int or None
-        The new data directory, which is marked as unfinished until `copying` ends; the topic and
-        the partition of the target.
+        The new data directory, marked as unfinished until `copying` ends, and the topic and
+        partition of the target.
     """
     from logstore.analysis.copies import copy_into, unfinished
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import DiskFileSystem
 
-    show_messages(Recovery.MENDED)  # opening the copy recovers it, but not the original
+    show_messages(Recovery.MENDED)  # the copy is recovered, but not the original
     copy = os.path.abspath(out)  # noqa: PTH100  # the engine's paths are strings
     with open_target(settings, target, partition) as found:
         source = found.opened()
@@ -211,7 +210,7 @@ def _copy(
 
 
 def _is_next_to_folder(path: str, directory: LogDirectory, tp: TopicPartition) -> bool:
-    """Return whether a path is next to a partition's folder, outside any broker's directory."""
+    """Return whether a path is a sibling of a partition directory, outside any data directory."""
     fs = directory.runtime.fs
     is_of_broker = any(
         fs.exists(f"{directory.path}/{name}") for name in (META_PROPERTIES, *CHECKPOINTS)
@@ -220,7 +219,7 @@ def _is_next_to_folder(path: str, directory: LogDirectory, tp: TopicPartition) -
 
 
 def is_within(path: str, directory: str) -> bool:
-    """Return whether a path is a directory or inside it, after resolving links."""
+    """Return whether a path is a directory or inside it, resolving links."""
     resolved = os.path.realpath(path)
     above = os.path.realpath(directory)
     return os.path.commonpath([resolved, above]) == above
@@ -231,7 +230,7 @@ def _show_copy(bar: ProgressBar, step: CopyProgress) -> None:
 
 
 class CleaningBars:
-    """Shows the cleaner's progress as one bar per phase and partition."""
+    """Shows the progress of the cleaner as a bar per phase and partition."""
 
     def __init__(self, bar: ProgressBar) -> None:
         self._bar = bar
@@ -318,7 +317,7 @@ def _pass_row(item: dict[str, Any], *, has_passes: bool) -> tuple[str, ...]:
 
 
 def _versions_missing(passes: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the number of records without a version header, under the header strategy."""
+    """Yield the number of records without a version header if the strategy is `header`."""
     for item in passes:
         if item["unversioned_records"]:
             malformed = item["malformed_versions"]

@@ -1,4 +1,4 @@
-"""`logstore delete-records`: delete records below an offset (KIP-107)."""
+"""`logstore delete-records`: delete records before an offset (KIP-107)."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ from logstore.cli.times import TIME_HELP, parse_time
 from logstore.reasons.formats import format_size
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker, DeleteRecordsResult
+    from logstore.broker import Broker
+    from logstore.clients.results import DeleteRecordsResult
     from logstore.types import TopicPartition
 
 
 class Before(NamedTuple):
-    """The exclusive end of the deletion: an offset (-1: high watermark) or a time in Unix ms."""
+    """The exclusive end of the deletion: an offset (-1 for the high watermark) or Unix ms."""
 
     offset: int = -1
     time_ms: int | None = None
 
 
 class State(NamedTuple):
-    """A snapshot of a partition.
+    """The state of a partition.
 
     Attributes
     ----------
     log_start_offset : int
-        The first offset visible to readers.
+        First offset visible to consumers.
     first_base_offset, first_end_offset : int
         Bounds of the first segment, inclusive and exclusive.
     """
@@ -59,7 +60,7 @@ class State(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """The result for a partition, with its states; None if it cannot be opened."""
+    """The result for a partition, with its states, or None if it cannot be opened."""
 
     topic_partition: TopicPartition
     result: DeleteRecordsResult
@@ -118,18 +119,19 @@ def delete_records(
     before: Before | None,
     file: IO[bytes] | None,
 ) -> int:
-    """Delete the records below an offset, in one partition or in those listed in a file.
+    """Delete records before an offset, in one partition or in the partitions listed in a file.
 
     \b
     The file:  {"partitions": [{"topic": "users", "partition": 0, "offset": 1000}],
                 "version": 1}
 
-    The log start offset is advanced durably, and segments entirely below it are deleted at once.
-    Records below it in the first remaining segment are invisible to readers, but remain on disk
-    until that segment is deleted. The topic's cleanup.policy must include delete.
+    The log start offset is advanced durably, and segments entirely below it are deleted
+    immediately. Records below it in the first remaining segment are invisible to consumers, but
+    remain on disk until that segment is deleted. The cleanup.policy of the topic must include
+    delete.
 
-    Each partition has its own result: an error in one (exit code 1) does not affect the others. A
-    file that is malformed or lists a partition twice is rejected as a whole.
+    An error in one partition (exit code 1) does not affect the others. A file that is malformed or
+    lists a partition twice is rejected as a whole.
     """  # noqa: D301  # click's marker is the backspace itself
     if file is not None and (topic is not None or partition is not None or before is not None):
         raise click.UsageError("--offset-json-file excludes TOPIC, --partition and --before-offset")
@@ -249,7 +251,7 @@ def _row(outcome: Outcome) -> Sequence[Cell]:
 
 
 def _unseen(state: State) -> str:
-    """Return the offsets that are invisible to readers but still on disk, as text."""
+    """Return the offsets that are invisible to consumers but still on disk, as text."""
     base, end = state.first_base_offset, min(state.log_start_offset, state.first_end_offset)
     if end <= base:
         return ""

@@ -1,4 +1,4 @@
-"""Parse the request file of `delete-records`, the JSON of kafka-delete-records.
+"""Parse the request file of `delete-records`, in the JSON format of kafka-delete-records.
 
 ```
 {"partitions": [{"topic": "users", "partition": 0, "offset": 42}], "version": 1}
@@ -14,7 +14,7 @@ from typing import Any
 from logstore.types import TopicPartition
 
 VERSION = 1
-"""The only version that Kafka's tool accepts, and the default if it is missing."""
+"""The only version that Kafka's tool accepts, and the default."""
 
 
 class DeleteRequestError(ValueError):
@@ -22,23 +22,23 @@ class DeleteRequestError(ValueError):
 
 
 def parse_request(data: bytes) -> dict[TopicPartition, int]:
-    """Return the offset below which each partition's records are to be deleted.
+    """Return the offset before which to delete records, for each partition.
 
     Parameters
     ----------
     data : bytes
-        Content of the file. Unknown members are ignored, as in Kafka.
+        File content. Unknown members are ignored, as in Kafka.
 
     Returns
     -------
     dict
-        Offsets in the order of the file; -1 means the high watermark.
+        Offsets in file order. -1 means the high watermark.
 
     Raises
     ------
     DeleteRequestError
-        The file is not JSON, has another version, a member of the wrong type (named by its path),
-        or lists a partition twice.
+        The file is not JSON, has another version or a member of the wrong type, or lists a
+        partition twice.
     """
     try:
         document = json.loads(data)
@@ -84,6 +84,6 @@ def _integer(item: Mapping[str, Any], name: str, path: str, *, bits: int) -> int
 
 
 def _shown(value: object) -> str:
-    """Return a JSON value for a message, truncated to 40 characters."""
+    """Format a JSON value for a message, truncated to 40 characters."""
     text = json.dumps(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -78,7 +78,7 @@ def demo(settings: Settings, out: Path, records: int, seed: int) -> int:
 
 
 def _take(out: Path, names: tuple[str, ...]) -> None:
-    """Create the output directory, or empty the one of an earlier demo.
+    """Create the output directory, or empty the directory of an earlier demo.
 
     Raises
     ------
@@ -93,7 +93,7 @@ def _take(out: Path, names: tuple[str, ...]) -> None:
                 f"{out} is not empty and not from an earlier demo: choose another --out"
             )
     out.mkdir(parents=True, exist_ok=True)
-    # Marked first, so the next run can replace the files of an interrupted run.
+    # Mark it first, so that the next run can replace the files of an interrupted run.
     _mark(out, {"ok": None})
     for name in names:
         if (out / name).exists():

@@ -57,9 +57,9 @@ def diff(
 ) -> int:
     """Explain the fate of each record of partition directory BEFORE in AFTER, a later copy.
 
-    The fates are the same as in inspect --fate, but derived from the two copies by the rules of
-    compaction, independently of the cleaner. Differences that no cleaning pass, retention or append
-    explains are reported as lost, changed or foreign, and the exit code is 1. Nothing is changed.
+    The fates are the same as in inspect --fate, but are computed from the two copies by the rules
+    of compaction, without the cleaner. Records are lost, changed or foreign if no cleaning pass,
+    retention or append explains the difference, and the exit code is then 1. Nothing is changed.
     Uses about 200 bytes of memory per key.
 
     \b
@@ -115,7 +115,7 @@ def _only(target: Target, name: str) -> TopicPartition:
 
 
 def _emit_document(tp: TopicPartition, found: PartitionDiff, *, summary: bool) -> None:
-    """Write `{"fates": [...], "counts": {...}, …}`, streaming the fates."""
+    """Stream `{"fates": [...], "counts": {...}, …}`."""
     if summary:
         for _ in found:
             pass

@@ -129,9 +129,9 @@ def dump(
 ) -> int:
     """Print .log, .checkpoint, index and .snapshot files in the format of kafka-dump-log.
 
-    The output matches Kafka's tool character for character. Problems with indexes and offsets are
-    printed on standard error after all files. As in Kafka, a valid index written by appends of
-    several batches is reported too. Use `check` to verify files, and `inspect --batches` for JSON.
+    The output is identical to the output of Kafka's tool. Problems with indexes and offsets are
+    printed on standard error after all files. As in Kafka, this includes valid indexes written by
+    appends of several batches. Use `check` to verify files, and `inspect --batches` for JSON.
     """
     from logstore.config.overrides import ReadLimits
     from logstore.inspect.decoders import DECODERS
@@ -145,7 +145,7 @@ def dump(
         remote_log_metadata_decoder,
         share_group_state_decoder,
     )
-    # If several are given, the first takes precedence, as in Kafka's tool.
+    # As in Kafka's tool, the first one takes precedence.
     decoder = next((topic for topic, wanted in zip(DECODERS, chosen, strict=True) if wanted), None)
     files = [*paths, *(name for names in listed for name in names.split(",") if name)]
     if not files:
@@ -168,10 +168,10 @@ def dump(
 
 
 def _print(lines: Iterable[DumpLine]) -> int:
-    """Print each line on its stream, in order if both streams are a terminal."""
+    """Print each line on its stream. If both streams are a terminal, keep the order."""
     from logstore.inspect.dump import Stream
 
-    # Like Java's PrintStream, replace characters that the encoding lacks with question marks.
+    # Like Java's PrintStream, replace unencodable characters with question marks.
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="replace")

@@ -56,20 +56,20 @@ def erasure(
     partition: int | None,
     configs: tuple[tuple[str, str], ...],
 ) -> int:
-    """Find all bytes of a key, and when and by which rule they are deleted.
+    """Find all records with a key, and when and by which rule they are deleted.
 
-    All files of the partitions are searched: the log, records below the log start offset, files
-    pending deletion (.deleted), files of an unfinished cleaning (.cleaned, .swap), incomplete
-    batches at the end, and compressed batches. The exit code is 0 if the key is not found, 1 if it
-    is found.
+    Searches all files of the partitions: the log including records below the log start offset,
+    files awaiting deletion (.deleted), files of an unfinished cleaning pass (.cleaned, .swap), torn
+    batches at the end, and compressed batches. The exit code is 0 if the key is not found, and 1 if
+    it is found.
 
-    The earliest time is the first time at which a record can be deleted, whatever is appended for
-    other keys. By the latest time, the record is deleted if a broker with this configuration runs
-    from now on and nothing is appended, however late its checks run. There is no latest time if
-    nothing deletes the record by itself. An open transaction ends after its timeout if the
-    directory has its state (__transaction_state), otherwise never. Both times come from simulating
-    cleaning passes and retention in memory, which needs as much memory as the records that a
-    cleaning pass keeps in a partition with the key. Nothing is changed.
+    The earliest time is when a record can first be deleted, regardless of appends for other keys.
+    The latest time is when it is deleted at the latest, provided that a broker with this config
+    runs from now on and nothing is appended. A record that is never deleted
+    automatically has no latest time. An open transaction ends after its timeout if the directory
+    has its state (__transaction_state), otherwise never. Both times are computed by simulating
+    cleaning passes and retention in memory, which takes as much memory as the records that a
+    cleaning pass retains in a partition with the key. Nothing is changed.
     """
     wanted = key_of(key, key_base64)
     if wanted is None:
@@ -117,7 +117,7 @@ def _lines(report: ErasureReport) -> Iterator[str]:
 
 
 def _outlook(report: ErasureReport) -> Iterator[str]:
-    """Yield the earliest and the latest time at which all of it is deleted."""
+    """Yield the earliest and latest time when everything is deleted."""
     earliest = [place.earliest_ms for place in report.places]
     latest = [place.latest_ms for place in report.places]
     if None in earliest:

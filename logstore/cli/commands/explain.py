@@ -1,4 +1,4 @@
-"""`logstore explain`: the conditions of a partition's cleaning, and when they are met."""
+"""`logstore explain`: the conditions for cleaning a partition, and when they are met."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _ROOMY = 110
 """Minimum terminal width for showing times next to durations."""
 
 EITHER = ("dirty_ratio", "max_compaction_lag")
-"""Gates of which one open gate is sufficient."""
+"""Gates of which only one must be open."""
 
 
 @command(
@@ -97,14 +97,13 @@ def explain(
 ) -> int:
     """Explain why partitions are due for cleaning now, or why not, and what helps.
 
-    A cleaning pass requires every condition to hold. Of dirty ratio and maximum lag, one is enough.
-    If a condition will hold by time alone, that time is shown. Each one that does not hold is
-    listed with its cause and its remedies. Tombstones are counted, with whether a pass is due that
-    removes them. Partitions that are due are cleaned in a dry run, so damage is found now. With
-    --key, the records of a key are listed: when each can be removed, and what must happen first.
-    Nothing is changed.
+    Cleaning requires all conditions, except that either the dirty ratio or the maximum lag is
+    sufficient. The output shows when conditions will be met by waiting, and the cause and remedies
+    of others. It also counts tombstones, and shows whether a pass that removes them is due.
+    Partitions that are due are cleaned in a dry run, so damage is found now. With --key, lists the
+    records of a key, when each can be removed, and what must happen first. Nothing is changed.
 
-    A folder copied from a broker does not contain its topic's configuration; pass it with --config.
+    A directory copied from a broker does not contain topic configs; pass them with --config.
     """
     from logstore.analysis.broker_state import topic_config
     from logstore.cli.show.verdict import (
@@ -138,7 +137,7 @@ def explain(
 
         clock = () if settings.now_ms is not None else (_clock(broker),)
         if settings.as_table:
-            # With a key, each partition has something to say about it.
+            # With a key, each partition has information about it.
             empty = EmptyPartitions(
                 broker, found.partitions, lists_all=lists_all or wanted is not None
             )
@@ -168,7 +167,7 @@ def _clock(broker: Broker) -> str:
 def _explained(
     target: Target, failures: Failures, *, quick: bool, exact: bool, key: bytes | None
 ) -> Iterator[PartitionExplanation]:
-    """Yield the explanation of each partition; collect the errors of others in `failures`."""
+    """Yield the explanation of each partition. Add errors to `failures`."""
     from logstore.errors import LogStoreError
 
     for tp in watched(target.partitions, "explaining", with_output=True):
@@ -205,9 +204,9 @@ def _lines(
     assumed: Sequence[str],
     empty: EmptyPartitions,
 ) -> Iterator[str]:
-    """Yield the lines of each partition, streaming.
+    """Yield the lines of each partition as they are computed.
 
-    Each assumption is listed once, with the first partition that it affects.
+    Each assumption is listed once, with the first affected partition.
     """
     listed: dict[str, None] = {}
     is_first = True
@@ -250,7 +249,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
             parts.append(f"{at_most}{each.passes_needed} passes")
         yield from wrapped(", ".join(parts), "  ")
     elif each.opens_at_ms is not None:
-        # Only logstore rolls an idle segment. Kafka's broker waits for an append.
+        # A Kafka broker rolls a segment only at an append; logstore also rolls an idle one.
         is_rolled = any(gate.gate == "active_segment" and not gate.open for gate in each.gates)
         cleaner = "logstore broker" if is_rolled else "cleaner"
         yield (
@@ -260,7 +259,7 @@ def _headline(each: PartitionExplanation, now_ms: int) -> Iterator[str]:
 
 
 def _notes(each: PartitionExplanation) -> Iterator[str]:
-    """Yield remedies, and the pending events of the active segment and the tombstones."""
+    """Yield remedies, and pending events of the active segment and tombstones."""
     pressing = _pressing(each)
     if len(pressing) > 1:
         yield ""
@@ -292,7 +291,7 @@ def _when(moment_ms: int | None, now_ms: int, none: str) -> str:
 
 
 def _key(story: KeyExplanation) -> Iterator[str]:
-    """Yield the records of a key, and the steps to its removal."""
+    """Yield the records with a key, and the steps to their removal."""
     name = display_bytes(story.key)
     yield ""
     yield paint(f"key {name}: {plural(len(story.records), 'record')} in the log", "bold")
@@ -314,7 +313,7 @@ def _key(story: KeyExplanation) -> Iterator[str]:
 
 
 def _pressing(each: PartitionExplanation) -> list[Remedy]:
-    """Return the remedies for gates that do not open by the time of the binding gate."""
+    """Return remedies for the binding gate, and for gates that do not open by themselves."""
     opens = {gate.gate: gate.opens_at_ms for gate in each.gates}
     binding = None if each.binding is None else opens[each.binding]
     return [

@@ -43,7 +43,7 @@ DATA_FORMATS = ("bytes", "text", "json", "confluent")
 
 
 class Writer(Protocol):
-    """A writer of one of the formats."""
+    """A writer for an output format."""
 
     def write(self, row: Row) -> None: ...  # noqa: D102
 
@@ -51,7 +51,7 @@ class Writer(Protocol):
 
 
 def to_out(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Check that the suffix of the file name is a known format."""
+    """Check that the file suffix is a known format."""
     if not value.endswith(SUFFIXES):
         raise click.BadParameter(f"{value!r} must end in {', '.join(SUFFIXES)}", ctx, param)
     return value
@@ -117,16 +117,16 @@ def export(
 ) -> int:
     """Write the records of TOPIC_OR_PATH to a Parquet, Arrow, CSV or JSON lines file.
 
-    TOPIC_OR_PATH is a topic, a partition's folder, a data directory or a .log file. [default: the
-    whole data directory] Each row has the record's location and its fate in the next cleaning pass,
-    as in `inspect --fate`. Transaction markers are included, with `control` set. Memory use does
-    not depend on the size of the data. Parquet and Arrow require pyarrow.
+    TOPIC_OR_PATH is a topic, a partition directory, a data directory or a .log file. [default: the
+    whole data directory] Each row has the location of a record and its fate in the next cleaning
+    pass, as in `inspect --fate`. Transaction markers are included, with `control` set. Memory use
+    does not depend on the size of the data. Parquet and Arrow require pyarrow.
 
-    Decoded keys and values are additional JSON columns; decode_error contains the reason if a
-    record cannot be decoded. Records of Kafka's internal topics are decoded unless --raw is given.
+    Decoded keys and values are additional JSON columns. If a record cannot be decoded, decode_error
+    contains the reason. Records of Kafka's internal topics are decoded unless --raw is given.
 
     FILE is created only when it is complete. Damaged batches are skipped and reported, and the exit
-    code is 1.
+    code is then 1.
     """
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.export.files import ExportFile
@@ -173,7 +173,7 @@ def _decoder(key_format: str, value_format: str, schemas: SchemaFiles) -> Decode
 
 
 def _check_place(target: Target, out: str, path: str) -> None:
-    """Reject an output file inside the directory being read."""
+    """Reject an output file inside the directory that is read."""
     from logstore.analysis.broker_state import data_dirs
 
     folders = [] if target.broker is None else data_dirs(target.broker)
@@ -203,7 +203,7 @@ def _writer(
 
 
 class _Run:
-    """The rows of an export, with counts for its report."""
+    """The rows of an export, and counts for its report."""
 
     def __init__(
         self, target: Target, decoder: Decoder, *, fates: bool, roll: bool, raw: bool
@@ -278,7 +278,7 @@ class _Run:
             note(f"{name}: no fates from there on: {fates.failure}")
 
     def met_json(self) -> dict[str, Any]:
-        """Return skipped damage and assumptions for JSON, each if there is any."""
+        """Return skipped damage and assumptions for JSON, if any."""
         if self._target.broker is None:
             return self.damages_of_file.to_json()
         return found_json(self._target.broker, self._target.partitions)

@@ -121,19 +121,19 @@ def inspect(
 ) -> int:
     """Show the content of a data directory, a topic, a partition directory or a .log file.
 
-    TOPIC_OR_PATH is a topic of the data directory, else a path; `./x` is always a path. Without it,
-    the whole data directory is shown, including the log of a KRaft node (__cluster_metadata-0).
-    Nothing is changed: repairs that opening for writing would make are reported under recovery.
-    Only batch headers are read, unless --deep is given.
+    TOPIC_OR_PATH is a topic of the data directory, or else a path; `./x` is always a path. Without
+    it, the whole data directory is shown, including the log of a KRaft node (__cluster_metadata-0).
+    Nothing is changed: repairs that opening for writing would make are listed under recovery. Only
+    batch headers are read, unless --deep is given.
 
     \b
     Sections: clean        below the first dirty offset
               dirty        compacted by the next cleaning pass
               uncleanable  at or above the first uncleanable offset
-              active       the segment that appends are written to
+              active       the segment that receives appends
 
-    --fate does a dry run of the cleaner, whether or not a cleaning pass is due. A folder copied
-    from a broker does not contain its topic's configuration; pass it with --config.
+    --fate does a dry run of the cleaner, whether or not a cleaning pass is due. A directory copied
+    from a broker does not contain topic configs; pass them with --config.
 
     \b
     Fates:    retained           kept
@@ -215,7 +215,7 @@ def _print_partitions(
 
     def summaries() -> Iterator[PartitionSummary]:
         nonlocal is_damaged
-        # Sorting delays the output until all are inspected, so show a progress bar.
+        # Sorting delays the output, so show a progress bar.
         for tp in watched(target.partitions, "inspecting", with_output=is_streamed):
             try:
                 with dry_run_bars(deep or exact, with_output=is_streamed) as progress:
@@ -267,7 +267,7 @@ def _print_partitions(
 
 
 def _by_verdict(summary: PartitionSummary) -> tuple[bool, int]:
-    """Return the sort key of the table: damage first, then the most removable bytes."""
+    """Sort key: damage first, then the most removable bytes."""
     verdict = summary.verdict
     assert verdict is not None
     return verdict.state != "damaged", -verdict.removable_bytes
@@ -295,7 +295,7 @@ def _print_json(
     if settings.output == "json" and target.is_one:
         emit_json(next(items))
     elif settings.output == "json" and target.is_topic and len(target.partitions) == 1:
-        # The only partition of a topic is available both as an object and in the list.
+        # If a topic has only one partition, JSON has it both as an object and in the list.
         item = next(items)
         emit_json({**item, "partitions": [item], **more()})
     else:

@@ -30,33 +30,33 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 WORDS = {"latest": -1, "earliest": -2, "max-timestamp": -3}
-"""Special timestamps of ListOffsets, by name; kafka-get-offsets accepts the numbers too."""
+"""Special timestamps of ListOffsets by name. kafka-get-offsets also accepts the numbers."""
 
 NONE = -1
 """Offset and timestamp in JSON if no record matches, as in Kafka's protocol."""
 
 
 class TimeQuery(NamedTuple):
-    """The value of `--time`: a timestamp of ListOffsets, and `time`: one of `WORDS` or Unix ms."""
+    """The value of `--time`: a ListOffsets timestamp, and `time`, one of `WORDS` or Unix ms."""
 
     number: int
     time: str | int
 
     @property
     def heading(self) -> str:
-        """The heading of the offset column."""
+        """Heading of the offset column."""
         if isinstance(self.time, int):
             return f"first offset since {format_time(self.time)}"
         return "offset of max timestamp" if self.leads_to_a_record else f"{self.time} offset"
 
     @property
     def leads_to_a_record(self) -> bool:
-        """Whether the result is a record, which has a timestamp, and not a bound of the log."""
+        """Whether the result is a record, which has a timestamp, rather than a bound of the log."""
         return self.time not in ("latest", "earliest")
 
 
 class Answer(NamedTuple):
-    """The result for a partition: an offset, no offset (both None), or an error."""
+    """The result for a partition: an offset, no offset (None), or an error."""
 
     topic_partition: TopicPartition
     listed: ListedOffset | None
@@ -106,8 +106,8 @@ def offsets(
 ) -> int:
     """Find offsets in TOPIC_OR_PATH: by time, or the bounds of the log.
 
-    The results equal ListOffsets: in JSON, offset and timestamp are -1 if no record matches, and
-    the timestamp of a bound of the log is -1. Nothing is changed.
+    The results match ListOffsets: in JSON, offset and timestamp are -1 if no record matches,
+    and bounds of the log have timestamp -1. Nothing is changed.
     """
     with open_target(settings, target, partition, as_recovered=as_recovered) as found:
         failures: list[Answer] = []
@@ -139,7 +139,7 @@ def offsets(
 
 
 def _answer(view: PartitionView, query: TimeQuery) -> Answer:
-    """Return the offset of a partition, or the error if it cannot be read."""
+    """Return the offset of a partition, or an error if it cannot be read."""
     from logstore.errors import LogStoreError
 
     tp = view.topic_partition

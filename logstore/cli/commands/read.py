@@ -35,7 +35,8 @@ from logstore.cli.times import TIME_HELP, parse_time
 from logstore.reasons.formats import format_time
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker, ConsumerRecord
+    from logstore.broker import Broker
+    from logstore.clients.records import ConsumerRecord
     from logstore.record.records import Header
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
@@ -46,7 +47,7 @@ _BASE64 = "base64:"
 
 
 class Start(NamedTuple):
-    """The position to start at: an offset, a time in Unix ms, or a bound of the log."""
+    """Where to start: an offset, a time in Unix ms, or a bound of the log."""
 
     offset: int | None = None
     time_ms: int | None = None
@@ -144,12 +145,12 @@ def read(
 ) -> int:
     """Read records of TOPIC_OR_PATH in offset order.
 
-    TOPIC_OR_PATH is a topic, a partition's folder, a folder with partitions, or a .log file.
-    Damaged batches are skipped and reported on standard error, and the exit code is 1. A batch that
-    a crash left incomplete at the end of the log does not count as damage. Offsets removed by
-    compaction are skipped. An offset outside the log is an error. Control records are not shown
-    (see inspect --records). Records of Kafka's internal topics are decoded: tables show them
-    instead of the bytes, JSON has both.
+    TOPIC_OR_PATH is a topic, a partition directory, a data directory, or a .log file. Damaged
+    batches are skipped and reported on standard error, and the exit code is then 1. A torn batch at
+    the end of the log, left by a crash, does not count as damage. Offsets removed by compaction are
+    skipped. An offset outside the log is an error. Control records are not shown (see inspect
+    --records). Records of Kafka's internal topics are decoded. Tables show them instead of the
+    bytes, and JSON has both.
     """
     if last is not None and latest_per_key:
         raise click.UsageError("--last and --latest-per-key are mutually exclusive")

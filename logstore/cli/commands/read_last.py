@@ -14,20 +14,20 @@ _GROWTH = 4
 def last_of(
     read: Callable[[int], Iterable[T]], start_offset: int, end_offset: int, count: int
 ) -> Iterator[T]:
-    """Yield the last `count` items of a read.
+    """Yield the last `count` items of a log.
 
     Parameters
     ----------
     read : callable
-        Yields the items from an offset on, in order.
+        Yields the items starting at an offset, in order.
     start_offset, end_offset : int
-        Bounds of the log, the end exclusive.
+        Bounds of the log. The end is exclusive.
 
     Notes
     -----
-    Starts `count` offsets before the end, and further back each time that there are too few items.
-    If the log has many gaps, or few items match, up to 4/3 of the log is read. Only the items
-    yielded are held in memory.
+    Starts `count` offsets before the end, and further back while there are too few items. If the
+    log has many gaps or few items match, up to 4/3 of the log is read. Only yielded items are in
+    memory.
     """
     span = count
     found: deque[T] = deque(maxlen=count)

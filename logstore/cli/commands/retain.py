@@ -73,17 +73,17 @@ def retain(
 
     With --dry-run, TOPIC_OR_PATH may be the path of a partition directory or a data directory.
 
-    The rules apply in Kafka's order, each from the oldest segment up to the first that it keeps:
-    the log start offset, then retention.bytes, then retention.ms. The last two apply only if
-    cleanup.policy includes delete. Only whole segments are deleted. If the active segment is
+    The rules apply in Kafka's order: the log start offset, retention.bytes, then retention.ms. Each
+    starts at the oldest segment and stops at the first one that it retains. The last two apply only
+    if cleanup.policy includes delete. Only whole segments are deleted. If the active segment is
     deleted too, the log is rolled first.
 
-    Every segment is listed with the reason. Segments that are retained show the time at which they
-    expire by age. Under compact,delete, that time moves when a cleaning pass merges old records
-    with younger ones (KIP-354); the reason then says so.
+    Every segment is listed with the reason. Retained segments show when they expire by age. With
+    compact,delete, that time can move when a cleaning pass merges old and younger records
+    (KIP-354), which the reason then mentions.
 
-    The directory of another broker does not contain the configurations of its topics. Nothing is
-    deleted there until --config sets cleanup.policy, and the limits that differ from the defaults.
+    A directory copied from a broker does not contain topic configs. Nothing is deleted there until
+    --config sets cleanup.policy, and any limits that differ from the defaults.
     """
     if partition is not None and target is None:
         raise click.UsageError("--partition needs a topic")
@@ -122,7 +122,7 @@ def _retain(
 ) -> tuple[RetainReport, Failures]:
     """Run retention on each partition. An error in one does not affect the others.
 
-    Without a dry run, an assumed cleanup.policy is such an error.
+    Unless it is a dry run, an assumed cleanup.policy is such an error.
     """
     from logstore.analysis.reports import RetainReport
     from logstore.errors import LogStoreError
@@ -132,7 +132,7 @@ def _retain(
     task = "deciding" if dry_run else "removing"
     for tp in watched(partitions, task):
         try:
-            broker.log(*tp)  # an error of opening precedes
+            broker.log(*tp)  # report errors of opening first
             decisions += broker.retain(tp.topic, tp.partition, dry_run=dry_run).decisions
         except LogStoreError as error:
             failures.append((tp, error))
@@ -183,21 +183,21 @@ def _rows(decision: RetentionDecision, now_ms: int, *, dry_run: bool) -> Iterato
 
 
 def _offsets(verdict: SegmentVerdict) -> str:
-    """Return `0..9`; `10` for an empty segment."""
+    """Return `0..9`, or `10` for an empty segment."""
     if verdict.end_offset == verdict.base_offset:
         return str(verdict.base_offset)
     return f"{verdict.base_offset}..{verdict.end_offset - 1}"
 
 
 def _expiry(verdict: SegmentVerdict, now_ms: int) -> str:
-    """Return the time at which a segment expires by age, if it is in the future."""
+    """Return when a segment expires by age, if it is in the future."""
     from logstore.types import INT64_MAX
 
     at_ms = verdict.expires_at_ms
     if at_ms is None or at_ms <= now_ms or at_ms == INT64_MAX:
         return ""
     span = format_span(at_ms - now_ms)
-    if verdict.delayed_by_merging:  # the reason has the moment
+    if verdict.delayed_by_merging:  # the reason contains the time
         return f"; that is in {span}"
     return f"; expires at {format_time(at_ms)}, in {span}"
 

@@ -23,7 +23,7 @@ from logstore.cli.show.output import emit_json
 def roll(settings: Settings, topic: str, partition: int | None) -> None:
     """Start a new active segment in a partition of TOPIC.
 
-    The cleaner never touches the active segment, so rolling makes all records so far cleanable.
+    The cleaner excludes the active segment, so rolling makes all existing records cleanable.
     """
     with settings.open_broker() as broker:
         numbers = checked_partition(broker, topic, partition)

@@ -41,13 +41,14 @@ if TYPE_CHECKING:
 def salvage(settings: Settings, target: str | None, out: str, partition: int | None) -> int:
     """Save every valid batch of DIR_OR_TOPIC to a new data directory, and list the losses.
 
-    Folder names, segment base offsets and record offsets are retained. Damaged header fields that
-    no checksum covers (length, magic, base offset, leader epoch) are restored from adjacent
-    batches. Indexes, snapshots, leader epochs and checkpoints are rebuilt; topics and
+    Directory names, segment base offsets and record offsets are retained. Damaged header fields
+    without a checksum (length, magic, base offset, leader epoch) are restored from adjacent
+    batches. Indexes, snapshots, leader epochs and checkpoints are rebuilt. Topics and
     `meta.properties` are copied. The original is not changed.
 
-    The result is a cleanly closed data directory: it passes `check`, and its folders can replace
-    the folders of a stopped broker. The exit code is 0 even if data was lost: see the output.
+    The result is a cleanly closed data directory. It passes `check`, and its partition directories
+    can replace the ones of a stopped broker. The exit code is 0 even if data was lost; see the
+    output.
     """
     from logstore.analysis.broker_state import data_dirs
     from logstore.analysis.salvage import salvage as save

@@ -23,10 +23,11 @@ from logstore.cli.stopping import Stopping
 from logstore.security.acls import ANONYMOUS
 
 if TYPE_CHECKING:
-    from logstore.broker import Broker, Topic
+    from logstore.broker import Broker
     from logstore.broker.plugins import PageSettings
     from logstore.cluster import Cluster, ClusterTopic
     from logstore.inspect.schemas.files import SchemaFiles
+    from logstore.manager.topics.store import Topic
     from logstore.runtime import Clock
 
 DEFAULT_ADDRESS = "127.0.0.1:9092"
@@ -128,13 +129,13 @@ def serve(
 ) -> None:
     """Serve Kafka clients in any language until SIGTERM or Ctrl-C.
 
-    The first line on standard output is the bootstrap address (with several brokers, all
-    addresses, separated by commas). With --ui, the next lines are the addresses of the pages, which
-    end in a token. The cleaner and retention run in the background. With several brokers, topics
-    have up to three replicas, unless default.replication.factor or a client sets another number.
+    The first line on standard output is the bootstrap address (with several brokers, a
+    comma-separated list). With --ui, the next lines are the URLs of the web pages, including an
+    access token. The cleaner and retention run in the background. With several brokers, topics have
+    up to three replicas, unless default.replication.factor or a client sets another number.
 
-    Without users, every client that can reach the address may connect. Without ACLs, every client
-    may perform every operation.
+    Without users, any client that can reach the address may connect. Without ACLs, any client may
+    perform any operation.
     """
     if schemas and page_address is None:
         raise click.UsageError("--schema decodes values on the page: it needs --ui")
@@ -167,7 +168,7 @@ def _pages(
     address: tuple[str, int],
     settings: PageSettings,
 ) -> list[str]:
-    """Start the page of each broker and return their addresses. It is closed with the broker."""
+    """Start the web page of each broker, and return the URLs. Each closes with its broker."""
     from logstore.broker import Broker
 
     host, port = address
@@ -179,7 +180,7 @@ def _pages(
 
 
 def _opened(options: ListenerOptions, host: str) -> dict[str, Any]:
-    """Check the listener's options and return them as arguments of `listen`."""
+    """Check the listener options, and return them as arguments of `listen`."""
     sasl, authorizer = options.sasl(), options.authorizer()
     if authorizer is not None and sasl is None:
         note("no authentication: every client is User:ANONYMOUS")

@@ -33,7 +33,7 @@ _AXIS = re.compile(r"(?P<name>[^=]+)=(?P<values>.+)")
 
 
 class GoalOptions(TypedDict):
-    """The options of a search."""
+    """The options for a search."""
 
     goals: tuple[str, ...]
     minimize: str | None
@@ -46,13 +46,13 @@ class Request(NamedTuple):
     Attributes
     ----------
     sweep : mapping
-        Values of each setting, to run every combination.
+        Values by setting, to run all combinations.
     goal : tuple or None
-        The goal, the quantity to minimize, and the values of each setting to search.
+        The goal, the quantity to minimize, and the values by setting to search.
     seeds : int or None
         Number of seeds.
     jobs : int or None
-        Number of processes; None for as many as pay.
+        Number of processes. [default: as many as worthwhile]
     """
 
     sweep: Mapping[str, Sequence[str]]
@@ -198,24 +198,24 @@ def simulate(
     """Simulate SCENARIO in virtual time on the real engine and report its costs.
 
     SCENARIO is a TOML file or the name of a built-in scenario. It describes topics, keys, values
-    and deletes as in `logstore workload`. Records are appended, rolled, retained and cleaned as a
-    broker would do it at that time. The directory of --out receives the time series as CSV (and
-    Parquet, with the extra export) and a self-contained HTML report (with the extra report).
+    and deletes as in `logstore workload`. Records are appended, segments are rolled and deleted,
+    and logs are cleaned as a broker would at that time. Time series are written to --out as CSV
+    (and Parquet, with the export extra), and a self-contained HTML report (with the report extra).
 
     With --from, the simulation starts with the state of a copied data directory: segments,
-    checkpoints, producers and configurations. The workload is fitted to its recent records: rate by
-    hour, batches, values, deletes and choice of keys. The fit is shown, with the accuracy of
-    predicting its last third from the rest. With --print, the fitted scenario is printed, to be
-    edited and run. A SCENARIO given with --from is run from that state instead.
+    checkpoints, producers and configs. The workload is fitted to recent records: hourly rates,
+    batches, values, deletes and key distribution. The output shows the fit, and how accurately it
+    predicts the last third of the records from the rest. With --print, the fitted scenario is
+    printed, to be edited and run. If SCENARIO is also given, it is run from that state instead.
 
     With --sweep, the scenario is run with every combination of values. The table shows the costs of
     each, and marks combinations that no other one beats in all respects.
 
-    With --goal, the combinations of --search are searched for the one that meets the goal with
-    every seed and minimizes a quantity. It must also meet the goal with 20 other seeds. If no
-    combination does, the nearest miss is shown, and the exit code is 1. Quantities: bytes,
-    bytes.mean, headroom, disk, written, oldest, tombstone, late, passes, live, missed; and
-    percentiles over time: oldest.p50, oldest.p95, oldest.p99, tombstone.p50 and so on.
+    With --goal, searches the values of --search for the combination that meets the goal with every
+    seed and minimizes a quantity. It must also meet the goal with 20 other seeds. If no combination
+    does, the nearest miss is shown, and the exit code is 1. Quantities: bytes, bytes.mean,
+    headroom, disk, written, oldest, tombstone, late, passes, live, missed; and percentiles over
+    time: oldest.p50, oldest.p95, oldest.p99, tombstone.p50 and so on.
     """
     from logstore.simulate import library
     from logstore.simulate import scenario as plans
@@ -254,7 +254,7 @@ def simulate(
     if plan.origins:
         recording = simulate_from.read_directory(settings, plan.origins, plan.continued_topics)
     with _results(Path(out), keep_logs=keep_logs) as directory:
-        return _work(settings, plan, request, directory, recording)
+        return _Job(settings, plan, request, directory, recording).work()
 
 
 def _goal(
@@ -274,7 +274,7 @@ def _goal(
 
 
 def _refuse_combinations(request: Request) -> None:
-    """Refuse options that contradict each other."""
+    """Reject contradictory options."""
     if request.sweep and request.keep_logs:
         raise click.UsageError("--keep-logs and --sweep are mutually exclusive")
     if request.goal is not None and request.sweep:
@@ -296,7 +296,7 @@ def _simulate_from(
     *,
     prints: bool,
 ) -> int:
-    """Fit a scenario to folders, and run it or print it."""
+    """Fit a scenario to directories, and run or print it."""
     if out is None and not prints:
         raise click.UsageError("give --out DIR for the results, or --print to show the fit")
     fit = simulate_from.fit_directory(settings, origins, topics, configs, days, seed)
@@ -308,14 +308,14 @@ def _simulate_from(
         simulate_from.show(fit)
     plan = fit.scenario if replicas is None else fit.scenario.with_replicas(replicas)
     with _results(Path(out), keep_logs=request.keep_logs) as directory:
-        code = _work(settings, plan, request, directory, fit.recording, fit)
+        code = _Job(settings, plan, request, directory, fit.recording, fit).work()
         (directory / "scenario.toml").write_text(fit.text, encoding="utf-8")
         return code
 
 
 @contextmanager
 def _results(directory: Path, *, keep_logs: bool) -> Iterator[Path]:
-    """Create the directory for the results; remove it on failure if it was new and is empty."""
+    """Create the output directory. Remove it on failure if it was new and is empty."""
     if directory.exists() and not directory.is_dir():
         raise click.UsageError(f"--out {directory} is not a directory")
     data = directory / "data"
@@ -350,169 +350,150 @@ def _list(settings: Settings) -> int:
     return 0
 
 
-def _work(
-    settings: Settings,
-    plan: Scenario,
-    request: Request,
-    directory: Path,
-    recording: Recording | None,
-    fit: Fit | None = None,
-) -> int:
-    """Run, sweep or search a scenario, and write and show the results."""
-    if request.sweep:
-        return _sweep(settings, plan, request, directory, recording)
-    if request.goal is not None:
-        return _search(settings, plan, request, directory, recording)
-    return _run(settings, plan, request, directory, recording, fit)
+class _Job(NamedTuple):
+    """A scenario to run, sweep or search, and the directory for its results."""
 
+    settings: Settings
+    plan: Scenario
+    request: Request
+    directory: Path
+    recording: Recording | None
+    fit: Fit | None = None
 
-def _run(
-    settings: Settings,
-    plan: Scenario,
-    request: Request,
-    directory: Path,
-    recording: Recording | None,
-    fit: Fit | None,
-) -> int:
-    from logstore.simulate.files import save
+    def work(self) -> int:
+        """Run, sweep or search the scenario, and write and show the results."""
+        if self.request.sweep:
+            return self._sweep()
+        return self._run() if self.request.goal is None else self._search()
 
-    outcome, spread = _lived(plan, request, directory, recording)
-    files = save(directory, outcome, spread=spread, report=_report(outcome, spread=spread))
-    if settings.as_table:
-        simulate_show.show_run(outcome, spread)
-        emit("")
-        emit(_written(files, directory))
-    else:
-        emit_json(
+    def _run(self) -> int:
+        from logstore.simulate.files import save
+
+        plan, fit = self.plan, self.fit
+        outcome, spread = self._lived(self.directory)
+        report = _report(outcome, spread=spread)
+        files = save(self.directory, outcome, spread=spread, report=report)
+        if self.settings.as_table:
+            simulate_show.show_run(outcome, spread)
+            emit(f"\n{_written(files, self.directory)}")
+        else:
+            emit_json(
+                {
+                    "scenario": plan.title,
+                    "seed": plan.seed,
+                    "days": plan.days,
+                    "costs": outcome.costs(),
+                    **({} if spread is None else {"seeds": spread.seeds, "spread": spread.costs()}),
+                    "digests": outcome.digests,
+                    "notes": outcome.notes,
+                    **({} if fit is None else {"fit": simulate_from.to_json(fit)}),
+                    "files": [str(path) for path in files],
+                },
+                self.settings.output,
+            )
+        return 0
+
+    def _lived(self, directory: Path | None = None) -> tuple[Run, Spread | None]:
+        """Run the scenario with each seed. Progress bars show the virtual time and the seeds.
+
+        The logs are only kept in a directory.
+        """
+        from logstore.simulate.engine import run
+        from logstore.simulate.spread import run_seeds
+
+        plan, request = self.plan, self.request
+        data_dir = directory / "data" if request.keep_logs and directory is not None else None
+        with ProgressBar("days") as bar, ProgressBar("runs") as runs:
+
+            def progress(now_ms: int) -> None:
+                elapsed = (now_ms - plan.start_ms) // DAY_MS
+                bar.update("simulating", elapsed, round(plan.days), format_time(now_ms)[:16])
+
+            if request.seeds is None or request.seeds == 1:
+                return run(
+                    plan, data_dir=data_dir, samples=request.samples, progress=progress,
+                    recording=self.recording,
+                ), None  # fmt: skip
+            return run_seeds(
+                plan, request.seeds, workers=request.jobs, samples=request.samples,
+                data_dir=data_dir, recording=self.recording,
+                finished=lambda done, total: runs.update("seeds", done, total),
+            )  # fmt: skip
+
+    def _sweep(self) -> int:
+        from logstore.simulate.files import save
+        from logstore.simulate.sweep import sweep
+
+        request = self.request
+        with ProgressBar("runs") as bar:
+            swept = sweep(
+                self.plan,
+                request.sweep,
+                workers=request.jobs,
+                samples=request.samples,
+                seeds=request.seeds or 1,
+                recording=self.recording,
+                progress=lambda done, total: bar.update("sweeping", done, total),
+            )
+        outcome, spread = self._lived()
+        report = _report(outcome, swept, spread=spread)
+        files = save(self.directory, outcome, sweep=swept, spread=spread, report=report)
+        front = swept.front()
+        rows = [
             {
-                "scenario": plan.title,
-                "seed": plan.seed,
-                "days": plan.days,
-                "costs": outcome.costs(),
-                **({} if spread is None else {"seeds": spread.seeds, "spread": spread.costs()}),
-                "digests": outcome.digests,
-                "notes": outcome.notes,
-                **({} if fit is None else {"fit": simulate_from.to_json(fit)}),
-                "files": [str(path) for path in files],
-            },
-            settings.output,
-        )
-    return 0
+                "settings": dict(each.settings),
+                "costs": dict(each.costs),
+                **({"spread": each.spread} if each.spread else {}),
+                "front": each in front,
+            }
+            for each in swept.variants
+        ]
+        if self.settings.as_table:
+            simulate_show.show_sweep(swept)
+            emit(f"\n{_written(files, self.directory)}")
+        elif self.settings.as_items:
+            emit_values(rows, output=self.settings.output)
+        else:
+            emit_json({"scenario": self.plan.title, "seed": self.plan.seed, "sweep": rows})
+        return 0
 
+    def _search(self) -> int:
+        from logstore.simulate.files import save
+        from logstore.simulate.search import SEEDS, search, with_settings
 
-def _lived(
-    plan: Scenario, request: Request, directory: Path | None, recording: Recording | None
-) -> tuple[Run, Spread | None]:
-    """Run a scenario with each seed, with a progress bar of the virtual time and of the seeds."""
-    from logstore.simulate.engine import run
-    from logstore.simulate.spread import run_seeds
-
-    keeps = request.keep_logs and directory is not None
-    data_dir = directory / "data" if keeps and directory is not None else None
-    with ProgressBar("days") as bar, ProgressBar("runs") as runs:
-
-        def progress(now_ms: int) -> None:
-            elapsed = (now_ms - plan.start_ms) // DAY_MS
-            bar.update("simulating", elapsed, round(plan.days), format_time(now_ms)[:16])
-
-        if request.seeds is None or request.seeds == 1:
-            return run(
-                plan, data_dir=data_dir, samples=request.samples, progress=progress,
-                recording=recording,
-            ), None  # fmt: skip
-        return run_seeds(
-            plan, request.seeds, workers=request.jobs, samples=request.samples,
-            data_dir=data_dir, recording=recording,
-            finished=lambda done, total: runs.update("seeds", done, total),
-        )  # fmt: skip
-
-
-def _sweep(
-    settings: Settings,
-    plan: Scenario,
-    request: Request,
-    directory: Path,
-    recording: Recording | None,
-) -> int:
-    from logstore.simulate.files import save
-    from logstore.simulate.sweep import sweep
-
-    with ProgressBar("runs") as bar:
-        swept = sweep(
-            plan,
-            request.sweep,
-            workers=request.jobs,
-            samples=request.samples,
-            seeds=request.seeds or 1,
-            recording=recording,
-            progress=lambda done, total: bar.update("sweeping", done, total),
-        )
-    outcome, spread = _lived(plan, request, None, recording)
-    report = _report(outcome, swept, spread=spread)
-    files = save(directory, outcome, sweep=swept, spread=spread, report=report)
-    front = swept.front()
-    rows = [
-        {
-            "settings": dict(each.settings),
-            "costs": dict(each.costs),
-            **({"spread": each.spread} if each.spread else {}),
-            "front": each in front,
-        }
-        for each in swept.variants
-    ]
-    if settings.as_table:
-        simulate_show.show_sweep(swept)
-        emit("")
-        emit(_written(files, directory))
-    elif settings.as_items:
-        emit_values(rows, output=settings.output)
-    else:
-        emit_json({"scenario": plan.title, "seed": plan.seed, "sweep": rows})
-    return 0
-
-
-def _search(
-    settings: Settings,
-    plan: Scenario,
-    request: Request,
-    directory: Path,
-    recording: Recording | None,
-) -> int:
-    from logstore.simulate.files import save
-    from logstore.simulate.search import SEEDS, search, with_settings
-
-    assert request.goal is not None
-    goal, minimize, axes = request.goal
-    request = request._replace(seeds=request.seeds or SEEDS)
-    with ProgressBar("runs") as bar:
-        found = search(
-            plan,
-            axes,
-            goal,
-            minimize,
-            seeds=request.seeds or SEEDS,
-            workers=request.jobs,
-            samples=request.samples,
-            recording=recording,
-            progress=lambda done: bar.update("searching", done, None),
-        )
-    best = with_settings(plan, found.best.settings)
-    outcome, spread = _lived(best, request, None, recording)
-    report = _report(outcome, spread=spread, found=found)
-    files = save(directory, outcome, spread=spread, found=found, report=report)
-    if settings.as_table:
-        simulate_show.show_found(found)
-        emit("")
-        emit(_written(files, directory))
-    elif settings.as_items:
-        emit_values((_candidate(each, found) for each in found.candidates), output=settings.output)
-    else:
-        emit_json({"scenario": plan.title, "seed": plan.seed, **_found(found, files)})
-    return 0 if found.is_met else 1
+        assert self.request.goal is not None
+        goal, minimize, axes = self.request.goal
+        request = self.request._replace(seeds=self.request.seeds or SEEDS)
+        with ProgressBar("runs") as bar:
+            found = search(
+                self.plan,
+                axes,
+                goal,
+                minimize,
+                seeds=request.seeds or SEEDS,
+                workers=request.jobs,
+                samples=request.samples,
+                recording=self.recording,
+                progress=lambda done: bar.update("searching", done, None),
+            )
+        best = with_settings(self.plan, found.best.settings)
+        outcome, spread = self._replace(plan=best, request=request)._lived()
+        report = _report(outcome, spread=spread, found=found)
+        files = save(self.directory, outcome, spread=spread, found=found, report=report)
+        if self.settings.as_table:
+            simulate_show.show_found(found)
+            emit(f"\n{_written(files, self.directory)}")
+        elif self.settings.as_items:
+            candidates = (_candidate(each, found) for each in found.candidates)
+            emit_values(candidates, output=self.settings.output)
+        else:
+            titles = {"scenario": self.plan.title, "seed": self.plan.seed}
+            emit_json({**titles, **_found(found, files)})
+        return 0 if found.is_met else 1
 
 
 def _found(found: Found, files: Sequence[Path]) -> dict[str, Any]:
-    """Return the result of a search for JSON."""
+    """Return the JSON result of a search."""
     return {
         "goal": str(found.goal),
         "minimize": found.minimize.name,
@@ -558,7 +539,7 @@ def _report(
     spread: Spread | None = None,
     found: Found | None = None,
 ) -> str | None:
-    """Return the report; print a note for each missing package."""
+    """Return the report, and print a note for each missing package."""
     from logstore.simulate.files import can_write_parquet
     from logstore.simulate.report import can_draw, page
 
@@ -574,7 +555,7 @@ def _report(
 
 
 def _written(files: Sequence[Path], directory: Path) -> str:
-    """Return a line that names the kinds of results and their directory."""
+    """Return a line that lists the kinds of results and their directory."""
     from logstore.simulate.files import REPORT, SEARCH, SWEEP
 
     names = {path.name for path in files}

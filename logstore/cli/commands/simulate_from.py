@@ -1,4 +1,4 @@
-"""`logstore simulate --from`: fit a scenario to folders and show the fit."""
+"""`logstore simulate --from`: fit a scenario to directories and show the fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_directory(
     topics: Sequence[str],
     configs: Mapping[str, str] | None = None,
 ) -> Recording:
-    """Read the topics of data directories or partitions' folders, without changing them."""
+    """Read the topics in data directories or partition directories, without changing them."""
     from logstore.cli.show.messages import Recovery, show_messages
     from logstore.runtime import raise_descriptor_limit
     from logstore.simulate.recording import record
@@ -50,7 +50,7 @@ def fit_directory(
     days: float | None,
     seed: int | None,
 ) -> Fit:
-    """Fit a scenario to folders, with these configurations."""
+    """Fit a scenario to directories."""
     from logstore.config.overrides import alter_overrides
     from logstore.config.topic_keys import TOPIC_KEYS
     from logstore.simulate.fitting import DAYS, fit_recording

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from logstore.simulate.sweep import Sweep
 
 CURVE_WIDTH = 48
-"""Characters of a curve, if the terminal is wide enough."""
+"""Width of a curve in characters, if the terminal is wide enough."""
 
 CURVE_WIDTH_MIN = 12
 _OTHER_COLUMNS = 46
-"""Columns of a curve's row without the curve."""
+"""Width of a row without its curve."""
 
 _SAMPLES = 8
-"""Values per character of a curve."""
+"""Number of values per character of a curve."""
 
 CURVES = (
     ("bytes", "bytes, all files"),
@@ -34,14 +34,14 @@ CURVES = (
     ("oldest_dirty_ms", "oldest not cleaned"),
     ("tombstones", "tombstones"),
 )
-"""Curves, by column of the combined series, with their headings."""
+"""Headings of curves by column of the combined series."""
 
 FRONT_MAX = 12
-"""Rows of a front on a terminal."""
+"""Maximum number of rows of the front on a terminal."""
 
 
 def show_run(outcome: Run, spread: Spread | None = None) -> None:
-    """Print the curves and the costs of a run, or their percentiles over several seeds."""
+    """Print the curves and costs of a run, or percentiles over several seeds."""
     plan = outcome.scenario
     seeds = f"seed {plan.seed}" if spread is None else plural(len(spread.runs), "seed")
     emit(f"{plan.title}: {plan.days:g} days from {format_time(plan.start_ms)}, {seeds}")
@@ -131,7 +131,7 @@ def _show_costs(outcome: Run, spread: Spread | None) -> None:
 
 
 def show_sweep(swept: Sweep) -> None:
-    """Print a row for each variant of a sweep, or a row for each percentile over its seeds."""
+    """Print a row for each variant of a sweep, or for each percentile over its seeds."""
     from logstore.simulate.quantities import QUANTITIES, SWEPT
 
     front = swept.front()
@@ -158,7 +158,7 @@ def show_sweep(swept: Sweep) -> None:
 
 
 def show_found(found: Found) -> None:
-    """Print the result of a search: the setting, its margins, and the front."""
+    """Print the result of a search: settings, margins and front."""
     from logstore.simulate.quantities import Quantity
 
     emit(f"goal: {found.goal}, with the least {found.minimize.name}")

@@ -80,13 +80,13 @@ def stats(
     """Count records, keys and bytes of a topic, a partition directory or a data directory.
 
     All numbers are exact. A record is live if a table built from the topic would contain it: it is
-    committed, and it has no key, or has a value and is the surviving record of its key. All other
-    records are dead: superseded, tombstones, aborted, in or after an open transaction (unstable),
-    control records, or below the log start offset. Sizes of records are uncompressed; sizes of
-    files are on disk. Nothing is changed.
+    committed, and it either has no key, or it has a value and is the surviving record of its key.
+    Other records are dead: superseded, tombstones, aborted, in or after an open transaction
+    (unstable), control records, or below the log start offset. Record sizes are uncompressed; file
+    sizes are on disk. Nothing is changed.
 
-    Keys are counted in rounds of one million, using about 250 MB of memory. Each further round
-    reads the records again.
+    Keys are counted in rounds of one million, using about 250 MB of memory. Each round reads the
+    records again.
     """
     from logstore.cli.show.verdict import summarize, summary_json, summary_lines
 
@@ -118,7 +118,7 @@ def stats(
         elif settings.output == "json" and len(found.partitions) == 1:
             for each in counted():
                 item = each.to_json()
-                # The only partition of a topic is available both as an object and in the list.
+                # If a topic has only one partition, JSON has it both as an object and in the list.
                 if not found.is_one:
                     item = {
                         **item,
@@ -140,7 +140,7 @@ def stats(
 
 
 def _counted(target: Target, failures: Failures, *, top: int) -> Iterator[PartitionStats]:
-    """Yield the statistics of each partition; collect the errors of others in `failures`."""
+    """Yield the statistics of each partition. Add errors to `failures`."""
     from logstore.analysis.stats import partition_stats
     from logstore.errors import LogStoreError
 
@@ -167,7 +167,7 @@ def _counted(target: Target, failures: Failures, *, top: int) -> Iterator[Partit
 
 
 def _lines(found: PartitionStats, now_ms: int, *, is_first: bool) -> Iterator[str]:
-    """Yield the statistics of a partition, block by block."""
+    """Yield the statistics of a partition, one block at a time."""
     from logstore.cli.show.verdict import verdict_lines
 
     if not is_first:
@@ -209,7 +209,7 @@ def _lines(found: PartitionStats, now_ms: int, *, is_first: bool) -> Iterator[st
 
 
 def _winning(found: PartitionStats) -> str:
-    """Return the number of tombstones that are not superseded, as text; empty if all."""
+    """Return the number of tombstones that are not superseded, or "" if all are."""
     winning = found.dead["tombstone"]
     return (
         "" if winning == found.tombstones else f", of which {format_count(winning)} not superseded"
@@ -222,7 +222,7 @@ def _lives(found: PartitionStats) -> dict[str, int]:
 
 
 def _shares(title: str, counts: Mapping[str, int], whole: int | None) -> Iterator[str]:
-    """Yield a table of counts, with bars relative to the whole or to the largest count."""
+    """Yield a table of counts, with bars relative to the total or to the largest count."""
     if not counts:
         return
     total = max(counts.values()) if whole is None else whole

@@ -75,10 +75,10 @@ def topic() -> None:
 def create(
     settings: Settings, name: str, partitions: int, configs: tuple[tuple[str, str], ...]
 ) -> None:
-    """Create topic NAME with its configuration.
+    """Create topic NAME with its configs.
 
-    Existing partition folders of that name, copied from a broker, are adopted: the configuration is
-    stored, and their data is not changed.
+    Existing partition directories of this name, copied from a broker, are adopted: the configs are
+    stored, and the data is not changed.
     """
     overrides = topic_overrides(configs)
     with settings.open_broker(create=True) as broker:
@@ -134,10 +134,10 @@ def list_topics(settings: Settings) -> None:
 )
 @click.argument("name")
 def describe(settings: Settings, name: str) -> None:
-    """Show the effective configuration of topic NAME: value, origin and description.
+    """Show the effective configs of topic NAME: value, origin and description.
 
     The origin is `topic`, `dynamic broker` (set for the broker at run time), `dynamic default` (set
-    cluster-wide), `broker` (from the config file) or `default`. Values that it overrides follow.
+    cluster-wide), `broker` (from the config file) or `default`, followed by overridden values.
     """
     with settings.open_broker(read_only=True) as broker:
         checked_partition(broker, name, None)
@@ -205,10 +205,10 @@ def _show_description(found: Topic, configs: dict[str, ConfigValue]) -> None:
 def alter(
     settings: Settings, name: str, values: tuple[tuple[str, str], ...], keys: tuple[str, ...]
 ) -> None:
-    """Change the given configurations of topic NAME.
+    """Change configs of topic NAME.
 
-    Either all changes are valid and take effect, or none. If the topic was adopted, its
-    configuration is stored from then on.
+    If any change is invalid, none takes effect. If the topic was adopted, its configs are stored
+    from then on.
     """
     if not values and not keys:
         raise click.UsageError("nothing to change: give --set K=V or --unset K")
@@ -242,10 +242,10 @@ def alter(
 )
 @click.argument("name")
 def delete(settings: Settings, name: str) -> None:
-    """Delete topic NAME without confirmation: its configuration and all data of its partitions.
+    """Delete topic NAME without confirmation, including its configs and all data.
 
-    The name can be reused at once. Adopted topics are deleted too; use `inspect` to review the data
-    first.
+    The name can be reused immediately. Adopted topics are deleted too; use `inspect` to review the
+    data first.
     """
     from logstore.analysis.reports import deleted_json, segment_sizes
 

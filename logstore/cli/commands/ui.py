@@ -53,12 +53,12 @@ def ui(
 ) -> None:
     """Show a data directory in a browser, until SIGTERM or Ctrl-C.
 
-    The first line on standard output is the address to open. It ends in a token, which is required
-    for access. DATA_DIR may also be the folder of a partition or a .log file. It is only read: no
-    file in it is changed or created. A folder copied from a broker does not contain its topic's
-    configuration; pass it with --config. To inspect and operate a running broker, use serve --ui.
+    The first line on standard output is the URL to open, including an access token. DATA_DIR may
+    also be a partition directory or a .log file. No file in it is changed or created. A directory
+    copied from a broker does not contain topic configs; pass them with --config. To inspect and
+    operate a running broker, use serve --ui.
 
-    Requires the extra ui: pip install 'kafka-logstore[ui]'.
+    Requires the ui extra: pip install 'kafka-logstore[ui]'.
     """
     overrides = topic_overrides(configs)
     path = directory if directory is None or "/" in directory else f"./{directory}"

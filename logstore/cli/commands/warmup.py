@@ -1,4 +1,4 @@
-"""`logstore warmup`: compile the kernels before their first use."""
+"""`logstore warmup`: compile the kernels before first use."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from logstore.cli.show.output import emit, emit_json
 
 @command("warmup", examples=["logstore warmup"])
 def warmup(settings: Settings) -> None:
-    """Compile the kernels, so no large append, read or cleaning waits for compilation.
+    """Compile the kernels in advance, so that large appends, reads and cleaning passes start fast.
 
-    The compiled code is stored next to the installation, in ~/.cache/logstore if that is read-only,
-    or in NUMBA_CACHE_DIR. All processes use it until the program or its libraries change.
+    The compiled code is stored in NUMBA_CACHE_DIR, or next to the installation, or in
+    ~/.cache/logstore if that is read-only. Processes use it until the program or its libraries
+    change.
     """
     from logstore.broker.warmup import warm_up
     from logstore.runtime import SystemClock

@@ -1,1 +1,1 @@
-"""`logstore demo`: input, scenario, output and verification."""
+"""`logstore demo`: input, story, output and verification."""

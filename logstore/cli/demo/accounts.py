@@ -1,7 +1,8 @@
-"""The demo's input: updates of user accounts, some of which are closed.
+"""Input of the demo: updates of user accounts, some of which are closed.
 
-The preset `user-accounts` of `logstore.workload` draws which account is updated when. A record's
-bytes follow from its offset, so the expected log can be computed without the log or the cleaner.
+The `user-accounts` preset of `logstore.workload` draws which account is updated when. The bytes of
+a record depend only on its offset, so the expected log can be computed without the log or the
+cleaner.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 DAYS = 17
-"""Virtual days from the first record to the end of the story."""
+"""Virtual days from the first record to the end."""
 
 _FIRST_NAMES = (
     "Ada Amir Anna Ben Carl Chen Clara Dana David Elif Emma Enzo Eva Femi Finn Grace Hana Hugo "
@@ -43,7 +44,7 @@ CLOSED_SHARE = 0.02
 
 
 class Chapter(NamedTuple):
-    """A part of the story: offsets [start, stop), written from one day to another."""
+    """A part of the story: offsets [start, stop), written between two days."""
 
     start: int
     stop: int
@@ -57,7 +58,7 @@ class Chapter(NamedTuple):
 
 
 class Accounts:
-    """Updates of user accounts, by the offset of their record.
+    """Updates of user accounts, by record offset.
 
     Parameters
     ----------
@@ -71,13 +72,13 @@ class Accounts:
     Attributes
     ----------
     users : (n,) int64
-        Number of the account that each record updates.
+        Account number of each record.
     tombstones : (n,) bool
-        Whether the record closes the account: its value is null.
+        Whether the record closes the account, with a null value.
     timestamps : (n,) int64
-        In ms, non-decreasing.
+        In ms, never decreasing.
     closed : (m,) int64
-        Closed accounts in ascending order. No record follows a closure.
+        Closed accounts in ascending order. They have no later records.
     """
 
     def __init__(self, records: int, seed: int, start_ms: int) -> None:
@@ -102,7 +103,7 @@ class Accounts:
             }
         )
         ranks = key_numbers(spec, 0, np.arange(records))
-        # Popular accounts are spread over all numbers.
+        # Spread popular accounts over all numbers.
         self.users: NDArray[np.int64] = np.argsort(stream.words(self.accounts))[ranks]
         self.tombstones = np.zeros(records, np.bool_)
         self.closed = self._close_accounts(stream)
@@ -116,7 +117,7 @@ class Accounts:
         self.erased = int(self.closed[np.argmax(counts[self.closed])])
 
     def _close_accounts(self, stream: Stream) -> NDArray[np.int64]:
-        """Close some accounts, and move later updates of them to open accounts."""
+        """Close some accounts, and move their later updates to open accounts."""
         known = np.unique(self.users[: self.history.stop])
         count = max(1, round(self.accounts * CLOSED_SHARE))
         closed = known[np.argsort(stream.words(len(known)))[:count]]
@@ -132,7 +133,7 @@ class Accounts:
         return np.sort(closed)
 
     def count_users(self, rows: NDArray[np.int64] | slice) -> int:
-        """Count the accounts that some records update."""
+        """Count the accounts updated by some records."""
         return int(np.count_nonzero(np.bincount(self.users[rows])))
 
     def key(self, user: int) -> bytes:
@@ -140,24 +141,24 @@ class Accounts:
         return f"user-{user:0{self.digits}}".encode()
 
     def name(self, user: int) -> str:
-        """Return the name of an account's holder."""
+        """Return the name of an account holder."""
         last = LAST_NAMES[user // len(FIRST_NAMES) % len(LAST_NAMES)]
         return f"{FIRST_NAMES[user % len(FIRST_NAMES)]} {last}"
 
     def email(self, user: int) -> bytes:
-        """Return the e-mail address of an account. It ends in the account's number."""
+        """Return the e-mail address of an account. It ends with the account number."""
         text = self.name(user).lower().replace(" ", ".")
         return f"{text}.{user:0{self.digits}}@example.org".encode()
 
     @property
     def traces(self) -> re.Pattern[bytes]:
-        """A pattern for a key or an e-mail address. A group contains the account's number."""
+        """A pattern that matches keys and e-mail addresses. A group has the account number."""
         number = rb"(\d{%d})" % self.digits
         return re.compile(rb"user-" + number + rb"|\." + number + rb"@example\.org")
 
     @lru_cache(maxsize=1 << 18)  # noqa: B019  # one instance a run
     def _holder(self, user: int) -> tuple[bytes, bytes]:
-        """Return the key of an account, and the part of its values that never changes."""
+        """Return the key of an account, and the constant part of its values."""
         name, email, phone = self.name(user), self.email(user).decode(), user * 7919 % 10_000_000
         text = f'{{"name":"{name}","email":"{email}","phone":"+1-555-{phone:07}","plan":"'
         return self.key(user), text.encode()

@@ -1,6 +1,6 @@
-"""Second part of the demo: clean a directory written by Apache Kafka and compare with Kafka.
+"""Second part of the demo: clean a directory written by Apache Kafka and compare results.
 
-`data/README.md` describes the origin of the bytes.
+See `data/README.md` for the origin of the files.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ DATA = Path(__file__).with_name("data") / "kafka-3.9"
 
 
 class KafkaCase(NamedTuple):
-    """One cleaning pass by Kafka.
+    """A cleaning pass by Kafka.
 
     Attributes
     ----------
     version, topic : str
-        Kafka's version, and the only topic, of one partition.
+        Kafka version, and the only topic, which has one partition.
     config : mapping
-        The topic's configuration.
+        Topic config.
     cleaning_time_ms : int
-        Kafka's clock while it cleaned; delete horizons depend on it.
+        Kafka's clock during cleaning, which determines delete horizons.
     counters : mapping
         `CleanerStats` of Kafka's pass.
     mtimes_ms : mapping
         Modification time of each file before the cleaning pass.
     digests : mapping
-        SHA-256 by file, of every segment file that Kafka left.
+        SHA-256 of every remaining segment file, by name.
     """
 
     version: str
@@ -51,7 +51,7 @@ class KafkaCase(NamedTuple):
 
     @classmethod
     def load(cls) -> KafkaCase:
-        """Read the case that the package ships."""
+        """Load the case from the package."""
         manifest = json.loads((DATA / "manifest.json").read_bytes())
         lines = (DATA / "after.sha256").read_text("ascii").splitlines()
         return cls(
@@ -66,24 +66,24 @@ class KafkaCase(NamedTuple):
 
     @property
     def cleaned(self) -> tuple[int, int]:
-        """The numbers of cleaned segments and of their files, without the active segment."""
+        """Number of cleaned segments and of their files, without the active segment."""
         stems = [Path(name).stem for name in self.digests]
         active = max(stems)
         return len(set(stems)) - 1, sum(stem != active for stem in stems)
 
     def place(self, directory: Path) -> None:
-        """Copy the directory as it was before Kafka's cleaning, with its modification times."""
+        """Copy the directory as it was before cleaning, with modification times."""
         source = DATA / "before"
         for path in sorted(file for file in source.rglob("*") if file.is_file()):
             target = directory / path.relative_to(source)
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, target)  # without the mode: an installation may be read-only
+            shutil.copyfile(path, target)  # without the mode, which may be read-only
         for name, mtime_ms in self.mtimes_ms.items():
             mtime_ns = mtime_ms * 1_000_000
             os.utime(directory / f"{self.topic}-0" / name, ns=(mtime_ns, mtime_ns))
 
     def clean(self, directory: Path) -> CleanerStats:
-        """Clean the directory once, at the time of Kafka's cleaning, and close it."""
+        """Clean the directory once, at the time of Kafka's pass, and close it."""
         with Broker(directory, clock=FixedWallClock(self.cleaning_time_ms)) as broker:
             broker.create_topic(self.topic, 1, self.config)
             (stats,) = broker.clean(self.topic, force=True).cleaned
@@ -111,7 +111,7 @@ class KafkaCase(NamedTuple):
 
 
 def digests(directory: Path) -> dict[str, str]:
-    """Return the SHA-256 of every segment file, by its name below `directory`."""
+    """Return the SHA-256 of every segment file, by path relative to `directory`."""
     return {
         path.relative_to(directory).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(directory.rglob("*"))

@@ -1,4 +1,4 @@
-"""The output of the demo: each chapter runs a step of the story and reports its outcome."""
+"""Output of the demo. Each chapter runs a step of the story and reports its outcome."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ MIB = 1 << 20
 
 
 class Presenter:
-    """Runs the story, prints it and collects its numbers.
+    """Runs and prints the story, and collects numbers.
 
     Parameters
     ----------
@@ -45,12 +46,12 @@ class Presenter:
     records, seed, start_ms : int
         See `Accounts`.
     quiet : bool
-        Collect the numbers without printing.
+        Whether to collect numbers without printing.
 
     Attributes
     ----------
     problems : list of str
-        The failures of the checks.
+        Failed checks.
     """
 
     def __init__(self, out: Path, records: int, seed: int, start_ms: int, *, quiet: bool) -> None:
@@ -71,15 +72,12 @@ class Presenter:
     def present(self) -> dict[str, Any]:
         """Run and print all chapters, and return the summary for `--format json`."""
         self._introduce()
-        story = Story.begin(self.out / ACCOUNTS, self._accounts, self.seed)
-        try:
+        with closing(Story.begin(self.out / ACCOUNTS, self._accounts, self.seed)) as story:
             self._write(story)
             self._clean_first(story)
             self._close_accounts(story)
             self._wait_for_max_lag(story)
             self._wait_for_horizon(story)
-        finally:
-            story.close()
         self._compare()
         self._clean_kafkas()
         self._verify()
@@ -360,7 +358,7 @@ class Presenter:
         return bar
 
     def _clean(self, story: Story) -> CleanerRun:
-        """Run the cleaner until it cleans, and print its decisions and its result."""
+        """Run the cleaner until it cleans, and print its decisions and the result."""
         say = self.narrator
         with self._progress() as bar:
             runs = story.clean_when_due(bar.update)
@@ -386,7 +384,7 @@ class Presenter:
         return last
 
     def _search(self) -> None:
-        """Count the erased user's e-mail address and key in the files."""
+        """Count occurrences of the erased user's e-mail address and key in the files."""
         accounts = self._accounts
         needles = {"email": accounts.email, "key": accounts.key}
         texts = {name: text(accounts.erased) for name, text in needles.items()}
@@ -454,7 +452,7 @@ def _inspect(directory: Path, topic: str) -> PartitionSummary:
 
 
 def _program() -> str:
-    """Return the command that runs this program again from here."""
+    """Return the command that runs this program again."""
     called = Path(sys.argv[0])
     found = shutil.which(called.name)
     if called.name != "logstore" or (found and Path(found).resolve() == called.resolve()):

@@ -1,4 +1,4 @@
-"""The actions of the demo, without its output: write, let time pass, clean, inspect."""
+"""Actions of the demo, without output: write, let time pass, clean, inspect."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ TOPIC = "user-accounts"
 MAX_LAG_DAYS = 7
 
 BATCH_RECORDS = 224
-"""Records per batch; about 32 KiB."""
+"""Records per batch, about 32 KiB."""
 
 SEGMENT_BYTES_A_RECORD = 8 * (1 << 20) / 1_000_000
-"""Makes 8 MiB segments for a million records, and as many segments for any other number."""
+"""Gives 8 MiB segments for a million records, and the same number of segments otherwise."""
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with the name of a task, the bytes done and the total bytes."""
+"""Called with the name of a task, the bytes done, and the total."""
 
 
 def _ignore_progress(task: str, done: int, total: int | None) -> None:
@@ -43,7 +43,7 @@ def _report(progress: Progress, step: PassProgress) -> None:
 
 
 class StoryClock(SystemClock):
-    """A clock with virtual wall time and real monotonic time, which measures passes."""
+    """A clock with virtual wall time, and real monotonic time to measure passes."""
 
     follows_system = False
 
@@ -51,11 +51,11 @@ class StoryClock(SystemClock):
         self._wall_ms = wall_ms
 
     def now_ms(self) -> int:
-        """Return the story's time in Unix ms."""
+        """Return the virtual time in Unix ms."""
         return self._wall_ms
 
     def move_to(self, wall_ms: int) -> None:
-        """Advance to a time; never go back."""
+        """Advance to a time. Never moves backwards."""
         self._wall_ms = max(self._wall_ms, wall_ms)
 
 
@@ -68,13 +68,13 @@ class Written(NamedTuple):
     seconds: float
 
     def __add__(self, other: object) -> Written:
-        """Add up, field by field."""
+        """Add each field."""
         assert isinstance(other, Written)
         return Written(*(a + b for a, b in zip(self, other, strict=True)))  # type: ignore[arg-type]
 
 
 class CleanerRun(NamedTuple):
-    """One daily run of the cleaner: the reason for cleaning or not, and the pass if any."""
+    """A daily run of the cleaner: why it cleaned or not, and the pass if any."""
 
     day: int
     why: str
@@ -91,7 +91,7 @@ class Story:
 
     @classmethod
     def begin(cls, directory: Path | None, accounts: Accounts, seed: int) -> Story:
-        """Create the topic at the start of the story; without a directory, in memory."""
+        """Create the topic, in memory without a directory."""
         clock = StoryClock(accounts.start_ms)
         broker = Broker(directory, clock=clock, seed=seed)
         broker.create_topic(TOPIC, 1, topic_config(accounts.records))
@@ -99,15 +99,15 @@ class Story:
 
     @property
     def day(self) -> float:
-        """Days since the story started."""
+        """Days since the start."""
         return (self.clock.now_ms() - self.accounts.start_ms) / DAY_MS
 
     def inspect(self) -> PartitionSummary:
-        """Inspect the topic's partition."""
+        """Inspect the partition."""
         return inspect_partition(self.broker, TopicPartition(TOPIC, 0))
 
     def write(self, chapter: Chapter, progress: Progress = _ignore_progress) -> Written:
-        """Append a chapter's records, each batch at the time of its last record."""
+        """Append the records of a chapter, each batch at the time of its last record."""
         log = self.broker.log(TOPIC)
         size = batches = 0
         seconds = 0.0
@@ -127,7 +127,7 @@ class Story:
         return Written(chapter.records, size, batches, seconds)
 
     def clean_when_due(self, progress: Progress = _ignore_progress) -> list[CleanerRun]:
-        """Run the cleaner once a day until it cleans the topic, and return all its runs.
+        """Run the cleaner once a day until it cleans the topic. Return all its runs.
 
         Raises
         ------
@@ -151,7 +151,7 @@ class Story:
         raise RuntimeError(f"the topic was not cleaned by day {self.day:.0f}: {runs[-1].why}")
 
     def _why_due(self) -> str:
-        """Return the reason why the cleaner will clean the topic now."""
+        """Return why the cleaner will clean the topic now."""
         log = self.broker.log(TOPIC)
         decision = self.broker.cleaner.chooser.decision_of(log)
         state = decision.state
@@ -165,14 +165,14 @@ class Story:
         return ratio
 
     def _remove_old_files(self) -> None:
-        """Let `file.delete.delay.ms` pass, after which a broker removes replaced files."""
+        """Delete replaced files, as a broker does after `file.delete.delay.ms`."""
         log = self.broker.log(TOPIC)
         self.clock.move_to(self.clock.now_ms() + log.config.file_delete_delay_ms)
-        # The delay is in monotonic time, which is real here.
+        # The delay uses monotonic time, which is real here.
         log.delete_expired_files(force=True)
 
     def sleep_until(self, day: float) -> None:
-        """Let time pass up to a day of the story."""
+        """Advance to a day of the story."""
         self.clock.move_to(self.accounts.start_ms + round(day * DAY_MS))
 
     def close(self) -> None:
@@ -186,7 +186,7 @@ def _age(duration_ms: int) -> str:
 
 
 def topic_config(records: int) -> dict[str, str]:
-    """Return the topic's configuration. Other keys have Kafka's defaults."""
+    """Return the topic configs that differ from Kafka's defaults."""
     return {
         "cleanup.policy": "compact",
         "max.compaction.lag.ms": str(MAX_LAG_DAYS * DAY_MS),
@@ -197,7 +197,7 @@ def topic_config(records: int) -> dict[str, str]:
 
 
 def compile_kernels() -> float:
-    """Compile the kernels by running a small story in memory, and return the seconds it took."""
+    """Compile the kernels by running a small story in memory. Return the seconds it took."""
     before = time.perf_counter()
     jit.compile_always()
     accounts = Accounts(10_000, 0, DAY_MS)

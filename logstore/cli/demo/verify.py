@@ -1,4 +1,4 @@
-"""The demo's checks: compare the result with the input, independently of the cleaner."""
+"""Checks of the demo, which compare the result with the input independently of the cleaner."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 def expected_offsets(
     accounts: Accounts, cleaned_to: int, *, with_tombstones: bool
 ) -> NDArray[np.int64]:
-    """Return the offsets that a log must have after cleaning.
+    """Return the offsets that must remain after cleaning.
 
     Parameters
     ----------
     cleaned_to : int
-        Below this offset only the last record of each key is retained.
+        Offset below which only the last record of each key is retained.
     with_tombstones : bool
-        Whether a last record without a value is retained as well (before its delete horizon).
+        Whether tombstones are retained (before their delete horizon).
     """
     latest = dict(zip(accounts.users[:cleaned_to].tolist(), range(cleaned_to), strict=True))
     kept = np.sort(np.fromiter(latest.values(), np.int64, len(latest)))
@@ -39,12 +39,12 @@ def expected_offsets(
 def verify_records(
     broker: Broker, topic: str, accounts: Accounts, expected: NDArray[np.int64]
 ) -> tuple[int, str | None]:
-    """Read a topic from its start and compare offset, time, key and value of every record.
+    """Read a topic and compare offset, time, key and value of every record.
 
     Returns
     -------
     checked : int
-        Number of records that are as expected.
+        Number of correct records.
     problem : str or None
         The first difference.
     """
@@ -68,23 +68,23 @@ def verify_records(
 
 
 def offsets_left(broker: Broker, topic: str) -> NDArray[np.int64]:
-    """Return the offsets of all records in a topic's partition 0."""
+    """Return the offsets of all records in partition 0 of a topic."""
     log = broker.log(topic)
     batches = log.reader.batches(log.log_start_offset)
     return np.concatenate([batch.columns().offsets for batch in batches])
 
 
 class Traces(NamedTuple):
-    """The outcome of a search of files for accounts.
+    """The result of searching files for accounts.
 
     Attributes
     ----------
     files, size_bytes : int
         Files searched.
     accounts : int
-        Accounts of which a key or an e-mail address was found.
+        Accounts whose key or e-mail address was found.
     closed : int
-        Closed accounts among them.
+        Number of closed accounts among them.
     where : str or None
         The first file with a trace of a closed account.
     """
@@ -97,7 +97,7 @@ class Traces(NamedTuple):
 
 
 def search_files(directory: Path, accounts: Accounts) -> Traces:
-    """Search every byte of every file for keys and e-mail addresses."""
+    """Search all files for keys and e-mail addresses."""
     closed = set(accounts.closed.tolist())
     seen: set[int] = set()
     files = size = 0
@@ -114,7 +114,7 @@ def search_files(directory: Path, accounts: Accounts) -> Traces:
 
 
 def occurrences(directory: Path, needle: bytes) -> int:
-    """Count the occurrences of some bytes in the files of a directory."""
+    """Count occurrences of a byte string in the files of a directory."""
     return sum(path.read_bytes().count(needle) for path in _files(directory))
 
 

@@ -1,4 +1,4 @@
-"""The layout of the demo's output: paragraphs, segment bars and small tables."""
+"""Layout of the demo's output: paragraphs, segment bars and small tables."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ PIPED_WIDTH = 80
 WIDTH_MAX = 96
 INDENT = " " * 3
 _SEGMENT_COLUMNS = 3 + 11 + 9 + 11 + 3 * 2 + 12
-"""Width of a segment's line without its bar."""
+"""Width of a segment's line without the bar."""
 
 
 class Narrator:
-    """Prints the story on standard output, or nothing if `quiet` (the caller wants JSON)."""
+    """Prints the story on standard output, unless it is quiet (for JSON)."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -38,7 +38,7 @@ class Narrator:
             sys.stdout.flush()
 
     def _begin(self, block: str) -> None:
-        """Print an empty line before a block, except below a heading and between checks."""
+        """Print an empty line before a block, except after a heading and between checks."""
         if self._last_block and (block, self._last_block) != ("check", "check"):
             self._line("")
         self._last_block = block
@@ -74,7 +74,7 @@ class Narrator:
     def _wrapped(
         self, text: str, style: str = "", lead: str = "", lead_style: str = "bold"
     ) -> None:
-        """Print wrapped text to the right of its lead."""
+        """Print wrapped text to the right of a label."""
         blank = INDENT + " " * len(lead)
         before = INDENT + paint(lead, lead_style)
         for line in textwrap.wrap(text, self.width - len(blank), break_on_hyphens=False):
@@ -82,24 +82,24 @@ class Narrator:
             before = blank
 
     def pairs(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Print texts to the right of their leads, which form a column."""
+        """Print texts to the right of labels, which form a column."""
         self._begin("pairs")
         width = max(len(lead) for lead, _ in pairs) + 2
         for lead, text in pairs:
             self._wrapped(text, lead=lead.ljust(width))
 
     def passed(self, text: str) -> None:
-        """Report a check that passed."""
+        """Report a passed check."""
         self._begin("check")
         self._wrapped(text, lead="✓ " if can_print("✓") else "ok ", lead_style="bold green")
 
     def failed(self, text: str) -> None:
-        """Report a check that failed."""
+        """Report a failed check."""
         self._begin("check")
         self._wrapped(text, lead="✗ " if can_print("✗") else "FAILED ", lead_style="bold red")
 
     def commands(self, lines: Sequence[tuple[str, str]]) -> None:
-        """Print command lines to copy, unwrapped, each below its description."""
+        """Print command lines to copy, unwrapped, each after its description."""
         for meaning, line in lines:
             self._line(INDENT + paint(f"# {meaning}", "dim"))
             self._line(INDENT + paint(line, "cyan"))
@@ -113,7 +113,7 @@ class Narrator:
             self._line(INDENT + line)
 
     def picture(self, summary: PartitionSummary, scale_bytes: int) -> None:
-        """Draw a bar for each segment. A segment of `scale_bytes` has the longest bar."""
+        """Draw a bar for each segment. `scale_bytes` is the size of the longest bar."""
         longest = max(8, self.width - _SEGMENT_COLUMNS)
         rows = []
         for segment in summary.segments:
@@ -141,7 +141,7 @@ class Narrator:
     def sizes(
         self, before: tuple[str, Mapping[str, int]], *after: tuple[str, Mapping[str, int]]
     ) -> None:
-        """Draw named totals, by section, in proportion to the first."""
+        """Draw totals by section, in proportion to the first one."""
         self._begin("sizes")
         totals = [(name, sum(sections.values()), sections) for name, sections in (before, *after)]
         names = max(len(name) for name, _, _ in totals) + 2

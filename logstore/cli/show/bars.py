@@ -1,4 +1,4 @@
-"""Horizontal bars made of characters."""
+"""Horizontal text bars."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def bar(part: float, whole: float, width: int) -> str:
-    """Return a bar of length part / whole. Any positive part is visible.
+    """Return a bar of length part / whole. A positive part is always visible.
 
-    The resolution is an eighth of a character, or `#` if the output lacks these characters.
+    The resolution is an eighth of a character, or `#` if the output cannot print these characters.
     """
     if part <= 0 or whole <= 0:
         return ""

@@ -1,4 +1,4 @@
-"""Convert JSON items to CSV: columns are the members of the first items, nested values are JSON."""
+"""Convert JSON items to CSV."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from logstore.export.text import NULL, csv_cell, has_control_characters
 _BASE64 = "_base64"
 _OF_RECORDS = ("key", "value")
 _SAMPLE_ITEMS = 20
-"""Number of items of a stream that determine its columns."""
+"""Number of items of a stream that determine the columns."""
 
 
 _escapes_formulas = False
@@ -29,9 +29,10 @@ def escape_formulas(is_wanted: bool) -> None:
 def csv_lines(items: Iterable[str]) -> Iterator[str]:
     r"""Yield the header line, then a row per item, without line endings.
 
-    Keys and values of records have two columns each, for text and for base64. The text `\N` is
-    written as base64, and control characters are escaped, as in the CSV of `export`
-    (`export.text`). Members that occur only in later items of a stream are omitted.
+    Columns are the members of the first items; members that occur only in later items are omitted.
+    Nested values are JSON. Keys and values of records have two columns, text and base64. As in the
+    CSV of `export` (`export.text`), the text `\N` is written as base64 and control characters are
+    escaped.
     """
     found = map(json.loads, items)
     first = list(found if isinstance(items, Sequence) else itertools.islice(found, _SAMPLE_ITEMS))
@@ -70,6 +71,6 @@ def _cell(members: dict[str, Any], column: str) -> str:
 
 def _line(cells: Iterable[str]) -> str:
     text = io.StringIO(newline="")
-    # Cells are quoted for the characters of the line end that they contain.
+    # The line terminator determines which characters are quoted.
     csv.writer(text, lineterminator="\r\n").writerow(cells)
     return text.getvalue().removesuffix("\r\n")

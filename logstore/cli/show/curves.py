@@ -1,4 +1,4 @@
-"""Small line charts made of characters."""
+"""Small line charts as text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _PLAIN = "_.-=+*#@"
 
 
 def curve(values: Sequence[float], width: int, top: float | None = None) -> str:
-    """Return a chart from zero to `top`, or to its largest value.
+    """Return a chart with values from zero to `top`, by default the maximum.
 
-    Each character is a mean of values.
+    Each character is the mean of several values.
     """
     if not len(values):
         return ""

@@ -1,4 +1,4 @@
-"""Report the damage that a command skipped, and the facts that it assumed."""
+"""Report the damage that a command skipped, and its assumptions."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 DAMAGES_SHOWN_MAX = 10
-"""Maximum number of damaged ranges to print. The rest is counted."""
+"""Maximum number of damaged ranges to print. The others are counted."""
 
 EXIT_DAMAGED = 1
 
 
 class MetDamages:
-    """The damaged ranges skipped while listing files, one file after another."""
+    """Damaged ranges that were skipped while listing files, one after another."""
 
     def __init__(self) -> None:
         self._files: list[list[Damage]] = []
 
     def of_next_file(self) -> list[Damage]:
-        """Return the list that collects the damage of the next file."""
+        """Return the list to which the damage of the next file is added."""
         self._files.append([])
         return self._files[-1]
 
     @property
     def damages(self) -> list[Damage]:
-        """The damaged ranges, without an incomplete end of the last file."""
+        """Damaged ranges, without a torn batch at the end of the last file."""
         return self._split()[0]
 
     def _split(self) -> tuple[list[Damage], list[Damage]]:
-        """Return the damaged ranges, and those at the end of the last file after all batches."""
+        """Return the damaged ranges, and those after all batches of the last file."""
         found = [damage for damages in self._files for damage in damages]
         ends: list[Damage] = []
         if self._files:
             ends = [
                 each
                 for each in self._files[-1]
-                # A file of an impossible size is damaged, whatever is at its end.
+                # A file with an impossible size is damaged in any case.
                 if each.first_offset_after is None and each.check != "segment_size"
             ]
         return [damage for damage in found if damage not in ends], ends
@@ -57,13 +57,13 @@ class MetDamages:
         return report_all(damages)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the member `damages`, if there are any."""
+        """Return the `damages` member, if there is damage."""
         damages = self.damages
         return {"damages": [damage._asdict() for damage in damages]} if damages else {}
 
 
 def damages_of(broker: Broker, partitions: Iterable[TopicPartition]) -> list[Damage]:
-    """Return the damage met so far in open partitions."""
+    """Return the damage found so far in open partitions."""
     from logstore.analysis.broker_state import open_logs
 
     wanted = set(partitions)
@@ -73,7 +73,7 @@ def damages_of(broker: Broker, partitions: Iterable[TopicPartition]) -> list[Dam
 
 
 def report_damages(broker: Broker, partitions: Iterable[TopicPartition]) -> int:
-    """Print the damage met so far on standard error, and return the exit code."""
+    """Print the damage found so far on standard error, and return the exit code."""
     return report_all(damages_of(broker, partitions))
 
 
@@ -87,14 +87,14 @@ def report_all(damages: Sequence[Damage]) -> int:
 
 
 def note_assumed_policy(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
-    """Print a note on standard error if the cleanup.policy of any topic is assumed."""
+    """Print a note on standard error if any cleanup.policy is assumed."""
     from logstore.analysis.assumptions import policy_assumption
 
     _note_assumed(broker, partitions, policy_assumption)
 
 
 def note_assumed_limits(broker: Broker, partitions: Iterable[TopicPartition]) -> None:
-    """Print a note on standard error if the retention limits of any topic are assumed."""
+    """Print a note on standard error if any retention limits are assumed."""
     from logstore.analysis.assumptions import limits_assumption
 
     _note_assumed(broker, partitions, limits_assumption)
@@ -113,7 +113,7 @@ def _note_assumed(
 
 
 def found_json(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[str, Any]:
-    """Return skipped damage and assumptions for JSON, each if there is any."""
+    """Return skipped damage and assumptions for JSON, if any."""
     partitions = list(partitions)
     damages = [damage._asdict() for damage in damages_of(broker, partitions)]
     assumed = assumed_of(broker, partitions)
@@ -123,7 +123,7 @@ def found_json(broker: Broker, partitions: Iterable[TopicPartition]) -> dict[str
 def assumed_of(
     broker: Broker, partitions: Iterable[TopicPartition], *, cleaning: bool = False
 ) -> list[str]:
-    """Return the distinct assumptions about the partitions that are open."""
+    """Return the distinct assumptions about open partitions."""
     from logstore.analysis.assumptions import assumptions
     from logstore.analysis.broker_state import open_logs
 

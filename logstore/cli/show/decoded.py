@@ -1,4 +1,4 @@
-"""Decoded records of Kafka's internal topics, for commands that list records."""
+"""Decoded records of internal topics, for commands that list records."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ raw_option = click.option(
 
 
 def decoded_member(topic: str | None, record: KeyAndValue, *, raw: bool) -> dict[str, Any]:
-    """Return the member `decoded` of a record's JSON, or an empty dict."""
+    """Return the `decoded` member of a JSON record, or an empty dict."""
     return {} if raw else records.decoded_member(topic, record)
 
 
 def displayed(topic: str | None, record: KeyAndValue, *, raw: bool) -> tuple[str, str]:
-    """Return key and value for a table: decoded if possible, else the bytes."""
+    """Return key and value for a table, decoded if possible."""
     found = decoded_member(topic, record, raw=raw).get("decoded", {"error": ""})
     if "error" in found:
         return display_bytes(record.key), display_bytes(record.value)
@@ -37,7 +37,7 @@ def displayed(topic: str | None, record: KeyAndValue, *, raw: bool) -> tuple[str
 
 
 def displayed_key(topic: str, key: bytes | None, *, raw: bool = False) -> str:
-    """Return a key for a table: decoded for Kafka's internal topics, else the bytes."""
+    """Return a key for a table, decoded for internal topics."""
     found = {} if raw else records.decoded_key_member(topic, key)
     if not found:
         return display_bytes(key)

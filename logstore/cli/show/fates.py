@@ -1,4 +1,4 @@
-"""Output of `inspect --fate`: each record's fate in the next cleaning pass."""
+"""Output of `inspect --fate`: the fate of each record in the next cleaning pass."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
     from logstore.types import TopicPartition
 
-# Green: kept. Yellow: removed. Records that the cleaner does not read have their section's colour.
+# Green: kept. Yellow: removed. Records outside the cleanable range have the section's colour.
 _STYLES = {
     "retained": "green",
     "superseded": "yellow",
@@ -66,9 +66,9 @@ def print_fates(
     force: bool,
     roll: bool,
 ) -> int:
-    """Print the fates of partitions. With several, one that fails does not affect the others.
+    """Print the fates of partitions. If one fails, continue with the others.
 
-    Keys of Kafka's internal topics are decoded unless `raw`; `force` and `roll` as in `clean`.
+    Keys of internal topics are decoded unless `raw`. See `clean` for `force` and `roll`.
 
     Returns
     -------
@@ -99,9 +99,9 @@ def print_fates(
 
 
 class _Listing:
-    """A partition's fates, with a progress bar while the offset map is built.
+    """Fates of a partition, with a progress bar while the offset map is built.
 
-    When it reaches damage, iteration restarts at the same record and skips the damaged batches.
+    At damage, iteration restarts at the same record and skips the damaged batches.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ def _items(
 
 
 def _show(topic_partition: TopicPartition, listing: _Listing, *, raw: bool) -> None:
-    """Print a heading, one line per record, and the number of records per fate."""
+    """Print a heading, a line per record, and the number of records by fate."""
     _show_heading(topic_partition, listing.fates)
     counts: Counter[str] = Counter()
 
@@ -224,7 +224,7 @@ def _never(fates: PartitionFates) -> str:
 
 
 def fate_row(topic: str, record: RecordFate, *, raw: bool = False) -> tuple[Cell, ...]:
-    """Return the cells of a record: offset, fate, superseding offset, key."""
+    """Return the cells for a record: offset, fate, superseding offset and key."""
     key: Cell = displayed_key(topic, record.key, raw=raw)
     if record.control is not None:
         key = Styled(f"{record.control} marker", "dim")
@@ -237,5 +237,5 @@ def fate_row(topic: str, record: RecordFate, *, raw: bool = False) -> tuple[Cell
 
 
 def fate_words(fate: str) -> str:
-    """Return a fate as words."""
+    """Return a fate in words."""
     return fate.replace("_", " ")

@@ -1,4 +1,4 @@
-"""Output of `inspect`: a header block, a bar of sections, a table of segments."""
+"""Output of `inspect`: facts, a bar of sections, and a table of segments."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from logstore.analysis.verdict import Summary, Verdict
     from logstore.record.survey import Damage
 
-# Sections differ in colour, in the texture of their bars, and in a word.
+# Sections have different colours, bar textures and names.
 STYLES = {"clean": "green", "dirty": "yellow", "uncleanable": "magenta", "active": "cyan"}
 _GLYPHS = {"clean": "█", "dirty": "▓", "uncleanable": "▒", "active": "░"}
 _ASCII_GLYPHS = {"clean": "#", "dirty": "x", "uncleanable": "-", "active": "."}
@@ -44,11 +44,11 @@ _SEGMENTS_SHOWN = 40
 _DAMAGES_SHOWN = 40
 _WIDE = 96
 _HIDDEN_FIRST = ("sections", "offsets", "policy", "segments", "lag", "dirty")
-"""Columns that the table of partitions lacks if the terminal is too narrow, in this order."""
+"""Columns of the partition table that are hidden on narrow terminals, in this order."""
 
 
 def show_one(summary: PartitionSummary, *, is_deep: bool) -> None:
-    """Print everything about one partition."""
+    """Print everything about a partition."""
     name = f"{summary.topic}-{summary.partition}"
     emit_lines(verdict_lines(name, summary.verdict, summary.now_ms))
     assumed = " (assumed)" if summary.is_policy_assumed else ""
@@ -78,12 +78,12 @@ def show_many(
     is_deep: bool,
     name_width: int = 0,
 ) -> None:
-    """Print the summary, and one line per partition; names are at most `name_width` long.
+    """Print the summary, and a line per partition. Names are at most `name_width` long.
 
     Parameters
     ----------
     empty : EmptyPartitions
-        Counts the partitions that are not listed.
+        Counts partitions that are not listed.
     """
     if not summary.partitions:
         emit("no partitions")
@@ -152,7 +152,7 @@ def _state(verdict: Verdict | None) -> Cell:
 
 
 def _small_bar(sizes: Mapping[str, int]) -> Styled:
-    """Return a bar for a cell, in the colour of its largest section."""
+    """Return a bar for a table cell, in the colour of the largest section."""
     glyphs = section_glyphs()
     shares = _shares(sizes, _SMALL_BAR_WIDTH)
     text = "".join(glyphs[section] * columns for section, columns in shares.items())
@@ -161,12 +161,12 @@ def _small_bar(sizes: Mapping[str, int]) -> Styled:
 
 
 def section_bar(sizes: Mapping[str, int], *, width: int) -> Iterator[str]:
-    """Yield a bar whose parts are as long as the sections are large, and its legend.
+    """Yield a bar with parts in proportion to the sections, and a legend.
 
     Parameters
     ----------
     sizes : mapping of str to int
-        Bytes by section. Each that has any gets at least one column.
+        Bytes by section. Sections that are not empty get at least one column.
     """
     glyphs = section_glyphs()
     shares = _shares(sizes, width)
@@ -183,12 +183,12 @@ def section_bar(sizes: Mapping[str, int], *, width: int) -> Iterator[str]:
 
 
 def section_glyphs() -> Mapping[str, str]:
-    """Return the bar character of each section, in ASCII if the output's encoding needs it."""
+    """Return the bar character of each section, or ASCII if the encoding requires it."""
     return _GLYPHS if can_print("".join(_GLYPHS.values())) else _ASCII_GLYPHS
 
 
 def _shares(sizes: Mapping[str, int], width: int) -> dict[str, int]:
-    """Divide `width` columns in proportion among the sections with data, at least one each."""
+    """Divide `width` columns in proportion among non-empty sections, at least one each."""
     filled = {section: size for section, size in sizes.items() if size > 0}
     total = sum(filled.values())
     shares = {section: max(1, size * width // total) for section, size in filled.items()}
@@ -199,7 +199,7 @@ def _shares(sizes: Mapping[str, int], width: int) -> dict[str, int]:
 
 
 def _facts(summary: PartitionSummary) -> Iterator[str]:
-    """Yield the header block: two columns of names and numbers."""
+    """Yield two columns of names and numbers."""
     left = [
         ("log start offset", format_count(summary.log_start_offset)),
         ("log end offset", format_count(summary.log_end_offset)),
@@ -275,7 +275,7 @@ def _print_recovery(findings: Sequence[FindingSummary]) -> None:
 
 
 def _print_damages(damages: Sequence[Damage]) -> None:
-    """Print skipped damage; `check` lists all of it."""
+    """Print skipped damage. `check` lists all damage."""
     if not damages:
         return
     emit(

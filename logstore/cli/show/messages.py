@@ -1,4 +1,4 @@
-"""Print the engine's log messages on standard error while a command runs."""
+"""Print log messages of the engine on standard error while a command runs."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _ABOUT_FILES = (
     "logstore.manager.directories.",
     "logstore.manager.registry",
 )
-"""Loggers that repeat warnings about files each time they are read. Each is printed once."""
+"""Loggers that repeat a warning each time a file is read. Each warning is printed once."""
 
 _RECOVERY = ("logstore.storage.loading.loader", "logstore.storage.loading.leftovers")
 
 
 class Recovery(Enum):
-    """How a command handles the findings of recovery."""
+    """How a command treats findings of recovery."""
 
     MENDED = auto()
-    """Print them, because the repairs are performed and cannot be looked up later."""
+    """Print them, because files are repaired and the findings cannot be shown later."""
 
     COMPUTED = auto()
-    """Count them, because no file is changed, and `inspect` shows them."""
+    """Count them, because no file is changed and `inspect` shows them."""
 
     PART_OF_RESULT = auto()
-    """Ignore them, because the command shows them itself."""
+    """Ignore them, because the command itself shows them."""
 
 
 class MessageHandler(logging.Handler):
-    """Prints warnings as `warning: …`, and finally a summary of recovery.
+    """Prints warnings as `warning: …`, and a summary of recovery at the end.
 
-    Messages of the compiler are printed as notes, because the user waits for it. `sys.stderr` is
-    looked up for each message, because tests replace it.
+    Compiler messages are printed as notes, because the user waits for it. `sys.stderr` is looked up
+    for each message, because tests replace it.
     """
 
     def __init__(self, recovery: Recovery) -> None:
@@ -49,7 +49,7 @@ class MessageHandler(logging.Handler):
         self._printed: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one message, or count it."""
+        """Print or count a message."""
         if record.name == _COMPILER:
             note(record.getMessage())
             return
@@ -67,7 +67,7 @@ class MessageHandler(logging.Handler):
         print_stderr(line)
 
     def finish(self) -> None:
-        """Print the number of recovery findings, if there are any."""
+        """Print the number of recovery findings, if any."""
         if not self._findings or self._recovery is Recovery.PART_OF_RESULT:
             return
         findings = plural(self._findings, "finding")
@@ -80,12 +80,12 @@ class MessageHandler(logging.Handler):
 
 
 def show_messages(recovery: Recovery) -> None:
-    """Print the engine's log messages until `stop_messages`. A second call has no effect."""
+    """Print log messages of the engine until `stop_messages`. A second call has no effect."""
     for package in _PACKAGES:
         logger = logging.getLogger(package)
         if not any(isinstance(handler, MessageHandler) for handler in logger.handlers):
             logger.addHandler(MessageHandler(recovery))
-    logging.getLogger(_COMPILER).setLevel(logging.INFO)  # announces a wait
+    logging.getLogger(_COMPILER).setLevel(logging.INFO)  # announces long compilations
 
 
 def stop_messages() -> None:

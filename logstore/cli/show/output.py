@@ -1,4 +1,4 @@
-"""Output of commands: JSON, notes and errors, formatted numbers and bytes."""
+"""Output: JSON, notes and errors, and formatting of numbers and bytes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def emit(text: str) -> None:
 
 
 def emit_json(value: object, output: str = "json") -> None:
-    """Write a value as a JSON document, or as one CSV row with its members as columns."""
+    """Write a value as JSON, or as one CSV row with its members as columns."""
     emit_values([value], output="jsonl" if output == "json" else output)
 
 
@@ -61,21 +61,21 @@ def note(text: str) -> None:
 
 
 def emit_failure(topic_partition: TopicPartition, message: str, kafka_error: str) -> None:
-    """Print the error of one partition on standard error."""
+    """Print the error of a partition on standard error."""
     name = str(topic_partition)
     prefix = "" if name in message else f"{name}: "
     print_stderr(f"error: {prefix}{one_line(message)} ({kafka_error})")
 
 
 def one_line(text: str) -> str:
-    """Return a message on one line, with other control characters escaped."""
+    """Return a message on one line, with control characters escaped."""
     return display_text(" ".join(text.split()))
 
 
 def emit_lines(lines: Iterable[str]) -> None:
-    """Write many lines. The first one is written immediately, the others in growing chunks.
+    """Write lines: the first one immediately, the others in growing chunks.
 
-    If the iterable raises, the lines before the error are written.
+    If the iterable raises, earlier lines are written.
     """
     pending: list[str] = []
     chunk_lines = 1
@@ -98,10 +98,10 @@ def emit_items(
 ) -> None:
     """Stream JSON items: one per line (`jsonl`, `csv`), or as `{name: [...]}` (`json`).
 
-    With `json`, the members returned by `more` are appended after the last item.
+    With `json`, members returned by `more` are appended after the last item.
 
-    If the iterable raises, the output is a complete document with the items before the error. It is
-    empty if there are none.
+    If the iterable raises, the output is a complete document with the earlier items, or empty
+    without any.
     """
     if output == "csv":
         from logstore.cli.show.csv_rows import csv_lines
@@ -139,7 +139,7 @@ def _write_out(pending: list[str]) -> None:
     """Write and flush pending text."""
     if pending:
         text = "".join(pending)
-        pending.clear()  # clear it first: after a broken pipe, it must not be written again
+        pending.clear()  # clear first, so that it is not written again after a broken pipe
         sys.stdout.write(text)
         sys.stdout.flush()
 
@@ -148,7 +148,7 @@ def _write_out(pending: list[str]) -> None:
 
 
 def display_bytes(data: bytes | None) -> str:
-    """Return bytes as readable text: control characters escaped, binary as `base64:…`."""
+    """Return bytes as readable text, with control characters escaped, or as `base64:…`."""
     if data is None:
         return "∅"
     try:
@@ -162,7 +162,7 @@ def display_bytes(data: bytes | None) -> str:
 
 
 def format_count(count: int) -> str:
-    """Return a number with thousands separators."""
+    """Format a number with thousands separators."""
     return f"{count:,}"
 
 

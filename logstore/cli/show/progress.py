@@ -21,14 +21,14 @@ T = TypeVar("T")
 
 
 class ProgressBar:
-    """Progress bars, one per task, created at the task's first update.
+    """Progress bars, one per task, created at the first update.
 
     Parameters
     ----------
     unit : str
-        Unit of the counts: `bytes`, which also show a speed, or a noun such as `partitions`.
+        Unit of the counts: `bytes`, which also shows a speed, or a noun such as `partitions`.
     with_output : bool
-        Whether results are printed at the same time. If these go to the terminal, no bar is shown.
+        Whether results are printed meanwhile. If they go to the terminal, no bar is shown.
     """
 
     def __init__(self, unit: str = BYTES, *, with_output: bool = False) -> None:
@@ -46,7 +46,7 @@ class ProgressBar:
             self._progress.stop()
 
     def update(self, task: str, done: int, total: int | None, detail: str = "") -> None:
-        """Show that `done` of `total` (None: unknown) of a task are completed."""
+        """Show that `done` of `total` (None if unknown) are completed."""
         if not self.visible:
             return
         if self._progress is None:
@@ -57,7 +57,7 @@ class ProgressBar:
         self._progress.update(self._tasks[task], completed=done, total=total, detail=detail)
 
     def finish(self, task: str) -> None:
-        """Show a task as completed. The last few completed tasks remain visible."""
+        """Show a task as completed. The last few remain visible."""
         if self._progress is not None and task in self._tasks:
             number = self._tasks.pop(task)
             total = next(each.total for each in self._progress.tasks if each.id == number)
@@ -70,7 +70,7 @@ class ProgressBar:
 def watched(
     items: Sequence[T], task: str, unit: str = "partitions", *, with_output: bool = False
 ) -> Iterator[T]:
-    """Yield items while counting them on a progress bar; see `ProgressBar`."""
+    """Yield items, counting them on a progress bar. See `ProgressBar`."""
     with ProgressBar(unit, with_output=with_output) as bar:
         for done, item in enumerate(items):
             if len(items) > 1:
@@ -82,7 +82,7 @@ def watched(
 def dry_run_bars(
     is_wanted: bool, *, with_output: bool = False
 ) -> Iterator[ProgressListener | None]:
-    """Show the progress of dry runs on a bar; the context is their listener, None without one."""
+    """Show the progress of dry runs. The context manager returns their listener, or None."""
     if not is_wanted:
         yield None
         return
@@ -111,7 +111,7 @@ def _new_progress(unit: str) -> Progress:
     from rich.text import Text
 
     class Speed(TransferSpeedColumn):
-        """A speed column that is blank, not a question mark, while the speed is unknown."""
+        """A speed column that is blank instead of a question mark while the speed is unknown."""
 
         def render(self, task: Task) -> Text:
             return super().render(task) if task.finished_speed or task.speed else Text()
@@ -129,5 +129,5 @@ def _new_progress(unit: str) -> Progress:
         TextColumn("{task.fields[detail]}"),
         console=Console(stderr=True),
         transient=True,
-        redirect_stdout=False,  # otherwise output redirected to a file goes to the terminal
+        redirect_stdout=False,  # otherwise redirected output would go to the terminal
     )

@@ -1,4 +1,4 @@
-"""Sentences for the terminal: wrapped text, bulleted lists, reasons with commands."""
+"""Sentences for the terminal: wrapped text, bullet lists, and reasons with commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WIDTH_MAX = 100
 
 
 def wrapped(text: str, indent: str = "", style: str = "") -> list[str]:
-    """Return a sentence as wrapped lines; continuation lines are indented."""
+    """Wrap a sentence. Continuation lines are indented."""
     from textwrap import wrap
 
     width = min(output_width(), _WIDTH_MAX)
@@ -22,7 +22,7 @@ def wrapped(text: str, indent: str = "", style: str = "") -> list[str]:
 
 
 def bullet_list(name: str, texts: Sequence[str], style: str = "") -> Iterator[str]:
-    """Yield an empty line, a title and a bulleted list of sentences; nothing without sentences."""
+    """Yield an empty line, a title and a bullet list of sentences, if there are any."""
     if not texts:
         return
     yield ""
@@ -42,11 +42,11 @@ _COMMANDS = {
     "cure.salvage": "logstore salvage",
     "pass.forced": "logstore clean --force",
 }
-"""The command or option that carries out the advice of a reason."""
+"""Command or option for the advice in a reason."""
 
 
 def sentence(reason: Reason) -> str:
-    """Return a reason as a sentence, followed by the command for its advice."""
+    """Render a reason as a sentence, followed by the command for its advice."""
     command = _COMMANDS.get(reason.code)
     if command is None:
         return reason.text
@@ -54,10 +54,10 @@ def sentence(reason: Reason) -> str:
 
 
 def sentences(reasons: Iterable[Reason], separator: str = "; ") -> str:
-    """Return several reasons as one text."""
+    """Render several reasons as one text."""
     return separator.join(map(sentence, reasons))
 
 
 def words(group: str, name: str) -> str:
-    """Return the text of a code without values: `words("condition", "policy")`."""
+    """Render a code without values: `words("condition", "policy")`."""
     return render(f"{group}.{name}", {}, name)

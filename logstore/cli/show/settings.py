@@ -1,4 +1,4 @@
-"""Tables of configurations with their origins, and of changes."""
+"""Tables of configs with their origins, and of changes."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from logstore.config.overrides import ConfigValue
 
 _STYLES = {ORIGIN_TOPIC: "bold green", ORIGIN_DEFAULT: "dim"}
-"""Style by origin; broker settings are cyan."""
+"""Style by origin. Broker configs are cyan."""
 
 
 def emit_settings(configs: Mapping[str, ConfigValue]) -> None:
-    """Print the table of effective configurations."""
+    """Print the table of effective configs."""
     rows = [
         (key, Styled(each.value, style), Styled(_origin_of(each), style), each.doc)
         for key, each in configs.items()
@@ -28,7 +28,7 @@ def emit_settings(configs: Mapping[str, ConfigValue]) -> None:
 
 
 def _origin_of(config: ConfigValue) -> str:
-    """Return the origin of a value, and the layers that it overrides."""
+    """Return the origin of a value, and the layers it overrides."""
     origin = f"{config.origin}: {config.broker_key}" if config.broker_key else config.origin
     covered = [] if config.origin == ORIGIN_DEFAULT else config.layers[1:]
     return origin + "".join(f", overrides {layer.origin} {layer.value}" for layer in covered)

@@ -1,6 +1,6 @@
-"""Text tables: aligned columns, a rule under the header, colours on a terminal.
+"""Text tables: aligned columns, a rule under the header, and colours on a terminal.
 
-It does not use rich, because importing rich takes longer than most commands.
+Importing rich would take longer than most commands.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _SAMPLE_ROWS = 50
 _INDENT = "    "
 _WRAP_MIN = 24
 _CUT_MIN = 8
-"""Minimum width of a truncated column, if its heading is not wider."""
+"""Minimum width of a truncated column, unless its heading is shorter."""
 
 
 class Styled(NamedTuple):
-    """Text with a style: names separated by spaces, such as `bold green`."""
+    """Text with a style: space-separated names, such as `bold green`."""
 
     text: str
     style: str
@@ -48,7 +48,7 @@ def has_colour() -> bool:
 
 
 def paint(text: str, style: str) -> str:
-    """Return text in a style, if standard output supports colours."""
+    """Apply a style to text, if standard output supports colours."""
     if not style or not text or not has_colour():
         return text
     codes = ";".join(_CODES[name] for name in style.split())
@@ -59,18 +59,18 @@ _is_cut = True
 
 
 def cut_cells(is_wanted: bool) -> None:
-    """Set whether tables cut long cells to the width of the terminal. `--full` disables it."""
+    """Set whether tables truncate cells to the terminal width. `--full` disables it."""
     global _is_cut
     _is_cut = is_wanted
 
 
 def is_bounded() -> bool:
-    """Return whether a width bounds the output, of a terminal or by `COLUMNS`."""
+    """Return whether the output width is limited, by a terminal or `COLUMNS`."""
     return sys.stdout.isatty() or bool(os.environ.get("COLUMNS"))
 
 
 def output_width() -> int:
-    """Return the columns of the terminal, of `COLUMNS`, or as many as a pipe may need."""
+    """Return the output width: of the terminal, or `COLUMNS`, or the width for pipes."""
     if not is_bounded():
         return PIPED_WIDTH
     from shutil import get_terminal_size
@@ -79,14 +79,14 @@ def output_width() -> int:
 
 
 def display_text(text: str) -> str:
-    """Return text with control characters escaped."""
+    """Escape control characters."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def can_print(text: str) -> bool:
-    """Return whether standard output's encoding supports these characters."""
+    """Return whether the encoding of standard output supports these characters."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
     except UnicodeEncodeError:
@@ -100,18 +100,18 @@ def rule(width: int) -> str:
 
 
 class Table:
-    """A table that streams its rows. The first rows determine the widths of the columns.
+    """A table that streams its rows. The first rows determine the column widths.
 
     Parameters
     ----------
     columns : sequence of str
         Headings.
     right : sequence of str
-        Right-aligned columns, which are never truncated.
+        Right-aligned columns. Never truncated.
     wrap : bool
-        Wrap the last column to the terminal width. If little room is left, put it below its row.
+        Whether to wrap the last column, or put it below its row if there is little room.
     whole : sequence of str
-        Other columns that are never truncated.
+        Other columns not to truncate.
     least : mapping of str to int, optional
         Minimum column widths.
     """
@@ -134,15 +134,14 @@ class Table:
     def lines(self, rows: Iterable[Sequence[Cell]]) -> Iterator[str]:
         """Yield the header, a rule, and one or more lines per row.
 
-        Control characters in the cells are escaped. If the iterable raises, the rows before the
-        error are yielded first.
+        Control characters are escaped. If the iterable raises, earlier rows are yielded first.
         """
         rows = map(_escaped, rows)
         first: list[Sequence[Cell]] = []
         failure: Exception | None = None
         try:
             first.extend(itertools.islice(rows, _SAMPLE_ROWS))
-        except Exception as error:  # raised below, after the rows before it
+        except Exception as error:  # raised below, after earlier rows
             failure = error
         widths = [
             max(
@@ -184,7 +183,7 @@ class Table:
             raise failure
 
     def _cut(self, widths: Sequence[int], total: int) -> list[int]:
-        """Return widths that fit the terminal if possible, shrinking the widest column first.
+        """Return widths that fit the terminal if possible, by shrinking the widest columns.
 
         Columns in `whole` and a wrapped last column are not truncated.
         """
@@ -208,7 +207,7 @@ class Table:
         return cut
 
     def _shortened(self, row: Sequence[Cell], widths: Sequence[int]) -> list[Cell]:
-        """Return a row with texts truncated to their columns, except for a wrapped column."""
+        """Truncate texts in a row to their columns, except for a wrapped column."""
         last = len(row) - 1
         return [
             cell
@@ -241,7 +240,7 @@ def _shortened(text: str, width: int) -> str:
 
 
 def _folded(cell: Cell, width: int) -> list[str]:
-    """Return a cell's text in lines of at most `width` columns."""
+    """Split the text of a cell into lines of at most `width` columns."""
     text = _text(cell)
     if len(text) <= width:
         return [text] if text else []
@@ -251,7 +250,7 @@ def _folded(cell: Cell, width: int) -> list[str]:
 
 
 def _escaped(row: Sequence[Cell]) -> Sequence[Cell]:
-    """Return a row without control characters."""
+    """Escape control characters in a row."""
     if all(_text(cell).isprintable() for cell in row):
         return row
     return [_restyled(cell, display_text(_text(cell))) for cell in row]
@@ -262,7 +261,7 @@ def _restyled(cell: Cell, text: str) -> Cell:
 
 
 def full_width(columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> int:
-    """Return the width of a table with nothing truncated."""
+    """Return the width of a table without truncation."""
     widths = {name: len(name) for name in columns}
     for row in rows:
         for name in columns:

@@ -1,4 +1,4 @@
-"""Verdicts as text: the first line about a partition, and the line about a directory."""
+"""Verdicts as text, for partitions and directories."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ STYLES = {
 
 
 def verdict_lines(name: object, verdict: Verdict | None, now_ms: int) -> Iterator[str]:
-    """Yield the state, the bytes that can be freed, the reason and the time; notes; what helps."""
+    """Yield the state, the bytes that can be freed, reason and time, notes and remedies."""
     if verdict is None:
         return
     parts = [*_amounts(verdict)]
@@ -59,12 +59,12 @@ def verdict_lines(name: object, verdict: Verdict | None, now_ms: int) -> Iterato
 
 
 def short_state(verdict: Verdict | None) -> str:
-    """Return the state as words for a cell."""
+    """Return the state for a table cell."""
     return "" if verdict is None else verdict.state.replace("_", " ")
 
 
 def short_amount(verdict: Verdict | None) -> str:
-    """Return the bytes that are freed now, else after a roll, for a cell; `≤` marks a bound."""
+    """Return the bytes that can be freed, now or else after a roll. `≤` marks a bound."""
     if verdict is None or verdict.state == UNKNOWN or not verdict.removable_bytes:
         return ""
     now = max(verdict.frees_bytes_at_most, verdict.retention.bytes)
@@ -109,14 +109,14 @@ def _cleaned(verdict: Verdict, total: str) -> Iterator[str]:
 
 
 class EmptyPartitions:
-    """The empty partitions that a table counts instead of listing them, unless they are few.
+    """Empty partitions, which a table counts instead of listing, unless there are few.
 
     Parameters
     ----------
     partitions : sequence of TopicPartition
-        The partitions of the table.
+        Partitions of the table.
     lists_all : bool
-        Whether the table lists every partition.
+        Whether to list them anyway.
     """
 
     def __init__(
@@ -131,14 +131,14 @@ class EmptyPartitions:
             self._is_active = empty > EMPTY_LISTED
 
     def omits(self, topic: str, verdict: Verdict | None) -> bool:
-        """Count a partition and return True, if the table does not list it."""
+        """Return whether the table omits a partition. If so, count it."""
         if not self._is_active or verdict is None or not verdict.is_of_an_empty_log:
             return False
         self._topics[topic] = self._topics.get(topic, 0) + 1
         return True
 
     def lines(self) -> Iterator[str]:
-        """Yield an empty line, and a sentence about the partitions that were omitted."""
+        """Yield an empty line and a sentence about omitted partitions."""
         if not self._topics:
             return
         count = plural(sum(self._topics.values()), "empty partition")
@@ -169,10 +169,10 @@ def summarize(
     verdicts: Iterable[Verdict],
     failures: Iterable[tuple[TopicPartition, LogStoreError]],
 ) -> Summary:
-    """Add up the verdicts, and those on partitions that cannot be read."""
+    """Sum the verdicts, including partitions that cannot be read."""
     found = [*verdicts]
     for tp, error in failures:
-        from logstore.analysis.reports import segment_sizes  # not needed to look at a sound log
+        from logstore.analysis.reports import segment_sizes  # only needed for empty partitions
 
         found.append(Verdict.of_error(error, sum(segment_sizes(broker.manager, tp))))
     return Summary.of(found)
@@ -197,7 +197,7 @@ def summary_lines(summary: Summary) -> list[str]:
         text += f"; retention removes {format_size(summary.retention_bytes)}"
         if summary.retention_bytes_of_due:
             of_due = format_size(summary.retention_bytes_of_due)
-            text += f", {of_due} of it from the partitions that are due"
+            text += f", {of_due} of it in partitions that are due"
     return [*wrapped(text, "", "bold")]
 
 

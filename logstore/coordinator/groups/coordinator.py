@@ -64,12 +64,10 @@ from logstore.coordinator.host import CoordinatorHost
 from logstore.errors import (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
-    FencedInstanceIdError,
-    IllegalGenerationError,
     InvalidGroupIdError,
     LogStoreError,
     NotCoordinatorError,
-    UnknownMemberIdError,
+    error_class,
 )
 from logstore.faults.rules import Call, is_injected
 from logstore.runtime.lifetime import lasting
@@ -84,13 +82,6 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
-
-_MEMBER_ERRORS: dict[str, type[LogStoreError]] = {
-    "UNKNOWN_MEMBER_ID": UnknownMemberIdError,
-    "FENCED_INSTANCE_ID": FencedInstanceIdError,
-    "ILLEGAL_GENERATION": IllegalGenerationError,
-}
-
 
 _REPORTS_UNKNOWN_GROUPS_FROM = 9
 """First version of OffsetCommit that has the error GROUP_ID_NOT_FOUND."""
@@ -490,7 +481,7 @@ class GroupCoordinator:
         with self._calls():
             error = self._transactional_error(group, offsets)
             if error is not None:
-                raise _MEMBER_ERRORS[error](
+                raise error_class(error)(
                     f"group '{group.group_id}' rejected offsets of member '{group.member_id}' in"
                     f" generation {group.generation_id}: {error}"
                 )

@@ -83,7 +83,7 @@ class JoinResult(NamedTuple):
     skip_assignment: bool = False
 
     def refused(self, error: str) -> JoinResult:
-        """Return the same result with an error."""
+        """Return a result with an error instead."""
         return JoinResult(self.member_id, error)
 
 
@@ -114,7 +114,7 @@ class SyncResult(NamedTuple):
     assignment: bytes = b""
 
     def refused(self, error: str) -> SyncResult:
-        """Return the same result with an error."""
+        """Return a result with an error instead."""
         return SyncResult(error)
 
 
@@ -190,7 +190,7 @@ class ConsumerHeartbeatResult(NamedTuple):
     message: str | None = None
 
     def refused(self, error: str) -> ConsumerHeartbeatResult:
-        """Return the same result with an error."""
+        """Return a result with an error instead."""
         return ConsumerHeartbeatResult(error=error)
 
 

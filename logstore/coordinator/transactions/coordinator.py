@@ -33,11 +33,7 @@ from typing import TYPE_CHECKING
 from logstore.coordinator.groups.coordinator import GroupCoordinator
 from logstore.coordinator.host import NO_EPOCH, CoordinatorHost
 from logstore.coordinator.markers import OUTDATED_ERRORS, TransactionMarker
-from logstore.coordinator.transactions.log import (
-    StoredTransactions,
-    TransactionConfig,
-    TransactionLog,
-)
+from logstore.coordinator.transactions.log import StoredTransactions, TransactionLog
 from logstore.coordinator.transactions.pending_offsets import History, settle
 from logstore.coordinator.transactions.producer_ids import ProducerIds, largest_producer_id
 from logstore.coordinator.transactions.state import (
@@ -68,11 +64,12 @@ from logstore.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from logstore.config.broker_config import BrokerConfig
     from logstore.manager.manager import LogManager
     from logstore.manager.services import LogEvents
     from logstore.runtime import Runtime, ScheduledTask, Unsubscribe
 
-__all__ = ["ProducerIdAndEpoch", "TransactionConfig", "TransactionCoordinator"]
+__all__ = ["ProducerIdAndEpoch", "TransactionCoordinator"]
 
 logger = logging.getLogger(__name__)
 
@@ -97,8 +94,8 @@ class TransactionCoordinator:
     runtime : Runtime
     manager : LogManager
         A manager that is not read-only.
-    config : TransactionConfig, optional
-        By default, from the broker's configuration.
+    config : BrokerConfig, optional
+        By default, the configuration of the manager.
     groups : GroupCoordinator, optional
         Stores the committed offsets of transactions. A new coordinator by default.
     host : CoordinatorHost, optional
@@ -121,11 +118,11 @@ class TransactionCoordinator:
         self,
         runtime: Runtime,
         manager: LogManager,
-        config: TransactionConfig | None = None,
+        config: BrokerConfig | None = None,
         groups: GroupCoordinator | None = None,
         host: CoordinatorHost | None = None,
     ) -> None:
-        self.config = TransactionConfig.of(manager.broker_config) if config is None else config
+        self.config = manager.broker_config if config is None else config
         self._runtime = runtime
         self._manager = manager
         self._host = CoordinatorHost(manager) if host is None else host
@@ -141,7 +138,10 @@ class TransactionCoordinator:
         self._pending: dict[str, bool] = {}
         self._expiry_task: ScheduledTask | None = None
         self._abort_task: ScheduledTask | None = None
-        self._next_expiry_ms = runtime.clock.now_ms() + self.config.remove_expired_interval_ms
+        self._expiry_interval_ms = (
+            self.config.transaction_remove_expired_transaction_cleanup_interval_ms
+        )
+        self._next_expiry_ms = runtime.clock.now_ms() + self._expiry_interval_ms
         self._producer_ids = ProducerIds(
             runtime.fs,
             manager.directories[0].path,
@@ -197,10 +197,10 @@ class TransactionCoordinator:
         KafkaStorageError
             The disk failed.
         """
-        if not 0 < timeout_ms <= self.config.max_timeout_ms:
+        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             raise InvalidTransactionTimeoutError(
                 f"a transaction timeout of {timeout_ms} ms is not in"
-                f" [1, {self.config.max_timeout_ms}] (transaction.max.timeout.ms)"
+                f" [1, {self.config.transaction_max_timeout_ms}] (transaction.max.timeout.ms)"
             )
         encode_key(transactional_id)
         with self._exclusive(transactional_id):
@@ -581,7 +581,7 @@ class TransactionCoordinator:
                 metadata
                 for metadata in self._take_over().by_id.values()
                 if metadata.state.is_idle
-                and metadata.last_update_ms <= now_ms - self.config.id_expiration_ms
+                and metadata.last_update_ms <= now_ms - self.config.transactional_id_expiration_ms
             ]
             ids = [metadata.transactional_id for metadata in expired]
         return [each for each in ids if self._try(self._forget, each, "cannot be removed")]
@@ -615,7 +615,7 @@ class TransactionCoordinator:
     def start(self) -> None:
         """Complete prepared transactions, and start the periodic tasks."""
         with self._lock:
-            period_ms = self.config.remove_expired_interval_ms
+            period_ms = self._expiry_interval_ms
             self._expiry_task = self._runtime.scheduler.schedule(
                 "transactionalId-expiration",
                 self._expire_in_background,
@@ -623,7 +623,7 @@ class TransactionCoordinator:
                 period_ms=period_ms,
                 idle_ms=self._expiry_idle_ms,
             )
-            period_ms = self.config.abort_timed_out_interval_ms
+            period_ms = self.config.transaction_abort_timed_out_transaction_cleanup_interval_ms
             self._abort_task = self._runtime.scheduler.schedule(
                 "transaction-abort",
                 self._abort_in_background,
@@ -663,7 +663,9 @@ class TransactionCoordinator:
             now_ms = self._runtime.clock.now_ms()
             known = self._load().by_id.values()
             updates = [metadata.last_update_ms for metadata in known if metadata.state.is_idle]
-            return max(0, min(updates) + self.config.id_expiration_ms - now_ms) if updates else None
+            if not updates:
+                return None
+            return max(0, min(updates) + self.config.transactional_id_expiration_ms - now_ms)
 
     def _abort_idle_ms(self) -> int | None:
         """Return None if all transactions are complete, because none can then time out."""
@@ -787,7 +789,7 @@ class TransactionCoordinator:
                 self.abort_timed_out()
                 now_ms = self._runtime.clock.now_ms()
                 if now_ms >= self._next_expiry_ms:
-                    self._next_expiry_ms = now_ms + self.config.remove_expired_interval_ms
+                    self._next_expiry_ms = now_ms + self._expiry_interval_ms
                     self.remove_expired()
             return self._load().by_id.get(transactional_id)
 

@@ -33,67 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionConfig:
-    """The broker configs for transactions.
-
-    Attributes
-    ----------
-    state_log_num_partitions : int
-        `transaction.state.log.num.partitions`: the number of partitions with which the topic is
-        created.
-    state_log_segment_bytes : int
-        `transaction.state.log.segment.bytes`.
-    state_log_min_isr : int
-        `transaction.state.log.min.isr`. It only has an effect when a Kafka broker opens the
-        directory.
-    max_timeout_ms : int
-        `transaction.max.timeout.ms`: the longest timeout that a producer may request.
-    abort_timed_out_interval_ms : int
-        `transaction.abort.timed.out.transaction.cleanup.interval.ms`.
-    id_expiration_ms : int
-        `transactional.id.expiration.ms`: time after which an unused id is removed.
-    remove_expired_interval_ms : int
-        `transaction.remove.expired.transaction.cleanup.interval.ms`.
-    """
-
-    state_log_num_partitions: int
-    state_log_segment_bytes: int
-    state_log_min_isr: int
-    max_timeout_ms: int
-    abort_timed_out_interval_ms: int
-    id_expiration_ms: int
-    remove_expired_interval_ms: int
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> TransactionConfig:
-        """Return the transaction configs of a broker configuration."""
-        return cls(
-            state_log_num_partitions=config.transaction_state_log_num_partitions,
-            state_log_segment_bytes=config.transaction_state_log_segment_bytes,
-            state_log_min_isr=config.transaction_state_log_min_isr,
-            max_timeout_ms=config.transaction_max_timeout_ms,
-            abort_timed_out_interval_ms=(
-                config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-            ),
-            id_expiration_ms=config.transactional_id_expiration_ms,
-            remove_expired_interval_ms=(
-                config.transaction_remove_expired_transaction_cleanup_interval_ms
-            ),
-        )
-
-    @property
-    def topic_configs(self) -> dict[str, str]:
-        """The topic configs with which Kafka's broker creates `__transaction_state`."""
-        return {
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "min.insync.replicas": str(self.state_log_min_isr),
-            "segment.bytes": str(self.state_log_segment_bytes),
-            "unclean.leader.election.enable": "false",
-        }
-
-
 @dataclass(slots=True)
 class StoredTransactions:
     """The contents of the partitions that this broker coordinates.
@@ -119,12 +58,18 @@ class StoredTransactions:
 class TransactionLog:
     """Reads and writes `__transaction_state`."""
 
-    def __init__(self, host: CoordinatorHost, config: TransactionConfig) -> None:
+    def __init__(self, host: CoordinatorHost, config: BrokerConfig) -> None:
         self._topic = CoordinatorTopic(
             host,
             TRANSACTION_STATE_TOPIC,
-            config.state_log_num_partitions,
-            config.topic_configs,
+            config.transaction_state_log_num_partitions,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
         )
 
     @property

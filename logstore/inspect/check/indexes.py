@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NamedTuple
 
 from logstore.errors import CorruptRecordError, InvalidRecordError
@@ -492,8 +493,7 @@ class TxnIndexCheck:
         if not fs.exists(self.path):
             return
         last_offset: int | None = None
-        file = fs.open(self.path)
-        try:
+        with closing(fs.open(self.path)) as file:
             for position, version, txn in self._entries(file):
                 if version is None:
                     size = file.size()
@@ -512,8 +512,6 @@ class TxnIndexCheck:
                     is_complete,
                 )
                 last_offset = txn.last_offset
-        finally:
-            file.close()
 
     def _entries(self, file: File) -> Iterator[tuple[int, int | None, AbortedTxn]]:
         entry = TransactionIndex.ENTRY

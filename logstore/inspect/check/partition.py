@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -269,11 +270,8 @@ class PartitionCheck:
 
     def _has_entries(self, path: str) -> bool:
         """Return whether an index starts with anything but zeros."""
-        file = self._fs.open(path)
-        try:
+        with closing(self._fs.open(path)) as file:
             return any(file.read(0, 4096))
-        finally:
-            file.close()
 
     # -- small files -------------------------------------------------------------------------
 

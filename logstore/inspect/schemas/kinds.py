@@ -30,7 +30,6 @@ class Schema(Protocol):
         InvalidRecordError
             The message does not match the schema.
         """
-        ...
 
 
 def library(name: str, purpose: str) -> Any:  # noqa: ANN401  # a module

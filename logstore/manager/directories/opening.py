@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from logstore.config.dynamic import Layer, merge_layers
@@ -51,9 +52,9 @@ def open_directories(
     closed.
     """
     max_bytes = broker_config.logstore_small_file_max_bytes
-    directories = _open(
+    open_directory = partial(
+        LogDirectory,
         runtime,
-        log_dirs,
         read_only=read_only,
         file_delete_delay_ms=effective_config({}, broker_config).file_delete_delay_ms,
         small_file_max_bytes=max_bytes,
@@ -61,6 +62,7 @@ def open_directories(
         shown=shown,
         metadata_log=metadata_log,
     )
+    directories = _open(runtime, log_dirs, open_directory)
     try:
         directories[0].check_online()
         homes: PartitionMap[LogDirectory] = PartitionMap()
@@ -83,15 +85,7 @@ def close_unused(directories: Sequence[LogDirectory]) -> None:
 
 
 def _open(
-    runtime: Runtime,
-    log_dirs: Sequence[str],
-    *,
-    read_only: bool,
-    file_delete_delay_ms: int,
-    small_file_max_bytes: int,
-    on_damage: OnDamage,
-    shown: ShownFolder | None,
-    metadata_log: bool,
+    runtime: Runtime, log_dirs: Sequence[str], open_directory: Callable[[str], LogDirectory]
 ) -> list[LogDirectory]:
     """Open directories; repeat while another process moves partitions between them."""
     for attempt in range(1, ATTEMPTS_MAX + 1):
@@ -99,17 +93,7 @@ def _open(
         directories: list[LogDirectory] = []
         try:
             for path in log_dirs:
-                directory = LogDirectory(
-                    runtime,
-                    path,
-                    read_only=read_only,
-                    file_delete_delay_ms=file_delete_delay_ms,
-                    small_file_max_bytes=small_file_max_bytes,
-                    on_damage=on_damage,
-                    shown=shown,
-                    metadata_log=metadata_log,
-                )
-                directories.append(directory)
+                directories.append(open_directory(path))  # noqa: PERF401  # closed after an error
         except BaseException:
             close_unused(directories)
             raise

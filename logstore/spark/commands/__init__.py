@@ -1,1 +1,1 @@
-"""`logstore workload`: generate; verify; and run, which generates, cleans and verifies."""
+"""The `logstore workload` commands: generate, verify, and run."""

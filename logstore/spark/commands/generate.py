@@ -1,4 +1,4 @@
-"""`logstore workload generate`: a topic of keyed records from a declarative file."""
+"""`logstore workload generate`: generate a topic of keyed records from a workload file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def spec_options(function: _F) -> _F:
-    """Add the argument SPEC and the option --set to a command."""
+    """Add the SPEC argument and the --set option to a command."""
     values = click.option(
         "--set",
         "values",
@@ -80,9 +80,8 @@ def generate(
 ) -> None:
     """Generate a topic from SPEC, a TOML file or the name of a preset.
 
-    Equal specs produce equal bytes on any number of cores. The log is written in the virtual time
-    of the spec: batches, transactions, tombstones and versions of several producers arrive,
-    segments roll and files are dated by that time. --now has no effect.
+    The same spec produces the same bytes on any number of cores. Timestamps, segment rolls and
+    file times follow the virtual time of the spec, so --now has no effect.
 
     Presets: {presets}. docs/WORKLOAD-KEYS.md describes every key.
     """
@@ -120,7 +119,7 @@ def _data_dir(settings: Settings) -> str:
 
 
 def load_spec(name: str, values: Sequence[str]) -> Spec:
-    """Return the workload of a file or preset, with the overrides of --set.
+    """Load a workload from a file or preset, with the overrides of --set.
 
     Raises
     ------
@@ -149,7 +148,7 @@ def load_spec(name: str, values: Sequence[str]) -> Spec:
 
 
 def _override(tree: dict[str, Any], pair: str) -> None:
-    """Set KEY=VALUE in a workload; KEY may name a key of a table."""
+    """Set KEY=VALUE in a workload. KEY may be dotted to name a key of a table."""
     key, sign, text = pair.partition("=")
     *tables, last = key.strip().split(".")
     if not sign or not last:
@@ -164,7 +163,7 @@ def _override(tree: dict[str, Any], pair: str) -> None:
 
 
 def _value(text: str) -> object:
-    """Return the TOML value of a text, or the text if it is not TOML."""
+    """Parse a TOML value. Text that is not TOML is returned unchanged."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, KeyError):
@@ -186,7 +185,7 @@ def _print(settings: Settings, topic: Generated, data_dir: str, parquet: str | N
 
 
 def print_stages(seconds: Mapping[str, float], records: int) -> None:
-    """Print the duration of each stage and its records per second."""
+    """Print the duration and throughput of each stage."""
     table = Table(("stage", "seconds", "records/s"), right=("seconds", "records/s"))
     emit_lines(
         table.lines(

@@ -1,4 +1,4 @@
-"""The whole pipeline: generate a workload, clean a copy of it, verify the cleaning pass."""
+"""The `run` pipeline: generate a workload, clean a copy of it, and verify the result."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The outcome of a run.
+    """The result of a run.
 
     Attributes
     ----------
     generated : Generated
         The topic in `DIR/before`, with its rows in `DIR/before.parquet/TOPIC`.
     cleaned : CleanReport
-        Report on the cleaning pass of the copy in `DIR/after`.
+        Report of the cleaning pass over the copy in `DIR/after`.
     verdict : Verdict
-        Verdict of the oracle on the cleaning pass.
+        Verdict of the oracle.
     seconds : dict
-        Duration of each stage, in order.
+        Duration of each stage, in execution order.
     """
 
     generated: Generated
@@ -44,7 +44,7 @@ class Run:
     seconds: dict[str, float]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object of the command's JSON."""
+        """Return the JSON that the command prints."""
         records = self.generated.records
         return {
             "records": records,
@@ -66,26 +66,26 @@ def run_pipeline(
     strategy: str | None = None,
     threads: int | None = None,
 ) -> Run:
-    """Generate a workload, clean a copy of it and verify the cleaning pass.
+    """Generate a workload, clean a copy of it, and verify the result.
 
     Parameters
     ----------
     directory : str
-        Directory for `before`, `before.parquet` and `after`, none of which may exist.
+        Parent of `before`, `before.parquet` and `after`, which must not exist.
     strategy : str, optional
-        Compaction strategy to clean and verify with (default: the workload's).
+        Compaction strategy for both cleaning and verification. [default: from the workload]
     threads : int, optional
-        Partitions cleaned concurrently (default: the number of cores).
+        Number of partitions to clean concurrently. [default: number of cores]
 
     Raises
     ------
     LogStoreError
-        A stage failed. The output of the previous ones is retained.
+        A stage failed. The output of earlier stages is retained.
 
     Notes
     -----
-    Closed segments of the copy are hard links to the original; cleaning replaces them. The
-    cleaning runs one day after the workload's last record, in the workload's virtual time.
+    The copy uses hard links for closed segments, since cleaning replaces files instead of modifying
+    them. In virtual time, the copy is cleaned one day after the last record of the workload.
     """
     before, after = f"{directory}/before", f"{directory}/after"
     seconds: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Progress of a Spark command on a terminal: completed tasks of its stages."""
+"""Progress bars for Spark commands, based on completed tasks."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PERIOD_S = 0.3
-"""Time between two updates of the bar."""
+"""Interval between updates."""
 
 JOIN_S = 5
-"""Time to wait for the last update. A JVM that hangs must not block the command."""
+"""Time to wait for the last update, so that a hung JVM cannot block the command."""
 
 
 class StageInfo(Protocol):
-    """A stage as reported by Spark's status tracker."""
+    """A stage in Spark's status tracker."""
 
     numTasks: int
     numCompletedTasks: int
 
 
 class Tracker(Protocol):
-    """The used part of Spark's status tracker."""
+    """The methods of Spark's status tracker that are used here."""
 
     def getActiveStageIds(self) -> Sequence[int]:
         """Return the ids of the active stages."""
 
     def getStageInfo(self, stageId: int) -> StageInfo | None:
-        """Return a stage, or None if Spark no longer keeps it."""
+        """Return a stage, or None if Spark has forgotten it."""
 
 
 class SparkProgress:
@@ -43,11 +43,11 @@ class SparkProgress:
     Parameters
     ----------
     name : str
-        Label of the bar.
+        Label.
     tracker : Tracker
-        Status tracker of the session.
+        Status tracker.
     bar : ProgressBar, optional
-        The bar. By default one on standard error, if that is a terminal.
+        [default: a bar on standard error if it is a terminal]
     """
 
     def __init__(self, name: str, tracker: Tracker, bar: ProgressBar | None = None) -> None:
@@ -71,7 +71,7 @@ class SparkProgress:
         self._bar.__exit__(*error)
 
     def _watch(self) -> None:
-        # The command reports the death of the JVM.
+        # The command reports that the JVM died.
         with suppress(Py4JError, OSError):
             while not self._is_over.wait(PERIOD_S):
                 self.refresh()

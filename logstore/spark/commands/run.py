@@ -1,4 +1,4 @@
-"""`logstore workload run`: generate, clean and verify, with the speed of each stage."""
+"""`logstore workload run`: generate, clean and verify, with the throughput of each stage."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def run(
     master: str | None,
     driver_memory: str,
 ) -> int:
-    """Generate the workload SPEC, clean a copy of it, and verify the cleaning pass.
+    """Generate a workload, clean a copy of it, and verify the result.
 
     SPEC is a TOML file or the name of a preset. The exit code is 1 if there are violations.
     """

@@ -1,4 +1,4 @@
-"""`logstore workload verify`: verify a cleaning pass independently of the cleaner."""
+"""`logstore workload verify`: verify cleaned logs independently of the cleaner."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ ENCODINGS = TOPIC_KEYS["logstore.compaction.strategy.header.encoding"].values
 @click.option(
     "--forced",
     is_flag=True,
-    help="The cleaning used --force, which ignores compaction lags; do not check them.",
+    help="The cleaning pass used --force, so do not check compaction lags.",
 )
 @click.option(
     "--require-cleaned",
@@ -100,16 +100,16 @@ def verify(
 ) -> int:
     """Verify a cleaned data directory against the one before cleaning.
 
-    The oracle consists of DataFrame operations and shares only the reader with the engine. It
-    checks that the cleaned range contains exactly the surviving records, byte for byte and in
-    offset order. That tombstones, lags and retention follow the rules; and that everything else is
-    unchanged. The end of each partition's cleaned range comes from the cleaner checkpoint in
-    --after, and the other rules from the topic configurations.
+    The oracle uses DataFrame operations and shares only the reader with the engine. It checks
+    that the cleaned range contains exactly the surviving records, byte for byte and in offset
+    order; that tombstones, lags and retention follow the rules; and that everything else is
+    unchanged. It reads the end of each cleaned range from the cleaner checkpoint in --after, and
+    the rules from the topic configs.
 
-    --now is the time of the (last) cleaning and --since of the first one, if there were several.
-    Without them, tombstones that may have expired are accepted either way; the verdict lists such
-    checks as unproven. Both directories are opened read-only. The exit code is 1 if there are
-    violations.
+    --now is the time of the last cleaning pass, and --since of the first one if there were
+    several. Without them, tombstones that may have expired are accepted either way, and the
+    verdict lists such checks as unproven. Both directories are opened read-only. The exit code is
+    1 if there are violations.
     """
     if options["partition"] is not None and options["topic"] is None:
         raise click.UsageError("--partition requires --topic")

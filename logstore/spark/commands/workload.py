@@ -1,6 +1,6 @@
-"""`logstore workload`: the commands that need Spark, registered as an entry point.
+"""The `logstore workload` command group, registered as an entry point.
 
-PySpark is imported only when a command runs, which keeps `--help` fast.
+PySpark is imported only when a command runs, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 HEAP_SHARE = 4
 HEAP_GIB_MIN, HEAP_GIB_MAX = 1, 6
-"""Default heap of the JVM: a quarter of the machine's memory, within these limits."""
+"""Limits of the default JVM heap, which is a quarter of the physical memory."""
 
 SHUFFLE_PARTITIONS = 16
-"""Tasks of a shuffle on one machine; `spark-submit` configures a cluster."""
+"""Number of shuffle tasks on one machine. `spark-submit` configures it for clusters."""
 
 HEAP_BYTES_MIN = 512 << 20
-"""Smallest heap that Spark starts with."""
+"""Smallest heap with which Spark starts."""
 
 _HEAP = re.compile(r"\d+[mgt]")
 _MASTER = re.compile(
@@ -67,22 +67,22 @@ _F = TypeVar("_F", bound=Callable[..., Any])
     ],
 )
 def workload() -> None:
-    """Generate keyed workloads and verify cleaning passes independently, with PySpark.
+    """Generate keyed workloads, and verify cleaned logs independently, with PySpark.
 
-    Uses all cores of this machine, or a cluster if started with spark-submit. Requires the extra
-    `spark`, which includes a Java for machines without one.
+    Uses all cores of this machine, or a cluster if started with spark-submit. Requires the `spark`
+    extra, which includes a Java runtime.
     """
 
 
 class SparkOptions(NamedTuple):
-    """Options for running Spark.
+    """Options of commands that run Spark.
 
     Attributes
     ----------
     master : str or None
-        Master URL, or None for the master of `spark-submit`, or else all cores of this machine.
+        Master URL. None means the master of `spark-submit`, or else all local cores.
     driver_memory : str
-        Heap of the JVM, such as `2g`.
+        JVM heap, such as `2g`.
     """
 
     master: str | None
@@ -90,7 +90,7 @@ class SparkOptions(NamedTuple):
 
     @contextmanager
     def session(self, name: str) -> Iterator[SparkSession]:
-        """Start a session, and stop it at the end of the block.
+        """Start a session, and stop it when the block ends.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class SparkOptions(NamedTuple):
         JavaNotFoundError
             No usable Java was found.
         SparkDiedError
-            The JVM died. The message has its last output.
+            The JVM died. The message contains its last output.
         """
         if importlib.util.find_spec("pyspark") is None:
             raise InvalidConfigurationError(
@@ -131,7 +131,7 @@ class SparkOptions(NamedTuple):
             death = jvm_death(error)
             if death is not None:
                 raise death from error
-            # The message has the traceback of the failed task.
+            # The message contains the traceback of the failed task.
             cause = own_error(str(error)) or missing_module(str(error))
             if cause is None:
                 raise
@@ -141,14 +141,14 @@ class SparkOptions(NamedTuple):
 
     @property
     def is_local(self) -> bool:
-        """Whether Spark runs on this machine only."""
+        """Whether Spark runs only on this machine."""
         if self.master is None:
             return "PYSPARK_GATEWAY_PORT" not in os.environ
         return self.master.startswith("local")
 
 
 def own_error(text: str) -> LogStoreError | None:
-    """Return the `LogStoreError` in the worker's traceback that Spark reports, or None."""
+    """Return the `LogStoreError` in a worker's traceback, or None."""
     matches = _OWN_ERROR.findall(text)
     if not matches:
         return None
@@ -162,7 +162,7 @@ def own_error(text: str) -> LogStoreError | None:
 
 
 def missing_module(text: str) -> LogStoreError | None:
-    """Return an error for a module that the Python of Spark's workers lacks, or None."""
+    """Return the error for a module that is missing in the workers' Python, or None."""
     match = _MISSING.search(text)
     if match is None:
         return None

@@ -1,1 +1,1 @@
-"""The Spark data source `logstore`: reading and writing topics, and splitting them into tasks."""
+"""The `logstore` data source: reads and writes topics, and splits them into tasks."""

@@ -1,8 +1,8 @@
 """Conversion between the engine's columns of records and Arrow arrays.
 
-The keys (or values) of records are in ascending order in a batch's bytes. An Arrow array over the
-same bytes, whose odd elements are the gaps between them, needs no copy; taking its even elements
-gathers the keys.
+Keys (or values) are at ascending positions in the bytes of a batch. So an Arrow array over the same
+bytes, whose odd elements are the gaps between keys, needs no copy. Taking its even elements gathers
+the keys.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _MICROS = 1000
 _DIGEST_SECONDS = 20e-6
-"""Approximate time of a digest if kernels run as Python."""
+"""Approximate time per digest in plain Python."""
 _TIMESTAMP_MAX_MS = np.iinfo(np.int64).max // _MICROS
 _STARTS = [
     kernels.EXTENT_START,
@@ -39,10 +39,10 @@ _STARTS = [
 
 
 class Stored(NamedTuple):
-    """Records of one batch, as read.
+    """Records of one batch.
 
-    `aborted` is None while their transaction is open; `delete_horizon_ms` is None if the batch
-    has no horizon.
+    `aborted` is None while their transaction is open. `delete_horizon_ms` is None if the batch has
+    no horizon.
     """
 
     columns: RecordColumns
@@ -52,7 +52,7 @@ class Stored(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Records of many batches over one byte array."""
+    """Records of several batches over one byte array."""
 
     topic: str
     partition: int
@@ -67,19 +67,19 @@ class _Rows(NamedTuple):
 def record_batch(
     schema: pa.Schema, topic: str, partition: int, parts: Sequence[Stored]
 ) -> pa.RecordBatch:
-    """Return records of one partition as an Arrow batch.
+    """Convert records of one partition to an Arrow batch.
 
     Parameters
     ----------
     schema : pyarrow.Schema
-        Requested columns of the data source's schema, in order.
+        Requested columns, in order.
     parts : sequence of Stored
         At least one batch, with at most 2^31 - 1 bytes in total.
 
     Raises
     ------
     InvalidRecordError
-        A timestamp is out of range for Spark's microseconds.
+        A timestamp is out of range for Spark, which uses microseconds.
     """
     rows = _concatenate(topic, partition, parts)
     arrays = [_COLUMNS[field.name](rows, field.type) for field in schema]
@@ -110,7 +110,7 @@ def _concatenate(topic: str, partition: int, parts: Sequence[Stored]) -> _Rows:
 def _strings(
     data: NDArray[np.uint8], starts: NDArray[np.int64], sizes: NDArray[np.int64]
 ) -> pa.Array:
-    """Gather byte strings at ascending positions; a negative size yields null."""
+    """Gather byte strings at ascending positions. A negative size means null."""
     count = len(starts)
     if len(data) > INT32_MAX:
         raise InvalidRecordError(f"{len(data)} bytes of records are too many for one Arrow array")
@@ -126,7 +126,7 @@ def _strings(
 
 
 def _utf8(strings: pa.Array) -> pa.Array:
-    """Decode text like Java: invalid UTF-8 becomes U+FFFD."""
+    """Decode text as Java does: invalid UTF-8 becomes U+FFFD."""
     try:
         return strings.cast(pa.string())
     except pa.ArrowInvalid:
@@ -193,7 +193,7 @@ def _value_digests(rows: _Rows, _: pa.DataType) -> pa.Array:
 
 
 def _header_digests(rows: _Rows, _: pa.DataType) -> pa.Array:
-    """Digest the stored bytes of the headers, including their count and sizes."""
+    """Hash the stored headers of each record, including their count and sizes."""
     starts = rows.extents[:, kernels.EXTENT_HEADERS]
     return pa.array(_digests(rows.data, starts, rows.extents[:, kernels.EXTENT_END] - starts))
 
@@ -218,9 +218,9 @@ def _of_batches(rows: _Rows, values: Sequence[object], kind: pa.DataType) -> pa.
 
 
 def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
-    """Decode all headers. A record without headers has null, as in Spark's Kafka source.
+    """Decode all headers. Like Spark's Kafka source, use null for records without headers.
 
-    The headers were validated when the records were decoded, so bounds are not checked.
+    Bounds are not checked, because decoding the records validated the headers.
     """
     data, starts = rows.data, rows.extents[:, kernels.EXTENT_HEADERS]
     remaining = np.zeros(len(starts), np.int64)
@@ -254,7 +254,7 @@ def _headers(rows: _Rows, kind: pa.DataType) -> pa.Array:
 def _varints(
     data: NDArray[np.uint8], positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Read the zigzag varint at each position, and return the values and the end positions."""
+    """Read a zigzag varint at each position. Return values and end positions."""
     positions = positions.copy()
     raw = np.zeros(len(positions), np.int64)
     open_rows = np.arange(len(positions))
@@ -289,7 +289,7 @@ _COLUMNS: dict[str, Callable[[_Rows, pa.DataType], pa.Array]] = {
 
 
 def bytes_column(array: pa.Array) -> BytesColumn:
-    """Return an Arrow array of bytes or text as a column over the same bytes."""
+    """Convert an Arrow array of bytes or text to a column without copying."""
     if pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type):
         width: type[np.signedinteger] = np.int64
     elif pa.types.is_binary(array.type) or pa.types.is_string(array.type):
@@ -310,7 +310,7 @@ def bytes_column(array: pa.Array) -> BytesColumn:
 
 
 def encoded_headers(array: pa.Array) -> BytesColumn:
-    """Encode lists of (name, value) as the header bytes of each record.
+    """Encode a list of (name, value) headers per record.
 
     Raises
     ------

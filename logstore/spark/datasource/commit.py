@@ -1,10 +1,10 @@
-"""Atomic commit of topics written by a job of many tasks.
+"""Atomic commit of topics written by many tasks.
 
-Tasks write partitions below a private directory of the job in the data directory. The commit locks
-the data directory, stores the topics as being deleted, moves the folders in and then publishes the
-topics by replacing one file. Until then no reader sees them, and the first broker that opens the
-directory after a crash removes them. A crash during the commit of an overwrite may therefore leave
-neither topic, but never a mixture.
+Tasks write partitions to a private job directory inside the data directory. The commit locks the
+data directory, marks the topics as being deleted, moves the partition directories in, and then
+publishes the topics by replacing one file. Until then no reader sees them. After a crash, the first
+broker that opens the directory removes them. If the commit of an overwrite crashes, both topics may
+be lost, but they are never mixed.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ if TYPE_CHECKING:
 
 JOB_DIR_PREFIX = ".logstore-write."
 LOCK_WAIT_SECONDS = 10.0
-"""Time that a commit waits for a data directory locked by another process."""
+"""Time to wait for a data directory that another process has locked."""
 
 REMOVALS_MAX = 100
-"""Attempts of an abort to remove its job's directory.
+"""Attempts of an abort to remove the job directory.
 
-A killed task may have resolved its folder under the old name and still create, rename or remove
-one file there during the removal. Its next system call fails.
+A killed task may have resolved the old directory name and still create, rename or remove one file
+during the removal. Its next system call fails.
 """
 
 LEFTOVER_AGE_MS = 24 * 60 * 60 * 1000
-"""Age since the last file creation at which a job's directory counts as abandoned."""
+"""Age after which a job directory is abandoned, counted from the last file created in it."""
 
 
 @dataclass(frozen=True)
 class WrittenPartition:
-    """A cleanly closed partition in a folder of its own; `end_offset` is its log end offset."""
+    """A cleanly closed partition in its own directory. `end_offset` is the log end offset."""
 
     topic: str
     partition: int
@@ -73,16 +73,16 @@ class WrittenPartition:
 
 @dataclass(frozen=True)
 class WriteJob:
-    """A write job with its directory in a data directory; copied to the job's tasks.
+    """A write job and its directory inside a data directory. Copied to the tasks.
 
     Attributes
     ----------
     path : str
         The data directory.
     job_dir : str
-        Directory in which the tasks write.
+        Directory that the tasks write to.
     overwrite : bool
-        Replace existing topics instead of refusing them.
+        Whether to replace existing topics.
     """
 
     path: str
@@ -96,16 +96,16 @@ class WriteJob:
         Parameters
         ----------
         topics : iterable of str
-            Topics that the job is known to write.
+            Topics that the job will write, as far as known.
 
         Raises
         ------
         TopicAlreadyExistsError
-            A topic exists and `overwrite` is not set; nothing was created.
+            A topic exists and `overwrite` is not set. Nothing was created.
         InvalidConfigurationError
-            The directory contains data directories, like a cluster's.
+            The directory contains data directories, like the directory of a cluster.
         """
-        path = str(Path(path).absolute())  # a task may run in another working directory
+        path = str(Path(path).absolute())  # tasks may have a different working directory
         fs = DiskFileSystem()
         if fs.is_dir(path):
             check_data_directory(fs, path)
@@ -120,7 +120,7 @@ class WriteJob:
         return job
 
     def task_dir(self) -> str:
-        """Create a directory for one attempt of a task, and return its path.
+        """Create a directory for one attempt of a task.
 
         Raises
         ------
@@ -139,14 +139,14 @@ class WriteJob:
         *,
         producer_ids: int = 0,
     ) -> None:
-        """Publish all topics at once, and remove the job's directory.
+        """Publish all topics atomically, and remove the job directory.
 
         Parameters
         ----------
         topics : sequence of Topic
-            The topics. Every one of their partitions was written.
+            Topics. All of their partitions must have been written.
         producer_ids : int
-            Producer ids below this number are used in the logs and must not be assigned again.
+            Producer ids below this number are used and must not be assigned again.
 
         Raises
         ------
@@ -169,7 +169,7 @@ class WriteJob:
                 _refuse_existing(store, directory.partitions, names, self.path)
             store.put(replace(topic, deleting=True) for topic in topics)
             if producer_ids:
-                # Logs forget expired ids, which could then be assigned to a new producer.
+                # Logs forget expired ids, so they could be assigned to a new producer.
                 ProducerIds(runtime.fs, self.path, runtime.lock(), lambda: producer_ids - 1).take()
             _retire(directory, names)
             ids = {
@@ -179,15 +179,15 @@ class WriteJob:
             store.put(topics)
             directory.delete_retired_folders(force=True)
         finally:
-            # The other partitions were not modified, so the shutdown state remains as it was.
+            # Other partitions were not modified, so keep the shutdown state.
             directory.close(clean=directory.clean or directory.fresh)
         self.abort()
 
     def abort(self) -> None:
-        """Remove the job's directory.
+        """Remove the job directory.
 
-        Spark does not wait for the tasks that it kills. The directory is renamed first, so
-        they cannot create files in it.
+        Spark does not wait for killed tasks, so the directory is renamed first. They can then no
+        longer create files in it.
         """
         fs = DiskFileSystem()
         doomed = f"{self.job_dir}.doomed"
@@ -208,7 +208,7 @@ class WriteJob:
 def create_log(
     runtime: Runtime, folder: str, tp: TopicPartition, configs: Mapping[str, str]
 ) -> Log:
-    """Create the folder of a partition with an empty log.
+    """Create a partition directory with an empty log.
 
     Raises
     ------
@@ -232,14 +232,14 @@ def create_log(
 
 
 def close_log(log: Log) -> WrittenPartition:
-    """Close a log cleanly and return its description."""
+    """Close a log cleanly and describe it."""
     tp, end_offset = log.topic_partition, log.log_end_offset
     log.close()
     return WrittenPartition(tp.topic, tp.partition, log.directory, end_offset)
 
 
 def by_partition(written: Iterable[WrittenPartition]) -> dict[TopicPartition, WrittenPartition]:
-    """Index the results of the tasks by partition.
+    """Index task results by partition.
 
     Raises
     ------
@@ -258,7 +258,7 @@ def by_partition(written: Iterable[WrittenPartition]) -> dict[TopicPartition, Wr
 
 
 def refuse_in_use(path: str) -> None:
-    """Fail early if the lock of a data directory, which the commit needs, is taken.
+    """Fail early if the data directory is locked, since the commit needs the lock.
 
     Raises
     ------
@@ -283,14 +283,14 @@ def _is_free(path: str) -> bool:
 
 
 def _wait_for_lock(path: str) -> None:
-    """Wait for a job that commits or tests the lock, up to `LOCK_WAIT_SECONDS`."""
+    """Wait up to `LOCK_WAIT_SECONDS` for a job that commits or tests the lock."""
     deadline = time.monotonic() + LOCK_WAIT_SECONDS
     while not _is_free(path) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
 def _identified(topic: Topic, rng: Random) -> Topic:
-    """Return the topic with an id, generated if it has none."""
+    """Return the topic with an id, generating one if necessary."""
     return topic if topic.id is not None else replace(topic, id=random_topic_id(rng))
 
 
@@ -327,7 +327,7 @@ def _refuse_existing(
 
 
 def _sweep_leftovers(fs: FileSystem, path: str) -> None:
-    """Remove directories of dead jobs, and of killed tasks that outlived their job's abort."""
+    """Remove the directories of dead jobs, and of tasks that outlived the abort of their job."""
     if not fs.is_dir(path):
         return
     oldest_ms = SystemClock().now_ms() - LEFTOVER_AGE_MS
@@ -335,13 +335,12 @@ def _sweep_leftovers(fs: FileSystem, path: str) -> None:
         job_dir = f"{path}/{name}"
         if not name.startswith(JOB_DIR_PREFIX):
             continue
-        with suppress(FileNotFoundError):  # its job finished, or another job removes leftovers too
+        with suppress(FileNotFoundError):  # the job finished, or another job is removing leftovers
             if _last_change_ms(fs, job_dir) < oldest_ms:
                 remove_tree(fs, job_dir)
 
 
 def _last_change_ms(fs: FileSystem, path: str) -> int:
-    """Return the latest modification time of a directory and its subdirectories."""
     below = [f"{path}/{name}" for name in fs.list_dir(path)]
     times = [_last_change_ms(fs, each) for each in below if fs.is_dir(each)]
     return max([fs.stat(path).mtime_ms, *times])

@@ -1,4 +1,4 @@
-"""Compiled loops of the data source: XXH64 with Spark's seed."""
+"""Compiled XXH64 with Spark's seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SEED = np.uint64(42)
-"""Seed of Spark's function `xxhash64`."""
+"""Seed of Spark's `xxhash64`."""
 
 _P1 = np.uint64(0x9E3779B185EBCA87)
 _P2 = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -49,7 +49,7 @@ def digest_strings(
     data : (n,) uint8
         Bytes of all strings.
     starts, sizes : (m,) int64
-        Positions and lengths in bytes, all inside `data`. A negative length counts as 0.
+        Positions and lengths in bytes, within `data`. A negative length means 0.
     digests : (m,) int64, out
         Digests.
 

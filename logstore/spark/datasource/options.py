@@ -1,4 +1,4 @@
-"""Options of the data source, which Spark passes as strings by case-insensitive names."""
+"""Data source options. Spark passes strings with case-insensitive names."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from logstore.errors import InvalidConfigurationError
 
 
 def refuse_unknown(options: Mapping[str, str], known: Sequence[str], prefix: str = "") -> None:
-    """Refuse unknown options.
+    """Raise an error for unknown options.
 
     Parameters
     ----------
     known : sequence of str
         Known names, case-insensitive.
     prefix : str, optional
-        Options with this prefix are accepted too.
+        Also accept options with this prefix.
 
     Raises
     ------
     InvalidConfigurationError
-        An option is unknown; the message suggests the nearest name.
+        An option is unknown. The message suggests the closest name.
     """
     names = {name.lower() for name in known}
     for option in options:
@@ -34,7 +34,7 @@ def refuse_unknown(options: Mapping[str, str], known: Sequence[str], prefix: str
 
 
 def resolve_synonyms(options: Mapping[str, str], *names: str) -> str | None:
-    """Return the value of an option that has synonyms, or None if it is not given.
+    """Return the value of an option with synonyms, or None.
 
     Raises
     ------
@@ -48,21 +48,21 @@ def resolve_synonyms(options: Mapping[str, str], *names: str) -> str | None:
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    """Return the items of a comma-separated option, or None if it is not given."""
+    """Split a comma-separated option; None if it is not given."""
     if text is None:
         return None
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def parse_number(option: str, text: str) -> int:
-    """Return an option's value as a non-negative integer."""
+    """Parse a non-negative integer option."""
     if not text.strip().isdecimal():
         raise InvalidConfigurationError(f"{option}: {text!r} is not a non-negative integer")
     return int(text)
 
 
 def parse_json(option: str, text: str, form: str) -> dict[str, object]:
-    """Return an option's value as a JSON object; `form` is an example for the message."""
+    """Parse an option as a JSON object. `form` is an example for the error message."""
     try:
         value = json.loads(text)
     except ValueError:

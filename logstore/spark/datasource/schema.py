@@ -31,7 +31,7 @@ KAFKA_SCHEMA = StructType(
         ),
     ]
 )
-"""The columns of Spark's Kafka source, including headers."""
+"""Columns of Spark's Kafka source, including headers."""
 
 MORE_COLUMNS = StructType(
     [
@@ -41,4 +41,4 @@ MORE_COLUMNS = StructType(
         StructField("headersDigest", LongType()),
     ]
 )
-"""Additional columns, present only on request."""
+"""Additional columns that must be requested."""

@@ -1,10 +1,10 @@
-"""Writing topics from Spark: one directory per partition, committed all or nothing.
+"""Write topics from Spark, one directory per partition, with an atomic commit.
 
     frame = frame.repartitionById(8, "partition").sortWithinPartitions("offset")
     frame.write.format("logstore").mode("append").option("topic", "users").save(DATA_DIR)
 
-Rows become records in the order of a task's rows, with new offsets from 0. All rows of a partition
-must come from one task, which `repartitionById` ensures.
+Records are in the row order of the task and get new offsets from 0. All rows of a partition must be
+in the same task, which `repartitionById` ensures.
 
 Columns
 -------
@@ -12,20 +12,18 @@ value : bytes or text; required. Null is a tombstone.
 key : bytes or text.
 topic : text; required unless the option `topic` is set.
 partition : int; required for more than one partition.
-timestamp : a timestamp, or milliseconds as bigint; if missing or null, the current time.
+timestamp : timestamp, or bigint milliseconds. The default is the current time.
 headers : as in the read schema.
-offset : not stored; must ascend within a partition, so a missing sort is detected.
+offset : not stored, but must ascend within a partition, to detect a missing sort.
 timestampType : ignored.
 
-docs/WORKLOADS.md lists the write options. A batch is closed before `batchRecords` if the next
-record might exceed `max.message.bytes`.
+See docs/WORKLOADS.md for the write options. A batch has fewer than `batchRecords` records if more
+might exceed `max.message.bytes`.
 
 Modes
 -----
-append : adds topics. If one exists, the job is refused and writes nothing.
-overwrite : replaces topics with the same name and keeps all others.
-
-`commit` publishes the topics atomically.
+append : adds topics. Fails without writing if one of them exists.
+overwrite : replaces topics of the same name. Other topics are not affected.
 """
 
 from __future__ import annotations
@@ -87,10 +85,10 @@ _GATHER_ROWS = 8192
 _GATHER_BYTES = 64 << 20
 _RECORD_OVERHEAD_MAX = 1 + 5 + 10 + 5 + 5 + 5
 _BATCH_OVERHEAD_MAX = 4096
-"""Batch header, plus the growth of incompressible bytes under a codec."""
+"""Batch header plus the expansion of incompressible data."""
 
 OPTIONS = ("path", "topic", "partitions", "batchRecords", "compression", "now")
-"""All write options, except for topic configurations."""
+"""All write options except topic configs."""
 
 _CONFIG_PREFIX = "config."
 _TEXT = (BinaryType, StringType)
@@ -108,14 +106,14 @@ _TYPES: dict[str, tuple[type[DataType], ...]] = {
 
 @dataclass
 class TaskMessage(WriterCommitMessage):
-    """The partitions that a task wrote."""
+    """Partitions written by a task."""
 
     partitions: tuple[WrittenPartition, ...]
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """Parsed write options; see the module docstring."""
+    """Parsed write options. See the module docstring."""
 
     topic: str | None
     partitions: int | None
@@ -126,7 +124,7 @@ class WriteOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
-        """Parse the options given to Spark.
+        """Parse the options from Spark.
 
         Raises
         ------
@@ -153,7 +151,6 @@ class WriteOptions:
         )
 
     def runtime(self) -> Runtime:
-        """Return the runtime to write with."""
         clock: Clock = SystemClock() if self.now_ms is None else FixedWallClock(self.now_ms)
         return Runtime(clock, DiskFileSystem(clock), random_source())
 
@@ -168,7 +165,7 @@ def _positive(name: str, text: str | None) -> int | None:
 
 
 class LogstoreWriter(DataSourceArrowWriter):
-    """The writer of one job; created by the driver and copied to the tasks."""
+    """The writer of one job. Created by the driver and copied to the tasks."""
 
     def __init__(
         self, path: str, options: Mapping[str, str], schema: StructType, *, overwrite: bool
@@ -179,15 +176,15 @@ class LogstoreWriter(DataSourceArrowWriter):
         self.job = WriteJob.begin(path, [] if topic is None else [topic], overwrite=overwrite)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskMessage:
-        """Write the rows of one task and return the written partitions.
+        """Write the rows of one task.
 
         Raises
         ------
         RequestError
-            A row is not a valid record. The job fails.
+            A row is not a valid record.
         """
         runtime = self.options.runtime()
-        task_dir = self.job.task_dir()  # this and all later calls fail once the job is aborted
+        task_dir = self.job.task_dir()  # fails, like later calls, once the job is aborted
         writers: dict[TopicPartition, PartitionWriter] = {}
         for rows in iterator:
             for tp, part in _by_partition(rows, self.options):
@@ -198,12 +195,12 @@ class LogstoreWriter(DataSourceArrowWriter):
         return TaskMessage(tuple(writers[tp].finish() for tp in sorted(writers)))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish the partitions of all tasks at once.
+        """Publish the partitions of all tasks atomically.
 
         Raises
         ------
         InvalidRecordError
-            Rows of one partition came from several tasks.
+            Several tasks had rows of the same partition.
         TopicAlreadyExistsError
             A topic exists and the mode is not `overwrite`.
         KafkaStorageError
@@ -223,7 +220,7 @@ class LogstoreWriter(DataSourceArrowWriter):
         self.job.commit(self.options.runtime(), topics, written)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove the job's files; see `WriteJob.abort`."""
+        """Remove the files of the job. See `WriteJob.abort`."""
         self.job.abort()
 
 
@@ -256,7 +253,7 @@ def _check_columns(schema: StructType, options: WriteOptions) -> None:
 def _by_partition(
     rows: pa.RecordBatch, options: WriteOptions
 ) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Split rows by partition, in their order."""
+    """Split rows by partition, preserving their order."""
     names = rows.schema.names
     topics: list[str] = [] if options.topic is None else [options.topic]
     topic_column = numbers_column = None
@@ -288,7 +285,7 @@ def _without_nulls(rows: pa.RecordBatch, name: str) -> pa.Array:
 
 
 class PartitionWriter:
-    """The writer of one partition in a task, which packs rows into batches.
+    """Writes one partition of a task, packing rows into batches.
 
     Batch boundaries depend only on the records, not on Spark's Arrow batches.
     """
@@ -302,7 +299,7 @@ class PartitionWriter:
         self._last_offset = -1
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows, and append the batches that are full."""
+        """Add rows, and append full batches."""
         self._check_order(rows)
         step = max(1, rows.num_rows * _GATHER_BYTES // max(rows.nbytes, 1))
         for start in range(0, rows.num_rows, step):
@@ -337,7 +334,7 @@ class PartitionWriter:
     def _append_batches(self, *, final: bool) -> None:
         if not self._pending_rows:
             return
-        # Columns above 2 GiB would have several chunks.
+        # Columns larger than 2 GiB would have several chunks.
         (rows,) = pa.Table.from_batches(self._pending).combine_chunks().to_batches()
         columns = self._columns(rows)
         done = 0
@@ -365,7 +362,7 @@ class PartitionWriter:
         )
 
     def _cuts(self, columns: _Columns, *, final: bool) -> Iterator[tuple[int, int]]:
-        """Yield [start, stop) of each full batch, and of the last one if `final`."""
+        """Yield the row range [start, stop) of each full batch, and of the last one if `final`."""
         count, most = len(columns.timestamps), self._options.batch_records
         ends = columns.ends()
         start = 0
@@ -396,7 +393,7 @@ class _Columns:
     headers: BytesColumn
 
     def ends(self) -> NDArray[np.int64]:
-        """Return an upper bound of the uncompressed bytes of the records up to each one."""
+        """Return upper bounds of the cumulative uncompressed size of the records."""
         sizes = np.full(len(self.timestamps), _RECORD_OVERHEAD_MAX, np.int64)
         for column in (self.keys, self.values, self.headers):
             sizes += np.maximum(column.sizes, 0)
@@ -418,7 +415,7 @@ def _is_time(column: pa.Array) -> bool:
 def _all_partitions(
     job: WriteJob, options: WriteOptions, written: Iterable[WrittenPartition]
 ) -> list[WrittenPartition]:
-    """Return all partitions of the topics, creating those without rows."""
+    """Return all partitions of the topics, creating partitions without rows."""
     partitions = by_partition(written)
     totals = {} if options.topic is None else {options.topic: options.partitions or 1}
     for tp in partitions:

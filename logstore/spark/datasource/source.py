@@ -1,14 +1,14 @@
-"""The Spark data source `logstore`: topics in the schema of Spark's Kafka source.
+"""The `logstore` data source: read topics with the schema of Spark's Kafka source.
 
-`spark.read.format("logstore").load(DATA_DIR)` opens the directory read-only: recovery is computed,
-but no byte changes and no lock is taken, so any number of tasks may read next to a live process.
-The data directories of one broker are loaded together: `load([DIR, DIR])`.
+`spark.read.format("logstore").load(DATA_DIR)` opens the directory read-only. Recovery happens in
+memory: no byte is changed and no lock is taken, so any number of tasks can read while a process
+writes. Pass all data directories of a broker together: `load([DIR, DIR])`.
 
-docs/WORKLOADS.md lists the options. `valueDigest` and `headersDigest` are computed
-without passing the bytes to Spark. Records appended after planning are not read.
+See docs/WORKLOADS.md for the options. `valueDigest` and `headersDigest` are computed without
+passing the bytes to Spark. Records appended after planning are not read.
 
-Filters are not pushed down: a loaded relation would apply them to later queries too and return
-wrong results. The options restrict the rows explicitly. `sink` describes the write options.
+Filters are not pushed down, because a loaded relation would apply them to later queries too and
+return wrong results. Use options to restrict rows. For writing, see `sink`.
 """
 
 from __future__ import annotations
@@ -62,19 +62,19 @@ OPTIONS = (
     *("startOffset", "startingOffsets", "endOffset", "endingOffsets"),
     *("columns", "isolation", "splitBytes", "order"),
 )
-"""All read options."""
+"""Read options."""
 
 _EDGES = {-2: "earliest", -1: "latest"}
-"""Numbers for the log's ends in Spark's Kafka source."""
+"""Numbers that mean the log's ends in Spark's Kafka source."""
 
 SPLIT_BYTES = 32 << 20
 ARROW_ROWS = 65_536
 ARROW_BYTES = 16 << 20
-"""Limits of an Arrow batch for the JVM, in rows and bytes of records."""
+"""Limits of an Arrow batch: rows, and bytes of records."""
 
 
 class _Offsets(NamedTuple):
-    """Offsets (or `earliest`, `latest`): a default, and exceptions by partition."""
+    """Offsets (or `earliest`, `latest`): a default, and values by partition."""
 
     default: int | str
     by_partition: dict[tuple[str, int], int | str]
@@ -88,7 +88,7 @@ class _Offsets(NamedTuple):
 
 
 class LogstoreDataSource(DataSource):
-    """Partition logs as rows; see the module docstring."""
+    """Records of partition logs as rows. See the module docstring."""
 
     @classmethod
     def name(cls) -> str:
@@ -96,7 +96,7 @@ class LogstoreDataSource(DataSource):
         return "logstore"
 
     def schema(self) -> StructType:
-        """Return the requested columns (default: the columns of Spark's Kafka source)."""
+        """Return the requested columns. The default is the schema of Spark's Kafka source."""
         names = parse_names(self.options.get("columns"))
         if names is None:
             return KAFKA_SCHEMA
@@ -113,7 +113,7 @@ class LogstoreDataSource(DataSource):
         Raises
         ------
         InvalidConfigurationError
-            An option is unknown, or the caller set a different schema.
+            An option is unknown, or the caller set another schema.
         """
         refuse_unknown(self.options, OPTIONS)
         columns = self.schema()
@@ -126,20 +126,20 @@ class LogstoreDataSource(DataSource):
         return LogstoreReader(parse_paths(self.options), self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of one job."""
+        """Return the writer of a job."""
         from logstore.spark.datasource.sink import LogstoreWriter
 
         return LogstoreWriter(parse_path(self.options), self.options, schema, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return a reader that refuses to stream.
+        """Return a reader that raises an error for every call.
 
-        Spark would report an error raised here with two more errors and three tracebacks.
+        If the error were raised here, Spark would add two more errors and three tracebacks.
         """
         return _NoStream()
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Refuse to stream.
+        """Raise an error, because streaming is not supported.
 
         Raises
         ------
@@ -150,7 +150,7 @@ class LogstoreDataSource(DataSource):
 
 
 class _NoStream(DataSourceStreamReader):
-    """A stream reader whose every method refuses to stream."""
+    """A stream reader whose methods all raise an error."""
 
     def initialOffset(self) -> dict[str, int]:
         raise _no_stream("spark.read")
@@ -166,8 +166,8 @@ class _NoStream(DataSourceStreamReader):
 
 
 def _no_stream(instead: str) -> InvalidConfigurationError:
-    """Return the error for streaming queries, and hide its traceback in Spark's report."""
-    # The process serves only this query and ends with the error.
+    """Return the error for streaming queries. Hides its traceback in Spark's report."""
+    # The process only runs this query and ends with the error.
     os.environ["SPARK_HIDE_TRACEBACK"] = "1"
     return InvalidConfigurationError(
         "the data source 'logstore' does not support streaming: use"
@@ -176,7 +176,7 @@ def _no_stream(instead: str) -> InvalidConfigurationError:
 
 
 class LogstoreReader(DataSourceReader):
-    """The reader of one load: plans splits on the driver and reads them in the workers."""
+    """Plans splits on the driver, and reads them in the workers."""
 
     def __init__(self, paths: list[str], options: Mapping[str, str], schema: StructType) -> None:
         self.paths = paths
@@ -243,21 +243,21 @@ class LogstoreReader(DataSourceReader):
         return self.isolation is Isolation.READ_COMMITTED
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of a task's splits as Arrow batches.
+        """Yield the records of a task as Arrow batches.
 
         Raises
         ------
         OffsetOutOfRangeError
             Retention removed records after planning.
         CorruptRecordError
-            A batch is damaged. The message has its file and position.
+            A batch is damaged. The message contains its file and position.
         """
         assert isinstance(partition, Task)
         for split in partition.splits:
             yield from self.read_split(split)
 
     def read_split(self, split: SegmentSplit) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one split as Arrow batches; raises the errors of `read`."""
+        """Yield the records of one split as Arrow batches. Raises the errors of `read`."""
         schema = to_arrow_schema(self.columns, timezone="UTC")
         topic, number = split.topic, split.partition
         parts: list[Stored] = []
@@ -277,7 +277,7 @@ class LogstoreReader(DataSourceReader):
 
 
 def parse_paths(options: Mapping[str, str]) -> list[str]:
-    """Return the data directories of `load`; Spark passes several as JSON."""
+    """Return the data directories to load. Spark passes a list as JSON."""
     several = options.get("paths")
     if several is None:
         return [parse_path(options)]
@@ -288,16 +288,16 @@ def parse_paths(options: Mapping[str, str]) -> list[str]:
 
 
 def parse_path(options: Mapping[str, str]) -> str:
-    """Return the single data directory of `load` or `save`."""
+    """Return the only data directory of `load` or `save`."""
     path = options.get("path")
     if not path:
         raise InvalidConfigurationError("no data directory is given: use load(DATA_DIR)")
-    # Absolute, because workers may have a different working directory.
+    # Workers may have a different working directory.
     return os.path.abspath(path.removeprefix("file://"))  # noqa: PTH100  # paths are strings here
 
 
 def _offsets(options: Mapping[str, str], names: tuple[str, str], default: str) -> _Offsets:
-    """Return the start or end offsets, for all partitions or by partition."""
+    """Parse start or end offsets, for all partitions or by partition."""
     text = resolve_synonyms(options, *names)
     if text is None:
         return _Offsets(default, {})

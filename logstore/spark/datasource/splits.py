@@ -1,9 +1,9 @@
-"""Splits of a partition, planned so that tasks need not open the log.
+"""Splits of partitions, planned so that tasks do not need to open the log.
 
-The planner opens a log once and computes its recovery. A split contains, for each segment, the file
-and the range of valid bytes, and the task reads only those. If cleaning, retention or a deletion
-replaces a file in the meantime, its inode or size changes. The task then opens the log itself and
-continues from the offset that it had reached.
+The planner opens a log once and computes its recovery. A split lists the file and the range of
+valid bytes of each segment, and the task reads only these. If cleaning, retention or a deletion
+replaces a file, its inode or size differs. The task then opens the log itself and continues at its
+current offset.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
     from logstore.storage.segment.segment import LogSegment
 
 _MOVES_BYTES = frozenset({"finished_swap", "split_segment"})
-"""Recovery actions that replace the bytes under a segment's name, only in memory."""
+"""Recovery actions that replace the bytes of a segment, but only in memory."""
 
 
 class SegmentFile(NamedTuple):
-    """The byte range [position, end) of a `.log` file that a split reads.
+    """The byte range [position, end) of a `.log` file.
 
-    `inode` and `size` detect a file that replaced the planned one. `size` is None for the active
-    segment, which may grow.
+    `inode` and `size` identify the planned file, to detect a replacement. `size` is None for the
+    active segment, which may grow.
     """
 
     path: str
@@ -54,7 +54,7 @@ class SegmentFile(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """Offsets [first, last] of an aborted or open transaction of a producer.
+    """Offsets [first, last] of an aborted or open transaction.
 
     `last` is None while the transaction is open.
     """
@@ -66,18 +66,18 @@ class Transaction(NamedTuple):
 
 @dataclass(frozen=True)
 class SegmentSplit:
-    """Offsets [start, end) of one partition, read in one go.
+    """Offsets [start, end) of a partition that are read together.
 
     Attributes
     ----------
     files : tuple of SegmentFile
-        Files with the offsets, or empty if the log must be opened to find them.
+        Files that contain the offsets, or empty if the log must be opened.
     uncommitted : tuple of Transaction
         Uncommitted transactions that overlap the split, if requested.
     lowest, beyond : int
-        Offsets [lowest, beyond) requested from the whole partition.
+        Offsets [lowest, beyond) requested from the partition.
     decompression_limit : int
-        Largest decompressed size of a batch, in bytes.
+        Maximum decompressed size of a batch, in bytes.
     """
 
     topic: str
@@ -92,13 +92,13 @@ class SegmentSplit:
 
     @property
     def size_bytes(self) -> int | None:
-        """Bytes to read, or None if the log must be opened to find them."""
+        """Bytes to read, or None if the log must be opened."""
         return sum(file.end - file.position for file in self.files) if self.files else None
 
 
 @dataclass(frozen=True)
 class Task(InputPartition):
-    """Splits that one task reads in order, or empty if there is nothing to read."""
+    """Splits that a task reads in order. Empty if there is nothing to read."""
 
     splits: tuple[SegmentSplit, ...]
 
@@ -113,12 +113,12 @@ class FileChangedError(KafkaStorageError):
 def plan_splits(
     log: Log, start_offset: int, end_offset: int, split_bytes: int, *, transactions: bool
 ) -> Iterator[SegmentSplit]:
-    """Yield splits of [start, end): whole segments, up to `split_bytes` in total.
+    """Yield splits of [start, end) that consist of whole segments, up to `split_bytes` each.
 
     Parameters
     ----------
     log : Log
-        Open log; records appended later are not read.
+        Open log. Records appended later are not read.
     transactions : bool
         Whether the tasks need the uncommitted transactions.
     """
@@ -156,7 +156,7 @@ def plan_splits(
 def plan_tasks(splits: Iterable[SegmentSplit], task_bytes: int) -> list[Task]:
     """Combine consecutive splits into tasks of up to `task_bytes`.
 
-    A topic of many small partitions is thus read by few tasks. A split of unknown size counts as
+    So a topic with many small partitions needs few tasks. A split of unknown size counts as
     `task_bytes`. There is at least one task, as Spark requires.
     """
     tasks: list[Task] = []
@@ -175,7 +175,7 @@ def plan_tasks(splits: Iterable[SegmentSplit], task_bytes: int) -> list[Task]:
 
 
 def _files(log: Log, segments: Sequence[LogSegment], start: int) -> tuple[SegmentFile, ...]:
-    """Return the files of segments; nothing if they changed since the log was opened."""
+    """Return the files of segments, or an empty tuple if they changed since the log was opened."""
     files = []
     cut = {finding.path for finding in log.findings if finding.action == "truncated_tail"}
     for segment in segments:
@@ -184,7 +184,7 @@ def _files(log: Log, segments: Sequence[LogSegment], start: int) -> tuple[Segmen
         except FileNotFoundError:
             if segment.size_bytes:
                 return ()
-            continue  # an empty segment from recovery
+            continue  # an empty segment added by recovery
         end = segment.size_bytes
         may_be_longer = segment is log.active_segment or segment.log_path in cut
         if status.st_size < end or (status.st_size > end and not may_be_longer):
@@ -224,24 +224,24 @@ def stored_batches(
     committed: bool = False,
     as_stored: bool = False,
 ) -> Iterator[Stored]:
-    """Yield the data records of a split, batch by batch, with verified CRCs.
+    """Yield the data records of a split, one batch at a time. Verifies CRCs.
 
     Parameters
     ----------
     paths : sequence of str
-        The data directories, which are opened if files changed since planning.
+        Data directories, to open if files changed since planning.
     committed : bool
         Skip batches of aborted and open transactions.
     as_stored : bool
-        Yield records in file order, whatever their offsets, if they are in the offset range
-        requested from the partition. Otherwise, batches whose offsets do not ascend are damage.
+        Yield records in file order, regardless of their offsets, if the offsets were requested from
+        the partition. Otherwise, batches with offsets that do not ascend are damaged.
 
     Raises
     ------
     OffsetOutOfRangeError
         Retention removed records after planning.
     CorruptRecordError
-        A batch is damaged. The message has its file and position.
+        A batch is damaged. The message contains its file and position.
     """
     fates = _Fates(split.uncommitted)
     lowest, beyond = split.start_offset, split.end_offset
@@ -288,16 +288,16 @@ def _columns(batch: RecordBatch, limit: int) -> RecordColumns:
 
 
 class _Fates:
-    """Lookup of batches in uncommitted transactions."""
+    """Looks up whether a batch is in an uncommitted transaction."""
 
     def __init__(self, transactions: Sequence[Transaction]) -> None:
-        # The transactions of a producer do not overlap, and an open one is the last.
+        # Transactions of a producer do not overlap, and only the last may be open.
         self._by_producer: dict[int, list[Transaction]] = {}
         for each in sorted(transactions, key=lambda transaction: transaction.first):
             self._by_producer.setdefault(each.producer_id, []).append(each)
 
     def uncommitted(self, batch: RecordBatch) -> bool | None:
-        """Return True for an aborted batch, None if its transaction is open, else False."""
+        """Return True for an aborted batch, None if its transaction is open, otherwise False."""
         header = batch.header
         if not header.is_transactional or not self._by_producer:
             return False
@@ -312,7 +312,7 @@ class _Fates:
 
 
 class _FileReader:
-    """Reader for the files of a split, in order.
+    """Reads the files of a split in order.
 
     Attributes
     ----------
@@ -326,7 +326,7 @@ class _FileReader:
         self.next_offset = 0
 
     def batches(self) -> Iterator[RecordBatch]:
-        """Yield the batches; raise `FileChangedError` if a file was replaced."""
+        """Yield the batches. Raises `FileChangedError` if a file was replaced."""
         if not self._split.files and self._split.start_offset < self._split.end_offset:
             raise FileChangedError(f"{self._split.topic}-{self._split.partition}: recovered")
         previous = -1
@@ -371,7 +371,7 @@ def _walk(handle: int, file: SegmentFile) -> Iterator[RecordBatch]:
             position += batch.header.size_bytes
         if position == start:
             if size == file.end - position:
-                return  # an incomplete last batch, possible even after a clean shutdown
+                return  # a torn last batch, possible even after a clean shutdown
             wanted *= 4
         else:
             wanted = FETCH_BYTES

@@ -1,1 +1,1 @@
-"""Generation of workloads on Spark: the files of a topic, and its rows as Parquet."""
+"""Generate workloads on Spark: the log files of a topic, and its rows as Parquet."""

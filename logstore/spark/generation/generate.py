@@ -1,8 +1,8 @@
-"""A workload as a Spark job: a topic in a data directory, and the same rows as Parquet.
+"""Generate a workload as a Spark job, to a topic and to Parquet.
 
-Tasks generate blocks in any order (`parcels`). One task per partition then writes its files from
-the parcels of all blocks, in order (`log_files`). The shuffle between them moves sealed batches in
-a few large rows. The topic is committed atomically (`commit`).
+Tasks generate blocks in any order (`parcels`). Then one task per partition writes the files from
+the parcels of all blocks in order (`log_files`). The shuffle in between moves sealed batches in a
+few large rows. The topic is committed atomically (`commit`).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SPLITS_PER_CORE = 4
-"""Several, so that cores that finish early get more work."""
+"""More than one, so that cores that finish early get more work."""
 
 ARROW_BYTES = 32 << 20
-"""Bytes that the JVM passes to a writing task at a time."""
+"""Number of bytes that the JVM passes to a writing task at once."""
 
 _PARCELS = "partition int, block bigint, part int, entries binary, batches binary"
 _PARTITIONS = (
@@ -45,19 +45,19 @@ _PARTITIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """The generated topic.
+    """A generated topic.
 
     Attributes
     ----------
     topic : str
         Name of the topic.
     partitions, records, batches, markers : int
-        Counts; markers are control batches, excluded from the records and batches.
+        Counts. Markers are control batches, which `records` and `batches` exclude.
     bytes : int
         Size of the `.log` files.
     seconds : dict
-        Duration of each stage, in order: `records` (generation of sealed batches), `logs` (writing
-        and commit), `parquet` (reading the logs and writing Parquet).
+        Duration of each stage: `records` (generating sealed batches), `logs` (writing and commit),
+        and `parquet` (reading the logs and writing Parquet).
     """
 
     topic: str
@@ -69,7 +69,7 @@ class Generated:
     seconds: dict[str, float]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object of the command's JSON."""
+        """Return the JSON that the command prints."""
         return asdict(self)
 
 
@@ -83,32 +83,31 @@ def generate(
     configs: Mapping[str, str] = {},
     overwrite: bool = False,
 ) -> Generated:
-    """Generate a workload's topic, and its rows as Parquet.
+    """Generate the topic of a workload, and its rows as Parquet.
 
     Parameters
     ----------
     data_dir : str
-        Data directory for the topic, created if it does not exist. The topic is written all or
-        nothing.
+        Data directory, created if it does not exist. The topic is written atomically.
     parquet : str, optional
-        Directory for the rows as in the data source `logstore`, including aborted ones. Written
-        all or nothing, after the topic.
+        Directory for the rows, with the schema of the `logstore` data source and including aborted
+        records. Written atomically after the topic.
     splits : int, optional
-        Tasks that generate records. Does not affect the bytes, nor does the number of cores.
+        Number of tasks that generate records. Does not affect the output.
     configs : mapping
-        Additional topic configurations, which override the workload's.
+        Additional topic configs, which override the workload's.
     overwrite : bool
-        Replace an existing topic and its Parquet files instead of refusing them.
+        Whether to replace an existing topic and its Parquet files.
 
     Raises
     ------
     InvalidConfigurationError, InvalidTopicError
-        The configurations, the name or the Parquet directory are invalid; nothing was written.
+        The configs, the name or the Parquet directory are invalid. Nothing was written.
     TopicAlreadyExistsError, KafkaStorageError
-        The topic exists, or another process holds the data directory; nothing was written or
+        The topic exists, or another process has locked the data directory. Nothing was written, or
         everything was removed.
     PySparkException
-        A task failed; everything was removed, except for the topic if writing Parquet failed.
+        A task failed. Everything was removed, except the topic if writing Parquet failed.
 
     Notes
     -----
@@ -129,7 +128,7 @@ def generate(
         results = _write_logs(spark, _parcels(spark, spec, splits), spec, job)
         topic = Topic(spec.topic, tuple(range(spec.partitions)), spec.topic_configs)
         written = [each.written for each, _ in results]
-        # The topic id depends on the seed and the name only, so every run has the same files.
+        # The topic id depends only on seed and name, so that every run writes the same files.
         rng = random_source(spec.seed + int.from_bytes(spec.topic.encode()))
         job.commit(Runtime(rng=rng), [topic], written, producer_ids=spec.producers.with_id)
     except BaseException:
@@ -188,7 +187,7 @@ def _parcel_rows(spec: Spec, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.Re
 def _write_logs(
     spark: SparkSession, parcels: DataFrame, spec: Spec, job: WriteJob
 ) -> list[tuple[GeneratedPartition, int]]:
-    """Write the partitions, and return each with the start time of its task in ms."""
+    """Write the partitions. Return each with the start time of its task in ms."""
     with _setting(spark, "spark.sql.execution.arrow.maxBytesPerBatch", str(ARROW_BYTES)):
         rows = parcels.mapInArrow(partial(_partition_rows, spec, job), _PARTITIONS).collect()
     return [

@@ -1,7 +1,7 @@
-"""Writing the files of a partition from parcels, by the engine in the workload's virtual time.
+"""Write the files of a partition from parcels, in the virtual time of the workload.
 
-Segments roll and files are dated by that time, and idle producers expire as in a broker.
-Independent of Spark.
+The engine rolls segments, dates files and expires idle producers in virtual time, as a broker
+would. Independent of Spark.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from logstore.workload.spec import Spec
 
 @dataclass(frozen=True)
 class GeneratedPartition:
-    """A written partition with its counts; `markers` counts control batches."""
+    """A written partition with its counts. `markers` counts control batches."""
 
     written: WrittenPartition
     records: int
@@ -39,12 +39,12 @@ class GeneratedPartition:
 
 
 class PartitionFiles:
-    """The writer of one partition of a workload.
+    """Writes one partition of a workload.
 
     Parameters
     ----------
     folder : str
-        Folder to create, in the directory of a job.
+        Partition directory to create in the job directory.
     """
 
     def __init__(self, spec: Spec, partition: int, folder: str) -> None:
@@ -65,12 +65,12 @@ class PartitionFiles:
         self._records = self._batches = self._markers = 0
 
     def add(self, parcel: Parcel) -> None:
-        """Append the entries of a parcel; parcels must be in order of block and part.
+        """Append the entries of a parcel. Parcels must be in order of block and part.
 
         Raises
         ------
         RequestError
-            The engine refuses an append.
+            The engine rejects an append.
         """
         position = 0
         for kind, producer, size, at_ms in np.frombuffer(parcel.entries, ENTRY).tolist():
@@ -90,7 +90,7 @@ class PartitionFiles:
         return GeneratedPartition(written, self._records, self._batches, self._markers, size)
 
     def _expire_producers(self, at_ms: int) -> None:
-        """Expire producers like a broker's periodic check, as of its last run before `at_ms`."""
+        """Expire producers as of the last periodic check of a broker before `at_ms`."""
         checked_ms = at_ms - (at_ms - self._next_check_ms) % self._check_ms
         self._next_check_ms = checked_ms + self._check_ms
         silent_since_ms = checked_ms - self._log.producer_state.producer_id_expiration_ms
@@ -99,7 +99,7 @@ class PartitionFiles:
         self._append_pending()
         with self._log.lock:
             self._log.producer_state.remove_expired(checked_ms)
-        # The log keeps a producer with an open transaction. Its next batch adds it here again.
+        # The log retains a producer with an open transaction, and its next batch adds it here.
         self._last_ms = {
             producer: last_ms
             for producer, last_ms in self._last_ms.items()
@@ -117,9 +117,9 @@ class PartitionFiles:
             self._append_pending()
 
     def _append_pending(self) -> None:
-        """Append the placed batches: together if they fit the segment, else one by one.
+        """Append placed batches, all at once if they fit into the segment.
 
-        The files are the same either way.
+        Otherwise they are appended one by one. The files are the same.
         """
         if not self._pending:
             return
@@ -144,7 +144,7 @@ class PartitionFiles:
 def write_partitions(
     spec: Spec, parcels: Iterator[Parcel], task_dir: str
 ) -> Iterator[GeneratedPartition]:
-    """Write the parcels of a task, which are grouped by partition and in order."""
+    """Write the parcels of a task, which must be in order and grouped by partition."""
     files: PartitionFiles | None = None
     current = -1
     for parcel in parcels:

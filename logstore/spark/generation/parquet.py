@@ -1,4 +1,4 @@
-"""Atomic writing of a topic's rows as a directory of Parquet files."""
+"""Write the rows of a topic atomically as a directory of Parquet files."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from logstore.spark.datasource.source import LogstoreReader
 
 _REPEATED = ["key", "topic", "partition", "timestampType", "headers.list.element.key"]
-"""Columns with few distinct values, which use dictionary encoding."""
+"""Columns with few distinct values, for dictionary encoding."""
 
 SUCCESS = "_SUCCESS"
-"""The file by which Spark marks a completely written directory."""
+"""File that marks a complete directory in Spark."""
 
 
 class ParquetTarget:
-    """A Parquet directory to write.
+    """A Parquet directory to be written.
 
     Parameters
     ----------
     path : str
-        Path of the directory, on a file system that all tasks share.
+        Directory on a file system that all tasks share.
     overwrite : bool
-        Replace an existing directory that contains only Parquet files.
+        Whether to replace an existing directory. It must contain only Parquet files.
 
     Raises
     ------
@@ -60,16 +60,15 @@ class ParquetTarget:
         self._refuse_foreign()
 
     def is_within(self, directory: str) -> bool:
-        """Return whether the target is a directory or below it."""
+        """Return whether the target is a directory or is inside it."""
         return self._target.resolve().is_relative_to(Path(directory).resolve())
 
     def write(self, spark: SparkSession, data_dir: str, topic: str) -> None:
-        """Write the rows of a topic, ordered by partition and offset within each file.
+        """Write the rows of a topic, sorted by partition and offset within each file.
 
         Notes
         -----
-        The tasks read splits like the data source and write them without the JVM, whose Parquet
-        writer takes several times as long.
+        The tasks write Parquet files themselves, since the JVM's writer is several times slower.
         """
         reader = LogstoreDataSource({"path": data_dir, "topic": topic}).reader(KAFKA_SCHEMA)
         splits = reader.partitions()
@@ -81,7 +80,7 @@ class ParquetTarget:
             numbers.mapInArrow(
                 partial(_write_splits, reader, splits, str(partial_dir)), "file string"
             ).collect()
-            for attempt in partial_dir.glob(".part-*"):  # of tasks that were killed
+            for attempt in partial_dir.glob(".part-*"):  # leftovers of killed tasks
                 attempt.unlink()
             (partial_dir / SUCCESS).touch()
             self._publish(partial_dir)
@@ -100,7 +99,7 @@ class ParquetTarget:
         shutil.rmtree(old, ignore_errors=True)
 
     def _hidden_sibling(self, purpose: str) -> Path:
-        """Return a path next to the target, with a name that Spark ignores."""
+        """Return a path next to the target with a name that Spark ignores."""
         return self._target.parent / f".{self._target.name}.{purpose}.{uuid.uuid4().hex}"
 
     def _refuse_foreign(self) -> None:
@@ -123,7 +122,7 @@ def _write_splits(
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             name = f"part-{number:05d}.parquet"
-            # Each attempt of a task writes its own file.
+            # Each task attempt writes its own file.
             attempt = f"{directory}/.{name}.{uuid.uuid4().hex}"
             with pq.ParquetWriter(
                 attempt, schema, compression="zstd", use_dictionary=_REPEATED

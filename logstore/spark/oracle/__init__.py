@@ -1,1 +1,1 @@
-"""The oracle: verifies cleaning passes by rules implemented independently of the cleaner."""
+"""An oracle that verifies cleaning with rules implemented independently of the cleaner."""

@@ -1,10 +1,10 @@
 """First pass of the oracle: compare checksums by key, expected against actual.
 
-A correct cleaning leaves, for each key, the survivor and the records of the tail. One hash
-aggregate over both sides computes per-key checksums of the expected and the actual records. It
-needs no join, and no sort if records compete by offset. `verify` compares partitions with a
-differing key record by record, and only that comparison reports violations. Fingerprints have 64
-bits, and a checksum is their exclusive or.
+After a correct cleaning pass, each key has its survivor plus its records in the tail. One hash
+aggregate over both sides computes checksums of the expected and the actual records of each key. It
+needs no join, and no sort if records compete by offset. If the checksums of any key differ,
+`verify` compares the partition record by record, and only that comparison reports violations.
+Fingerprints have 64 bits; a checksum is their exclusive or.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _KEY = ["topic", "partition", "key"]
 _AT_WINNER = ("fingerprint", "winner", "horizon")
 _COUNTED = ("is_must", "is_there", "is_old", "is_front")
 
-# Bits of `seen`: facts about a record's key and partition.
+# Bits of `seen`: facts about the key and the partition of a record.
 _DOUBT, _EARLY, _DISPLACED, _OVERDUE, _NOT_OVERDUE, _INVALID_HORIZON = (
     1 << bit for bit in range(6)
 )
@@ -48,22 +48,22 @@ _MAY, _MUST, _NEEDS_HORIZON = 1, 2, 4
 
 
 class PartitionSummary(NamedTuple):
-    """Result of the first pass for one partition.
+    """Result of the first pass for a partition.
 
     Attributes
     ----------
     before, after : int
-        Numbers of records from the log start on.
+        Number of records at or after the log start.
     doubtful : bool
-        Whether it must be compared record by record.
+        Whether to compare the partition record by record.
     gone_from_front : int
         Number of records below the log start.
     removed_early : bool
-        Whether some of those were too young to be removed.
+        Whether some of these were too young to be removed.
     overdue : bool
-        Whether the tail may have exceeded the maximum compaction lag.
+        Whether the tail may exceed the maximum compaction lag.
     displaced : bool
-        Whether some record is not at the position given by its offset.
+        Whether a record is not in offset order.
     """
 
     before: int
@@ -85,7 +85,7 @@ def summarize_partitions(
     old, new : DataFrame
         Results of `old_rows` and `new_rows`.
     fates, horizons : bool
-        Whether the records after have the columns `aborted` and `deleteHorizonMs`.
+        Whether `new` has the columns `aborted` and `deleteHorizonMs`.
     """
     rows = _old(old, orders, fates=fates, horizons=horizons).unionByName(
         _new(new, fates=fates, horizons=horizons)
@@ -125,13 +125,13 @@ def _summary(before: int, after: int, front: int, wrong: bool, seen: int) -> Par
 
 
 def _fingerprint(*, fates: bool, horizons: bool) -> Column:
-    """Return the fingerprint of everything in a record that must not change.
+    """Return a hash of everything in a record that must not change.
 
-    The horizon is included in the tail only; elsewhere, a cleaning pass may set it.
+    The horizon is included only in the tail, since a cleaning pass may set it elsewhere.
     """
     names = ["offset", "tombstone", "value_digest", "headers_digest", "micros", "type"]
     more = []
-    # Hashing skips nulls, which mark open transactions.
+    # Hashing skips nulls, which mean open transactions.
     if fates:
         more.append(F.coalesce(F.col("aborted").cast("int"), F.lit(2)))
     if horizons:
@@ -151,7 +151,7 @@ def _old(old: DataFrame, orders: Orders, *, fates: bool, horizons: bool) -> Data
         .withColumn("must", ~F.col("front") & F.coalesce(F.col("always") == REQUIRED, F.lit(False)))
     )
     front, tail, must, tombstone = (F.col(n) for n in ("front", "tail", "must", "tombstone"))
-    # Excludes records below the log start, and required ones, which are in the checksum.
+    # Not below the log start, and not required: required records are in the checksum.
     free = ~front & F.col("always").isNull()
     expectation = winner_expectation()
     last = F.coalesce(F.col("versioned"), F.lit(False)) & (F.col("offset") == F.col("log_end") - 1)
@@ -205,7 +205,7 @@ def _new(new: DataFrame, *, fates: bool, horizons: bool) -> DataFrame:
 
 
 def _bits(*flags: tuple[Column, int]) -> Column:
-    """Return the bitwise or of the bits whose flags are true."""
+    """Combine the bits whose flags are true."""
     bits = [F.when(flag, bit).otherwise(0) for flag, bit in flags]
     return reduce(lambda number, bit: number.bitwiseOR(bit), bits)
 
@@ -215,10 +215,9 @@ def _has(name: str, bit: int) -> Column:
 
 
 def _is_as_expected(*, horizons: bool) -> Column:
-    """Return whether exactly the expected records of a key are there, with correct horizons.
+    """Return whether a key has exactly the expected records, with correct horizons.
 
-    Expected are the required records and the winner, which is itself required, optional or
-    forbidden.
+    These are the required records and the winner, which may be required, optional or forbidden.
     """
     more, differing = F.col("is_there") - F.col("is_must"), F.col("fingerprints")
     without = (more == 0) & (differing == 0)

@@ -1,7 +1,7 @@
-"""Verification of a data directory after cleaning against the one before.
+"""Verify a data directory after cleaning against a copy from before.
 
-The end of each partition's cleaned range comes from the cleaner checkpoint of the directory after.
-Everything else follows from the records and the topic configurations.
+The end of each cleaned range is read from the cleaner checkpoint after cleaning. Everything else
+follows from the records and the topic configs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _COMPARED = (
 )
 
 TOMBSTONES, LAGS, RETENTION = "tombstones", "lags", "retention"
-"""Rules that a verdict may report as unproven."""
+"""Rules that may be unproven."""
 
 
 class _Partition(NamedTuple):
@@ -48,16 +48,16 @@ class _Partition(NamedTuple):
     Attributes
     ----------
     log_start_offset, log_end_offset : int
-        Offset range of the log, the end exclusive.
+        Offset range of the log. The end is exclusive.
     base_offset : int
-        Base offset of the first segment, which retention makes the log start offset;
-        delete-records may set another one.
+        Base offset of the first segment. Retention sets the log start offset to it, while
+        delete-records may set any other.
     first_dirty_offset : int or None
-        Offset in the cleaner checkpoint, if any.
+        Entry in the cleaner checkpoint, if any.
     config : LogConfig
         Effective configuration of the topic.
     adopted : bool
-        Whether the directory has no configuration for the topic.
+        Whether the directory has no config for the topic.
     """
 
     log_start_offset: int
@@ -69,13 +69,12 @@ class _Partition(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the partition has no records."""
         return self.log_start_offset == self.log_end_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Request:
-    """The caller's description of the cleaning pass."""
+    """The cleaning pass to verify, as the caller describes it."""
 
     strategy: str | None
     header: str | None
@@ -90,11 +89,11 @@ class _Request:
         return self.now_ms is not None and not self.forced
 
     def rules(self, config: LogConfig) -> Rules:
-        """Return the rules of a topic; the caller's values override its configuration."""
+        """Return the rules of a topic. Values from the caller override its config."""
         strategy = self.strategy or config.compaction_strategy or OFFSET
         header = self.header or config.compaction_strategy_header.strip()
         if strategy == HEADER and not header and self.strategy is None:
-            strategy = OFFSET  # as in KIP-280
+            strategy = OFFSET  # KIP-280
         since_ms, now_ms = self.since_ms, self.now_ms
         if now_ms is None:
             now_ms = SystemClock().now_ms()
@@ -130,30 +129,29 @@ def verify_directories(
     broker_config: Mapping[str, object] | BrokerConfig | None = None,
     examples: int = EXAMPLES,
 ) -> Verdict:
-    """Verify a data directory after cleaning against the one before.
+    """Verify a data directory after cleaning against a copy from before.
 
     Parameters
     ----------
     before, after : path or sequence of paths
-        A data directory, or all data directories of one broker. Opened read-only.
+        Data directory, or all data directories of a broker. Opened read-only.
     strategy, header, encoding : str, optional
-        Compaction strategy and version header. By default, each topic's configuration in `after`,
-        or in `before` if it is only configured there.
+        Compaction strategy and version header. The default is the topic config in `after`, or in
+        `before` if only that has one.
     topic, partition : str, int, optional
-        Topic and partition to verify (default: all).
+        Topic and partition to verify. [default: all]
     since_ms, now_ms : int, optional
-        Start times of the first and last cleaning pass, in Unix ms. With `now_ms` only, there was
-        one pass. With neither, tombstones without a delete horizon are accepted either
-        way, tombstones with one must be there until the system clock reaches it, and lags are not
-        checked.
+        Start times of the first and last cleaning pass, in Unix ms. With only `now_ms`, there was
+        one pass. With neither, tombstones without a delete horizon are accepted either way, those
+        with one must exist until the system clock reaches it, and lags are not checked.
     forced : bool
-        Whether the cleaning pass ignored compaction lags. They are then not checked.
+        Whether the pass ignored compaction lags, so that they are not checked.
     require_cleaned : bool
-        Report partitions of compacted topics that were never cleaned as violations.
+        Whether a partition of a compacted topic that was never cleaned is a violation.
     broker_config : mapping or BrokerConfig, optional
-        Defaults for topics, as they were during the cleaning pass.
+        Topic defaults during the cleaning pass.
     examples : int
-        Most examples of each kind of violation.
+        Maximum number of examples per kind of violation.
 
     Returns
     -------
@@ -163,8 +161,8 @@ def verify_directories(
     Raises
     ------
     InvalidConfigurationError
-        A directory does not exist, `before` has no partition, or the rules of a topic are
-        contradictory.
+        A directory does not exist, `before` has no partitions, or the rules of a topic contradict
+        each other.
     UnknownTopicOrPartitionError
         `before` does not have the topic or partition.
     KafkaStorageError, CorruptRecordError
@@ -173,11 +171,11 @@ def verify_directories(
     Notes
     -----
     A partition without an entry in the cleaner checkpoint of `after` was not cleaned and must be
-    unchanged. If the entry is the same as before, the partition may have been rewritten to remove
-    expired tombstones. If a topic's policy includes `delete`, retention and delete-records may
-    remove records below the log start of either side, which are only counted. If `now_ms` is given
-    and only retention by age can have moved the log start (it is a segment's base offset, and
-    `retention.bytes` is not set), none of them may be younger than `retention.ms`.
+    unchanged. If the entry is the same as before, a pass may have rewritten the partition to remove
+    expired tombstones. If the policy of a topic includes `delete`, retention and delete-records may
+    have removed records below the log start of either side. These are only counted. However, if
+    `now_ms` is given and only retention by age can have moved the log start (it is the base offset
+    of a segment, and `retention.bytes` is not set), none may be younger than `retention.ms`.
     """
     request = _Request(
         strategy=strategy,
@@ -242,7 +240,7 @@ def _partitions(
     topic: str | None,
     partition: int | None,
 ) -> dict[TopicPartition, _Partition]:
-    """Return the partitions that have a folder in the data directories."""
+    """Return the partitions that have a directory in the data directories."""
     with Broker(list(paths), broker_config=broker_config, read_only=True) as broker:
         manager = broker.manager
         for directory in manager.directories:
@@ -269,7 +267,7 @@ def _rules(
     new: Mapping[TopicPartition, _Partition],
     request: _Request,
 ) -> dict[TopicPartition, Rules]:
-    """Return the rules of the partitions that exist on both sides and are not empty on both."""
+    """Return the rules of partitions that exist on both sides and are not empty on both."""
     rules = {}
     of_topic: dict[str, Rules] = {}
     for tp in sorted(old.keys() & new.keys()):
@@ -283,7 +281,7 @@ def _rules(
 
 
 def _begin(old: _Partition) -> Begin:
-    """Return the state before the cleaning pass, ignoring a checkpoint outside the log."""
+    """Return the state before cleaning. A checkpoint outside the log is ignored."""
     dirty = old.first_dirty_offset
     if dirty is None or not old.log_start_offset <= dirty <= old.log_end_offset:
         dirty = old.log_start_offset
@@ -299,9 +297,9 @@ def _cleaned(old: _Partition, new: _Partition, request: _Request) -> Cleaned:
 
 
 def _start(old: _Partition, new: _Partition) -> int:
-    """Return the offset from which both sides are compared."""
+    """Return the offset at which the comparison starts."""
     if old.config.delete or new.config.delete:
-        # Only under this policy, retention and delete-records may move the log start.
+        # Only this policy permits retention and delete-records to move the log start.
         return max(old.log_start_offset, new.log_start_offset)
     return old.log_start_offset
 
@@ -316,7 +314,7 @@ def _missing(
     new: Mapping[TopicPartition, _Partition],
     examples: int,
 ) -> Verdict:
-    """Report partitions that exist on one side only, unless their log end offset is 0."""
+    """Report partitions that exist on only one side, unless their log end offset is 0."""
     counts, shown = {}, []
     for kind, partitions in (
         ("partition_lost", [tp for tp in old if tp not in new and old[tp].log_end_offset]),
@@ -340,7 +338,6 @@ def _not_cleaned(
     new: Mapping[TopicPartition, _Partition],
     examples: int,
 ) -> Verdict:
-    """Report partitions of compacted topics that were never cleaned."""
     partitions = [
         tp for tp in _never_cleaned(old, new) if old[tp].config.compact or new[tp].config.compact
     ]
@@ -369,7 +366,7 @@ def _unproven(
 def _shortened(
     old: Mapping[TopicPartition, _Partition], new: Mapping[TopicPartition, _Partition]
 ) -> list[TopicPartition]:
-    """Return the partitions whose log start moved, as their policy permits."""
+    """Return the partitions whose log start moved as permitted by their policy."""
     both = sorted(old.keys() & new.keys())
     return [tp for tp in both if _start(old[tp], new[tp]) > old[tp].log_start_offset]
 
@@ -398,7 +395,7 @@ def _listed(partitions: Sequence[TopicPartition]) -> str:
 def _options(
     partitions: Iterable[TopicPartition], columns: Iterable[str], **options: str
 ) -> dict[str, str]:
-    """Return the data source's options for partitions and columns."""
+    """Return data source options that select partitions and columns."""
     assigned = defaultdict(list)
     for tp in partitions:
         assigned[tp.topic].append(tp.partition)

@@ -1,4 +1,4 @@
-"""Classification of violations, by a record and the other records of its key."""
+"""Classify violations by a record and the other records of its key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MASKED = (
     "duplicated",
     "invented_record",
 )
-"""Kinds that a record shows, compared before and after; the bits of `mask`."""
+"""Kinds visible in a single record before and after; the bits of `mask`."""
 
 
 def classify_violations(
@@ -45,7 +45,7 @@ def classify_violations(
     winners: DataFrame,
     examples: int,
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Return the counts and first examples of violations of single records.
+    """Return counts and the first examples of violations in single records.
 
     Parameters
     ----------
@@ -96,11 +96,11 @@ def classify_violations(
 
 
 def _classify_superseded(kept: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
-    """Classify superseded records that were retained next to their winner or instead of it.
+    """Classify superseded records that were retained, with or instead of their winner.
 
-    With versions, the latter may be correct. The winner may be a tombstone whose horizon had
-    passed before the cleaning passes (`late`), and a pass may have removed it without reaching this
-    later record (docs/spec/cleaner.md §13.7).
+    With versions, the latter may be correct: if the winner is a tombstone whose horizon had passed
+    before (`late`), a pass may have removed it without reaching this later record
+    (docs/spec/cleaner.md §13.7).
     """
     there = new.where(F.col("copy") == 1).select(
         "topic", "partition", F.col("offset").alias("winner"), F.lit(True).alias("there")
@@ -138,7 +138,7 @@ def _classify_superseded(kept: DataFrame, new: DataFrame, winners: DataFrame) ->
 
 
 def _classify_invented(invented: DataFrame, old: DataFrame) -> DataFrame:
-    """Classify added records by whether their key existed, in this or another partition."""
+    """Classify unexpected records by whether their key existed in this or another partition."""
     homes = (
         old.where(F.col("key").isNotNull())
         .join(invented.select("topic", "key").distinct(), ["topic", "key"], "semi")
@@ -161,9 +161,9 @@ def _classify_invented(invented: DataFrame, old: DataFrame) -> DataFrame:
 def example(
     kind: str, topic: str, partition: int, offset: int | None, key: bytes | None = None
 ) -> dict[str, Any]:
-    """Return an example of a violation; without an offset, it concerns the whole partition.
+    """Return an example of a violation. Without an offset, it is about the whole partition.
 
-    The key is in `key`, or in `key_base64` if it is not UTF-8.
+    Keys that are not UTF-8 are in `key_base64` instead of `key`.
     """
     return {
         "kind": kind,

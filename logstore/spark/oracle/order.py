@@ -1,4 +1,4 @@
-"""Check of the offset order of a frame's rows, in one pass over the scan without a shuffle."""
+"""Check the offset order of rows in one pass, without a shuffle."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ RecordId = tuple[str, int, int]
 
 
 def records_out_of_order(frame: DataFrame, examples: int) -> tuple[int, list[RecordId]]:
-    """Count records with a lower offset than the previous record of their partition.
+    """Count records with a lower offset than their predecessor in the partition.
 
     Parameters
     ----------
     frame : DataFrame
-        Rows of a scan, before any shuffle. The tasks must be in order of the log's segments.
+        Rows of a scan, before any shuffle. Tasks must be in segment order.
 
     Returns
     -------
     count, records : int, list of (topic, partition, offset)
-        The first records, at most one per Arrow batch and `examples` in total.
+        First records found, at most one per Arrow batch and `examples` in total.
     """
     rows = frame.select("topic", "partition", "offset").mapInArrow(_runs, SCHEMA).collect()
-    rows.sort(key=lambda row: row["task"])  # stable, so the runs of a task remain in order
+    rows.sort(key=lambda row: row["task"])  # a stable sort preserves the runs of a task
     count = 0
     places: list[RecordId] = []
     last: dict[tuple[str, int], int] = {}
@@ -51,7 +51,7 @@ def records_out_of_order(frame: DataFrame, examples: int) -> tuple[int, list[Rec
 
 
 def _runs(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Summarize each Arrow batch in one row per partition."""
+    """Summarize each Arrow batch as one row per partition."""
     import pyarrow as pa
     from pyspark import TaskContext
 

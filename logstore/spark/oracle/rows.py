@@ -1,4 +1,4 @@
-"""Rows of the oracle: fixed-width columns to compare, and the rules as column expressions."""
+"""Rows that the oracle compares, and the rules as column expressions."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ _SCHEMA = StructType(
         )
     ]
 )
-"""Schema of the broadcast ranges; `young`, `overdue` and `retained` are limits in microseconds."""
+"""Schema of broadcast ranges. `young`, `overdue` and `retained` are limits in microseconds."""
 
 
 class Orders(NamedTuple):
-    """Orders by which records compete (strategy, header, encoding); indexed by `order_by`."""
+    """The orders by which records compete (strategy, header, encoding), indexed by `order_by`."""
 
     rules: tuple[tuple[str, str, str], ...]
 
@@ -59,16 +59,16 @@ class Orders(NamedTuple):
 
     @property
     def versioned(self) -> bool:
-        """Whether some partition is compacted by version."""
+        """Whether any partition is compacted by version."""
         return any(strategy != OFFSET for strategy, _, _ in self.rules)
 
     @property
     def needs_headers(self) -> bool:
-        """Whether some partition has versions in headers."""
+        """Whether any partition has versions in headers."""
         return any(strategy == HEADER for strategy, _, _ in self.rules)
 
     def versions(self) -> tuple[Column, Column]:
-        """Return whether a record has a version, and the version, by its partition's rules."""
+        """Return whether a record has a version, and the version, according to its partition."""
         present, version = F.lit(False), F.lit(0).cast("bigint")
         for number, order in enumerate(self.rules):
             here = F.col("order_by") == number
@@ -84,7 +84,7 @@ def build_ranges(
     cleaned: CleanedRanges,
     begun: Mapping[tuple[str, int], Begin],
 ) -> DataFrame:
-    """Return the cleaned range and the rules of each partition as a broadcast table."""
+    """Return the cleaned range and rules of each partition as a broadcast table."""
     orders = Orders.of(rules)
     nothing = (None, None)
     rows = []
@@ -115,7 +115,7 @@ def small_table(
 ) -> DataFrame:
     """Return rows of the driver as a broadcast table.
 
-    An Arrow table is passed to the JVM directly; Python rows would need a job with Python workers.
+    Passing an Arrow table to the JVM avoids a job with Python workers.
     """
     named = [dict(zip(schema.names, row, strict=True)) for row in rows]
     table = pa.Table.from_pylist(named, schema=to_arrow_schema(schema))
@@ -123,19 +123,19 @@ def small_table(
 
 
 def _limit(now_ms: int, age_ms: int | None) -> int | None:
-    """Return the timestamp, in microseconds, of a record with the given age."""
+    """Convert the age of a record to its timestamp in microseconds."""
     return None if age_ms is None else _within_int64((now_ms - age_ms) * 1000)
 
 
 def _within_int64(number: int) -> int:
-    """Clamp a number to int64; durations may be as large as int64 itself."""
+    """Clamp a number to int64, since durations may be as large."""
     return max(-INT64_MAX, min(number, INT64_MAX))
 
 
 def old_rows(before: DataFrame, ranges: DataFrame, orders: Orders) -> DataFrame:
-    """Return the records before the cleaning pass, including those below the log start after it.
+    """Return the records before cleaning, including those below the new log start.
 
-    Records omitted by `scan_folded` are represented by the columns `FOLDED` of another record.
+    Records that `scan_folded` omitted are represented by the `FOLDED` columns of another record.
     """
     aborted = _column(before, "aborted", F.lit(False))
     rows = _contents(
@@ -159,8 +159,8 @@ def old_rows(before: DataFrame, ranges: DataFrame, orders: Orders) -> DataFrame:
 
 
 def new_rows(after: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Return the records after the cleaning pass, from the log start on."""
-    # A null in `aborted` is an open transaction, so flags state whether the columns exist.
+    """Return the records after cleaning, starting at the log start."""
+    # In `aborted`, null means an open transaction. Flags show whether the columns exist.
     return _contents(
         after,
         ranges,
@@ -188,7 +188,7 @@ def _contents(
         headers = F.xxhash64(
             F.transform(
                 F.coalesce(F.col("headers"), F.array()),
-                # Hashing skips nulls, so hash a flag for null too.
+                # Hashing skips nulls, so hash a null flag too.
                 lambda each: F.struct(each["key"], each["value"].isNull(), each["value"]),
             )
         )
@@ -212,17 +212,17 @@ def _contents(
 
 
 def in_tail(prefix: str = "") -> Column:
-    """Return whether a record is beyond the cleaned range."""
+    """Return whether a record is after the cleaned range."""
     return F.col(f"{prefix}offset") >= F.coalesce(F.col(f"{prefix}end"), F.lit(0))
 
 
 def in_front() -> Column:
-    """Return whether a record is below the log start after the cleaning pass."""
+    """Return whether a record is below the log start after cleaning."""
     return F.col("offset") < F.coalesce("start", F.lit(0))
 
 
 def removed_early() -> Column:
-    """Return whether a record is below the log start, but was too young for retention."""
+    """Return whether a removed record below the log start was too young for retention."""
     return in_front() & F.coalesce(F.col("micros") >= F.col("retained"), F.lit(False))
 
 
@@ -232,12 +232,12 @@ def competes() -> Column:
 
 
 def order_column(orders: Orders) -> Column:
-    """Return the column by which records compete; for offsets a number, which hashes faster."""
+    """Return the column by which records compete. Offsets are numbers, which hash faster."""
     return F.struct("present", "version", "offset") if orders.versioned else F.col("offset")
 
 
 def fixed_expectation(prefix: str = "") -> Column:
-    """Return required, optional or forbidden, or null if that depends on the winner of the key."""
+    """Return required, optional or forbidden, or null if it depends on the winner of the key."""
 
     def col(name: str) -> Column:
         return F.col(prefix + name)
@@ -254,7 +254,7 @@ def fixed_expectation(prefix: str = "") -> Column:
 
 
 def winner_expectation(prefix: str = "") -> Column:
-    """Return whether a record is required, optional or forbidden if it wins its key."""
+    """Return whether the winner of a key is required, optional or forbidden."""
     horizon, since = F.col(f"{prefix}horizon"), F.col(f"{prefix}since")
     earliest = F.when(since.isNull(), horizon).otherwise(
         F.coalesce(horizon, F.col(f"{prefix}stamp_from"))
@@ -269,7 +269,7 @@ def winner_expectation(prefix: str = "") -> Column:
 
 
 def superseded_expectation(prefix: str = "") -> Column:
-    """Return whether a superseded record is forbidden; optional if its range was clean before."""
+    """Return forbidden for a superseded record, or optional if its range was already clean."""
     was_clean = F.col(f"{prefix}end") <= F.col(f"{prefix}dirty")
     return F.when(F.coalesce(was_clean, F.lit(False)), OPTIONAL).otherwise(FORBIDDEN)
 
@@ -277,7 +277,7 @@ def superseded_expectation(prefix: str = "") -> Column:
 def young(prefix: str = "") -> Column:
     """Return whether a record is younger than the minimum compaction lag.
 
-    Excludes the section that was clean before, as earlier cleaning passes may have had other lags.
+    Excludes the section that was already clean, since earlier passes may have used another lag.
     """
     col = F.col
     dirty = col(f"{prefix}offset") >= F.coalesce(f"{prefix}dirty", F.lit(0))
@@ -286,7 +286,7 @@ def young(prefix: str = "") -> Column:
 
 
 def wrong_horizon(old: Column, new: Column, invalid: Column, needed: Column) -> Column:
-    """Return whether the delete horizon of a kept record is wrong (KIP-534).
+    """Return whether the delete horizon of a retained record is wrong (KIP-534).
 
     An existing horizon must not change.
 
@@ -300,18 +300,18 @@ def wrong_horizon(old: Column, new: Column, invalid: Column, needed: Column) -> 
 
 
 def invalid_horizon(horizon: Column, prefix: str = "") -> Column:
-    """Return whether no cleaning pass of the range can have set a horizon.
+    """Return whether no cleaning pass can have set this horizon.
 
-    A cleaning pass sets the horizon to its start time plus `delete.retention.ms`.
+    A pass sets it to its start time plus `delete.retention.ms`.
     """
     stamped = horizon.between(F.col(f"{prefix}stamp_from"), F.col(f"{prefix}stamp_to"))
     return horizon.isNotNull() & ~(_rewritten(prefix) & F.coalesce(stamped, F.lit(True)))
 
 
 def needs_horizon(tombstone: Column, prefix: str = "") -> Column:
-    """Return whether a record of the cleaned range must have a horizon.
+    """Return whether a record in the cleaned range must have a horizon.
 
-    A tombstone must, unless the range was clean before and may not have been rewritten.
+    A tombstone must, unless the range was already clean and may not have been rewritten.
     """
     end, dirty = F.col(f"{prefix}end"), F.col(f"{prefix}dirty")
     return tombstone & F.coalesce(end > dirty, F.lit(True))

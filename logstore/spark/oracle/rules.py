@@ -1,4 +1,4 @@
-"""Parameters and extent of a cleaning pass, as input of the oracle."""
+"""Parameters and extent of the cleaning pass to verify."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Rules:
     strategy : str
         `offset`, `timestamp` or `header`.
     header : str
-        Name of the version header, for the strategy `header`.
+        Name of the version header for strategy `header`.
     encoding : str
         Encoding of the version header: `long` (8 bytes, big-endian) or `varlong`.
     since_ms, now_ms : int
-        Start times of the first and last cleaning pass, equal for a single pass. Without
-        `since_ms`, a tombstone without a horizon may have got one that has passed.
+        Start times of the first and last cleaning pass, equal for a single pass. If `since_ms` is
+        unknown, a tombstone without a horizon may have got one that has passed.
     delete_retention_ms : int
-        Time for which a tombstone is retained after its first cleaning pass.
+        Time to retain a tombstone after its first cleaning pass.
     min_compaction_lag_ms : int
-        Minimum age of a record that may be removed.
+        Minimum age of removed records.
     max_compaction_lag_ms : int or None
-        Maximum age of an uncleaned record, or None if not checked.
+        Maximum age of uncleaned records, or None if not checked.
     """
 
     strategy: str = OFFSET
@@ -59,7 +59,7 @@ class Rules:
 
     @property
     def order(self) -> tuple[str, str, str]:
-        """Strategy, header and encoding, with defaults for those that have no effect."""
+        """Strategy, header and encoding, with defaults for parameters without effect."""
         if self.strategy != HEADER:
             return self.strategy, "", LONG
         return self.strategy, self.header, self.encoding
@@ -71,15 +71,14 @@ class Cleaned(NamedTuple):
     Attributes
     ----------
     log_start_offset : int
-        Offset from which records are compared; records below it are only counted.
+        Offset at which the comparison starts. Records below it are only counted.
     end_offset : int
-        First dirty offset after the cleaning pass; records from here on must be unchanged.
+        First dirty offset after cleaning. Records from here on must be unchanged.
     log_end_offset : int
-        Exclusive log end when the cleaning pass started. Under a version strategy, the last record
-        is always kept.
+        Log end offset when cleaning started. Version strategies always retain the last record.
     retention_ms : int or None
-        Minimum age of the removed records below the log start; None if not checked, because the
-        log start may have moved for another reason than age.
+        Minimum age of removed records below the log start, or None if the log start may have moved
+        for a reason other than age.
     """
 
     log_start_offset: int
@@ -94,11 +93,11 @@ class Begin(NamedTuple):
     Attributes
     ----------
     log_start_offset : int
-        Log start before the cleaning passes. Records removed from the log start since then may have
-        superseded later records by version.
+        Log start before cleaning. Records removed from the start since then may have superseded
+        later records by version.
     first_dirty_offset : int
-        End of the section that was clean before. If the cleaned range ends at the same offset,
-        the partition may have been rewritten to remove expired tombstones.
+        End of the section that was already clean. If the cleaned range ends at the same offset, a
+        pass may have rewritten the partition to remove expired tombstones.
     """
 
     log_start_offset: int

@@ -1,9 +1,9 @@
-"""Scans of the oracle: the data source's reader, planned by the driver and reduced in the workers.
+"""Scans for the oracle, planned by the driver and reduced in the workers.
 
-A load of the data source starts two Python processes for planning and passes every record to the
-JVM. Here the driver plans, and the workers omit committed records that a later record of the same
-key in the same stretch supersedes. The later record has the number of omitted records and their
-latest timestamp in two additional columns. This applies only if records compete by offset.
+Loading the data source would start two Python processes for planning and pass every record to the
+JVM. Here the driver plans. The workers omit committed records that a later record with the same key
+supersedes within the same stretch. Two additional columns of the later record have the number of
+omitted records and their latest timestamp. This is possible only if records compete by offset.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 STRETCH_ROWS = 1 << 20
 STRETCH_BYTES = 64 << 20
-"""Rows, or bytes of columns, that a worker reduces together."""
+"""Rows, or column bytes, that a worker reduces together."""
 
 FOLDED_SPLIT_BYTES = 128 << 20
-"""File bytes per reducing task; longer splits have more superseded records."""
+"""File bytes per reducing task. Longer splits have more superseded records."""
 
 FOLDED = (StructField("superseded", LongType()), StructField("supersededNewest", LongType()))
-"""Number of records omitted in favor of this one, and their latest timestamp in microseconds."""
+"""Number of records that this one supersedes, and their latest timestamp in microseconds."""
 
 DISPLACED = StructField("displaced", BooleanType())
-"""Whether a record's offset is below the previous one of its split, or outside the split."""
+"""Whether the offset is lower than the previous one in the split, or outside the split."""
 
 Ranges = Mapping[tuple[str, int], tuple[int, int]]
 
@@ -140,13 +140,13 @@ def _scan(
 def _folded(
     stretch: list[pa.RecordBatch], start: int, end: int, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Omit rows that a later row of the same key supersedes; rows are in offset order."""
+    """Omit rows that a later row with the same key supersedes. Rows are in offset order."""
     table = pa.Table.from_batches(stretch).combine_chunks()
     offsets = table["offset"].to_numpy()
     micros = table["timestamp"].cast(pa.int64()).to_numpy()
     keys = table["key"].combine_chunks().dictionary_encode()
     codes = keys.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    aborted = table["aborted"].fill_null(True).to_numpy()  # open transactions are not committed
+    aborted = table["aborted"].fill_null(True).to_numpy()  # open transactions count as aborted
     compete = np.flatnonzero(~aborted & (codes >= 0) & (offsets >= start) & (offsets < end))
     own = codes[compete]
     winner = np.full(len(keys.dictionary), -1, np.int64)

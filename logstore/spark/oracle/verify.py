@@ -1,15 +1,15 @@
-"""Verification of a cleaning pass by an oracle over the records before and after, in DataFrames.
+"""Verify a cleaning pass by comparing DataFrames of the records before and after.
 
-The oracle is independent of segments, offset maps and the cleaner's code. From the records before,
-the strategy and the cleaned range, it derives which records are required, optional or forbidden
-afterwards, and counts violations by kind. Contents are compared by 64 bits of xxhash64 per column,
-keys byte by byte. The oracle shares the reader with the engine, not the rules. Source:
+The oracle does not use segments, offset maps or the cleaner's code. From the records before, the
+strategy and the cleaned range it derives which records are required, optional or forbidden
+afterwards, and counts violations by kind. It compares keys byte by byte, and other columns by their
+64-bit xxhash64. It shares the reader with the engine, but not the rules. Source:
 docs/spec/cleaner.md §2.2, §2.4, §8 and §13.
 
-One hash aggregate by key over both sides (`by_key`) finds the partitions in which every key has
-the expected result. Its input may omit superseded records (`scan`). The other partitions are
-compared record by record: one shuffle by key finds the winners, and one by offset compares. A third
-query classifies violations and fetches examples, if there are any.
+One hash aggregate by key over both sides (`by_key`) finds the partitions in which all keys are as
+expected. Superseded records may be omitted from its input (`scan`). The other partitions are
+compared record by record: a shuffle by key finds the winners, and a shuffle by offset compares. If
+there are violations, another query classifies them and fetches examples.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 __all__ = ("EXAMPLES", "Begin", "Cleaned", "Rules", "Verdict", "verify")
 
 EXAMPLES = 10
-"""Examples of each kind of violation in a verdict."""
+"""Number of examples per kind of violation in a verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,19 +75,19 @@ class Verdict:
     Attributes
     ----------
     violations : dict
-        Number of violations of each kind in `KINDS` that occurred.
+        Number of violations by kind (see `KINDS`).
     examples : list of dict
-        The first of each kind by topic, partition and offset, with the fields kind, text, topic,
+        The first of each kind in order of topic, partition and offset. Fields: kind, text, topic,
         partition, offset (None for a whole partition), and key or key_base64.
     records_before, records_after : int
-        Numbers of records from the log start offset on.
+        Number of records at or after the log start offset.
     notes : tuple of str
-        Reasons why something was not checked.
+        Reasons why checks were skipped.
     gone_from_front : int
-        Records before the cleaning pass that are below the log start after it. Retention or
-        delete-records removed them, so they are not compared.
+        Number of old records below the new log start. Retention or delete-records removed them, so
+        they are not compared.
     unproven : tuple of str
-        The rules among `tombstones`, `lags` and `retention` that were not checked.
+        Rules that were not checked: `tombstones`, `lags`, `retention`.
     """
 
     violations: dict[str, int]
@@ -120,11 +120,11 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether the cleaning pass was correct."""
+        """Whether no violations were found."""
         return not self.violations
 
     def as_json(self) -> dict[str, Any]:
-        """Return the object of the command's JSON."""
+        """Return the JSON that the command prints."""
         return {
             "ok": self.ok,
             "violations": self.violations,
@@ -148,40 +148,39 @@ def verify(
     folded: DataFrame | None = None,
     examples: int = EXAMPLES,
 ) -> Verdict:
-    """Compare the records after a cleaning pass with the expected ones.
+    """Compare the records after a cleaning pass with the expected records.
 
     Parameters
     ----------
     before : DataFrame
-        All data records, including aborted ones, in the columns of Spark's Kafka source. Optional
-        columns are `aborted` (boolean, null while a transaction is open) and `deleteHorizonMs`
-        (bigint, horizon of the record's batch or null). `valueDigest` and `headersDigest` may
-        replace value and headers on both sides; headers with versions are needed anyway.
+        All data records, including aborted ones, with the columns of Spark's Kafka source. Optional
+        columns are `aborted` (boolean, null while the transaction is open) and `deleteHorizonMs`
+        (bigint, horizon of the batch or null). On both sides `valueDigest` and `headersDigest` may
+        replace value and headers, except for headers that contain versions.
     after : DataFrame
-        Records after the cleaning pass in the same columns, with `aborted` and `deleteHorizonMs` if
-        these are to be compared. Rows must be in log order within each partition, as from the data
-        source.
+        Records after cleaning, with the same columns. `aborted` and `deleteHorizonMs` are compared
+        if they exist. Rows of a partition must be in log order, as the data source returns them.
     rules : Rules or mapping
-        Rules for all partitions, or by (topic, partition) for those in `cleaned`.
+        Rules, or rules by (topic, partition) for each partition in `cleaned`.
     cleaned : mapping
-        Cleaned ranges by (topic, partition); partitions without a range must be unchanged.
+        Cleaned ranges by (topic, partition). Partitions without one must be unchanged.
     begun : mapping, optional
-        States before the cleaning passes. Without one, a partition was cleaned for the first time.
+        States before cleaning. A partition without one was cleaned for the first time.
     order : DataFrame, optional
-        Topic, partition and offset of `after` in log order, as a cheaper scan. If `after` has
-        `displaced` (boolean, whether a record is not at the position given by its offset), it is
-        used only if that is true for some record.
+        Topic, partition and offset of `after` in log order, from a cheaper scan. If `after` has a
+        column `displaced` (boolean, whether a record is out of offset order), it is used only if
+        any record is displaced.
     folded : DataFrame, optional
-        `before` without superseded records (`scan`), for the first pass.
+        `before` without superseded records, for the first pass (see `scan`).
     examples : int
-        Most examples of each kind.
+        Maximum number of examples per kind.
 
     Notes
     -----
-    Tombstones whose horizon cannot have passed are required. Under the offset strategy, tombstones
-    with a horizon at or before `since_ms` are forbidden. All others are optional, including expired
-    ones under a version strategy, which may be retained for other reasons. Records of aborted
-    transactions beyond the cleaned range are optional if their segment was rewritten.
+    Tombstones whose horizon cannot have passed are required. With the offset strategy, tombstones
+    with a horizon at or before `since_ms` are forbidden. Others are optional, including expired
+    ones with a version strategy, which may be retained for other reasons. Records of aborted
+    transactions after the cleaned range are optional if their segment was rewritten.
     """
     begun = begun or {}
     rules_by_partition = rules if isinstance(rules, Mapping) else dict.fromkeys(cleaned, rules)
@@ -196,7 +195,7 @@ def verify(
         and rules_by_partition[partition].strategy != OFFSET
         for partition, each in cleaned.items()
     ):
-        # `folded` omits no records under version strategies, so the winners are the same.
+        # With version strategies `folded` omits nothing, so the winners are the same.
         winners = _winners(first, orders)
         old, first = _mark_uncertain(old, winners), _mark_uncertain(first, winners)
     summaries = summarize_partitions(
@@ -250,7 +249,7 @@ def _within(frame: DataFrame, partitions: DataFrame) -> DataFrame:
 def _compare_records(
     old: DataFrame, new: DataFrame, partitions: DataFrame, orders: Orders, examples: int
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
-    """Compare the records of partitions, and return counts and examples of violations."""
+    """Compare partitions record by record, and return counts and examples of violations."""
     before = _within(old, partitions)
     by_content = Window.partitionBy(*RECORD_ID).orderBy(
         "value_digest", "headers_digest", "micros", "key"
@@ -287,7 +286,7 @@ def _winners(old: DataFrame, orders: Orders) -> DataFrame:
 
 
 def _mark_uncertain(old: DataFrame, winners: DataFrame) -> DataFrame:
-    """Mark records whose winner was removed from the log start, perhaps before the pass."""
+    """Mark records whose winner was removed from the log start, possibly before the pass."""
     gone = winners.where(F.col("versioned") & (F.col("offset") < F.col("start"))).select(
         "topic", "partition", F.col("winning_key").alias("key"), F.lit(True).alias("is_gone")
     )
@@ -300,7 +299,7 @@ def _mark_uncertain(old: DataFrame, winners: DataFrame) -> DataFrame:
 
 
 def _compared(old: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
-    """Return each record of both sides, with a bit in `mask` for each kind of violation."""
+    """Return the records of both sides, with a bit in `mask` for each kind of violation."""
     wins = F.col("w.winning_key").isNotNull()
     expected = F.coalesce(
         fixed_expectation("b."),
@@ -329,7 +328,7 @@ def _compared(old: DataFrame, new: DataFrame, winners: DataFrame) -> DataFrame:
 
 
 def _conditions() -> dict[str, Column]:
-    """Return the condition of each kind of violation that a single row shows."""
+    """Return the condition of each kind of violation that is visible in a single row."""
     tail, tombstone = in_tail("b."), F.col("b.tombstone")
     in_before, in_after = F.col("b.offset").isNotNull(), F.col("a.offset").isNotNull()
     required = F.col("b.expected") == REQUIRED
@@ -358,7 +357,7 @@ def _conditions() -> dict[str, Column]:
         "timestamp_type_altered": differs("type"),
         # An open transaction may have ended since.
         "fate_altered": F.col("a.has_aborted") & ~F.col("b.open") & differs("aborted"),
-        # Forbidden records are already reported.
+        # Forbidden records are reported already.
         "horizon_wrong": in_before
         & in_after
         & F.col("a.has_horizon")
@@ -381,12 +380,12 @@ Violations = tuple[int, list[tuple[str, int, int, bytes | None]]]
 
 
 def _overdue(old: DataFrame, partitions: Sequence[tuple[str, int]]) -> Violations:
-    """Count the records in tails whose records are all older than the maximum lag.
+    """Count records in tails whose records all exceed the maximum compaction lag.
 
-    The cleaner uses the largest timestamp of a segment's first batch, so a tail with a younger
-    record need not be due. Tails with non-positive timestamps, or with aborted or open records, are
-    not reported: an open transaction delays the cleaning pass of everything after it. A log that
-    was not cleaned is not reported either.
+    The cleaner uses the largest timestamp in the first batch of a segment, so a tail with a younger
+    record need not be due. Tails are skipped if they have non-positive timestamps, or aborted or
+    open records, because an open transaction delays cleaning of everything after it. Logs that were
+    not cleaned are skipped too.
     """
     if not partitions:
         return 0, []
@@ -416,7 +415,7 @@ def _overdue(old: DataFrame, partitions: Sequence[tuple[str, int]]) -> Violation
 def _removed_early(
     old: DataFrame, partitions: Sequence[tuple[str, int]], examples: int
 ) -> Violations:
-    """Count the records removed from the log start before `retention.ms` had passed."""
+    """Count records removed from the log start before `retention.ms` had passed."""
     if not partitions:
         return 0, []
     gone = _within(old, _partition_table(old, partitions)).where(removed_early())

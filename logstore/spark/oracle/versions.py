@@ -1,4 +1,4 @@
-"""Versions of records (KIP-280), as columns. Source: docs/spec/cleaner.md §13.2."""
+"""Record versions (KIP-280) as columns. Source: docs/spec/cleaner.md §13.2."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ _LONG_BYTES = 8
 _WORD_DIGITS = 16
 _VARLONG_BYTES = 10
 _WHOLE_VARLONG = f"^([89A-F][0-9A-F]){{0,{_VARLONG_BYTES - 1}}}[0-7][0-9A-F]$"
-"""A complete varlong in hexadecimal: all bytes but the last have the continuation bit."""
+"""A complete varlong in hexadecimal. All bytes but the last have the continuation bit."""
 
 
 def parse_version(strategy: str, header: str, encoding: str) -> tuple[Column, Column]:
-    """Return whether a record has a version, and the version, from the source's columns.
+    """Return whether a record has a version, and the version.
 
-    The second column is valid only where the first is true.
+    The second column is valid only where the first one is true.
     """
     if strategy == OFFSET:
         return F.lit(False), F.lit(0).cast("bigint")
     if strategy == TIMESTAMP:
         return F.lit(True), F.unix_millis("timestamp")
     named = F.filter("headers", lambda each: each["key"] == header)
-    # The last header of the name counts, even if only an earlier one is well-formed.
+    # The last header with this name counts, even if only an earlier one is valid.
     value = F.try_element_at(named, F.lit(-1))["value"]
     return parse_varlong(value) if encoding == VARLONG else parse_long(value)
 
@@ -48,14 +48,15 @@ def parse_long(value: Column) -> tuple[Column, Column]:
 
 
 def parse_varlong(value: Column) -> tuple[Column, Column]:
-    """Return whether a value is one complete varlong, and its signed number.
+    """Return whether a value is exactly one varlong, and its signed number.
 
-    A varlong has 7 bits per byte, least significant first, in at most 10 bytes. Redundant bytes
-    are well-formed, and bits beyond 64 are dropped. Zigzag-encoded: the lowest bit is the sign.
+    A varlong has 7 bits per byte, least significant first, in at most 10 bytes. It is
+    zigzag-encoded, so the lowest bit is the sign. Redundant bytes are valid, and bits beyond 64 are
+    dropped.
     """
     digits = F.hex(value)
     present = F.coalesce(digits.rlike(_WHOLE_VARLONG), F.lit(False))
-    # Left-aligned in two words; missing bytes are zero and add nothing.
+    # Left-aligned in two words. Missing bytes are zero.
     padded = F.rpad(F.when(present, digits), 2 * _WORD_DIGITS, "0")
     words = [_word(F.substring(padded, 1 + at * _WORD_DIGITS, _WORD_DIGITS)) for at in (0, 1)]
     groups = [

@@ -1,4 +1,4 @@
-"""Kinds of violation that the oracle reports. Independent of Spark."""
+"""The kinds of violation that the oracle reports. Independent of Spark."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ KINDS: Mapping[str, str] = {
     "max_lag_broken": "a record is not cleaned although the whole dirty section is older than "
     "max.compaction.lag.ms",
 }
-"""Kinds of violation with their descriptions, in the order of a verdict."""
+"""Descriptions by kind of violation, in the order of a verdict."""

@@ -1,1 +1,1 @@
-"""Starting Spark: Java, the JVM, sessions and Python workers."""
+"""Start Spark: Java, the JVM, sessions and Python workers."""

@@ -1,7 +1,7 @@
-"""Spark's Python daemon with the oracle's modules preloaded for the workers that it forks.
+"""Spark's Python daemon, with the oracle's modules preloaded.
 
-Sessions of this package set `spark.python.daemon.module` to it. Otherwise every worker would
-import NumPy, Arrow and numba and load the kernels again.
+Sessions of this package set `spark.python.daemon.module` to this module. Otherwise every forked
+worker would import NumPy, Arrow and numba and load the kernels again.
 """
 
 import sys
@@ -10,7 +10,7 @@ import numpy as np
 from pyspark import daemon
 
 WORKER = "pyspark.worker"
-"""Module of the workers that run tasks; other workers look up data sources or plan."""
+"""Module of workers that run tasks. Other workers look up data sources or plan."""
 
 
 def prepare() -> None:

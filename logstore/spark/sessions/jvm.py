@@ -1,8 +1,8 @@
-"""The JVM that this process starts for Spark, and the diagnosis of its death.
+"""The JVM that this process starts for Spark, and why it died.
 
-PySpark has one JVM per process and does not notice its death: every later call fails with its own
-stack trace. The JVM's standard error is forwarded to the process's. Its last output is
-retained, so that an error can include the reason for the death.
+PySpark has one JVM per process and does not notice when it dies: every later call fails with its
+own stack trace. The standard error of the JVM is forwarded, and its last output is retained so that
+an error can include the reason.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from logstore.errors import LogStoreError
 
 KEPT_BYTES_MAX = 4096
-"""Bytes of the JVM's last output to keep."""
+"""Number of bytes to retain of the JVM's output."""
 
 DYING_SECONDS_MAX = 10
 """Time to wait for the exit code after the connection to the JVM broke."""
@@ -33,13 +33,13 @@ _BROKEN = (Py4JNetworkError, ConnectionError, EOFError)
 
 
 class SparkDiedError(LogStoreError):
-    """The JVM died. The message has its exit code and last output."""
+    """The JVM died. The message contains its exit code and last output."""
 
     exit_code = 3
 
 
 class _StderrForwarder(threading.Thread):
-    """A thread that copies a pipe to standard error and keeps the last bytes."""
+    """A thread that copies a pipe to standard error and retains the last bytes."""
 
     def __init__(self) -> None:
         super().__init__(name="logstore-spark-stderr", daemon=True)
@@ -67,11 +67,11 @@ class _StderrForwarder(threading.Thread):
 
 
 _forwarders: dict[int, _StderrForwarder] = {}
-"""Forwarders by the process id of their JVM."""
+"""Forwarders by JVM process id."""
 
 
 def start_jvm(settings: Mapping[str, str]) -> None:
-    """Start the JVM of this process, which the first session uses.
+    """Start the JVM for the first session of this process.
 
     Raises
     ------
@@ -94,13 +94,13 @@ def start_jvm(settings: Mapping[str, str]) -> None:
 
 
 def jvm_death(error: BaseException | None = None) -> SparkDiedError | None:
-    """Return the error to raise if the JVM that this process started is dead, else None.
+    """Return an error if the JVM that this process started is dead, otherwise None.
 
     Parameters
     ----------
     error : BaseException, optional
-        Error of a call to the JVM. If it is a broken connection, wait up to `DYING_SECONDS_MAX`
-        for the JVM to end.
+        Error of a call to the JVM. If the connection broke, wait up to `DYING_SECONDS_MAX` for the
+        JVM to exit.
     """
     process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     if process is None:

@@ -1,4 +1,4 @@
-"""Creation of Spark sessions: Java, the workers' Python, settings and logging."""
+"""Create Spark sessions: Java, the workers' Python, settings and logging."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from logstore.spark.sessions.java import find_java, temporary_java_home
 from logstore.spark.sessions.jvm import start_jvm
 
 ROOT = Path(logstore.__file__).resolve().parents[1]
-"""Path from which workers import `logstore`."""
+"""Directory from which workers import `logstore`."""
 
 ARROW_ROWS = 65_536
-"""Rows of an Arrow batch that the JVM passes to Python."""
+"""Number of rows per Arrow batch from the JVM to Python."""
 
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # The JVM counts bytes row by row, which takes seven times as long as writing them.
+    # Counting bytes per row takes the JVM seven times as long as writing them.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
     "spark.ui.enabled": "false",
@@ -50,16 +50,16 @@ COMPILE_LATER = tuple(
         ("BackEdgeThreshold", 400_000),
     )
 )
-"""Ten times the JVM's default thresholds. The C2 compiler took more time for plans that run once
-than all tasks of a short command together; code that runs for minutes is still compiled by it.
+"""Ten times the JVM's default thresholds. For plans that run once, the C2 compiler took more time
+than all tasks of a short command. It still compiles code that runs for minutes.
 """
 
 COLLECTOR = "-XX:+UseParallelGC"
-"""The stop-the-world collector. The default collector runs concurrently: tasks pause for a shorter
-time, which does not matter here, but it takes more time in total."""
+"""The stop-the-world collector. The default collector is concurrent: its shorter pauses do not
+matter here, and it takes more time in total."""
 
 DAEMON = "logstore.spark.sessions.daemon"
-"""The daemon that forks Python workers on this machine."""
+"""Daemon that forks Python workers on this machine."""
 
 _LOG4J = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
@@ -92,32 +92,32 @@ def spark_session(
     progress: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """Return a session with the data source `logstore` registered.
+    """Return a session with the `logstore` data source registered.
 
     Parameters
     ----------
     master : str, optional
-        Master URL; by default the master of `spark-submit`, else all cores of this machine.
+        Master URL. [default: the master of `spark-submit`, or else all local cores]
     driver_memory : str, optional
-        Heap of the JVM, such as `2g`, if this call starts it.
+        JVM heap, such as `2g`.
     shuffle_partitions : int, optional
-        Tasks of a shuffle; Spark's default of 200 is for clusters.
+        Number of shuffle tasks. Spark's default of 200 is meant for clusters.
     progress : bool
-        Show Spark's progress bar on standard error.
+        Whether to show Spark's progress bar on standard error.
     settings : mapping, optional
-        Spark properties, which override all of the above.
+        Spark properties, which override the other parameters.
 
     Raises
     ------
     JavaNotFoundError
-        A JVM must be started, but no usable Java was found.
+        No usable Java was found to start a JVM.
     SparkDiedError
         The JVM did not start.
 
     Notes
     -----
-    JVM settings (memory, Java, logging) apply only if this call starts the JVM. An existing
-    session is returned with the other settings changed.
+    JVM settings (memory, Java, logging) apply only if this call starts the JVM. Other settings also
+    change an existing session.
     """
     settings = {
         **SETTINGS,
@@ -135,7 +135,7 @@ def spark_session(
     if master is not None:
         settings["spark.master"] = master
         if master.startswith("local"):
-            # The driver is only reached from this machine, whose host name may not resolve.
+            # Only this machine connects to the driver, and its host name may not resolve.
             settings["spark.driver.host"] = settings["spark.driver.bindAddress"] = "127.0.0.1"
             settings.setdefault("spark.python.daemon.module", DAEMON)
     with _python_interrupts():
@@ -146,18 +146,18 @@ def spark_session(
     try:
         spark.dataSource.register(LogstoreDataSource)
     except AnalysisException as error:
-        # Spark registers an installed `pyspark_logstore` by itself, but not a checkout.
+        # Spark finds an installed `pyspark_logstore`, but not a checkout.
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
     return spark
 
 
 def stop_session(spark: SparkSession) -> None:
-    """Stop a session and cancel its running jobs; turns off the JVM's log.
+    """Stop a session, cancel its jobs and turn off the JVM log.
 
     Otherwise, Spark would log a stack trace for every task that loses its executor.
     """
-    # If the JVM died, the error of the job reports it (see `jvm`).
+    # If the JVM died, the job's error says so (see `jvm`).
     with suppress(Py4JError, OSError):
         spark.sparkContext.setLogLevel("OFF")
         spark.stop()
@@ -166,7 +166,7 @@ def stop_session(spark: SparkSession) -> None:
 def was_interrupted(error: BaseException | None) -> bool:
     """Return whether an error was raised while a `KeyboardInterrupt` propagated.
 
-    On the way out of `collect`, PySpark calls the JVM over a connection that is then broken.
+    While `collect` unwinds, PySpark calls the JVM over a connection that is then broken.
     """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
@@ -175,7 +175,7 @@ def was_interrupted(error: BaseException | None) -> bool:
 
 @contextmanager
 def _java_home() -> Iterator[None]:
-    """Set JAVA_HOME within the block, for starting the JVM."""
+    """Set JAVA_HOME within the block, to start the JVM."""
     before = os.environ.get("JAVA_HOME")
     os.environ["JAVA_HOME"] = str(temporary_java_home(find_java()))
     try:
@@ -188,13 +188,13 @@ def _java_home() -> Iterator[None]:
 
 @contextmanager
 def _python_interrupts() -> Iterator[None]:
-    """Keep the handler of Ctrl-C, which PySpark would replace.
+    """Keep Python's Ctrl-C handler, which PySpark would replace.
 
-    PySpark's handler sends a cancel request over the connection on which the main thread waits for
-    a response. That breaks the connection and prints three stack traces. With Python's handler, a
+    PySpark's handler sends a cancel request over the connection on which the main thread awaits a
+    response. That breaks the connection and prints three stack traces. With Python's handler, a
     `KeyboardInterrupt` propagates, and `stop_session` cancels the jobs over a new connection.
     """
-    # py4j also logs the exceptions that it raises, in its own loggers and the root logger.
+    # py4j also logs the exceptions it raises, to its own loggers and the root logger.
     logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
     logging.getLogger().addFilter(_is_not_of_py4j)
     if threading.current_thread() is not threading.main_thread():
@@ -208,14 +208,14 @@ def _python_interrupts() -> Iterator[None]:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Return False for log records of py4j, which duplicate its exceptions."""
+    """Filter out log records of py4j, which duplicate its exceptions."""
     return f"{os.sep}py4j{os.sep}" not in record.pathname
 
 
 def _submitted_settings() -> dict[str, str]:
     """Return the settings of `spark-submit`, which override the defaults.
 
-    `spark-submit` has started the JVM, so its log level can only be lowered afterwards.
+    `spark-submit` starts the JVM first, so its log level can be lowered only afterwards.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
@@ -233,9 +233,9 @@ def _settings_of(driver_memory: str | None, shuffle_partitions: int | None) -> d
 
 
 def _set_worker_python(settings: dict[str, str]) -> None:
-    """Make workers and data source planners use this Python and find `logstore`.
+    """Let workers and data source planners use this Python and find `logstore`.
 
-    By default, Spark starts the `python3` of PATH, which may be a different Python.
+    By default, Spark starts the `python3` in PATH, which may be another Python.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -246,11 +246,11 @@ def _set_worker_python(settings: dict[str, str]) -> None:
 
 
 def _set_up_jvm(settings: dict[str, str]) -> None:
-    """Set the JVM's options: error logging only, without duplicates; compiler; collector.
+    """Set JVM options for logging (errors only, no duplicates), compiler and collector.
 
-    Options of the caller come last, so they take precedence.
+    The caller's options come last, so they take precedence.
     """
-    # It would print the query context of exceptions as JSON.
+    # It prints the query context of exceptions as JSON.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     directory = Path(tempfile.mkdtemp(prefix="logstore-log4j-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
@@ -263,6 +263,6 @@ def _set_up_jvm(settings: dict[str, str]) -> None:
     ]
     if given := settings.get("spark.driver.extraJavaOptions"):
         options.append(given)
-    if not re.search(r"-XX:\+Use\w+GC\b", given or ""):  # the JVM refuses a second one
+    if not re.search(r"-XX:\+Use\w+GC\b", given or ""):  # the JVM rejects a second one
         options.append(COLLECTOR)
     settings["spark.driver.extraJavaOptions"] = " ".join(options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -113,12 +114,9 @@ def _run_all(runtime: Runtime, tasks: Sequence[Callable[[], None]]) -> None:
 
 def _write_temporary(fs: FileSystem, path: str, data: bytes) -> None:
     """Write the temporary file of a path durably."""
-    file = open_anew(fs, path + TMP_SUFFIX)
-    try:
+    with closing(open_anew(fs, path + TMP_SUFFIX)) as file:
         file.append([data])
         file.sync()
-    finally:
-        file.close()
 
 
 def remove_temporary(fs: FileSystem, directory: str, names: Iterable[str]) -> int:

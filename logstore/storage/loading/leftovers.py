@@ -7,7 +7,7 @@ listing of the directory with all other stages. Running a stage a second time ha
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from logstore.errors import CorruptRecordError
@@ -205,14 +205,11 @@ def finish_swaps(files: PartitionFiles) -> None:
 
 
 def _next_offset(fs: FileSystem, path: str, base_offset: int) -> int:
-    file = fs.open(path)
-    try:
+    with closing(fs.open(path)) as file:
         next_offset = base_offset
         for at in walk_headers(file, path):
             next_offset = at.header.next_offset
         return next_offset
-    finally:
-        file.close()
 
 
 def _original_of_split(files: PartitionFiles, lowest: int) -> int | None:
@@ -225,11 +222,7 @@ def _original_of_split(files: PartitionFiles, lowest: int) -> int | None:
     base, path = max(((base, path) for base, path in logs if base < lowest), default=(None, ""))
     if base is None:
         return None
-    file = files.fs.open(path)
-    try:
-        with suppress(CorruptRecordError):
-            first = next(walk_headers(file, path), None)
-            return base if first is not None and first.header.base_offset == lowest else None
-    finally:
-        file.close()
+    with closing(files.fs.open(path)) as file, suppress(CorruptRecordError):
+        first = next(walk_headers(file, path), None)
+        return base if first is not None and first.header.base_offset == lowest else None
     return None

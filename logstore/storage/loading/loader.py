@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise, zip_longest
@@ -161,11 +161,8 @@ class LogLoader:
             self._refuse_irregular(path)
             if self.request.surveys:
                 continue
-            file = self.fs.open(path)
-            try:
+            with closing(self.fs.open(path)) as file:
                 refuse_old_format(file, path)
-            finally:
-                file.close()
 
     def _refuse_irregular(self, log_path: str) -> None:
         """Refuse segments that can be neither used nor repaired, before any change is made.

@@ -7,6 +7,7 @@ overlay of the files.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -145,7 +146,7 @@ def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> Surve
     ]
     kept = []
     for each in result.damages:
-        is_end = each.first_offset_after is None and not each.is_mended
+        is_end = each.first_offset_after is None
         if is_end and (not clean or each.check in _TORN):
             detail = f"{each.size_bytes} bytes after position {each.position} ({each.check})"
             files.note("truncated_tail", each.path, detail)
@@ -268,8 +269,7 @@ def _below(records: Iterator[Record], end: int) -> Iterator[Record]:
 
 def _end_offset(fs: FileSystem, path: str, base: int, limit: int) -> int:
     """Return the offset after the last batch that can be found."""
-    file = fs.open(path)
-    try:
+    with closing(fs.open(path)) as file:
         try:
             totals = batch_totals(file, path)
         except (CorruptionError, UnsupportedFormatError):
@@ -279,23 +279,18 @@ def _end_offset(fs: FileSystem, path: str, base: int, limit: int) -> int:
                     end = each.batch.header.next_offset
             return end
         return totals.last_offset + 1 if totals.batches else base
-    finally:
-        file.close()
 
 
 def _records(
     fs: FileSystem, path: str, base: int, limit: int, start: int, end: int
 ) -> Iterator[Record]:
-    file = fs.open(path)
-    try:
+    with closing(fs.open(path)) as file:
         for each in survey(file, SegmentBounds(path, base, base, None), limit):
             if isinstance(each, Damage) or each.batch.header.last_offset < start:
                 continue
             for record in decode_stored(each.batch, limit):
                 if start <= record.offset < end:
                     yield record
-    finally:
-        file.close()
 
 
 def _with_following(
@@ -359,8 +354,7 @@ class _Shown:
     def _survey(self) -> Splice | None:
         bounds = self.bounds
         builder = SpliceBuilder(bounds.path, self._limit)
-        file = self._fs.base.open(bounds.path)
-        try:
+        with closing(self._fs.base.open(bounds.path)) as file:
             for each in survey(file, bounds, self._limit):
                 if isinstance(each, Damage):
                     self.damages.append((each, self.records))
@@ -372,8 +366,6 @@ class _Shown:
                 self.records += each.batch.header.record_count
                 builder.add(each)
             return builder.finish(file.size())
-        finally:
-            file.close()
 
 
 def _open(fs: FileSystem, splice: Splice) -> File:

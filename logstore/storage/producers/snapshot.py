@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from typing import NamedTuple
 
 from logstore.errors import CorruptSnapshotError
@@ -207,13 +208,10 @@ class SnapshotFiles:
         CRC of a torn file is wrong and the file is then ignored.
         """
         path = self.path(offset)
-        file = open_anew(self._fs, path)
-        try:
+        with closing(open_anew(self._fs, path)) as file:
             file.append([encode_snapshot(entries)])
             if sync:
                 file.sync()
-        finally:
-            file.close()
         self._offsets.add(offset)
         return path
 

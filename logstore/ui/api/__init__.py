@@ -1,1 +1,1 @@
-"""The page's JSON API, one module per subject; each exports its routes as `ROUTES`."""
+"""The JSON API of the page. Each module exports its routes as `ROUTES`."""

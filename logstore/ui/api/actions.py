@@ -1,7 +1,7 @@
-"""Operations on topics, partitions and the broker; responses include equivalent command lines.
+"""Operations on topics, partitions and the broker, with their equivalent command lines.
 
-An operation that deletes readable records first responds with the loss, and is performed when the
-request is repeated with the confirmation of exactly that loss.
+A request that would delete readable records is answered with a description of the loss. The client
+repeats it with the returned confirmation to perform it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 PARTITIONS_MAX = Limits().partitions
-"""Maximum number of partitions in a new topic; same limit as in the wire protocol."""
+"""Maximum number of partitions in a new topic, as in the wire protocol."""
 
 
 # -- performing an operation -------------------------------------------------------------------
@@ -63,11 +63,11 @@ def _perform(
     Parameters
     ----------
     command : str or None
-        The equivalent command line.
+        Equivalent command line.
     do, rehearse : callable
-        Perform the operation or its dry run, and return the same JSON as the command line.
+        Perform the operation or a dry run. They return the JSON that the command line prints.
     loses : callable
-        Returns the data that would be lost; called under the lock.
+        Returns the data that would be lost. Called under the lock.
     """
     token = ask.member("confirm", str, None)
     if rehearse is not None and ask.member("dry_run", bool, False):
@@ -76,7 +76,7 @@ def _perform(
     ask.context.check_writable()
     with ask.context.change_lock.hold():
         if loss := loses():
-            # A topic recreated under the same name is a different topic.
+            # A recreated topic has a new id.
             ids = {part.topic: ask.broker.topic(part.topic).id for part in loss.parts}
             action = {"path": ask.address, "body": {**ask.body, "confirm": None}, "ids": ids}
             if token is None or not ask.context.change_lock.is_confirmed(token, action, loss):
@@ -117,7 +117,7 @@ def create_topic(ask: Ask) -> object:
 
 
 def alter_topic(ask: Ask) -> object:
-    """Set and unset keys of a topic."""
+    """Set and unset topic configs."""
     topic = ask.topic("alter_configs")
     given, unset = given_settings(ask, "set"), given_keys(ask, "unset")
     broker = ask.broker
@@ -161,7 +161,7 @@ def delete_topic(ask: Ask) -> object:
 
 
 def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
-    """Return the loss of a whole partition, estimated from its files if it cannot be opened."""
+    """Return the loss of a whole partition, estimated from file sizes if it cannot be opened."""
     try:
         return lost_with([ask.broker.log(topic_partition)])
     except LogStoreError:
@@ -169,14 +169,14 @@ def _lost_with(ask: Ask, topic_partition: TopicPartition) -> Loss:
 
 
 def _lost_by_settings(ask: Ask, supposed: Supposition) -> Loss:
-    """Return the loss by retention under other settings, over all affected topics."""
+    """Return what retention would delete under other settings, in all affected topics."""
     broker = ask.broker
     found = []
     for topic in supposed.configs:
         for tp in broker.partitions(topic):
             try:
                 found.append(lost_by_settings(broker, supposed, tp))
-            except LogStoreError:  # retention skips a log that cannot be opened
+            except LogStoreError:  # retention skips logs that cannot be opened
                 continue
     return Loss.of_all(found)
 
@@ -185,7 +185,7 @@ def _lost_by_settings(ask: Ask, supposed: Supposition) -> Loss:
 
 
 def alter_broker(ask: Ask) -> object:
-    """Set and unset keys of the broker while it runs."""
+    """Set and unset dynamic broker configs."""
     ask.require("alter_configs", "cluster")
     given, unset = given_settings(ask, "set"), given_keys(ask, "unset")
     cluster_wide = ask.member("cluster_wide", bool, False)
@@ -213,7 +213,7 @@ def alter_broker(ask: Ask) -> object:
 
 
 def roll(ask: Ask) -> object:
-    """Start a new active segment."""
+    """Roll the active segment."""
     tp = ask.topic_partition("alter")
     broker = ask.broker
     return _perform(
@@ -225,7 +225,7 @@ def roll(ask: Ask) -> object:
 
 
 def clean(ask: Ask) -> object:
-    """Compact a partition, if it is due or forced."""
+    """Compact a partition that is due, or any partition with `force`."""
     tp = ask.topic_partition("alter")
     force, rolls = ask.member("force", bool, False), ask.member("roll", bool, False)
     broker = ask.broker
@@ -252,7 +252,7 @@ def clean(ask: Ask) -> object:
 
 
 def retain(ask: Ask) -> object:
-    """Run retention once over a partition."""
+    """Apply retention to a partition once."""
     tp = ask.topic_partition("delete")
     broker = ask.broker
     run = partial(broker.retain, tp.topic, tp.partition)
@@ -262,7 +262,7 @@ def retain(ask: Ask) -> object:
         (decision,) = run(dry_run=True).decisions
         return lost_by_retention(broker.log(*tp), decision)
 
-    # The command line deletes nothing under an assumed policy, so it must be given.
+    # The command needs --policy here: it deletes nothing under an assumed policy.
     is_assumed = policy_assumption(broker.manager, tp.topic) is not None
     policy = to_text(broker.manager.catalog.config(tp.topic).cleanup_policy)
     options = [("--config", f"cleanup.policy={policy}")] if is_assumed else []
@@ -276,13 +276,13 @@ def retain(ask: Ask) -> object:
 
 
 def delete_records(ask: Ask) -> object:
-    """Delete the records of a partition below an offset."""
+    """Delete the records of a partition before an offset."""
     tp = ask.topic_partition("delete")
     before = ask.member("before_offset", int)
     ask.check_number("before_offset", before, -1, INT64_MAX)
     broker = ask.broker
     log = broker.log(*tp)
-    log.deletion_end(before)  # raises the same errors as the deletion
+    log.deletion_end(before)  # raises the errors of the deletion
 
     def result_json(low_watermark: int) -> object:
         return {"partitions": [DeleteRecordsResult(low_watermark).to_json(tp)]}
@@ -297,12 +297,12 @@ def delete_records(ask: Ask) -> object:
 
 
 def retry(ask: Ask) -> object:
-    """Let the cleaner retry a partition that is uncleanable after a failed cleaning."""
+    """Clear the uncleanable flag of a partition, so that the cleaner retries it."""
     tp = ask.topic_partition("alter")
     broker = ask.broker
     return _perform(
         ask,
-        # The command keeps no uncleanable partitions, so it always tries.
+        # The command has no uncleanable partitions: it always cleans.
         of_partition(broker, "clean", tp, timed=True),
         lambda: {**tp._asdict(), "was_uncleanable": broker.cleaner.retry(tp)},
         rehearse=lambda: {

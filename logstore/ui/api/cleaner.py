@@ -1,4 +1,4 @@
-"""State, metrics and history of the cleaner."""
+"""State, metrics and history of the log cleaner."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CLEANINGS = 100
 
 
 def cleaner(ask: Ask) -> dict[str, Any]:
-    """Return the cleaner's threads, limits and gauges, and the uncleanable partitions."""
+    """Return the cleaner's threads, limits, gauges and uncleanable partitions."""
     broker = ask.broker
     config = broker.broker_config
     under_way = [each for each in passes_under_way(broker) if _sees(ask, each)]
@@ -62,9 +62,9 @@ def cleaner(ask: Ask) -> dict[str, Any]:
 
 
 def _gauges_of_copy(ask: Ask) -> dict[str, Any]:
-    """Return the gauges that a cleaner would have, over the partitions that were measured.
+    """Compute the cleaner's gauges from the partitions measured so far.
 
-    A copied directory has no cleaner, so its gauges would all be 0.
+    A copied directory has no cleaner, so the real gauges would all be 0.
     """
     topics = [each for each in ask.broker.topics() if ask.allows("describe", "topic", each.name)]
     rows = ask.context.partitions.rows(topics)
@@ -87,12 +87,12 @@ def _limit(bytes_per_second: float) -> float | None:
 def _dirty_bytes(broker: Broker, topic_partition: TopicPartition) -> int | None:
     try:
         return cleanable_state(broker, broker.log(topic_partition)).cleanable_bytes
-    except LogStoreError:  # just deleted, or unreadable for the same reason
+    except LogStoreError:  # deleted meanwhile, or unreadable
         return None
 
 
 def history(ask: Ask) -> dict[str, Any]:
-    """Return gauges over time and the last cleaning passes, of the broker or one partition."""
+    """Return gauges over time and the last cleaning passes, for the broker or one partition."""
     live = ask.context.live.history
     if "topic" not in ask.query:
         if "partition" in ask.query:

@@ -1,4 +1,4 @@
-"""The broker's clock, which can be advanced if it is virtual."""
+"""The broker's clock. A virtual clock can be advanced."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 MOVE_MS = 1_000
-"""Real time after which a request to advance the clock returns, even if incomplete."""
+"""Time limit of a request to advance the clock."""
 
 
 def clock(ask: Ask) -> dict[str, Any]:
@@ -25,13 +25,13 @@ def clock(ask: Ask) -> dict[str, Any]:
 def move(ask: Ask) -> dict[str, Any]:
     """Advance a virtual clock to a time, by a duration, or to the next event.
 
-    Events that become due are run. If this takes longer than `MOVE_MS`, the response has the time
-    reached; repeat the request with the same time to continue.
+    Due events run on the way. After `MOVE_MS` of real time the request returns the time reached so
+    far, and the client repeats it to continue.
     """
     ask.require("alter", "cluster")
     wanted = [name for name in ("to_ms", "by_ms", "next_event") if name in ask.body]
     if len(wanted) != 1:
-        raise InvalidRequestError("give one of to_ms, by_ms and next_event")
+        raise InvalidRequestError("exactly one of to_ms, by_ms and next_event is required")
     broker_clock = ask.broker.clock
     if not isinstance(broker_clock, VirtualClock):
         raise ClockError("this broker uses the system clock; only a virtual clock can be advanced")
@@ -55,14 +55,14 @@ def move(ask: Ask) -> dict[str, Any]:
 
 
 def _moved(ask: Ask, broker_clock: VirtualClock, to_ms: int) -> dict[str, Any]:
-    """Run events until the time is reached, or for at most `MOVE_MS`."""
+    """Run events until `to_ms`, or for at most `MOVE_MS` of real time."""
     machine = SystemClock()
     until_ms = machine.monotonic_ms() + MOVE_MS
     until_ns = broker_clock.monotonic_ns() + (to_ms - broker_clock.now_ms()) * 1_000_000
     steps = 0
     while broker_clock.step(until_ns):
         steps += 1
-        # Events may advance the clock themselves.
+        # Events may advance the clock too.
         if broker_clock.now_ms() >= to_ms or machine.monotonic_ms() >= until_ms:
             break
     return _move_json(ask, broker_clock, to_ms, steps=steps)

@@ -1,4 +1,4 @@
-"""Settings of topics and of the broker, described as form fields."""
+"""Topic and broker configs as form fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LARGEST = {Kind.INT: INT32_MAX, Kind.LONG: INT64_MAX}
 
 
 def topic_configs(ask: Ask) -> dict[str, Any]:
-    """List the settings of a topic."""
+    """List the configs of a topic."""
     topic = ask.topic("describe_configs")
     described = ask.broker.describe_configs(topic)
     return {
@@ -38,7 +38,7 @@ def topic_configs(ask: Ask) -> dict[str, Any]:
 
 
 def broker_configs(ask: Ask) -> dict[str, Any]:
-    """List the settings of the broker."""
+    """List the configs of the broker."""
     ask.require("describe_configs", "cluster")
     described = ask.broker.describe_broker_configs()
     return {
@@ -56,7 +56,7 @@ def broker_configs(ask: Ask) -> dict[str, Any]:
 
 
 def _field(row: ConfigKey, found: ConfigValue, *, is_fixed: bool) -> dict[str, Any]:
-    """Return a setting as a form field, from the table of keys."""
+    """Describe a config as a form field."""
     return {
         "key": row.key,
         "value": found.value,
@@ -71,14 +71,14 @@ def _field(row: ConfigKey, found: ConfigValue, *, is_fixed: bool) -> dict[str, A
         "choices": _choices(row),
         "documentation": row.doc,
         "read_only": is_fixed,
-        # No known key is secret: clients' passwords are not broker settings.
+        # No known key is secret; passwords of clients are not broker configs.
         "sensitive": row == unknown_broker_key(row.key),
         "layers": _layers(found.layers),
     }
 
 
 def _bounds(row: ConfigKey) -> list[list[float | None]]:
-    """Return the closed intervals of a number; None means unbounded."""
+    """Return the closed intervals of valid numbers. None means unbounded."""
     if row.kind not in (*_LARGEST, Kind.DOUBLE):
         return []
     largest = _LARGEST.get(row.kind)

@@ -1,4 +1,4 @@
-"""Locations of a key's bytes, and the times when they can be deleted."""
+"""Locations of a key in the files of a partition, and when each can be deleted."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def erasure(ask: Ask) -> dict[str, Any]:
-    """Find all locations of a key in a partition's files, and group them by state and rule.
+    """Find all locations of a key in a partition, grouped by state and rule.
 
-    With `places`, at most that many locations of each group are listed.
+    With `places`, list at most that many locations per group.
     """
     tp = ask.topic_partition("read")
     key = ask.key()
     if key is None:
-        raise InvalidRequestError("give one of key and key_base64", field="key")
+        raise InvalidRequestError("exactly one of key and key_base64 is required", field="key")
     limit = ask.number("places", INT64_MAX)
     report = ask.broker.erasure(tp.topic, key, tp.partition)
     groups: dict[tuple[str, ...], list[ErasurePlace]] = {}
@@ -56,7 +56,7 @@ def _group_json(places: Sequence[ErasurePlace]) -> dict[str, Any]:
 
 
 def _times(places: Sequence[ErasurePlace]) -> dict[str, int | None]:
-    """Return when all locations can be deleted; null if one of them is not by itself."""
+    """Return when all locations can be deleted; null if one is never deleted automatically."""
     return {
         "earliest_ms": _last(place.earliest_ms for place in places),
         "latest_ms": _last(place.latest_ms for place in places),

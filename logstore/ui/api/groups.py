@@ -1,4 +1,4 @@
-"""Consumer groups: members, offsets and lag."""
+"""Consumer groups: members, committed offsets and lag."""
 
 from __future__ import annotations
 
@@ -25,10 +25,7 @@ def groups(ask: Ask) -> dict[str, Any]:
 
 
 def group(ask: Ask) -> dict[str, Any]:
-    """Describe a group, with its offsets in topics that the principal may describe.
-
-    The coordinator assigns topics that match a pattern, so assignments are filtered too.
-    """
+    """Describe a group. Offsets and assignments omit topics that the principal may not describe."""
     may_describe = partial(ask.allows, "describe", "topic")
     group_id = ask.path["group"]
     ask.require("describe", "group", group_id)
@@ -38,7 +35,7 @@ def group(ask: Ask) -> dict[str, Any]:
     if described["group_state"] == GroupState.DEAD.value and not offsets:
         raise GroupIdNotFoundError(f"unknown group '{group_id}'")
     members = [_member(each) for each in described["members"]]
-    if "group_epoch" in described:  # classic members choose their assignments themselves
+    if "group_epoch" in described:  # in a classic group the members assign partitions
         for member in members:
             visible = [each for each in member["assignment"] if may_describe(each["topic"])]
             member["assignment"] = visible
@@ -54,7 +51,6 @@ def group(ask: Ask) -> dict[str, Any]:
 
 
 def _member(member: dict[str, Any]) -> dict[str, Any]:
-    """Return a member; subscription and assignment are shown only for consumers."""
     wants, has = member.pop("member_metadata"), member.pop("member_assignment")
     assigned = has.partitions if isinstance(has, Assignment) else ()
     return {

@@ -1,4 +1,4 @@
-"""The stream of live events, as server-sent events."""
+"""Server-sent events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def events(request: Request) -> Response:
-    """Stream events of partitions, passes and the clock until the client disconnects."""
+    """Stream events about partitions, passes and the clock until the client disconnects."""
     context = request.app.state.context
     try:
         refuse_parameters(request)

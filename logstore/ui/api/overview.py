@@ -1,4 +1,4 @@
-"""The broker at a glance, and the list of partitions."""
+"""Facts about the broker, and the list of partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE_MAX = 1_000
 
 
 def about(ask: Ask) -> dict[str, Any]:
-    """Describe the broker and the permissions of the page."""
+    """Describe the broker and the user's permissions."""
     broker, context = ask.broker, ask.context
     return {
         "version": version("kafka-logstore"),
@@ -45,14 +45,14 @@ def _notes(ask: Ask) -> list[str]:
     texts = [f"Assumed: {text}" for text in assumed if text is not None]
     if len(texts) > 1:
         texts[0] += f" (likewise for {len(texts) - 1} more)"
-    # Warnings may name any topic.
+    # Warnings can name any topic.
     return texts[:1] + (ask.context.notices.texts() if ask.allows("describe", "cluster") else [])
 
 
 def _node_id(ask: Ask) -> int | None:
     try:
         return node_id(ask.broker)
-    except LogStoreError:  # the directories disagree; `check` reports it
+    except LogStoreError:  # inconsistent directories, which `check` reports
         return None
 
 

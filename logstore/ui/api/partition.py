@@ -1,4 +1,4 @@
-"""One partition: summary, segments, cleaning decision and statistics."""
+"""A partition: summary, segments, cleaning decision and statistics."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 BUCKETS = 200
 BUCKETS_MAX = 4_000
-"""Number of rectangles of a segment map: default and maximum."""
+"""Default and maximum number of buckets in a segment map."""
 
 TOP_KEYS_MAX = 1_000
 
 
 def partition(ask: Ask) -> dict[str, Any]:
-    """Describe a partition as `inspect --summary` does, with its cleaning decision."""
+    """Describe a partition as `inspect --summary` does, and why it is cleaned or not."""
     tp = ask.topic_partition()
     broker = ask.broker
     summary = inspect_partition(broker, tp, sums=ask.context.strips.sums)
@@ -70,7 +70,7 @@ def partition(ask: Ask) -> dict[str, Any]:
 
 
 def verdict(ask: Ask) -> dict[str, Any]:
-    """Return the exact verdict on a partition, from dry runs; the event stream has its progress."""
+    """Compute the exact verdict by dry runs, with progress on the event stream."""
     tp = ask.topic_partition()
     context = ask.context
     with context.cleaning_lock.hold(), context.live.dry_run(tp) as progress:
@@ -80,7 +80,7 @@ def verdict(ask: Ask) -> dict[str, Any]:
 
 
 def segments(ask: Ask) -> dict[str, Any]:
-    """List segments in offset order, including those that await deletion."""
+    """List segments in offset order, including those awaiting deletion."""
     tp = ask.topic_partition()
     first, count = ask.window(PAGE_MAX)
     total, items = ask.context.strips.items(tp, first, count)
@@ -88,7 +88,7 @@ def segments(ask: Ask) -> dict[str, Any]:
 
 
 def segment_map(ask: Ask) -> dict[str, Any]:
-    """Merge adjacent segments of a section into about `buckets` rectangles."""
+    """Return the segment map: adjacent segments merged into about `buckets` buckets."""
     tp = ask.topic_partition()
     buckets = ask.number("buckets", BUCKETS, least=1, most=BUCKETS_MAX)
     first = ask.number("first", 0)
@@ -100,9 +100,9 @@ def segment_map(ask: Ask) -> dict[str, Any]:
 
 
 def explain(ask: Ask) -> dict[str, Any]:
-    """Explain why the partition is cleaned or not, as `explain` does."""
+    """Explain why a partition is cleaned or not, as `explain` does."""
     key = ask.text("key").encode() if "key" in ask.query else None
-    # The story of a key reveals content of records.
+    # The history of a key reveals record contents.
     tp = ask.topic_partition("describe") if key is None else ask.topic_partition("describe", "read")
     with ask.context.cleaning_lock.hold():
         report = ask.broker.explain(tp, quick=ask.flag("quick"), key=key)
@@ -113,7 +113,7 @@ def explain(ask: Ask) -> dict[str, Any]:
 
 
 def tombstones(ask: Ask) -> dict[str, Any]:
-    """Count the surviving tombstones by the condition they wait for, and by segment."""
+    """Count surviving tombstones, by the condition they wait for and by segment."""
     tp = ask.topic_partition()
     broker, now_ms = ask.broker, ask.broker.clock.now_ms()
     view = PartitionView(broker, tp)
@@ -140,9 +140,9 @@ def tombstones(ask: Ask) -> dict[str, Any]:
 
 
 def stats(ask: Ask) -> dict[str, Any]:
-    """Count the partition's records, keys and bytes, as `stats` does."""
+    """Count records, keys and bytes, as `stats` does."""
     tp = ask.topic_partition("describe", "read")  # shows keys
-    with ask.context.cleaning_lock.hold():  # its verdict needs dry runs
+    with ask.context.cleaning_lock.hold():  # the verdict needs dry runs
         return ask.broker.stats(tp, top=ask.number("top", 10, most=TOP_KEYS_MAX)).to_json()
 
 

@@ -1,4 +1,4 @@
-"""Preview the effect of settings before they are set."""
+"""Preview of config changes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from logstore.ui.asking import Ask
 
 READ_BYTES_MAX = 64 << 20
-"""Maximum number of bytes to read per request, unless everything is requested."""
+"""Maximum number of bytes read per request, unless `deep` is set."""
 
 PARTITIONS_MAX = 100
 """Maximum number of partitions per request."""
 
 
 def preview(ask: Ask) -> dict[str, Any]:
-    """Return the effect of changing settings of a topic or of the broker."""
+    """Return the effect of changing topic or broker configs."""
     given, unset = given_settings(ask, "set"), given_keys(ask, "unset")
     quick, deep = ask.member("quick", bool, False), ask.member("deep", bool, False)
     bounds: dict[str, Any] = {
@@ -53,7 +53,7 @@ def preview(ask: Ask) -> dict[str, Any]:
 
 
 def _visible(ask: Ask, outcome: Preview) -> Preview:
-    """Remove the partitions of topics that the principal may not describe."""
+    """Remove partitions of topics that the principal may not describe."""
     seen = {
         topic.name for topic in ask.broker.topics() if ask.allows("describe", "topic", topic.name)
     }

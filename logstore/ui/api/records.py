@@ -1,4 +1,4 @@
-"""Batches, records and fates of a partition, in pages."""
+"""Batches, records and record fates of a partition, paged."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ RECORDS_MAX = 500
 
 SCAN_RECORDS_MAX = 50_000
 SCAN_BYTES_MAX = 32 * 1024 * 1024
-"""Records, and bytes of keys and values, after which an answer ends."""
+"""Maximum number of records, and of key and value bytes, scanned per request."""
 
 ANSWER_CHARACTERS_MAX = 4 * 1024 * 1024
-"""Length after which a response with records ends. It always has at least one record."""
+"""Approximate maximum length of a response. It has at least one record."""
 
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
 def batches(ask: Ask) -> dict[str, Any]:
-    """List the batches of a segment with kafka-dump-log's field names, verifying each CRC."""
+    """List the batches of a segment with the field names of kafka-dump-log. Verifies CRCs."""
     tp = ask.topic_partition("describe", "read")
     base = ask.place("base")
     first, count = ask.window(PAGE_MAX)
@@ -84,10 +84,9 @@ def batch_records(ask: Ask) -> dict[str, Any]:
 
 
 def records(ask: Ask) -> dict[str, Any]:
-    """List records in offset order, as `read` does, or only those that meet conditions.
+    """List records in offset order, as `read` does, or only matching records.
 
-    With conditions the answer may end before `count` records are found, so that a request does not
-    read a whole log.
+    A search may return fewer than `count` records, so that it does not read the whole log.
     """
     tp = ask.topic_partition("describe", "read")
     count = ask.number("count", 100, least=1, most=RECORDS_MAX)
@@ -129,7 +128,7 @@ def records(ask: Ask) -> dict[str, Any]:
 
 
 def _range(ask: Ask, log: Log) -> tuple[int, int | None]:
-    """Return the first offset to read, and the end if it is given."""
+    """Return the first offset, and the end offset if given."""
     start = log.log_start_offset
     if "from_timestamp" in ask.query:
         found = log.reader.offset_for_timestamp(ask.number("from_timestamp", 0))
@@ -141,7 +140,7 @@ def _range(ask: Ask, log: Log) -> tuple[int, int | None]:
 
 
 def _conditions(ask: Ask) -> RecordFilter | None:
-    """Return the conditions on records, or None without any."""
+    """Return the filter, or None without conditions."""
     given: dict[str, Any] = {}
     if (key := ask.key()) is not None:
         given["key"] = key
@@ -162,7 +161,7 @@ def _conditions(ask: Ask) -> RecordFilter | None:
 
 
 def _text(record: ConsumerRecord, extra: dict[str, Any], field_bytes: int) -> str:
-    """Return a record as JSON; `cut` has the sizes of key and value if they are shortened."""
+    """Return a record as JSON; `cut` has the full sizes of a truncated key or value."""
     cut = {}
     key, value = record.key, record.value
     if field_bytes and key is not None and len(key) > field_bytes:
@@ -177,7 +176,7 @@ def _text(record: ConsumerRecord, extra: dict[str, Any], field_bytes: int) -> st
 
 
 def _shortened(data: bytes, size: int) -> bytes:
-    """Return the first bytes; a character of UTF-8 is not split."""
+    """Truncate bytes without splitting a UTF-8 character."""
     for end in range(size, max(0, size - 4), -1):
         if data[end] & 0xC0 != 0x80:
             return data[:end]
@@ -187,7 +186,7 @@ def _shortened(data: bytes, size: int) -> bytes:
 def fates(ask: Ask) -> dict[str, Any]:
     """Return the fate of each record in the next cleaning pass, as `inspect --fate` does.
 
-    With `roll`, as if the active segment were rolled first.
+    With `roll`, assume that the active segment is rolled first.
     """
     tp = ask.topic_partition("describe", "read")
     first, count = ask.window(RECORDS_MAX)
@@ -204,12 +203,12 @@ def fates(ask: Ask) -> dict[str, Any]:
 
 
 def _page(items: Iterable[T], first: int, count: int) -> Iterator[T]:
-    """Yield `count` items starting at index `first`, which may be large."""
+    """Yield `count` items starting at index `first`."""
     return islice(islice(items, first, None), count)
 
 
 def _bounded(texts: Iterable[str]) -> Iterator[str]:
-    """Yield texts up to the maximum length of a response."""
+    """Yield texts up to the maximum response length."""
     characters = 0
     for text in texts:
         yield text

@@ -1,5 +1,5 @@
-// Operations: each has a dialog with a dry run, the data that would be lost, and the equivalent
-// command line. Results are kept in a list on the page.
+// Operations. Each has a dialog that shows a dry run, the data that would be lost, and the
+// equivalent command line. The page lists the results.
 
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { ApiError, deleteJson, getJson, path as pathOf, postJson, withQuery } from "./api.js";
@@ -22,18 +22,17 @@ export function may(about, action) {
   return !about.read_only && about.may.includes(action);
 }
 
-/** The reason why a page is read-only; nothing if it is not. */
+/** Why the page is read-only. */
 export function ReadOnlyNote({ about }) {
   if (!about.read_only) return null;
   return html`<div class="notice">
     <p>
-      <strong>Read-only:</strong> ${about.read_only_because}. The effect of changes can still be
-      previewed.
+      <strong>Read-only:</strong> ${about.read_only_because}. You can still preview changes.
     </p>
   </div>`;
 }
 
-/** The equivalent command lines. */
+/** Equivalent command lines. */
 export function Commands({ lines }) {
   const given = [lines ?? []].flat();
   return given.map((line) => html`<${Command} key=${line} line=${line} />`);
@@ -45,7 +44,7 @@ let results = [];
 let resultCount = 0;
 const watchers = new Set();
 
-/** Add a result to the list: `text` describes it, `links` lead to related pages. */
+/** Add a result to the list; `links` are related pages. */
 export function report({ topic = null, text, command, links = [] }) {
   results = [{ id: (resultCount += 1), topic, text, command, links }, ...results].slice(
     0,
@@ -54,7 +53,7 @@ export function report({ topic = null, text, command, links = [] }) {
   for (const changed of watchers) changed(results);
 }
 
-/** The operations since the page was opened, newest first, on one topic or all. */
+/** Operations performed since the page was opened, newest first. */
 export function Done({ topic }) {
   const [shown, setShown] = useState(results);
   useEffect(() => {
@@ -88,8 +87,8 @@ function Result({ result }) {
 /**
  * The dialog of an operation.
  *
- * `body` is the request's body, null while the form is invalid; `rehearse` renders the result of the
- * dry run, if the operation has one; `describe` returns a sentence about the result.
+ * `body` is the request body, or null while the form is invalid. `rehearse` renders the result of
+ * a dry run, and `describe` returns a sentence about the result of the operation.
  */
 export function ActionDialog({
   title, verb, path, method = "POST", body, rehearse, describe, links, topic, onClose, onDone, children,
@@ -136,10 +135,10 @@ export function ActionDialog({
 }
 
 /**
- * Performs operations: `perform(body)`, with the outcome in `error` or in the page's results.
+ * Performs operations with `perform(body)`. Failures are in `error`; the page lists the results.
  *
- * An operation that loses data is first rejected: `loss` then describes the data, and performing the
- * same body again confirms the loss.
+ * The server first rejects an operation that would lose data. `loss` then describes the data, and
+ * calling `perform` again with the same body confirms.
  */
 export function usePerformance({ path, method = "POST", describe, topic = null, links, onDone }) {
   const [state, setState] = useState(IDLE);
@@ -162,7 +161,7 @@ export function usePerformance({ path, method = "POST", describe, topic = null, 
 
 const IDLE = { busy: false, error: null, loss: null };
 
-/** The data that would be lost; takes the focus, so that screen readers read it. */
+/** The data that would be lost. Takes the focus, so that screen readers announce it. */
 export function Loss({ loses }) {
   const element = useRef(null);
   useEffect(() => element.current.focus(), []);
@@ -218,11 +217,11 @@ function send(method, path, body) {
   return method === "DELETE" ? deleteJson(path, body) : postJson(path, body);
 }
 
-/** A button that opens a dialog; the dialog is a component that gets `onClose`. */
+/** A button that opens a dialog, a component with the property `onClose`. */
 export function DialogButton({ children, dialog, class: className }) {
   const [open, setOpen] = useState(false);
   const button = useRef(null);
-  // An operation may remove its button, as a retry does; keep the focus then.
+  // Keep the focus if the operation removes its button, as a retry does.
   useLayoutEffect(() => () => keepFocus(button.current), []);
   return html`<button type="button" ref=${button} class=${className} aria-haspopup="dialog"
       onClick=${() => setOpen(true)}>${children}</button>
@@ -231,7 +230,7 @@ export function DialogButton({ children, dialog, class: className }) {
 
 // -- operations on a partition -------------------------------------------------------------
 
-/** The operations on a partition; `detail` is the partition as returned by the API. */
+/** Buttons for the operations on a partition; `detail` is the partition as returned by the API. */
 export function PartitionActions({ topic, partition, detail, about, onDone }) {
   const state = detail ?? {};
   const base = pathOf("partitions", topic, partition);
@@ -255,7 +254,7 @@ export function PartitionActions({ topic, partition, detail, about, onDone }) {
   <${Done} topic=${topic} />`;
 }
 
-/** The operations on a topic. */
+/** Buttons for the operations on a topic. */
 export function TopicActions({ topic, about, onDone }) {
   const dialog = (onClose) => html`<${DeleteTopicDialog} topic=${topic} onClose=${onClose} onDone=${onDone} />`;
   return html`<${ReadOnlyNote} about=${about} />
@@ -299,7 +298,7 @@ function CleanDialog({ name, base, ...common }) {
     body=${{ force, roll }} rehearse=${(done) => html`<${Cleaning} done=${done} />`}
     describe=${(done) => `${name}: ${cleaningInWords(done)}`} ...${common}>
     <p>Keeps the latest record of each key, and removes expired tombstones.</p>
-    <${Check} checked=${force} onChange=${setForce} label="Even if it is not due">
+    <${Check} checked=${force} onChange=${setForce} label="Force: clean even if not due">
       Ignores the dirty ratio and compaction lags.
     <//>
     <${Check} checked=${roll} onChange=${setRoll} label="Roll the active segment first">
@@ -312,11 +311,11 @@ function RetainDialog({ name, base, ...common }) {
   return html`<${ActionDialog} title=${`Apply retention to ${name}`} verb="Apply retention"
     path=${`${base}/retain`} body=${{}} rehearse=${(done) => html`<${Retention} done=${done} />`}
     describe=${(done) => `${name}: ${retentionInWords(done)}`} ...${common}>
-    <p>Deletes whole segments, oldest first, according to the limits of age and size.</p>
+    <p>Deletes whole segments, oldest first, that exceed the age or size limit.</p>
   <//>`;
 }
 
-/** The dialog that lets the cleaner retry an uncleanable partition. */
+/** The dialog to clear the uncleanable flag of a partition. */
 export function RetryDialog({ name, base, state, ...common }) {
   return html`<${ActionDialog} title=${`Retry cleaning ${name}`} verb="Retry" path=${`${base}/retry`}
     body=${{}} rehearse=${() => null}
@@ -373,7 +372,7 @@ function offsetsInWords({ log_start_offset: start, log_end_offset: end }) {
   return start === undefined ? "" : `The log has offsets ${start} to ${end} (exclusive).`;
 }
 
-/** The first record at or after an offset or a time: null if none, undefined if unknown. */
+/** The first record at or after an offset or time: null if none, undefined if not known yet. */
 function useRecordAt(base, kind, text) {
   const [record, setRecord] = useState(undefined);
   const place = placeOf(kind, text.trim());
@@ -405,7 +404,7 @@ function placeOf(kind, text) {
   return Number.isNaN(ms) ? null : { from_timestamp: ms };
 }
 
-/** The first record that remains readable. */
+/** The first record that remains after a deletion. */
 function RecordAt({ record }) {
   if (record === undefined) return null;
   if (record === null) return html`<p role="status">No records at or after this position.</p>`;
@@ -419,7 +418,7 @@ function RecordAt({ record }) {
 
 // -- results of operations and dry runs ----------------------------------------------------
 
-/** A table with the result of a cleaning pass or its dry run. */
+/** The result of a cleaning pass or dry run, as a table. */
 export function Cleaning({ done }) {
   if (done.cleaned.length === 0) {
     return html`<p>${cleaningInWords(done)}</p>`;
@@ -443,7 +442,7 @@ export function Cleaning({ done }) {
   <${FateCounts} counts=${summedFates(done.cleaned)} />`;
 }
 
-/** The sums of the fates of several passes. */
+/** Total fates of several passes. */
 function summedFates(passes) {
   const total = {};
   for (const { fates } of passes) {
@@ -456,7 +455,7 @@ function sum(items, name) {
   return items.reduce((total, item) => total + item[name], 0);
 }
 
-/** One sentence about a cleaning pass or its dry run. */
+/** One sentence about a cleaning pass or dry run. */
 export function cleaningInWords(done) {
   const would = done.dry_run ? "would be " : "";
   if (done.cleaned.length === 0) {
@@ -472,7 +471,7 @@ export function cleaningInWords(done) {
   );
 }
 
-/** The segments that retention deletes, each with its reason. */
+/** Segments that retention deletes, and why. */
 export function Retention({ done }) {
   if (done.removed.length === 0) return html`<p>${retentionInWords(done)}</p>`;
   return html`<table class="grid-table">
@@ -489,7 +488,7 @@ export function Retention({ done }) {
 }
 
 function retentionInWords(done) {
-  if (done.removed.length === 0) return "Retention has nothing to delete.";
+  if (done.removed.length === 0) return "Retention would delete nothing.";
   const what = `${formatCount(done.removed.length)} segments, ${formatBytes(sum(done.removed, "size_bytes"))}`;
   return done.dry_run ? `${what} would be deleted.` : `${what} deleted by retention.`;
 }

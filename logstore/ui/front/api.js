@@ -1,13 +1,13 @@
-// Requests to the server that sent this page, and its stream of events.
+// Requests to the API, and the event stream.
 
 import { useCallback, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 
 const RETRY_FIRST_MS = 1_000;
 const RETRY_LAST_MS = 30_000;
-/** Time in which the event stream must open. */
+/** Time limit for opening the event stream. */
 const OPEN_TIMEOUT_MS = 10_000;
 
-/** An error response; the server's sentence is the message. */
+/** An error response of the API. */
 export class ApiError extends Error {
   constructor(status, body) {
     const error = body?.error ?? {};
@@ -21,12 +21,12 @@ export class ApiError extends Error {
   }
 }
 
-/** A path below `api/`, whose parts may hold any character: `path("partitions", topic, 0)`. */
+/** Return an API path with escaped parts: `path("partitions", topic, 0)`. */
 export function path(...parts) {
   return parts.map((part) => encodeURIComponent(part)).join("/");
 }
 
-/** A path with its query; parameters that are null or undefined are omitted. */
+/** Return a path with query parameters, omitting those that are null or undefined. */
 export function withQuery(base, parameters) {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {
@@ -75,10 +75,10 @@ async function request(method, target, body, { signal } = {}) {
 
 // -- events --------------------------------------------------------------------------------
 
-/** Names of local events, which the server does not send. */
+/** Events of the page itself, not sent by the server. */
 const OWN = new Set(["state", "reconnected"]);
 
-/** The one stream of events of this page; it reconnects by itself. */
+/** The event stream of the page. Reconnects automatically. */
 class Live {
   constructor() {
     this.state = "connecting";
@@ -92,7 +92,7 @@ class Live {
     this._openTimer = null;
   }
 
-  /** Call `listener(data)` on every event of a name, until the returned function is called. */
+  /** Call `listener(data)` on every event called `name`. Returns a function that unsubscribes. */
   on(name, listener) {
     if (!this._listeners.has(name)) this._listeners.set(name, new Set());
     this._listeners.get(name).add(listener);
@@ -127,12 +127,12 @@ class Live {
     this._retryMs = RETRY_FIRST_MS;
     this.problem = null;
     this._become("open");
-    // Events in between were missed, so everything is requested again.
+    // Events were missed, so request everything again.
     if (wasLost) this._tell("reconnected", null);
   }
 
-  // The browser reconnects by itself only if the server closes the stream; after an error
-  // response or a refused connection the source stays closed.
+  // The browser reconnects only if the server closes the stream, not after an error response or a
+  // refused connection.
   _failed(source) {
     this._wasLost = true;
     this._become("lost");
@@ -142,14 +142,14 @@ class Live {
     this._retryMs = Math.min(this._retryMs * 2, RETRY_LAST_MS);
   }
 
-  // A connection can be accepted and never answered; the browser would wait forever.
+  // A server may accept a connection and never respond. The browser would wait forever.
   _abandon(source) {
     if (source !== this._source || this.state === "open") return;
     source.close();
     this._failed(source);
   }
 
-  // An EventSource gives no reason for an error; another request does, such as a wrong token.
+  // An EventSource does not expose the error, such as a wrong token. Another request does.
   async _learnWhy() {
     try {
       await getJson("about");
@@ -171,7 +171,7 @@ class Live {
 
 export const live = new Live();
 
-/** Call `callback(data)` on every event of a name; returns the function that unsubscribes. */
+/** Hook: call `callback(data)` on every event called `name`. */
 export function subscribe(name, callback) {
   return live.on(name, callback);
 }
@@ -184,19 +184,19 @@ function parsed(text) {
   }
 }
 
-/** The live connection; the component is rendered again when its state or problem changes. */
+/** Hook: the event stream. Renders the component again when its state or problem changes. */
 export function useConnection() {
   const [, setCount] = useState(0);
   useEffect(() => {
     const redraw = () => setCount((count) => count + 1);
     const end = subscribe("state", redraw);
-    redraw(); // The stream may have opened after the first rendering and before this effect.
+    redraw(); // The stream may have opened between the first rendering and this effect.
     return end;
   }, []);
   return live;
 }
 
-/** Whether an event of `partitions` or `cleaned` names a topic, or one partition of it. */
+/** Return whether a `partitions` or `cleaned` event is about a topic, or one of its partitions. */
 export function concerns(data, topic, partition) {
   const names = data?.partitions ?? (data?.topic === undefined ? null : [data]);
   if (!Array.isArray(names)) return true;
@@ -205,7 +205,7 @@ export function concerns(data, topic, partition) {
   );
 }
 
-// -- answers shown by a component ----------------------------------------------------------
+// -- answers -------------------------------------------------------------------------------
 
 const SOON_MS = 200;
 const PAUSE_FIRST_MS = 1_000;
@@ -213,8 +213,8 @@ const PAUSE_LAST_MS = 10_000;
 const SHARE = 100;
 
 /**
- * When to request an answer again: soon after a first event; under a stream of events so rarely
- * that it takes 1 % of the server's time; never while the page is hidden.
+ * Decides when to refresh an answer: soon after an isolated event, less often under a stream of
+ * events (so that requests use 1 % of the server's time), and not while the page is hidden.
  */
 export class Pace {
   constructor(run) {
@@ -224,7 +224,7 @@ export class Pace {
     this._ask = () => this.ask();
   }
 
-  /** Record the duration of the last request. */
+  /** Record the duration of a request. */
   took(ms) {
     const pauseMs = Math.min(PAUSE_LAST_MS, Math.max(PAUSE_FIRST_MS, ms * SHARE));
     this._restMs = performance.now() + pauseMs;
@@ -251,11 +251,11 @@ export class Pace {
 const UNANSWERED = { answer: null, error: null, isLoading: true, isStale: false };
 
 /**
- * An answer of the server, kept while it is requested again.
+ * Hook: an answer of the server. The old answer remains visible while it is refreshed.
  *
- * With `target` null nothing is requested. `on` names live events that trigger a new request, at a
- * `Pace`; `isMeant(data)` filters events. With `isCostly`, events only mark the answer `isStale`,
- * and the user decides when to request it again.
+ * If `target` is null, no request is sent. `on` names events that trigger a refresh, limited by a
+ * `Pace`, and `isMeant(data)` filters them. With `isCostly`, events only set `isStale`, and the
+ * user decides when to refresh.
  */
 export function useAnswer(target, { on = [], isMeant, isCostly = false } = {}) {
   const [state, setState] = useState(UNANSWERED);

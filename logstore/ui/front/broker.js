@@ -1,11 +1,11 @@
-// The broker's settings: dynamic ones as form fields, the others read-only.
+// Broker settings. Dynamic ones can be edited.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { Done, may, ReadOnlyNote } from "./actions.js";
 import { Facts, Time, useTitle } from "./parts.js";
 import { SettingsForm } from "./settings.js";
 
-/** Groups of keys by subject; the last group takes all other keys. */
+/** Groups of keys by subject. The last group has all other keys. */
 const GROUPS = [
   [
     "The log cleaner",
@@ -37,7 +37,7 @@ const GROUPS = [
   ["Everything else", []],
 ];
 
-/** Scopes of a change: where it is stored, and the origin of its values. */
+/** Scopes of a change, and the origin that its values then have. */
 const SCOPES = [
   ["dynamic broker", "this broker", {}],
   ["dynamic default", "all brokers of the cluster", { cluster_wide: true }],

@@ -1,4 +1,4 @@
-// Keys and values of records: printable text as is, everything else escaped.
+// Rendering of record keys and values: printable text as is, everything else escaped.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { formatBytes } from "./format.js";
@@ -9,7 +9,7 @@ const SHOWN_MAX = 240;
 // Control characters, and characters that change the text direction.
 const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
-/** Text with invisible characters escaped; `isLines` leaves line ends as they are. */
+/** Text with invisible characters escaped, except line ends if `isLines`. */
 export function visible(text, isLines = false) {
   return text.replace(UNSAFE, (character) => {
     const code = character.codePointAt(0);

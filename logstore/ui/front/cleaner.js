@@ -10,25 +10,25 @@ import { Badge, directoryOption, Empty, Facts, Requested, Rows, Time, useTitle }
 import { FATES } from "./records.js";
 import { hashOf } from "./routes.js";
 
-/** Phases of a pass, in words. */
+/** Labels of pass phases. */
 const PHASES = { map: "mapping keys", seed: "comparing versions", rewrite: "rewriting" };
 
-/** Kafka's gauges, in words. */
+/** Labels of Kafka's gauges. */
 const GAUGES = {
-  "max-dirty-percent": ["Largest dirty ratio", "%"],
-  "max-compaction-delay-secs": ["Longest delay past max.compaction.lag.ms", "s"],
-  "max-buffer-utilization-percent": ["Fullest offset map", "%"],
-  "cleaner-recopy-percent": ["Bytes written of those read", "%"],
-  "max-clean-time-secs": ["Longest of the last passes", "s"],
-  "DeadThreadCount": ["Threads that died", ""],
+  "max-dirty-percent": ["Maximum dirty ratio", "%"],
+  "max-compaction-delay-secs": ["Maximum delay past max.compaction.lag.ms", "s"],
+  "max-buffer-utilization-percent": ["Maximum offset map utilization", "%"],
+  "cleaner-recopy-percent": ["Bytes written / bytes read", "%"],
+  "max-clean-time-secs": ["Longest recent pass", "s"],
+  "DeadThreadCount": ["Dead threads", ""],
 };
 
-/** Titles of the curves. */
+/** Titles of the charts. */
 const CURVES = {
-  "size": "Bytes of all partitions",
-  "max-dirty-percent": "Largest dirty ratio",
-  "max-compaction-delay": "Longest delay past the bound",
-  "cleaner-recopy-percent": "Bytes written of those read",
+  "size": "Size of all partitions",
+  "max-dirty-percent": "Maximum dirty ratio",
+  "max-compaction-delay": "Maximum compaction delay",
+  "cleaner-recopy-percent": "Bytes written / bytes read",
   "uncleanable-partitions": "Uncleanable partitions",
   "cleaner-bytes-read": "Bytes read by the cleaner",
   "cleaner-bytes-written": "Bytes written by the cleaner",
@@ -58,20 +58,20 @@ function Running({ about }) {
     <//>`;
 }
 
-/** The partitions of a copied directory, which has no cleaner, as a cleaner would see them. */
+/** The gauges of a copied directory, as a cleaner would compute them. */
 function Copied({ about }) {
   const cleaner = useAnswer("cleaner", { on: ["partitions"] });
   return html`
-    <p class="summary">No cleaner runs here: ${about.read_only_because}. A cleaner would find:</p>
+    <p class="summary">No cleaner runs here: ${about.read_only_because}. A cleaner would report:</p>
     <${Requested} of=${cleaner} what="The cleaner">
       ${({ gauges }) => html`
         <${Facts} facts=${[
           ["Partitions due for cleaning", formatCount(gauges["due-partitions"]), `of ${formatCount(gauges.partitions)}${gauges["measured-partitions"] < gauges.partitions ? `, ${formatCount(gauges["measured-partitions"])} measured so far` : ""}`],
-          ["Largest dirty ratio", `${formatCount(gauges["max-dirty-percent"])} %`, "max-dirty-percent"],
-          ["Longest delay past max.compaction.lag.ms", formatDuration(gauges["max-compaction-delay-secs"] * 1000), "max-compaction-delay-secs"],
+          ["Maximum dirty ratio", `${formatCount(gauges["max-dirty-percent"])} %`, "max-dirty-percent"],
+          ["Maximum delay past max.compaction.lag.ms", formatDuration(gauges["max-compaction-delay-secs"] * 1000), "max-compaction-delay-secs"],
         ]} />
         <p><a href=${hashOf([], { sort: "ratio" })}>Partitions by dirty ratio</a></p>
-        <${Empty} line=${`logstore clean --dry-run${directoryOption(about)}`}>What cleaning them would do, without changing a file:</${Empty}>
+        <${Empty} line=${`logstore clean --dry-run${directoryOption(about)}`}>To see what cleaning would do, without changing any file:</${Empty}>
       `}
     <//>`;
 }
@@ -103,7 +103,7 @@ function nowInWords({ enabled, threads }, steps, about) {
   if (steps.length > 0) return `${plural(steps.length, "partition")} being cleaned.`;
   if (about.read_only) return `The cleaner is off: ${about.read_only_because}.`;
   if (threads.length === 0) {
-    return "No cleaner thread is running; use the button Clean on a partition's page.";
+    return "No cleaner thread is running; use the Clean button on a partition page.";
   }
   if (!enabled) return "The cleaner's threads are idle: log.cleaner.enable is false.";
   return `${plural(threads.length, "thread")}, waiting for a partition to be due.`;
@@ -126,8 +126,8 @@ function factsOf({ threads, throttle }) {
   const throttled = threads.reduce((sum, thread) => sum + thread.throttled_ms, 0);
   return [
     ["Threads", formatCount(threads.length), dead > 0 && `${formatCount(dead)} died`],
-    ["Passes since the start", formatCount(passes)],
-    ["Held back by the throttle", formatDuration(throttled)],
+    ["Passes since startup", formatCount(passes)],
+    ["Time throttled", formatDuration(throttled)],
     ["I/O limit", speed(throttle.both), "log.cleaner.io.max.bytes.per.second"],
     throttle.reads !== null && ["May read", speed(throttle.reads)],
     throttle.writes !== null && ["May write", speed(throttle.writes)],
@@ -197,16 +197,16 @@ function History({ cleanings }) {
               <td class="is-number">${formatCount(each.messages_read)} → ${formatCount(each.messages_written)}</td>
               <td>${formatCount(each.segments_before)} → ${formatCount(each.segments_after)}</td>
               <td class="is-number">${formatDuration(each.index_ms + each.clean_ms)}</td>
-              <td><${Gone} fates=${each.fates} /></td>
+              <td><${Removed} fates=${each.fates} /></td>
             </tr>`,
           )}
         <//>`}
   </section>`;
 }
 
-/** Records that the cleaner removed, by their fates. */
-function Gone({ fates }) {
-  const gone = Object.entries(fates).filter(([fate, count]) => fate !== "retained" && count > 0);
-  if (gone.length === 0) return "none went";
-  return gone.map(([fate, count]) => `${formatCount(count)} ${(FATES[fate] ?? [fate])[0]}`).join(", ");
+/** Removed records by fate. */
+function Removed({ fates }) {
+  const removed = Object.entries(fates).filter(([fate, count]) => fate !== "retained" && count > 0);
+  if (removed.length === 0) return "none removed";
+  return removed.map(([fate, count]) => `${formatCount(count)} ${(FATES[fate] ?? [fate])[0]}`).join(", ");
 }

@@ -1,4 +1,4 @@
-// The bar of a virtual clock: its time, and controls to advance it.
+// The toolbar of a virtual clock: its time, and controls to advance it.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { postJson, subscribe } from "./api.js";
@@ -12,7 +12,7 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-/** Steps of the slider, from a second to a year. */
+/** Slider positions, from a second to a year. */
 const STEPS = [
   1_000, 10_000, MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 3 * HOUR, 6 * HOUR, 12 * HOUR, DAY,
   2 * DAY, 3 * DAY, 7 * DAY, 14 * DAY, 30 * DAY, 90 * DAY, 180 * DAY, 365 * DAY,
@@ -87,7 +87,7 @@ function Standing({ nowMs }) {
   </section>`;
 }
 
-/** The latest state of the clock: from `about`, or from a later event. */
+/** The latest state of the clock, from `about` or a later event. */
 function useClock(about) {
   const [event, setEvent] = useState(null);
   useEffect(() => subscribe("clock", setEvent), []);
@@ -96,8 +96,8 @@ function useClock(about) {
 }
 
 /**
- * Advances the clock. A request may stop before the requested time, so it is repeated until the
- * time is reached or the user stops it.
+ * Advances the clock. A request may return before the requested time is reached; it is then
+ * repeated, unless the user stops it.
  */
 function useMove(refreshAbout) {
   const [state, setState] = useState({ isMoving: false, share: null, error: null });
@@ -135,7 +135,7 @@ function typedStep(index) {
   return formatDuration(STEPS[index], 1);
 }
 
-// The date and time field has no time zone; it is read and written as UTC.
+// The date and time field has no time zone. Treat it as UTC.
 function utcMs(text) {
   return Date.parse(`${text}Z`);
 }

@@ -55,7 +55,7 @@ function Lines({ value, onInput }) {
   </div>`;
 }
 
-// A line without "=" is sent as a key without a value; the server reports the error.
+// A line without "=" is sent as a key without a value, and the server reports the error.
 function pairs(lines) {
   return Object.fromEntries(
     lines

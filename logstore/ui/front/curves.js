@@ -1,4 +1,4 @@
-// Small charts of numbers over time, each followed by a table of its numbers.
+// Small charts of values over time, each with a table of its values.
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { formatBytes, formatDuration, formatRatio, formatShort, formatTime } from "./format.js";
@@ -14,7 +14,7 @@ function formatOf(unit) {
   return FORMATS[unit] ?? ((value) => `${formatShort(value)}${unit && unit !== "count" ? ` ${unit}` : ""}`);
 }
 
-/** One chart: `points` of `[ms, value]`, oldest first. Arrow keys move between points. */
+/** A chart of `points` `[ms, value]`, oldest first. Arrow keys move between points. */
 export function Curve({ title, unit, points }) {
   const [at, setAt] = useState(null);
   const svg = useRef(null);
@@ -82,7 +82,7 @@ export function Curve({ title, unit, points }) {
   `;
 }
 
-/** Several charts: `series` as in `/api/history`, from names to `{unit, points}`. */
+/** Several charts; `series` is as in `/api/history`, `{unit, points}` by name. */
 export function Curves({ series, titles = {} }) {
   const names = Object.keys(series).filter((name) => series[name].points.length > 0);
   return html`
@@ -104,7 +104,7 @@ function shapeOf(points) {
   const up = (value) => HEIGHT - PAD - (high === low ? 0.5 : (value - low) / (high - low)) * (HEIGHT - 2 * PAD);
   const places = points.map(([ms]) => across(ms));
   let line = points.map(([, value], index) => `${index === 0 ? "M" : "L"}${places[index].toFixed(1)} ${up(value).toFixed(1)}`).join("");
-  // A single point is drawn as a line.
+  // Draw a single point as a line.
   if (points.length === 1) line = `M${PAD} ${up(values[0])}H${WIDTH - PAD}`;
   return { line, places, bounds: [low, high] };
 }

@@ -1,17 +1,17 @@
-// Dialogs, based on <dialog>, which traps the focus and closes on Escape.
+// Dialogs. The <dialog> element traps the focus and closes on Escape.
 
 import { html, useLayoutEffect, useRef } from "./vendor/htm-preact.js";
 
 let identities = 0;
 
-/** An id that is unique on the page and stable for this component. */
+/** Hook: an id, unique on the page, for this component. */
 export function useIdentity(prefix) {
   const identity = useRef(null);
   identity.current ??= `${prefix}-${(identities += 1)}`;
   return identity.current;
 }
 
-/** A dialog that is open while it is rendered; closing it restores the focus. */
+/** A dialog, open while it is rendered. Closing it restores the focus. */
 export function Dialog({ title, onClose, children }) {
   const element = useRef(null);
   const titleId = useIdentity("dialog");
@@ -19,7 +19,7 @@ export function Dialog({ title, onClose, children }) {
     const dialog = element.current;
     const before = document.activeElement;
     dialog.showModal();
-    // Not the close button, which comes first.
+    // Not the first element, which is the close button.
     dialog.querySelector("form input, form select, form textarea, form button")?.focus();
     return () => {
       // The browser restores the focus if the element still exists.
@@ -48,7 +48,7 @@ export function keepFocus(element) {
   });
 }
 
-// If nothing has the focus, the next Tab starts at the top of the document.
+// Without a focus, the next Tab would start at the top of the document.
 function focusHeading() {
   const heading = document.querySelector("main h1");
   if (heading === null) return;

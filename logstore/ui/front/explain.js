@@ -1,4 +1,4 @@
-// Why a partition is cleaned or not: conditions, causes and remedies.
+// Why a partition is cleaned or not: gates, causes and remedies.
 
 import { html, useEffect } from "./vendor/htm-preact.js";
 import { path, useAnswer } from "./api.js";
@@ -6,7 +6,7 @@ import { formatBytes, formatCount, formatDuration, plural } from "./format.js";
 import { Requested, Time } from "./parts.js";
 import { render, renderAll, words } from "./reasons.js";
 
-/** Gates of which one open gate is sufficient. */
+/** Gates of which only one must be open. */
 const EITHER = ["dirty_ratio", "max_compaction_lag"];
 
 export function Explain({ topic, partition, nowMs, isMeant, isCostly, onVerdict }) {
@@ -15,8 +15,8 @@ export function Explain({ topic, partition, nowMs, isMeant, isCostly, onVerdict 
     isMeant,
     isCostly,
   });
-  // The explanation reads more than the summary of the partition: it may find damage, and it measures
-  // the bytes that a due pass frees.
+  // The explanation reads more than the summary does. It may find damage, and it computes how many
+  // bytes a due pass would free.
   useEffect(() => {
     if (request.answer?.verdict != null) onVerdict(request.answer.verdict);
   }, [request.answer]);
@@ -33,7 +33,7 @@ export function Explanation({ item, nowMs }) {
   const active = item.active_segment;
   const closings = active?.closings ?? [];
   const remedies = pressing(item);
-  // Only logstore rolls an idle segment; Kafka's broker waits for an append.
+  // A Kafka broker rolls a segment only at an append; logstore also rolls an idle one.
   const isRolled = gates.some((gate) => gate.gate === "active_segment" && !gate.open);
   const tombstones = item.tombstones;
   return html`
@@ -88,14 +88,14 @@ function conditionsInWords(gates) {
   return `Conditions: ${open} of ${gates.length} hold`;
 }
 
-/** Whether a gate need not be open, because another one is. */
+/** Whether a gate need not open, because an alternative is open. */
 function isSpared({ gate }, gates) {
   return EITHER.includes(gate) && gates.some((other) => EITHER.includes(other.gate) && other.open);
 }
 
 function Gate({ gate, gates, nowMs }) {
   const spared = isSpared(gate, gates);
-  const [mark, word] = gate.open ? ["✓", "holds"] : spared ? ["–", "not needed"] : ["✕", "does not hold"];
+  const [mark, word] = gate.open ? ["✓", "met"] : spared ? ["–", "not needed"] : ["✕", "not met"];
   const opens = gate.open || gate.opens_at_ms == null ? null : gate.opens_at_ms;
   return html`
     <li class=${`gate ${gate.open ? "is-open" : spared ? "is-spared" : "is-closed"}`}>
@@ -103,14 +103,14 @@ function Gate({ gate, gates, nowMs }) {
       <span class="gate-name">${words("condition", gate.gate)}<span class="unseen"> ${word}: </span></span>
       <span class="gate-text">
         ${render(gate)}
-        ${opens !== null && html`<span class="explanation">opens by itself at <${Time} ms=${opens} />${nowMs != null && `, in ${formatDuration(opens - nowMs)}`}</span>`}
-        ${!gate.open && !spared && opens === null && html`<span class="explanation">does not open by itself</span>`}
+        ${opens !== null && html`<span class="explanation">will be met at <${Time} ms=${opens} />${nowMs != null && `, in ${formatDuration(opens - nowMs)}`}</span>`}
+        ${!gate.open && !spared && opens === null && html`<span class="explanation">will not be met by waiting</span>`}
       </span>
     </li>
   `;
 }
 
-/** The remedies for gates that do not open by the time of the binding gate. */
+/** Remedies for the binding gate, and for gates that do not open by themselves. */
 function pressing(item) {
   const opens = new Map((item.gates ?? []).map((gate) => [gate.gate, gate.opens_at_ms]));
   const binding = item.binding == null ? null : (opens.get(item.binding) ?? null);

@@ -1,10 +1,10 @@
-// Numbers and times in the same format as the command line.
+// Format numbers and times as the command line does.
 
 const BINARY = ["KiB", "MiB", "GiB", "TiB"];
 const SPANS = [["d", 86_400_000], ["h", 3_600_000], ["m", 60_000], ["s", 1_000], ["ms", 1]];
 
-// Kafka's Long.MAX_VALUE, which means "no limit", is not exact in JavaScript; all other numbers in
-// answers are smaller.
+// Long.MAX_VALUE ("no limit" in Kafka) is not exact in JavaScript. All other numbers in answers are
+// smaller than this.
 const LIMITLESS = 2 ** 53;
 
 const counts = new Intl.NumberFormat("en-US");
@@ -47,7 +47,7 @@ export function formatLag(lag) {
   return lag == null ? "unknown" : formatCount(lag);
 }
 
-/** The sum of lags in words, with the number of those that are unknown. */
+/** Total lag, and how many lags are unknown. */
 export function lagInAll(lags) {
   const known = lags.filter((lag) => lag != null);
   const unknown = lags.length - known.length;
@@ -57,14 +57,14 @@ export function lagInAll(lags) {
   return `lag ${plural(sum, "record")} in all${rest}`;
 }
 
-/** A ratio as `42%`; below 1% with one more digit. */
+/** A ratio as `42%`, with one decimal below 1%. */
 export function formatRatio(ratio) {
   if (ratio == null) return "–";
   const share = ratio * 100;
   return `${share > 0 && share < 1 ? share.toFixed(1) : Math.round(share)}%`;
 }
 
-/** A duration in the two largest units it has, cut off: `6d 23h`, `250ms`; `none` without end. */
+/** A duration in its two largest units, rounded down: `6d 23h`, `250ms`; `none` if unlimited. */
 export function formatDuration(ms, units = 2) {
   if (ms == null) return "–";
   if (ms >= LIMITLESS) return "none";
@@ -80,7 +80,7 @@ export function formatDuration(ms, units = 2) {
   return parts.slice(0, units).join(" ") || "0ms";
 }
 
-/** `2024-01-31 12:00:00.000Z`; a dash for no time, which is negative or null. */
+/** `2024-01-31 12:00:00.000Z`, or a dash if the time is negative or null. */
 export function formatTime(ms) {
   if (ms == null || ms < 0) return "–";
   const moment = new Date(ms);
@@ -88,7 +88,7 @@ export function formatTime(ms) {
   return moment.toISOString().replace("T", " ");
 }
 
-/** The same in local time, with the offset from UTC: `… 13:00:00.000+01:00`. */
+/** A local time with its UTC offset: `2024-01-31 13:00:00.000+01:00`. */
 export function formatLocalTime(ms) {
   if (ms == null || ms < 0) return "–";
   const minutes = -new Date(ms).getTimezoneOffset();

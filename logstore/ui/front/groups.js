@@ -23,7 +23,7 @@ export function Page() {
     <//>`;
 }
 
-// A group's details are requested when it is expanded: a broker may have thousands of groups.
+// Details are requested when a group is expanded, because there may be thousands of groups.
 function Group({ group, isOpen }) {
   const [open, setOpen] = useState(isOpen);
   const target = open ? path("groups", group.group_id) : null;
@@ -82,5 +82,5 @@ function PartitionLink({ of: { topic, partition } }) {
 
 function missedInWords({ missed_tombstones: missed }) {
   if (missed === undefined || missed === null) return "not known";
-  return missed === 0 ? "none" : `${plural(missed, "tombstone")} gone before it read them`;
+  return missed === 0 ? "none" : `${plural(missed, "tombstone")} removed before it read them`;
 }

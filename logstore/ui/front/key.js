@@ -1,4 +1,4 @@
-// One key: locations of its bytes in a partition's files, and when they can be deleted.
+// Where a key is in the files of a partition, and when it can be deleted.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
@@ -9,10 +9,10 @@ import { renderAll } from "./reasons.js";
 import { hashOf, replaceHash } from "./routes.js";
 import { KeyField } from "./search.js";
 
-/** Locations of a group in the first answer, and after "Show more". */
+/** Locations per group in the first answer, and after "Show more". */
 const PLACES = 20;
 const PLACES_MAX = 1_000;
-const HEADINGS = ["State", "Records", "Deleted at the earliest", "Deleted at the latest", "Rule", "Locations"];
+const HEADINGS = ["State", "Records", "Earliest deletion", "Latest deletion", "Rule", "Locations"];
 
 export function KeyPlaces({ topic, partition, query, about, isMeant }) {
   const { key = null, as = "text" } = query;
@@ -21,7 +21,7 @@ export function KeyPlaces({ topic, partition, query, about, isMeant }) {
   useEffect(() => setDraft({ text: key ?? "", format: as }), [key, as]);
   const parsed = key === null ? null : parseKey(as, key);
   const target = withQuery(`${path("partitions", topic, partition)}/erasure`, { ...parsed, places: most });
-  // The request reads the whole partition, so the user decides when to repeat it.
+  // The request reads the whole partition, so the user decides when to refresh it.
   const request = useAnswer(parsed === null ? null : target, {
     on: ["partitions", "cleaned"],
     isMeant,
@@ -55,7 +55,7 @@ export function KeyPlaces({ topic, partition, query, about, isMeant }) {
   `;
 }
 
-// The command line takes keys as text; a shell writes other bytes in $'…'.
+// The command line takes keys as text. Other bytes are quoted for the shell as $'…'.
 function commandLine(topic, partition, as, { key, key_base64: base64 }, about) {
   const word = key !== undefined
     ? quoted(key)
@@ -70,15 +70,15 @@ function Found({ answer, onMore, topic, partition }) {
   return html`
     <p role="status">
       ${answer.gone
-        ? html`<${Badge} kind="good">gone</${Badge}> No file has a record with this key`
+        ? html`<${Badge} kind="good">deleted</${Badge}> No file has a record with this key`
         : html`<${Badge}>found</${Badge}> ${plural(total, "record")} of this key`}:
       ${" "}${plural(scanned.files, "file")}, ${formatBytes(scanned.bytes)} were read.
     </p>
     ${total > 0 && html`
       <p>
         ${answer.earliest_ms == null
-          ? "Not all of them can be deleted without another event."
-          : html`All of them can be deleted at the earliest <strong>${when(answer.earliest_ms)}</strong>${answer.latest_ms != null && html`, and are at the latest <strong>${when(answer.latest_ms)}</strong>`}.`}
+          ? "Some of them are deleted only after another event."
+          : html`All can be deleted <strong>${when(answer.earliest_ms)}</strong> at the earliest${answer.latest_ms != null && html`, <strong>${when(answer.latest_ms)}</strong> at the latest`}.`}
       </p>
       <${Rows} stacks label="Locations of this key" numbers=${["Records"]} headings=${HEADINGS}>
         ${groups.map((group, index) => {
@@ -88,7 +88,7 @@ function Found({ answer, onMore, topic, partition }) {
             <tr key=${index}>
               <th scope="row">${group.state.replaceAll("_", " ")}</th>
               <td class="is-number" data-heading=${HEADINGS[1]}>${formatCount(group.count)}</td>
-              <td data-heading=${HEADINGS[2]}>${when(group.earliest_ms, "never by itself")}</td>
+              <td data-heading=${HEADINGS[2]}>${when(group.earliest_ms, "never automatically")}</td>
               <td data-heading=${HEADINGS[3]}>${when(group.latest_ms, "unknown")}</td>
               <td class="is-value" data-heading=${HEADINGS[4]}>${renderAll(group.reasons)}</td>
               <td>
@@ -128,7 +128,7 @@ function Place({ place, topic, partition }) {
   </li>`;
 }
 
-/** A time and its distance from now, or the text `none`. */
+/** A time and its distance from now, or `none`. */
 function When({ ms, nowMs, none }) {
   if (ms == null) return html`<span class="dim">${none}</span>`;
   return html`<${Time} ms=${ms} />, ${ms <= nowMs ? "now" : `in ${formatDuration(ms - nowMs)}`}`;

@@ -1,6 +1,6 @@
-// Keys and positions as people type them. No component: only functions of text.
+// Parse keys and positions that the user types.
 
-/** Formats in which a key can be typed, with an example of each. */
+/** Formats of typed keys, with examples. */
 export const KEY_FORMATS = [
   ["text", "text", "user-17"],
   ["hex", "hex", "00ff17"],
@@ -11,9 +11,10 @@ const INTEGER = /^\d+$/;
 const MOMENT = /^@(-?\d+)$/;
 
 /**
- * The query parameters of a typed key: `{key}` or `{key_base64}`; null if it is invalid or empty.
+ * Return the query parameters for a typed key, `{key}` or `{key_base64}`, or null if it is invalid
+ * or empty.
  *
- * A JSON string means its text. Other JSON is compacted, as serializers write it.
+ * A JSON string means its text. Other JSON is minified, as serializers write it.
  */
 export function parseKey(format, text) {
   if (text === "") return null;
@@ -34,12 +35,12 @@ function parseHex(text) {
   return { key_base64: btoa(bytes.join("")) };
 }
 
-// Numbers are not parsed, so that they keep their digits.
+// Minify without parsing numbers, which would lose digits.
 function compact(text) {
   return text.replaceAll(/("(?:[^"\\]|\\.)*")|\s+/g, "$1");
 }
 
-/** The query `{key, as}` of the page for a record's key: text, or hex for other bytes; null without
+/** Return the page's query `{key, as}` for the key of a record, with `as` text or hex; null without
  * a key. */
 export function keyQuery(record) {
   if (record.key_base64 !== undefined) {
@@ -49,8 +50,8 @@ export function keyQuery(record) {
   return record.key == null ? null : { key: record.key, as: null };
 }
 
-/** `{offset}` or `{ms}` of an offset, `@1704067200000` or a time (ISO 8601, default zone UTC); null
- * for anything else. */
+/** Parse an offset, `@1704067200000` or an ISO 8601 time (default zone UTC) to `{offset}` or `{ms}`,
+ * or return null. */
 export function parsePosition(text) {
   const trimmed = text.trim();
   if (INTEGER.test(trimmed)) return { offset: Number(trimmed) };
@@ -65,7 +66,7 @@ export function parsePosition(text) {
 const INDENTED_MAX = 256 * 1024;
 const DEPTH_MAX = 32;
 
-/** JSON text with one member a line, and its numbers as written; null for anything but an object or array. */
+/** Indent JSON without changing its numbers; return null unless it is an object or array. */
 export function indented(text) {
   if (text.length > INDENTED_MAX || !/^\s*[[{]/.test(text)) return null;
   try {

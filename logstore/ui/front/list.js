@@ -1,4 +1,4 @@
-// The list of partitions, sortable by size, dirty ratio, delay and uncleanable state.
+// The list of partitions.
 
 import { html, useEffect, useMemo, useRef, useState } from "./vendor/htm-preact.js";
 import { withQuery } from "./api.js";
@@ -33,7 +33,7 @@ export function Page({ params, about }) {
   `;
 }
 
-/** Assumptions and warnings about a copied directory, which the command line prints too. */
+/** Assumptions and warnings about a copied directory, as the command line prints them. */
 function Notes({ about }) {
   const { notes } = about;
   if (notes.length === 0) return null;
@@ -54,13 +54,13 @@ export function PartitionList({ query, about, topic, hash }) {
       ? (ORDERS.find(([name]) => name === by)?.[2] ?? false)
       : query.descending === "1";
   const filter = query.filter ?? "";
-  // A search and a topic's page list every partition.
+  // Searches and topic pages include empty partitions.
   const omits = topic === undefined && !filter && query.empty !== "1";
   const target = (first, count) =>
     withQuery("partitions", { sort: by, descending: descending ? 1 : 0, filter, topic, empty: omits ? 0 : 1, first, count });
   const pieces = usePieces(target, (answer) => answer.partitions, {
     on: ["partitions", "cleaned", "clock"],
-    // While partitions are measured, measuring costs more than refreshing the list.
+    // Measuring partitions costs more than refreshing the list.
     isUrgent: (answer) => answer.measured < answer.summary.partitions,
   });
   const { answer, error, total } = pieces;
@@ -115,16 +115,16 @@ export function PartitionList({ query, about, topic, hash }) {
   `;
 }
 
-/** The number of empty partitions that the list omits. */
+/** Number of empty partitions that are hidden. */
 function emptyOf(answer) {
   return Object.values(answer?.empty ?? {}).reduce((sum, count) => sum + count, 0);
 }
 
-/** The topics whose empty partitions are not listed, in one sentence. */
+/** A sentence about topics with hidden empty partitions. */
 export function emptySentence(empty) {
   const topics = Object.entries(empty);
-  const named = topics.slice(0, 5).map(([topic, count]) => `${formatCount(count)} of ${topic}`);
-  const more = topics.length > 5 ? ` and others of ${plural(topics.length - 5, "topic")}` : "";
+  const named = topics.slice(0, 5).map(([topic, count]) => `${formatCount(count)} in ${topic}`);
+  const more = topics.length > 5 ? ` and others in ${plural(topics.length - 5, "topic")}` : "";
   return `${plural(emptyOf({ empty }), "empty partition")} with nothing to do: ${named.join(", ")}${more}.`;
 }
 
@@ -154,7 +154,7 @@ function Summary({ answer, target, onMeasured }) {
         <strong>${summarySentence(summary)}</strong>
         ${measured < total && html`<span class="dim"> · ${formatCount(measured)} of ${formatCount(total)} measured so far</span>`}
       </p>
-      ${measured === total && !answer.is_exact && html`<p>Only batch headers were read. For exact values, the records of compacted topics are read, which also finds damage in them.</p>`}
+      ${measured === total && !answer.is_exact && html`<p>Only batch headers were read. Computing exact values reads the records of compacted topics, which also finds damage.</p>`}
       ${summary.partitions > summary.unknown && html`<${ExactAll} target=${target} summary=${summary} onMeasured=${onMeasured} />`}
     </div>
   `;
@@ -263,7 +263,7 @@ function columnsOf(topic) {
   ];
 }
 
-/** The cleanup policy; for a copied directory without the topic's configuration it is assumed. */
+/** The cleanup policy, which is assumed if a copied directory has no topic config. */
 export function Policy({ row }) {
   const policy = row.cleanup_policy?.replaceAll(",", ", ") || "none";
   return row.is_policy_assumed ? html`${policy} <span class="dim">(assumed)</span>` : policy;
@@ -280,7 +280,7 @@ export function State({ row }) {
   `;
 }
 
-/** The bytes that a pass or retention frees. */
+/** Bytes that cleaning or retention would free. */
 function Frees({ row }) {
   if (row.verdict == null) return html`<span class="dim">not measured yet</span>`;
   if (row.verdict.state === "unknown") return html`<span class="dim">unknown</span>`;
@@ -316,7 +316,7 @@ export function Delay({ row }) {
   const over = lag - bound;
   const words =
     over > 0 ? `${formatDuration(over)} past ${formatDuration(bound)}` : `${formatDuration(lag)} of ${formatDuration(bound)}`;
-  // The limit is at two thirds of the bar, to leave room for values beyond it.
+  // Draw the limit at two thirds of the bar, to leave room for larger values.
   return html`
     <span class="bar-with-words">
       <${Bar} share=${(lag / bound) * (2 / 3)} kind=${over > 0 ? "over" : "lag"} mark=${2 / 3} />

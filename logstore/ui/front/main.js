@@ -1,4 +1,4 @@
-// The shell around every page: header, navigation, the live connection, and the router.
+// The frame of every page: header, navigation, connection state and router.
 
 import {
   html,
@@ -74,7 +74,7 @@ function App() {
   `;
 }
 
-// The router owns the fragment: a plain link to #main would leave the page.
+// The router uses the fragment, so a plain link to #main would leave the page.
 function skip(event) {
   event.preventDefault();
   document.getElementById("main").focus();
@@ -92,9 +92,9 @@ function useRoute() {
   return route;
 }
 
-/** Scroll position and followed link of each page that was left, to restore on return. */
+/** Scroll position and followed link of visited pages, to restore them on return. */
 const left = new Map();
-const ARRIVAL_MS = 30_000; // ended early by a key, the wheel or the pointer
+const ARRIVAL_MS = 30_000; // or until a key, wheel or pointer event
 let here = location.hash;
 let followed = null;
 let arrival = null;
@@ -102,13 +102,13 @@ let arrival = null;
 history.scrollRestoration = "manual";
 document.addEventListener("click", (event) => {
   followed = event.target.closest?.('a[href^="#/"]')?.getAttribute("href") ?? null;
-  noteScroll(); // the scroll event follows in the next frame, possibly on another page
+  noteScroll(); // the scroll event fires in the next frame, possibly on another page
 });
 addEventListener("scroll", () => noteScroll(), { passive: true });
 addEventListener("hashchange", () => {
   const before = here;
   here = location.hash;
-  if (parseHash(before).key === parseHash(here).key) return; // for example while a filter is typed
+  if (parseHash(before).key === parseHash(here).key) return; // for example while the user types a filter
   const isFollowed = followed === here;
   if (isFollowed) left.set(before, { ...left.get(before), link: followed });
   arrival = isFollowed ? {} : (left.get(here) ?? {});
@@ -116,7 +116,7 @@ addEventListener("hashchange", () => {
 });
 
 function noteScroll() {
-  // Between a change of the address and its event, the previous page still scrolls.
+  // After the address changes, the previous page is shown until the event fires.
   if (arrival === null && location.hash === here) {
     left.set(here, { ...left.get(here), scroll: scrollY });
   }
@@ -151,8 +151,8 @@ function Routed({ route, about }) {
   `;
 }
 
-/** Focus a new page's heading. On return to a page, restore the scroll position and focus the link
- * that was followed, as soon as they are rendered. */
+/** Focus the heading of a new page. When the user returns to a page, restore the scroll position
+ * and focus the followed link, as soon as they are rendered. */
 function useArrival(isShown) {
   const isDone = useRef(false);
   useLayoutEffect(() => {
@@ -173,7 +173,7 @@ function useArrival(isShown) {
       cancelAnimationFrame(frame);
       if (arrival === mine) arrival = null;
     };
-    // A page's content, and thus its height, is loaded later.
+    // The page gets its full height only when its content is loaded.
     const settle = () => {
       scrollTo(0, scroll);
       const back = link && main.querySelector(`a[href="${CSS.escape(link)}"]`);
@@ -192,7 +192,7 @@ function useArrival(isShown) {
 
 // -- header --------------------------------------------------------------------------------
 
-/** The state of the connection, in words. */
+/** Labels of the connection states. */
 function Connection() {
   const { state, problem } = useConnection();
   const word = { open: "Live", connecting: "Connecting…", lost: "Connection lost" }[state];

@@ -1,4 +1,4 @@
-// One partition: facts, segment map, and tabs with details.
+// A partition: facts, segment map, and tabs with details.
 
 import { html, useCallback, useEffect, useMemo, useState } from "./vendor/htm-preact.js";
 import { concerns, path, subscribe, useAnswer, withQuery } from "./api.js";
@@ -29,7 +29,7 @@ import { PartitionMap } from "./segment-map.js";
 import { Statistics } from "./stats.js";
 import { Verdict } from "./verdict.js";
 
-/** Above this log size, answers that read the whole log are refreshed only by the user. */
+/** Log size above which answers that read the whole log are not refreshed automatically. */
 const LIGHT_BYTES = 16 * 1024 * 1024;
 
 const HELD_MS = 2_000;
@@ -58,7 +58,7 @@ export function Page({ params, about, refreshAbout }) {
     isMeant,
   });
   useEffect(() => {
-    // A dry run locks the partition like a cleaning pass, and no event reports when it is released.
+    // A dry run also locks the partition, and no event reports when it ends.
     if (request.answer?.in_progress == null) return undefined;
     const timer = setTimeout(request.reload, HELD_MS);
     return () => clearTimeout(timer);
@@ -116,7 +116,7 @@ export function Page({ params, about, refreshAbout }) {
   `;
 }
 
-/** The facts of a partition, its operations, its segments, and the reasons of its decision. */
+/** Facts about a partition, its operations, its segments, and why it is cleaned or not. */
 function Overview({ detail, onDone, ...read }) {
   const { topic, partition, about, isMeant } = read;
   const [opened, setOpened] = useState(null);
@@ -150,7 +150,7 @@ function Overview({ detail, onDone, ...read }) {
   `;
 }
 
-/** A partition with the names of a row of the list, so that both share components. */
+/** A partition converted to a row of the list, for shared components. */
 function detailOf(answer) {
   const { decision } = answer;
   const isCompacted = /\bcompact\b/.test(answer.cleanup_policy ?? "");
@@ -203,13 +203,13 @@ function Uncleanable({ detail }) {
   return html`
     <div class="notice is-bad">
       <p>
-        <strong>This partition is uncleanable.</strong> Its cleaning failed${sinceMs != null && html` at <${Time} ms=${sinceMs} />`}: ${reason}
+        <strong>This partition is uncleanable.</strong> Cleaning failed${sinceMs != null && html` at <${Time} ms=${sinceMs} />`}: ${reason}
       </p>
     </div>
   `;
 }
 
-/** The repairs that recovery would make, and other damage. */
+/** Repairs that recovery would make, and other damage. */
 function Damages({ detail }) {
   const recovery = detail.recovery ?? [];
   const damages = detail.damages ?? [];
@@ -232,7 +232,7 @@ function shortPath(path) {
   return path.split("/").slice(-2).join("/");
 }
 
-/** The current cleaning of this partition, live. */
+/** Progress of the current cleaning pass. */
 function Working({ topic, partition }) {
   const [work, setWork] = useState(null);
   useEffect(
@@ -268,10 +268,10 @@ function History({ topic, partition, about, isMeant }) {
   return html`
     <${Requested} of=${request} what="History">
       ${(answer) => html`
-        <h3>Since the page's server started</h3>
+        <h3>Since the server started</h3>
         ${Object.values(answer.series ?? {}).some((each) => each.points.length > 0)
           ? html`<${Curves} series=${answer.series} />`
-          : html`<${Empty}>No measurements yet. A running broker provides them, not a copied directory.</${Empty}>`}
+          : html`<${Empty}>No measurements. Only a running broker has them.</${Empty}>`}
         <h3 class="spaced">Cleanings</h3>
         <${Cleanings} cleanings=${answer.cleanings ?? []} topic=${topic} about=${about} />
       `}
@@ -283,7 +283,7 @@ const PASSES = ["When", "Offsets", "Read", "Written", "Kept", "Gone", "Took"];
 
 function Cleanings({ cleanings, topic, about }) {
   if (cleanings.length === 0) {
-    return html`<${Empty} line=${`logstore clean ${quoted(topic)} --dry-run${directoryOption(about)}`}>No cleaning passes since then. To show what a cleaning pass would do:</${Empty}>`;
+    return html`<${Empty} line=${`logstore clean ${quoted(topic)} --dry-run${directoryOption(about)}`}>No cleaning passes since then. To see what a pass would do:</${Empty}>`;
   }
   return html`
     <${Rows} label="Cleanings" headings=${PASSES} numbers=${PASSES.slice(2)}>

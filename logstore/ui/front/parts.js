@@ -12,11 +12,11 @@ export function useTitle(title) {
   }, [title]);
 }
 
-/** Announce a sentence to screen readers, without moving the focus. */
+/** Announce a sentence to screen readers. */
 export function announce(sentence) {
   const region = document.getElementById("announcements");
   if (region === null) return;
-  // Screen readers repeat a sentence only if the text changes in between.
+  // Screen readers announce the same text again only if it changed in between.
   region.textContent = "";
   requestAnimationFrame(() => {
     region.textContent = sentence;
@@ -27,7 +27,7 @@ export function announce(sentence) {
 
 const zone = { name: "UTC", listeners: new Set() };
 
-/** The time zone in use (UTC or local), and a function to switch it. */
+/** Hook: the selected time zone (UTC or local), and a function to change it. */
 export function useZone() {
   const [name, setName] = useState(zone.name);
   useEffect(() => {
@@ -41,7 +41,7 @@ export function useZone() {
   return [name, toggle];
 }
 
-/** A time in the zone chosen in the header; the other zone on hover, or next to it with `both`. */
+/** A time in the selected zone. The other zone is shown on hover, or always with `both`. */
 export function Time({ ms, both = false }) {
   const [chosen] = useZone();
   if (ms == null || ms < 0) return html`<span class="none">–</span>`;
@@ -54,13 +54,13 @@ export function Time({ ms, both = false }) {
   >`;
 }
 
-// A line may break only between date and time.
+// Allow a line break only between date and time.
 function Halves({ text }) {
   const [date, time] = text.split(" ");
   return html`<span>${date}</span> <span>${time}</span>`;
 }
 
-// -- command lines to copy -----------------------------------------------------------------
+// -- command lines -------------------------------------------------------------------------
 
 /** A command line with a copy button; `label` names the button for screen readers. */
 export function Command({ line, label = "Copy this command line" }) {
@@ -89,20 +89,20 @@ export function Command({ line, label = "Copy this command line" }) {
   `;
 }
 
-/** A word of a command line, quoted for the shell if necessary. */
+/** Quote a word for the shell if necessary. */
 export function quoted(word) {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** The option that names the page's data directory. */
+/** The option for the data directory of the page. */
 export function directoryOption(about) {
   const directory = about?.data_dirs?.[0];
   return directory === undefined ? "" : ` --data-dir ${quoted(directory)}`;
 }
 
-// -- states of a component -----------------------------------------------------------------
+// -- states --------------------------------------------------------------------------------
 
-/** An error message, with a button to retry. */
+/** An error message with a retry button. */
 export function Failure({ error, onRetry, what }) {
   return html`
     <div class="notice is-bad" role="alert">
@@ -120,7 +120,7 @@ function ended(sentence) {
   return /[.?!)]$/.test(sentence) ? sentence : `${sentence}.`;
 }
 
-/** An empty state: a sentence, and what to do next. */
+/** An empty state: a sentence, and the next step. */
 export function Empty({ children, line }) {
   return html`
     <div class="empty">
@@ -134,12 +134,12 @@ export function Loading({ what = "Loading" }) {
   return html`<p class="loading" role="status">${what}…</p>`;
 }
 
-/** A word with a symbol, so that the state does not depend on colour alone. */
+/** A word with a symbol, since colour alone is not accessible. */
 export function Badge({ kind = "plain", children, title }) {
   return html`<span class=${`badge is-${kind}`} title=${title}>${children}</span>`;
 }
 
-/** A bar with its text next to it; `mark` is the position of a line across it. */
+/** A labelled bar, with a line across it at `mark`. */
 export function Bar({ share, kind, mark }) {
   const width = `${Math.max(0, Math.min(1, share)) * 100}%`;
   return html`
@@ -150,7 +150,7 @@ export function Bar({ share, kind, mark }) {
   `;
 }
 
-/** Names and values; a fact is `[name, value, explanation]`, or false to omit it. */
+/** A list of facts `[name, value, explanation]`; false items are omitted. */
 export function Facts({ facts }) {
   return html`
     <dl class="facts">
@@ -166,14 +166,14 @@ export function Facts({ facts }) {
   `;
 }
 
-/** The answer of `useAnswer`, or its loading or error state; `children` renders it. */
+/** Renders an answer of `useAnswer` with `children`, or its loading or error state. */
 export function Requested({ of, what, children }) {
   const { answer, error, isLoading, isStale, reload } = of;
   return html`
     ${isStale && html`
       <div class="notice">
-        <p role="status">The log has changed since it was read.</p>
-        <button type="button" onClick=${() => reload()} disabled=${isLoading}>Read it again</button>
+        <p role="status">The log has changed since then.</p>
+        <button type="button" onClick=${() => reload()} disabled=${isLoading}>Reload</button>
       </div>
     `}
     ${error !== null && html`<${Failure} error=${error} onRetry=${reload} what=${what} />`}
@@ -181,8 +181,8 @@ export function Requested({ of, what, children }) {
   `;
 }
 
-/** A small table that scrolls horizontally if necessary; with `folds`, each row is one line, cut off
- * at its end. `numbers` lists the numeric columns. */
+/** A small table that scrolls horizontally if necessary. `numbers` lists numeric columns; `folds`
+ * truncates each row to one line. */
 export function Rows({ label, headings, numbers = [], folds = false, stacks = false, children }) {
   return html`
     <div class=${`rows${folds ? " is-folding" : ""}${stacks ? " is-stacking" : ""}`} role="region" aria-label=${label} tabindex="0">

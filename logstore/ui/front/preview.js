@@ -1,5 +1,5 @@
-// Preview of a change of settings: the decision about each partition today and after the change,
-// what cleaning and retention would remove, and when.
+// Preview of a config change: for each partition, whether it is cleaned now and after the change,
+// and when cleaning and retention would remove how much.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { path, postJson, subscribe, useAnswer, withQuery } from "./api.js";
@@ -15,11 +15,11 @@ const BUCKETS = 120;
 const OPEN_MAX = 3;
 
 /**
- * Request the effect of a draft once typing pauses: `{answer, error, busy, deepen}`.
+ * Hook: request the effect of a draft when typing pauses. Returns `{answer, error, busy, deepen}`.
  *
- * `draft` is `{topic, set, unset}`, its topic null for the broker's settings; null asks nothing.
- * The last answer stays while the next is on its way. `deepen()` has all records read for this
- * draft, however many there are.
+ * `draft` is `{topic, set, unset}`, with `topic` null for broker settings, or null to request
+ * nothing. The old answer remains until the next one arrives. `deepen()` repeats the request
+ * without a limit on the records read.
  */
 export function usePreview(draft) {
   const [state, setState] = useState(NOTHING);
@@ -52,7 +52,7 @@ export function usePreview(draft) {
   return { ...state, deepen: () => setDeepened(text) };
 }
 
-/** A number that changes when the state behind a preview may have changed. */
+/** Hook: a number that changes when a preview may be outdated. */
 function useChanges() {
   const [round, setRound] = useState(0);
   useEffect(() => {
@@ -65,7 +65,7 @@ function useChanges() {
 
 const NOTHING = { answer: null, error: null, busy: false };
 
-/** The panel next to the fields; `judgement` is the answer of `usePreview`. */
+/** The preview panel; `judgement` is the result of `usePreview`. */
 export function Preview({ judgement }) {
   const { answer, busy, deepen } = judgement;
   return html`<section class="preview" aria-label="Preview" aria-busy=${busy}>
@@ -90,7 +90,7 @@ function Effect({ answer, onDeepen }) {
 }
 
 function headline({ answer, error, busy }) {
-  if (error !== null) return "The change is invalid: see the error at the field.";
+  if (error !== null) return "The change is invalid. See the error next to the field.";
   if (answer === null) return busy ? "Loading …" : "Change a field to preview the effect.";
   if (answer.changed.length === 0) return "No effect: all values are already set.";
   const { partitions } = answer;
@@ -102,7 +102,7 @@ function headline({ answer, error, busy }) {
   const retention = segments > 0
     ? `retention would delete ${plural(segments, "segment")}, ${formatBytes(bytes)}`
     : "retention would delete nothing now";
-  return `Nothing is changed yet. With the change, ${cleaning}; ${retention}.`;
+  return `Not saved yet. After the change, ${cleaning}; ${retention}.`;
 }
 
 function changeInWords({ before, after }) {
@@ -112,7 +112,7 @@ function changeInWords({ before, after }) {
   return after.will_clean ? "becomes due for cleaning" : "is no longer due for cleaning";
 }
 
-// Rendered when expanded, because each partition requests its segment map.
+// The content is rendered only when expanded, since each partition requests its segment map.
 function Folded({ item, isOpen, onDeepen }) {
   const [open, setOpen] = useState(isOpen);
   return html`<details open=${open} onToggle=${(event) => setOpen(event.target.open)}>
@@ -125,11 +125,11 @@ function PartitionPreview({ item, onDeepen }) {
   const { before, after } = item;
   const rows = [
     ["Decision", (outlook) => render(outlook.reason)],
-    ["Cleaned", (outlook) => (outlook.will_clean ? "now" : outlook.opens_at_ms), "not by time alone"],
+    ["Cleaned", (outlook) => (outlook.will_clean ? "now" : outlook.opens_at_ms), "not by waiting"],
     ["Tombstones", (outlook) => outlook.tombstones && renderAll(outlook.tombstones.reasons), "not counted"],
-    ["Tombstones kept until", (outlook) => outlook.horizon_ms],
+    ["Tombstones remain until", (outlook) => outlook.horizon_ms],
     ["Retention now", (outlook) => retentionInWords(outlook.retention)],
-    ["Next deletion by age", (outlook) => outlook.retention.next_expiry_ms, "none by time alone"],
+    ["Next deletion due to age", (outlook) => outlook.retention.next_expiry_ms, "none by waiting"],
     ["Log start", (outlook) => `offset ${formatCount(outlook.retention.log_start_offset)}`],
   ];
   return html`
@@ -151,7 +151,7 @@ function PartitionPreview({ item, onDeepen }) {
       </table>
     </div>
     ${item.unread && html`<p>Not read: ${item.unread}.</p>
-      <p><button type="button" onClick=${onDeepen}>Read them anyway</button></p>`}
+      <p><button type="button" onClick=${onDeepen}>Read all records</button></p>`}
     <${Pass} outlook=${after} />
   `;
 }
@@ -163,7 +163,7 @@ function TodaysMap({ topic, partition }) {
   return html`<${SegmentMap} buckets=${answer.buckets} label=${`Segments of ${topic}-${partition} today`} />`;
 }
 
-/** A time or a sentence; `none` replaces a missing value. */
+/** A time or a sentence; `none` is the default. */
 function Told({ value, none = "–" }) {
   if (value === null || value === undefined) return none;
   return typeof value === "number" ? html`<${Time} ms=${value} />` : value;
@@ -174,14 +174,14 @@ function retentionInWords({ segments, size_bytes: bytes, reasons }) {
   return `removes ${plural(segments, "segment")}, ${formatBytes(bytes)}, by ${reasons.join(" and ")}`;
 }
 
-/** The cleaning pass that is due with the change, or, where none is, the one that comes once it is. */
+/** The cleaning pass that is due after the change, or else the next one. */
 function Pass({ outlook }) {
   const pass = outlook.first_pass ?? outlook.later_pass;
   if (pass === null) return null;
   const before = pass.bytes_read;
   const after = pass.bytes_written;
   return html`
-    <h3>${outlook.first_pass === null ? "The cleaning, once it is due" : "The cleaning that would be due"}</h3>
+    <h3>${outlook.first_pass === null ? "The next cleaning pass" : "The cleaning pass that would be due"}</h3>
     <p>
       ${formatBytes(before)} would become ${formatBytes(after)}: ${formatBytes(before - after)} freed;${" "}
       ${plural(pass.segments_before, "segment")} would become ${formatCount(pass.segments_after)}.

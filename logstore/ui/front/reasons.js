@@ -1,15 +1,15 @@
-// Sentences for the reasons of the server, which are codes with values. The command line prints the
-// same sentences (`logstore.reasons`).
+// Render reasons. The server sends codes with values; the sentences are the command line's
+// (`logstore.reasons`).
 
 import { formatCount, formatDuration, formatTime } from "./format.js";
 import { TEMPLATES } from "./templates.js";
 import { typed } from "./units.js";
 
-// From here on JavaScript rounds whole numbers; Kafka's 2^63 - 1 means "no limit".
+// JavaScript rounds larger integers. Only Kafka's 2^63 - 1 ("no limit") is larger.
 const EXACT_MAX = 2 ** 53;
 
-/** The sentence of a `{code, values, text}`; its `text` if the code is unknown here, or a value is
- * missing. */
+/** Render a reason `{code, values, text}` as a sentence; `text` is the fallback for unknown codes
+ * and missing values. */
 export function render({ code, values, text }) {
   if (!Object.hasOwn(TEMPLATES, code)) return text;
   const parts = TEMPLATES[code].replaceAll("}", "{").split("{");
@@ -23,17 +23,17 @@ export function render({ code, values, text }) {
   return parts.join("");
 }
 
-/** Several reasons as one text. */
+/** Render several reasons as one text. */
 export function renderAll(reasons, separator = "; ") {
   return reasons.map(render).join(separator);
 }
 
-/** The words of a code without values, as `words("condition", "policy")`. */
+/** Render a code without values: `words("condition", "policy")`. */
 export function words(group, name) {
   return render({ code: `${group}.${name}`, text: name });
 }
 
-/** A value as people read it; its name gives its kind, as in Python's `format_value`. */
+/** Format a value by its name, as `format_value` does in Python. */
 function formatValue(name, value) {
   if (value === null) return "none";
   if (typeof value === "string") return value;
@@ -45,7 +45,7 @@ function formatValue(name, value) {
   return name.endsWith("offset") || name.endsWith("_id") ? String(value) : formatCount(value);
 }
 
-// `7d`, `90s`, `1500ms`: exactly, as it was set.
+// `7d`, `90s`, `1500ms`: exact, as in configs.
 function formatSetting(ms) {
   const text = typed(String(ms), "ms");
   return text === String(ms) ? `${text}ms` : text;

@@ -1,4 +1,4 @@
-// The batches of a segment, tombstones, and the fates of records.
+// Batches, tombstones and record fates.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
@@ -11,11 +11,11 @@ import { RecordRows } from "./search.js";
 
 const PAGE = 50;
 const BATCH = ["First offset", "Last offset", "Records", "Size", "Latest timestamp", "Attributes", "Open"];
-const HORIZONS = ["Segment", "Tombstones", "Without a horizon", "Past it", "First horizon", "Last horizon"];
+const HORIZONS = ["Segment", "Tombstones", "Without a horizon", "Past horizon", "First horizon", "Last horizon"];
 
-// -- segments, opened ----------------------------------------------------------------------
+// -- segments ------------------------------------------------------------------------------
 
-/** One page of a list, with links to the others. */
+/** A page of a list, with links to other pages. */
 function Pager({ first, shown, total, onGo, what }) {
   if (total <= PAGE) return null;
   return html`
@@ -27,7 +27,7 @@ function Pager({ first, shown, total, onGo, what }) {
   `;
 }
 
-/** A segment: its facts and its batches, which expand to their records. */
+/** A segment with its batches, which expand to their records. */
 export function Segment({ topic, partition, segment, onClose }) {
   const [first, setFirst] = useState(0);
   const base = segment.base_offset;
@@ -47,10 +47,10 @@ export function Segment({ topic, partition, segment, onClose }) {
           ["Offsets", `${formatCount(base)} to ${formatCount(segment.last_offset)}`],
           ["Size", formatBytes(segment.size_bytes)],
           segment.records != null && ["Records", formatCount(segment.records), `in ${plural(segment.batches, "batch", "batches")}`],
-          segment.holes != null && ["Offsets gone", formatCount(segment.holes)],
+          segment.holes != null && ["Offsets without a record", formatCount(segment.holes)],
           segment.tombstones != null && ["Tombstones", formatCount(segment.tombstones)],
           ["Latest timestamp", html`<${Time} ms=${segment.max_timestamp} both />`],
-          segment.delete_horizon_ms != null && ["Delete horizon", html`<${Time} ms=${segment.delete_horizon_ms} both />`, "tombstones are removed by the first cleaning pass after it"],
+          segment.delete_horizon_ms != null && ["Delete horizon", html`<${Time} ms=${segment.delete_horizon_ms} both />`, "the first later pass removes tombstones"],
         ]}
       />
       ${!segment.deleted && html`
@@ -138,10 +138,10 @@ function TombstoneFacts({ answer, nowMs }) {
     <${Facts}
       facts=${[
         ["Tombstones", formatCount(found.records)],
-        ["Without a horizon", formatCount(found.unstamped), "set by their first cleaning pass"],
-        ["Before their horizon", formatCount(stamped), "kept by every cleaning pass"],
+        ["Without a horizon", formatCount(found.unstamped), "the first cleaning pass sets it"],
+        ["Before their horizon", formatCount(stamped), "retained by every cleaning pass"],
         ["Past their horizon", formatCount(found.expired), "removed by the next pass that reaches them"],
-        found.unreached > 0 && ["Not reached", formatCount(found.unreached), "beyond the cleaning pass that is due"],
+        found.unreached > 0 && ["Not reached", formatCount(found.unreached), "beyond the end of the pass that is due"],
         found.first_horizon_ms != null && ["First horizon", showTime(found.first_horizon_ms), away(found.first_horizon_ms)],
         found.last_horizon_ms != null && ["Last horizon", showTime(found.last_horizon_ms), away(found.last_horizon_ms)],
         answer.delete_retention_ms != null && ["delete.retention.ms", formatDuration(answer.delete_retention_ms)],
@@ -177,15 +177,15 @@ function TombstoneFacts({ answer, nowMs }) {
 
 // -- fates ---------------------------------------------------------------------------------
 
-/** The fate of a record in the next cleaning pass: short and long text. */
+/** Short and long texts for record fates. */
 export const FATES = {
-  retained: ["kept", "the latest of its key, or not cleanable"],
+  retained: ["kept", "latest record of its key, or not cleanable"],
   superseded: ["superseded", "a later record of its key survives"],
   tombstone_expired: ["tombstone, expired", "past its delete horizon"],
   aborted: ["aborted", "its transaction was aborted"],
   control_expired: ["marker, expired", "the records of its transaction are removed"],
   null_key: ["no key", "compaction removes records without a key"],
-  below_log_start: ["below the log start", "already deleted for readers"],
+  below_log_start: ["below the log start", "not visible to consumers"],
   active: ["in the active segment", "not cleaned until it is rolled"],
   not_yet_cleanable: ["not cleanable yet", "too recent, or after an open transaction"],
 };
@@ -197,14 +197,14 @@ export function Fates({ topic, partition, isMeant, isCostly }) {
   const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant, isCostly });
   return html`
     <div class="result-line">
-      <p>The fate of each record in a cleaning pass that runs now${roll && ", after the active segment was rolled"}.</p>
-      <label class="check-line"><input type="checkbox" checked=${roll} onChange=${(event) => setRoll(event.target.checked)} /> If the active segment were rolled first</label>
+      <p>The fate of each record in a cleaning pass that runs now${roll && ", after rolling the active segment"}.</p>
+      <label class="check-line"><input type="checkbox" checked=${roll} onChange=${(event) => setRoll(event.target.checked)} /> Assume that the active segment is rolled first</label>
     </div>
     <${Requested} of=${request} what="Fates">
       ${(answer) => html`
         ${answer.counts != null && html`<${FateCounts} counts=${answer.counts} />`}
         ${answer.fates.length === 0
-          ? html`<${Empty}>There are no records in this partition.</${Empty}>`
+          ? html`<${Empty}>This partition has no records.</${Empty}>`
           : html`
               <${Rows} label="Fates of records" headings=${["Offset", "Key", "Fate", "Superseded by"]} numbers=${["Offset", "Superseded by"]}>
                 ${answer.fates.map((row) => html`
@@ -223,7 +223,7 @@ export function Fates({ topic, partition, isMeant, isCostly }) {
   `;
 }
 
-/** Numbers of records by fate, as bars. */
+/** Number of records by fate, as bars. */
 export function FateCounts({ counts }) {
   const sum = Object.values(counts).reduce((total, count) => total + count, 0);
   const rows = Object.entries(counts).filter(([, count]) => count > 0);

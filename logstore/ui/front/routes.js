@@ -1,11 +1,11 @@
-// The addresses of the pages, as fragments: a copied address opens the same page.
+// Addresses of pages, as URL fragments.
 
 const NAMED = new Set(["cleaner", "groups", "broker"]);
 
 /**
- * Parse a fragment to the page and its parameters.
+ * Parse a fragment.
  *
- * `key` identifies the page; it does not depend on its section and query.
+ * `key` identifies the page, regardless of section and query.
  */
 export function parseHash(hash) {
   const [, place = "", search = ""] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash);
@@ -23,14 +23,14 @@ export function parseHash(hash) {
   return route("list", { query });
 }
 
-/** The fragment of a page: `hashOf(["t", topic, 0], {from: 5})`; without parts, of the list. */
+/** Return the fragment of a page: `hashOf(["t", topic, 0], {from: 5})`. The list has no parts. */
 export function hashOf(parts = [], query = {}) {
   const given = Object.entries(query).filter(([, value]) => value != null && value !== "");
   const search = new URLSearchParams(given).toString();
   return `#/${parts.map(encodeURIComponent).join("/")}${search && `?${search}`}`;
 }
 
-/** Change the address without a history entry, for example while a filter is typed. */
+/** Change the address without a history entry, for example while the user types a filter. */
 export function replaceHash(hash) {
   if (hash === location.hash) return;
   history.replaceState(null, "", hash);

@@ -1,4 +1,4 @@
-// The records of a partition: one line each, selected by content and range, to open and to save.
+// Search the records of a partition, and save them.
 
 import { html, useEffect, useRef, useState } from "./vendor/htm-preact.js";
 import { getJson, path, useAnswer, withQuery } from "./api.js";
@@ -9,17 +9,17 @@ import { Badge, Empty, quoted, Requested, Rows, Time } from "./parts.js";
 import { hashOf, replaceHash } from "./routes.js";
 
 const PAGE = 50;
-/** Bytes of a field in the list, and of a field that was opened. */
+/** Maximum bytes of a field in the list, and in an expanded record. */
 const LINE_BYTES = 2_048;
 const OPEN_BYTES = 1024 * 1024;
 const HEADINGS = ["Offset", "Timestamp", "Key", "Value"];
 const VIEWS = [["auto", "decoded"], ["text", "as text"], ["hex", "as bytes"]];
 
-/** Conditions of a search, by their names in the address. */
+/** Search conditions, by their names in the address. */
 const MORE = ["pattern", "header", "header_text"];
 const CONDITIONS = ["key", "text", ...MORE];
 
-/** A field for a key, with its format. */
+/** An input for a key, with a choice of formats. */
 export function KeyField({ label = "Key", text, format, onChange, isWide = false, required = false }) {
   const example = KEY_FORMATS.find(([name]) => name === format)?.[2];
   return html`
@@ -35,7 +35,7 @@ export function KeyField({ label = "Key", text, format, onChange, isWide = false
   `;
 }
 
-/** Convert the query of an address to the parameters of a request, or to a `{complaint}`. */
+/** Convert the address query to request parameters, or return `{complaint}`. */
 export function requestOf(query) {
   const found = {};
   for (const [name, bound] of [["from", "from"], ["until", "until"]]) {
@@ -69,7 +69,7 @@ export function RecordBrowser({ topic, partition, query, start, end, about, isMe
   const first = records[0]?.offset;
   const go = (parts) => replaceHash(hashOf(here, { ...query, ...parts }));
   const jump = (offset) => go({ from: Math.max(start, offset) });
-  // There may be valid records after damage, so the user can skip it.
+  // There may be valid records after damage, so let the user skip it.
   const following = error === null ? next : (asked.from_offset ?? start) + PAGE;
 
   return html`
@@ -104,7 +104,7 @@ function foundInWords({ records, next, scanned, isBusy }, isFiltered, last) {
   return `${found} found${range}; ${reached}: ${plural(scanned.records, "record")}, ${formatBytes(scanned.bytes)}${next < last ? `, up to offset ${formatCount(next)}` : ""}`;
 }
 
-/** The records of a request, continued until a page is full, the end is reached or it is stopped. */
+/** Hook: search until a page is full, the end is reached or the user stops it. */
 function useSearch(target, addressOf, last, isMeant) {
   const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
   const [rest, setRest] = useState(null);
@@ -172,7 +172,7 @@ function SearchForm({ query, start, isFiltered, onGo }) {
 }
 
 function NoRecords({ isEmpty, isFiltered, topic, partition, about }) {
-  if (!isEmpty) return html`<${Empty}>${isFiltered ? "No record meets these conditions." : "No records at or after this position."}</${Empty}>`;
+  if (!isEmpty) return html`<${Empty}>${isFiltered ? "No record matches." : "No records at or after this position."}</${Empty}>`;
   return html`
     <${Empty} line=${appendLine(topic, partition, about)}>
       ${about.read_only
@@ -182,7 +182,7 @@ function NoRecords({ isEmpty, isFiltered, topic, partition, about }) {
   `;
 }
 
-// The command line cannot write to a directory that a broker has open, so Python code is shown.
+// The command line cannot write to a directory that a broker has open, so show Python code.
 function appendLine(topic, partition, about) {
   if (!about.read_only) {
     return `broker.append(${JSON.stringify(topic)}, key=b"1", value=b"ann", partition=${partition})`;
@@ -227,7 +227,7 @@ function RecordRow({ record, topic, partition }) {
   `;
 }
 
-/** A record, opened: its key, value and headers in full. */
+/** An expanded record, with its full key, value and headers. */
 function Opened({ record, topic, partition }) {
   const base = `${path("partitions", topic, partition)}/records`;
   const request = useAnswer(record.cut ? withQuery(base, { from_offset: record.offset, count: 1, field_bytes: OPEN_BYTES }) : null);
@@ -239,7 +239,7 @@ function Opened({ record, topic, partition }) {
       ${record.control == null && html`<${Content} record=${whole} name="value" title="Value" none="none: this record is a tombstone" />`}
       <${Headers} headers=${record.headers} />
       <p class="record-facts">
-        <span>Timestamp <${Time} ms=${record.timestamp} both />${record.timestamp_type === 1 ? " (of the append)" : ""}</span>
+        <span>Timestamp <${Time} ms=${record.timestamp} both />${record.timestamp_type === 1 ? " (LogAppendTime)" : ""}</span>
         ${key?.key && record.cut?.key === undefined && html`
           <a href=${hashOf(["t", topic, partition, "records"], key)}>Records of this key</a>
           <a href=${hashOf(["t", topic, partition, "key"], key)}>Locations of this key</a>
@@ -249,7 +249,7 @@ function Opened({ record, topic, partition }) {
   `;
 }
 
-/** A key or a value, decoded, as text or as bytes. */
+/** A key or value: decoded, as text, or as bytes. */
 function Content({ record, name, title, none }) {
   const [view, setView] = useState("auto");
   const bytes = bytesOfField(record, name);
@@ -268,7 +268,7 @@ function Content({ record, name, title, none }) {
           ? html`<pre class="bytes" tabindex="0">${visible(decoded != null ? decodedText(decoded) : indented(record[name]), true)}</pre>`
           : html`<${Field} record=${{ ...record, decoded: undefined }} name=${name} />`}
       ${record.decoded?.error && html`<p class="complaint">${record.decoded.error}</p>`}
-      ${size !== undefined && size > bytes.length && html`<p class="dim">The first ${formatBytes(bytes.length)}. Download the record for all of it.</p>`}
+      ${size !== undefined && size > bytes.length && html`<p class="dim">Only the first ${formatBytes(bytes.length)}. Download the record to see the rest.</p>`}
     </div>
   `;
 }
@@ -277,7 +277,7 @@ function decodedText(decoded) {
   return typeof decoded === "string" ? decoded : JSON.stringify(decoded, null, 2);
 }
 
-/** Save records as JSON lines, those that were shortened in full. */
+/** Save records as JSON lines, after requesting truncated ones in full. */
 async function save(records, base, name) {
   const lines = [];
   for (const record of records) {

@@ -1,7 +1,7 @@
-// The segment map of a partition: one bar per segment, with width by size and height by occupancy.
+// The segment map of a partition. The width of a bar shows the size of its segment, and its height
+// the occupancy.
 //
-// A bar's pattern, its caption and its accessible name show the section. `SegmentMap` renders given
-// data; `PartitionMap` requests it, a part of the log at a time.
+// `SegmentMap` renders data; `PartitionMap` requests it.
 
 import {
   html,
@@ -24,13 +24,13 @@ const GAP = 1;
 const FILL_MIN = 0.06;
 const CHARACTER_WIDTH = 7;
 
-/** The sections of a log, in words. */
+/** Labels of log sections. */
 export const SECTIONS = {
-  clean: "already cleaned; one record per key",
+  clean: "cleaned; one record per key",
   dirty: "written since the last cleaning pass",
   uncleanable: "dirty, but not cleanable yet",
-  active: "the active segment, which appends are written to",
-  deleted: "removed from the log; its file is pending deletion",
+  active: "the active segment, which receives appends",
+  deleted: "removed from the log; its file awaits deletion",
 };
 
 let instances = 0;
@@ -39,7 +39,7 @@ export function sectionOf(bucket) {
   return bucket.deleted ? "deleted" : bucket.section;
 }
 
-/** The description of a bucket, used as the accessible name of its bar. */
+/** Describe a bucket, for the accessible name of its bar. */
 export function describe(bucket) {
   const parts = [
     bucket.segments > 1
@@ -49,7 +49,7 @@ export function describe(bucket) {
     formatBytes(bucket.size_bytes),
   ];
   if (bucket.records != null) parts.push(plural(bucket.records, "record"));
-  if (bucket.holes > 0) parts.push(`${plural(bucket.holes, "offset")} gone`);
+  if (bucket.holes > 0) parts.push(`${plural(bucket.holes, "offset")} without a record`);
   if (bucket.tombstones > 0) parts.push(plural(bucket.tombstones, "tombstone"));
   else if (bucket.delete_horizon_ms != null) parts.push("has a delete horizon");
   if (bucket.error != null) parts.push(`damaged: ${bucket.error}`);
@@ -57,10 +57,10 @@ export function describe(bucket) {
 }
 
 /**
- * Bars of segments, or of merged adjacent segments.
+ * Bars for segments, or for merged adjacent segments.
  *
- * Parameters: `buckets` as in the API, `label`, `selected` (index of the first segment of the
- * selected bucket, or null), `onSelect(bucket)`; without `onSelect`, the bars are not buttons.
+ * `buckets` are as in the API, and `selected` is the index of the first segment of the selected
+ * bucket, or null. Without `onSelect(bucket)`, the bars are not buttons.
  */
 export function SegmentMap({ buckets, label, selected = null, onSelect, onKey }) {
   const root = useRef(null);
@@ -73,7 +73,7 @@ export function SegmentMap({ buckets, label, selected = null, onSelect, onKey })
 
   useLayoutEffect(() => {
     const measure = () => {
-      // Text and bars scale with the page's font size.
+      // Scale with the font size of the page.
       const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 16;
       setSize({ width: Math.floor(root.current.clientWidth / scale), scale });
     };
@@ -149,7 +149,7 @@ export function SegmentMap({ buckets, label, selected = null, onSelect, onKey })
       </svg>
       <p class="segment-map-detail">
         ${detail === null
-          ? html`<span class="dim">${onSelect ? "Point at a bar or move to it with the arrow keys; Enter opens it." : " "}</span>`
+          ? html`<span class="dim">${onSelect ? "Point at a bar, or select one with the arrow keys. Enter opens it." : " "}</span>`
           : html`${describe(detail)}${detail.max_timestamp >= 0 && html`, latest <${Time} ms=${detail.max_timestamp} />`}`}
       </p>
     </div>
@@ -184,7 +184,7 @@ function Bar({ bucket, bar, id, isCurrent, isSelected, onSelect, onShow, onFocus
   `;
 }
 
-// The pattern is drawn over the colour, so that sections are distinguishable without colour.
+// Patterns distinguish sections without colour.
 function Patterns({ id }) {
   return html`
     <defs>
@@ -221,18 +221,18 @@ function runText(run) {
   return `${run.section}: ${plural(run.segments, "segment")}, ${formatBytes(run.size_bytes)}`;
 }
 
-/** The share of a bucket's offsets that have a record. */
+/** The fraction of a bucket's offsets that have a record. */
 function fillOf(bucket) {
   if (!(bucket.holes > 0) || bucket.records == null) return 1;
   return Math.max(FILL_MIN, bucket.records / (bucket.records + bucket.holes));
 }
 
-/** Whether a bucket has tombstones or transaction markers, which wait for a delete horizon. */
+/** Whether a bucket has tombstones or transaction markers with a delete horizon. */
 function hasTombstones(bucket) {
   return bucket.tombstones > 0 || bucket.delete_horizon_ms != null;
 }
 
-/** Widths in proportion to bytes, with a minimum that is visible and clickable. */
+/** Widths proportional to bytes, with a minimum that can be seen and clicked. */
 function layOut(buckets, width) {
   const room = width - GAP * (buckets.length - 1);
   if (room <= 0) return [];
@@ -248,7 +248,7 @@ function layOut(buckets, width) {
   });
 }
 
-/** Runs of adjacent bars of one section, for the captions. */
+/** Runs of adjacent bars in the same section, for captions. */
 function runsOf(buckets, bars) {
   const runs = [];
   bars.forEach((bar, index) => {
@@ -309,7 +309,7 @@ function Sample({ section }) {
   `;
 }
 
-/** The answer with the number of tombstones added to each bucket. */
+/** Add the number of tombstones to each bucket. */
 function withTombstones(answer, segments) {
   if (segments === undefined) return answer;
   const buckets = answer.buckets.map((bucket) => {
@@ -343,7 +343,7 @@ export function PartitionMap({ topic, partition, selected, onOpen, isMeant, isCo
   });
   const request = useAnswer(target, { on: ["partitions", "cleaned"], isMeant });
   const { error, reload } = request;
-  // Counting tombstones reads every record, so for a large log only delete horizons are shown.
+  // Counting tombstones reads every record, so large logs show only delete horizons.
   const counted = useAnswer(isCostly ? null : `${path("partitions", topic, partition)}/tombstones`, {
     on: ["partitions", "cleaned"],
     isMeant,

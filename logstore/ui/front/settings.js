@@ -1,4 +1,4 @@
-// A topic's settings as a form, with the meaning and origin of each value, and a preview of changes.
+// The settings form of a topic or broker, with a preview of changes.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { path as pathOf, useAnswer } from "./api.js";
@@ -10,7 +10,7 @@ import { hashOf } from "./routes.js";
 import { Preview, usePreview } from "./preview.js";
 import { exactly, typed } from "./units.js";
 
-/** Groups of keys; the last group takes all other keys. */
+/** Groups of keys. The last group has all other keys. */
 const GROUPS = [
   ["Cleanup policy", ["cleanup.policy"]],
   ["Delete: by age and size", ["retention.ms", "retention.bytes", "file.delete.delay.ms"]],
@@ -38,7 +38,7 @@ const GROUPS = [
 
 const DEFAULT = "default";
 
-/** Descriptions of the origins of a value. */
+/** Labels of value origins. */
 const ORIGINS = {
   topic: "set for this topic",
   "dynamic broker": "set for the broker at run time",
@@ -66,10 +66,10 @@ export function Page({ params, about }) {
 }
 
 /**
- * All settings of a topic or a broker, and pending changes.
+ * The settings of a topic or broker, and pending changes.
  *
- * `topic` is null for the broker; `here` is the origin of the values that can be unset here;
- * `scope` is sent with every change; `children` are rendered with the changes.
+ * `topic` is null for the broker. Values with the origin `here` can be unset. `scope` is sent with
+ * every change, and `children` are rendered next to the changes.
  */
 export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope = {}, children }) {
   const { answer, error: failure, reload } = useAnswer(path);
@@ -92,7 +92,7 @@ export function SettingsForm({ path, topic = null, groups, here, mayAlter, scope
   }
   const items = answer.configs;
   const error = performance.error ?? judgement.error;
-  // After a rejection, a changed draft is previewed again.
+  // Preview again if a rejected draft changes.
   const edit = (change) => {
     performance.cancel();
     setDraft(change);
@@ -148,7 +148,7 @@ function withSet(draft, key, text) {
   return { ...rest, set: { ...rest.set, [key]: text } };
 }
 
-// Typing the current value discards the change.
+// Typing the current value discards the pending change.
 function withText(draft, items, key, text) {
   const item = items.find((each) => each.key === key);
   const same = text === item.value || text === typed(item.value, item.unit);
@@ -167,7 +167,7 @@ function draftInWords({ set, unset }) {
   ].join(", ");
 }
 
-/** The layer that applies after the topic's or the broker's own value is unset. */
+/** The layer that applies once the value set here is unset. */
 function below(item, here) {
   const layer = (item.layers ?? []).find((each) => each.origin !== here);
   return layer === undefined || layer.origin === DEFAULT
@@ -175,7 +175,7 @@ function below(item, here) {
     : layer;
 }
 
-/** A layer's value as typed in a field; under another key it may have another unit. */
+/** The value of a layer as typed in the field. A different key may have a different unit. */
 function layerInWords(layer, item) {
   if (layer.value === "") return "nothing";
   return layer.key === item.key ? typed(layer.value, item.unit) : `${layer.key} = ${layer.value}`;
@@ -220,7 +220,7 @@ function Setting({ item, draft, here, error, change, unset, restore }) {
   </div>`;
 }
 
-// If the layer below has another unit, such as log.retention.hours, the field stays empty.
+// Leave the field empty if the next layer has a different unit, such as log.retention.hours.
 function unsetText(item, inherited) {
   const isSame = inherited.key === item.key || item.unit === null;
   return isSame ? typed(inherited.value, item.unit) : "";
@@ -293,7 +293,7 @@ function Search({ text, onInput, found, all }) {
   </div>`;
 }
 
-/** Settings whose name or description contains every word of a text. */
+/** Settings whose name or description contains all words of a text. */
 function searched(items, text) {
   const words = text.toLowerCase().split(/\s+/).filter(Boolean);
   return items.filter((item) => {
@@ -314,7 +314,7 @@ function grouped(items, groups) {
     .filter(([, members]) => members.length > 0);
 }
 
-/** The similar key that the server suggests for an unknown one. */
+/** The server's suggestion for an unknown key. */
 function Nearest({ topic, text, onChoose }) {
   const judgement = usePreview({ topic, set: { [text.trim()]: "" }, unset: [] });
   const suggestion = judgement.error?.suggestion;

@@ -1,4 +1,4 @@
-// Statistics of a partition: live and dead records, the most frequent keys, and sizes.
+// Statistics of a partition: live and dead records, most frequent keys, and sizes.
 
 import { html, useState } from "./vendor/htm-preact.js";
 import { path, useAnswer, withQuery } from "./api.js";
@@ -11,12 +11,12 @@ import { hashOf } from "./routes.js";
 const TOP = 20;
 const TOP_MORE = 200;
 
-/** Why records are dead, in words. */
+/** Labels of the reasons why records are dead. */
 const DEAD = {
-  superseded: "superseded by a later record of their key",
-  tombstone: "tombstones: the latest of their key, without a value",
-  aborted: "of aborted transactions",
-  open_transaction: "of open transactions",
+  superseded: "superseded by a later record with the same key",
+  tombstone: "tombstones (latest record of their key)",
+  aborted: "in aborted transactions",
+  open_transaction: "in open transactions",
   unstable: "after an open transaction",
   control: "transaction markers",
   below_log_start: "below the log start offset",
@@ -36,7 +36,7 @@ export function Statistics({ topic, partition, isMeant, isCostly }) {
             ["Live bytes", formatBytes(answer.live_bytes), `of ${formatBytes(answer.record_bytes)}, uncompressed`],
             ["Files", formatBytes(answer.bytes), `${plural(answer.segments.length, "segment")}, ${plural(answer.batches, "batch", "batches")}`],
             ["Keys", formatCount(answer.distinct_keys), `${formatCount(answer.live_keys)} with a live record`],
-            ["Tombstones", formatCount(answer.tombstones), "superseded ones included"],
+            ["Tombstones", formatCount(answer.tombstones), "including superseded ones"],
             answer.keyless_records > 0 && ["Without a key", formatCount(answer.keyless_records)],
             answer.records_with_headers > 0 && ["With headers", formatCount(answer.records_with_headers)],
           ]}
@@ -45,7 +45,7 @@ export function Statistics({ topic, partition, isMeant, isCostly }) {
           <section class="panel" aria-labelledby="stats-keys">
             <div class="heading">
               <h2 id="stats-keys">Top keys</h2>
-              <span class="views" role="group" aria-label="Order of the keys">
+              <span class="views" role="group" aria-label="Sort keys by">
                 ${["records", "bytes"].map((name) => html`<button type="button" key=${name} class="quiet" aria-pressed=${by === name} onClick=${() => setBy(name)}>by ${name}</button>`)}
               </span>
             </div>
@@ -79,7 +79,7 @@ function TopKeys({ keys, by, answer, topic, partition }) {
   if (keys.length === 0) return html`<p>No record has a key.</p>`;
   const all = by === "records" ? answer.records : answer.record_bytes;
   return html`
-    <${Rows} label="Keys with most records or bytes" headings=${["Key", "Records", "Bytes", "Share"]} numbers=${["Records", "Bytes"]}>
+    <${Rows} label="Keys with the most records or bytes" headings=${["Key", "Records", "Bytes", "Share"]} numbers=${["Records", "Bytes"]}>
       ${keys.map((key) => {
         const query = keyQuery(key);
         return html`
@@ -95,7 +95,7 @@ function TopKeys({ keys, by, answer, topic, partition }) {
   `;
 }
 
-/** Numbers with their shares of a whole, as bars; zeros are left out. */
+/** Numbers and their shares of a total, as bars. Zeros are omitted. */
 function Shares({ items, all, none, unit = "record", units }) {
   const counted = items.filter(([, count]) => count > 0);
   if (counted.length === 0) return html`<p class="dim">${none}</p>`;

@@ -1,7 +1,7 @@
-// Virtual tables of any length: only the rows in view are in the document.
+// Virtual tables: only the rows in view are in the document.
 //
-// A table is an ARIA grid: one tab stop, with arrow keys inside. Row heights depend on their text; a
-// row that is not rendered yet counts with the mean height of the first rendered rows.
+// A table is an ARIA grid with one tab stop and arrow keys. Row heights vary. A row that has not
+// been rendered is assumed to have the mean height of the first rendered rows.
 
 import {
   html,
@@ -18,7 +18,7 @@ import { getJson, Pace, subscribe } from "./api.js";
 const ROW_HEIGHT_FIRST = 40;
 const OVERSCAN_PIXELS = 400;
 
-/** Positions of rows, computed from the heights known so far. */
+/** Row positions, computed from measured and estimated heights. */
 class Heights {
   constructor(total, before) {
     this.known = new Float64Array(total);
@@ -28,14 +28,14 @@ class Heights {
     this.settle();
   }
 
-  /** Discard all heights, for example when the width has changed. */
+  /** Discard all heights, for example after the width changes. */
   forget() {
     this.known.fill(0);
     this._supposed = null;
     this.settle();
   }
 
-  /** Record a row's height; return whether it changed. `settle` must follow. */
+  /** Record the height of a row, and return whether it changed. Call `settle` afterwards. */
   set(row, height) {
     if (row >= this.known.length || height === 0) return false;
     if (Math.abs(this.known[row] - height) < 0.5) return false;
@@ -44,7 +44,7 @@ class Heights {
   }
 
   settle() {
-    // Estimated once: a changing estimate would move thousands of rows each time.
+    // Estimate only once, because a new estimate would move thousands of rows.
     if (this._supposed === null) {
       const measured = this.known.filter((height) => height > 0);
       const sum = measured.reduce((total, height) => total + height, 0);
@@ -58,7 +58,7 @@ class Heights {
     this.tops[this.known.length] = top;
   }
 
-  /** The row at a distance from the top: the last whose own top is not below it. */
+  /** Return the row at a distance from the top. */
   rowAt(distance) {
     let low = 0;
     let high = Math.max(this.known.length - 1, 0);
@@ -72,13 +72,13 @@ class Heights {
 }
 
 /**
- * A grid whose rows are rendered as they come into view.
+ * A grid that renders rows as they scroll into view.
  *
  * A column is `{name, title, draw(row, tabIndex)}` with optional `width` (a CSS grid track), `sort`
- * (name of the sort key), `isNumber`, `isHeader` (it names the row), and `hasControl` (it renders a
- * link or button, which takes the tab index). `rowAt(index)` returns a row, or undefined until it is
- * loaded; `keyOf(row)` returns its key, or null for undefined. `onNeed(first, last)` reports the rows
- * in view; `sort` is `{by, descending}`.
+ * (name of the sort key), `isNumber`, `isHeader` (row header), and `hasControl` (the cell is a link
+ * or button with the tab index). `rowAt(index)` returns a row, or undefined if it is not loaded.
+ * `keyOf(row)` returns its key, or null for undefined. `onNeed(first, last)` is called with the rows
+ * in view. `sort` is `{by, descending}`.
  */
 export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSort, isBusy }) {
   const root = useRef(null);
@@ -128,7 +128,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
     };
   }, [look]);
 
-  // The active row follows its item when rows are reordered.
+  // The active cell follows its item when rows are reordered.
   let activeRow = Math.min(active.row, Math.max(total - 1, 0));
   if (active.key !== null && keyOf(rowAt(activeRow)) !== active.key) {
     for (let row = seen[0]; row <= Math.min(seen[1], total - 1); row += 1) {
@@ -138,7 +138,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
 
   const drawn = [];
   for (let row = seen[0]; row <= Math.min(seen[1], total - 1); row += 1) drawn.push(row);
-  // The focused row stays in the document when it is scrolled out of view, or the focus is lost.
+  // Keep the focused row in the document when it scrolls out of view, or the focus would be lost.
   if (total > 0 && (activeRow < seen[0] || activeRow > seen[1])) drawn.push(activeRow);
 
   useEffect(() => onNeed(seen[0], Math.min(seen[1], total - 1)), [seen, total, onNeed]);
@@ -149,7 +149,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
       isChanged = heights.set(Number(element.dataset.row), element.offsetHeight) || isChanged;
     }
     if (!isChanged) return;
-    // Rows in view keep their position when heights of rows above them become known.
+    // Rows in view keep their position when rows above them are measured.
     const above = -body.current.getBoundingClientRect().top;
     const anchor = heights.rowAt(Math.max(0, above));
     const before = heights.tops[anchor];
@@ -165,7 +165,7 @@ export function Table({ label, columns, total, rowAt, keyOf, onNeed, sort, onSor
 
   const hadFocus = body.current?.contains(document.activeElement) ?? false;
   useLayoutEffect(() => {
-    // The focused row may have been rendered again.
+    // The focused row may have been replaced.
     const isLost = hadFocus && !body.current.contains(document.activeElement);
     if (!wantsFocus.current && !isLost) return;
     const cell = body.current.querySelector('[data-active="yes"]');
@@ -304,11 +304,11 @@ function Heading({ column, sort, onSort }) {
 }
 
 /**
- * Rows that are loaded in pieces: `{total, rowAt, need, error, answer, reload}`.
+ * Hook: rows loaded in chunks. Returns `{total, rowAt, need, error, answer, reload}`.
  *
- * `targetOf(first, count)` is the address of a piece, `rowsOf(answer)` its rows. On an event of `on`,
- * the pieces in view are requested again at a `Pace` (at its fastest while `isUrgent(answer)`), and
- * the others when they come into view.
+ * `targetOf(first, count)` returns the address of a chunk, and `rowsOf(answer)` its rows. An event
+ * in `on` refreshes the chunks in view at a `Pace` (the fastest while `isUrgent(answer)`), and the
+ * others when they scroll into view.
  */
 export function usePieces(targetOf, rowsOf, { size = 100, on = [], isUrgent } = {}) {
   const [, redraw] = useReducer((count) => count + 1, 0);
@@ -361,7 +361,7 @@ export function usePieces(targetOf, rowsOf, { size = 100, on = [], isUrgent } = 
   data.pace ??= new Pace(reload);
   Object.assign(data, { targetOf, rowsOf, isUrgent });
   useEffect(() => {
-    // Keep the rows of the previous request until the first rows of the new one arrive.
+    // Keep the old rows until the first new ones arrive.
     Object.assign(data, { query, isTurning: data.query !== null, wanted: [0, 0], error: null });
     for (const held of data.pieces.values()) Object.assign(held, { isAsked: false });
     fetchPiece(0);

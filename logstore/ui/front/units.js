@@ -1,5 +1,5 @@
-// Parse durations and sizes like the command line, to show the exact number next to a field. The
-// server parses the input itself; here, invalid text has no number.
+// Parse durations and sizes as the command line does, to show the exact number next to a field.
+// The server validates the input.
 
 const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 };
 const UNITS_BYTES = { "": 1, Ki: 2 ** 10, Mi: 2 ** 20, Gi: 2 ** 30, Ti: 2 ** 40 };
@@ -8,10 +8,10 @@ const DURATION = /^(?:\d+(?:ms|[smhdw]))+$/;
 const PART = /(\d+)(ms|[smhdw])/g;
 const SIZE = /^(\d+) ?([KMGT]i)?B$/;
 
-// Kafka's "no limit", 2^63 - 1, as rounded by JavaScript.
+// Kafka's "no limit", 2^63 - 1, rounded by JavaScript.
 const LONG_MAX = 2 ** 63;
 
-/** Return the milliseconds of `1500`, `7d`, `12h` or `1d12h`, or null for other texts. */
+/** Parse `1500`, `7d`, `12h` or `1d12h` to milliseconds; return null for anything else. */
 export function parseDuration(text) {
   const trimmed = text.trim();
   if (INTEGER.test(trimmed)) return Number(trimmed);
@@ -21,7 +21,7 @@ export function parseDuration(text) {
   return sum;
 }
 
-/** Bytes of `1024`, `512KiB` or `1GiB`; null for anything else. */
+/** Parse `1024`, `512KiB` or `1GiB` to bytes; return null for anything else. */
 export function parseSize(text) {
   const trimmed = text.trim();
   if (INTEGER.test(trimmed)) return Number(trimmed);
@@ -29,7 +29,7 @@ export function parseSize(text) {
   return match === null ? null : Number(match[1]) * UNITS_BYTES[match[2] ?? ""];
 }
 
-/** A value as shown in a field: with the largest unit that divides it. */
+/** Format a value for a field, with the largest unit that divides it. */
 export function typed(text, unit) {
   const isShort = INTEGER.test(text ?? "") && Math.abs(Number(text)) <= Number.MAX_SAFE_INTEGER;
   if (!isShort) return text ?? "";
@@ -37,7 +37,7 @@ export function typed(text, unit) {
   return unit === "bytes" ? typedSize(Number(text)) : text;
 }
 
-/** The exact number of a typed value, with its unit; empty if it is invalid. */
+/** Return the exact number for a typed value, with its unit, or "" if it is invalid. */
 export function exactly(text, unit) {
   if (text.trim() !== "" && Number(text) >= LONG_MAX) return "no limit";
   const number = unit === "ms" ? parseDuration(text) : unit === "bytes" ? parseSize(text) : null;

@@ -1,4 +1,4 @@
-// The verdict on a partition: its state, the reclaimable bytes, the obstacle, and the remedies.
+// The verdict on a partition: state, reclaimable bytes, obstacle and remedies.
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { getJson, path, subscribe } from "./api.js";
@@ -6,7 +6,7 @@ import { formatBytes, formatCount, formatRatio, plural } from "./format.js";
 import { Badge, Command, directoryOption, Failure, Time } from "./parts.js";
 import { render } from "./reasons.js";
 
-/** The states, the most pressing first: words, and the kind of their badge. */
+/** States with their labels and badges, most urgent first. */
 export const STATES = {
   damaged: ["damaged", "bad"],
   uncleanable: ["uncleanable", "bad"],
@@ -17,24 +17,24 @@ export const STATES = {
   unknown: ["unknown", "plain"],
 };
 
-/** States of which dry runs give exact numbers. */
+/** States for which dry runs compute exact numbers. */
 const CAN_BE_EXACT = ["due", "waiting", "nothing_to_do", "not_compacted"];
 
-/** The buttons of a partition that do what a remedy says. */
+/** Buttons that apply a remedy. */
 const BUTTONS = {
   "help.clean": "the button Clean below",
   "help.force": "the button Clean below",
-  "help.roll": "the button Clean below, with a roll",
-  "help.retain": "the button Apply retention below",
+  "help.roll": "the Clean button below, with a roll",
+  "help.retain": "the Apply retention button below",
 };
 
-/** Bytes of which a bound is known: `4.0 KiB`, `at most 4.0 KiB`, `0 B`. */
+/** Format bytes or their upper bound: `4.0 KiB`, `at most 4.0 KiB`, `0 B`. */
 function amount(bytes, atMost) {
   const known = bytes ?? atMost;
   return bytes == null && known > 0 ? `at most ${formatBytes(known)}` : formatBytes(known);
 }
 
-/** The reclaimable bytes now, and after a roll, in words. */
+/** Bytes that can be freed now, and after a roll. */
 export function frees(verdict) {
   return {
     now: amount(verdict.frees_bytes, verdict.frees_bytes_at_most),
@@ -68,7 +68,7 @@ export function sentence(verdict, size) {
   }
 }
 
-/** All partitions in one sentence, as `17 partitions: 2 damaged, 5 due (free 3.9 of 4.4 MiB), …`. */
+/** A summary of all partitions: `17 partitions: 2 damaged, 5 due (free 3.9 of 4.4 MiB), …`. */
 export function summarySentence(summary) {
   const counts = Object.entries(STATES)
     .filter(([state]) => summary[state] > 0)
@@ -78,7 +78,7 @@ export function summarySentence(summary) {
       return `${formatCount(summary[state])} ${words}${what}`;
     });
   // Cleaning and retention may remove the same bytes.
-  const ofDue = summary.retention_bytes_of_due > 0 ? `, ${formatBytes(summary.retention_bytes_of_due)} of it from the partitions that are due` : "";
+  const ofDue = summary.retention_bytes_of_due > 0 ? `, ${formatBytes(summary.retention_bytes_of_due)} of it in partitions that are due` : "";
   const retention = summary.retention_bytes > 0 ? `; retention would remove ${formatBytes(summary.retention_bytes)}${ofDue}` : "";
   return `${plural(summary.partitions, "partition")}: ${counts.join(", ")}${retention}`;
 }
@@ -88,12 +88,12 @@ export function StateBadge({ verdict }) {
   return html`<${Badge} kind=${kind} title=${render(verdict.reason)}>${words}</${Badge}>`;
 }
 
-/** The verdict at the head of a partition's page; with `isBrief` its first line only. */
+/** The verdict at the top of a partition page, or only its first line with `isBrief`. */
 export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }) {
   const { verdict, size_bytes: size } = detail;
   const isOpen = verdict.state !== "damaged" && verdict.state !== "uncleanable";
   const reason = `${capital(render(verdict.reason))}.`;
-  const [first, more] = reason.split(/ (?=First: )/);  // of several damaged ranges
+  const [first, more] = reason.split(/ (?=First: )/);  // several damaged ranges
   const helps = remedies(verdict, about);
   const commands = helps.filter((line) => line.startsWith("logstore "));
   const others = helps.filter((line) => !line.startsWith("logstore "));
@@ -119,7 +119,7 @@ export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }
   `;
 }
 
-/** Commands and settings that help. While a broker runs, buttons of the page replace its commands. */
+/** Commands and settings that help. While the broker runs, buttons replace the commands. */
 export function remedies({ help_reasons: reasons }, { read_only: isCopy }) {
   const shown = reasons.map((reason) => (isCopy ? null : BUTTONS[reason.code]) ?? render(reason));
   return [...new Set(shown)];
@@ -129,7 +129,7 @@ function capital(text) {
   return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
-/** A button that has the exact verdict computed by dry runs, with their progress. */
+/** A button to compute the exact verdict by dry runs, with progress. */
 function Exact({ topic, partition, onMeasured }) {
   const [state, setState] = useState({ isBusy: false, error: null, step: null });
   useEffect(
@@ -161,7 +161,7 @@ function Exact({ topic, partition, onMeasured }) {
   `;
 }
 
-/** A button that computes the exact verdicts of all listed partitions, one after another. */
+/** A button to compute the exact verdicts of all listed partitions, one after another. */
 export function ExactAll({ target, summary, onMeasured }) {
   const [state, setState] = useState(null);
   const [stopping] = useState(() => ({ isStopped: false }));
@@ -169,12 +169,12 @@ export function ExactAll({ target, summary, onMeasured }) {
   const compute = async () => {
     stopping.isStopped = false;
     for (let first = 0; first < summary.partitions && !stopping.isStopped; first += 1_000) {
-      // By name, because exact values change any other order.
+      // Sort by name, because exact values change every other order.
       const { partitions } = await getJson(target(first, 1_000));
       for (const [index, { topic, partition }] of partitions.entries()) {
         if (stopping.isStopped) break;
         setState({ done: first + index, total: summary.partitions });
-        // If it fails, the row has the reason.
+        // If it fails, the row shows the reason.
         await getJson(`${path("partitions", topic, partition)}/verdict`).catch(() => null);
         onMeasured();
       }

@@ -285,6 +285,14 @@ def actions_of(log: Log) -> list[str]:
     return [finding.action for finding in log.findings]
 
 
+def findings_of(log: Log) -> list[tuple[str, str, str]]:
+    """Return the action, the file name and the reason of each result of opening a log."""
+    return [
+        (each.action, each.path.rpartition("/")[2], each.detail.replace(f"{log.directory}/", ""))
+        for each in log.findings
+    ]
+
+
 def fill(log: Log, count: int, start: int = 0) -> None:
     """Append records one by one, their times 1000 above their offsets."""
     for offset in range(start, start + count):

@@ -6,10 +6,12 @@ Both have the same shape, so that each damage is defined once: topic `golden`, o
 
 from __future__ import annotations
 
+import json
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from logstore import Broker
@@ -29,6 +31,9 @@ from tests.support.world.golden_dirs import ROOT, copy_to_memory, tree
 
 KAFKA, OWN = "kafka", "own"
 ORIGINS = (KAFKA, OWN)
+
+VALUES = Path(__file__).parents[2] / "unit" / "inspect" / "check" / "damage-values.json"
+"""The values that the findings of each damage compare."""
 CODECS = tuple(codec.name.lower() for codec in Codec if codec is not Codec.NONE)
 
 EPOCHS = "golden-0/leader-epoch-checkpoint"
@@ -153,6 +158,7 @@ class Directory:
         return list(checker.path(f"/data/{path}".rstrip("/")))
 
     def found(self, path: str = "") -> list[Found]:
+        self.findings = self.check(path)
         return [
             Found(
                 each.check,
@@ -161,7 +167,15 @@ class Directory:
                 each.offset,
                 each.severity,
             )
-            for each in self.check(path)
+            for each in self.findings
+        ]
+
+    def values(self) -> list[str]:
+        """Return the expected and the found value of each finding that compares values."""
+        return [
+            f"{each.check}: {each.expected!r} ≠ {each.found!r}"
+            for each in self.findings
+            if (each.expected, each.found) != (None, None)
         ]
 
     def bases(self) -> list[int]:
@@ -429,6 +443,23 @@ class DamageTable(dict[str, Damage]):
                 return found if isinstance(found, list) else [found]
 
             self[name] = Damage(issue, case, inflict)
+
+    def check_values(self, name: str, origin: str, place: Site) -> None:
+        """Compare the values in a site's findings with the stored ones.
+
+        To accept a change, delete the file, run the tests, and review its new contents.
+        """
+        stored = json.loads(VALUES.read_text(encoding="utf-8")) if VALUES.exists() else {}
+        key, values = f"{name} {origin}", place.values()
+        if stored.get(key, []) != values:
+            missing = key not in stored and values
+            if missing:
+                text = json.dumps(
+                    stored | {key: values}, indent=0, ensure_ascii=False, sort_keys=True
+                )
+                VALUES.write_text(f"{text}\n", encoding="utf-8")
+            assert not missing, f"{key} was missing in {VALUES}: review the new file"
+            assert values == stored[key]
 
     def seed(self, name: str, origin: str) -> tuple[Site, list[Found]]:
         """Return a directory with one damage, and all expected findings."""

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,13 +28,33 @@ def frame_of(spark: SparkSession, rows: Iterable[Sequence[object]], schema: str)
     A frame of Python objects reads them from Python again in each job of each query. Not for times,
     which would need a time zone here.
     """
-    kinds = StructType.fromDDL(schema)
+    kinds = schema_of(schema)
     cells = [
         {field.name: _plain(value, field.dataType) for value, field in zip(row, kinds, strict=True)}
         for row in rows
     ]
     table = pa.Table.from_pylist(cells, schema=to_arrow_schema(kinds))
     return spark.createDataFrame(table, kinds)
+
+
+HEADERS = ArrayType(StructType().add("key", StringType()).add("value", BinaryType()))
+KINDS = {
+    "binary": BinaryType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "boolean": BooleanType(),
+    "array<struct<key:string,value:binary>>": HEADERS,
+}
+
+
+def schema_of(text: str) -> StructType:
+    """Return the schema of columns such as `topic string, offset bigint`, without a JVM."""
+    schema = StructType()
+    for column in text.split(", "):
+        name, kind = column.split()
+        schema = schema.add(name, KINDS[kind])
+    return schema
 
 
 def _plain(value: Any, kind: DataType) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from logstore.broker import Broker
-from logstore.coordinator.transactions.coordinator import TransactionConfig, TransactionCoordinator
+from logstore.coordinator.transactions.coordinator import TransactionCoordinator
 from logstore.record.control import end_txn_marker_of
 from logstore.runtime import MemoryFileSystem, VirtualClock
 from logstore.storage.log import Log
@@ -43,7 +43,7 @@ class Bench:
         self.path = path
         self.background = background
         self.options = options
-        self.config = {"state_log_num_partitions": state_partitions}
+        self.config = {"transaction_state_log_num_partitions": state_partitions}
         self.broker: Broker | None = None
         self.open()
 
@@ -54,7 +54,7 @@ class Bench:
         self.broker._coordinator = TransactionCoordinator(
             self.broker.runtime,
             manager,
-            replace(TransactionConfig.of(manager.broker_config), **self.config),
+            replace(manager.broker_config, **self.config),
             self.broker.groups,
         )
         if self.background:

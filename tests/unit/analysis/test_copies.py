@@ -269,6 +269,23 @@ def test_a_segment_that_is_replaced_under_its_name_is_noticed(original: Original
         assert done[0].segments_before == done[0].segments_after == 1
 
 
+def test_progress_counts_the_bytes_of_all_files(original: Original) -> None:
+    heard = []
+    original.copy(USERS, TopicPartition("events", 0), progress=heard.append)
+    sizes = {
+        tp: [len(data) for data, _ in original.contents(f"/data/{tp}").values()]
+        for tp in ("users-0", "events-0")
+    }
+    total, done, expected = sum(map(sum, sizes.values())), 0, []
+    for tp, files in sizes.items():
+        for size in files:
+            if size:
+                expected.append((tp, done, total))
+            done += size
+    assert [(str(each[0]), *each[1:]) for each in heard] == expected
+    assert len(expected) > 5
+
+
 def test_nothing_is_linked(tmp_path: Path) -> None:
     source_dir = shutil.copytree(GOLDEN / "segments" / "data", tmp_path / "data")
     before = tree_hash(source_dir)
@@ -312,11 +329,13 @@ class Linked:
     def open(self, path: Path, **options: object) -> Broker:
         return Broker(path, clock=self.clock, fs=DiskFileSystem(self.clock), seed=1, **options)
 
-    def copy(self, link: object = None) -> None:
+    def copy(self, link: object = None, progress: object = None) -> None:
         with self.open(self.before, read_only=True) as source:
             fs = DiskFileSystem(self.clock)
             copy_partitions(
-                source.manager, source.partitions(), fs, str(self.after), link=link or fs.link
+                *(source.manager, source.partitions(), fs, str(self.after)),
+                link=link or fs.link,
+                progress=progress,
             )
 
     def state(self) -> object:
@@ -350,6 +369,19 @@ def test_closed_segments_are_links_and_nothing_else_is(linked: Linked) -> None:
         assert len(list(copy.read("users"))) == 40
     assert linked.shared() == CLOSED, "reading parts nothing"
     assert linked.state() == linked.hash
+
+
+def test_links_count_as_copied_without_a_report(linked: Linked) -> None:
+    heard = []
+    linked.copy(progress=heard.append)
+    sizes = {
+        path.name: path.stat().st_size
+        for path in sorted((linked.before / "users-0").iterdir())
+        if path.stat().st_size
+    }
+    names = [name for name in sizes if name not in CLOSED]
+    done = {name: sum(list(sizes.values())[:at]) for at, name in enumerate(sizes)}
+    assert [each[1:] for each in heard] == [(done[n], sum(sizes.values())) for n in names]
 
 
 def _append(linked: Linked) -> None:

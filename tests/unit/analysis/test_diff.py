@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.analysis.diff import PartitionDiff
+from logstore.analysis.committed import ABORTED, COMMITTED, OPEN_TRANSACTION, UNSTABLE
+from logstore.analysis.diff import PartitionDiff, _CommitStates
 from logstore.analysis.view import PartitionView
 from logstore.record.batch import build_batch
+from logstore.record.control import ControlType
 from logstore.record.records import Record
 from tests.support.world.builders import abort, batch, commit, data_batch
 from tests.support.world.damage import partition
@@ -174,3 +177,29 @@ def test_records_from_the_end_of_the_clean_section_on_supersede_none(
         *(("reading keys", at * size, 3 * size) for at in range(read)),
         *(("comparing", at * size, 3 * size) for at in range(3)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "end", "state"),
+    (
+        (COMMITTED, ABORTED, None, COMMITTED),
+        (ABORTED, COMMITTED, None, ABORTED),
+        (UNSTABLE, COMMITTED, ControlType.ABORT, COMMITTED),
+        (UNSTABLE, UNSTABLE, ControlType.COMMIT, UNSTABLE),
+        (OPEN_TRANSACTION, ABORTED, ControlType.COMMIT, ABORTED),
+        (OPEN_TRANSACTION, OPEN_TRANSACTION, ControlType.COMMIT, OPEN_TRANSACTION),
+        # The second copy shows the records of a transaction whose end is no longer indexed.
+        (OPEN_TRANSACTION, COMMITTED, ControlType.COMMIT, COMMITTED),
+        (OPEN_TRANSACTION, COMMITTED, ControlType.ABORT, ABORTED),
+        (OPEN_TRANSACTION, COMMITTED, None, OPEN_TRANSACTION),
+    ),
+)
+def test_a_batch_has_the_state_that_its_transaction_came_to(before, after, end, state):
+    states = object.__new__(_CommitStates)
+    states._before = SimpleNamespace(state_of=lambda _: before)
+    states._after = SimpleNamespace(state_of=lambda _: after)
+    states._ends = {} if end is None else {7: end}
+    assert states.state_before(SimpleNamespace(producer_id=7)) == state
+    assert states.state_before(SimpleNamespace(producer_id=8)) == (
+        OPEN_TRANSACTION if (before, after) == (OPEN_TRANSACTION, COMMITTED) else state
+    )

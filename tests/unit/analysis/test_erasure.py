@@ -208,6 +208,16 @@ def late(broker) -> None:
     broker.append("t", key=KEY, value=b"v", timestamp=5)
 
 
+def late_twice(broker) -> None:
+    late(broker)
+    broker.append("t", key=KEY, value=b"v", timestamp=6)
+
+
+def late_and_closed(broker) -> None:
+    late(broker)
+    broker.alter_configs("t", {"max.message.bytes": "1"})
+
+
 def start_moved(broker) -> None:
     put(b"v", b"w")(broker)
     broker.delete_records({broker.log("t").topic_partition: 1})
@@ -399,6 +409,46 @@ CASES = {
                 None,
                 [("erasure.by_superseding", {}), ("erasure.last_record", {}), NOT_DUE],
             ),
+        ],
+    ),
+    "versions_before_the_last": (
+        COMPACT | {"compaction.strategy": "timestamp"},
+        late_twice,
+        [
+            NEVER_LIVE,
+            SUPERSEDED,
+            (
+                "superseded",
+                0,
+                None,
+                [("erasure.by_superseding", {}), ("erasure.last_record", {}), NOT_DUE],
+            ),
+        ],
+    ),
+    "versions_and_no_further_record": (
+        COMPACT | {"compaction.strategy": "timestamp"},
+        late_and_closed,
+        [NEVER_LIVE, ("superseded", None, None, [("erasure.never_cleaned", {}), NOT_DUE])],
+    ),
+    "versions_removed_by_retention": (
+        {
+            "cleanup.policy": "compact,delete",
+            "compaction.strategy": "timestamp",
+            "min.compaction.lag.ms": str(2 * HOUR_MS),
+            "retention.ms": str(HOUR_MS),
+        },
+        late,
+        [
+            (
+                state,
+                HOUR_MS + 1,
+                HOUR_MS + 1 + 15_000 + MINUTE_MS,
+                [
+                    ("erasure.by_retention", {"retention_ms": HOUR_MS}),
+                    ("erasure.retention_due", {"at_ms": T + HOUR_MS + 1, "delay_ms": MINUTE_MS}),
+                ],
+            )
+            for state in ("live", "superseded")
         ],
     ),
     "log_start": (

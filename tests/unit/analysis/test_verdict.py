@@ -512,7 +512,7 @@ def test_what_helps_is_joined() -> None:
             (of("due", is_due=True, retention=REMOVED), of("not_compacted", retention=REMOVED)),
             (2, {"due": 1, "not_compacted": 1}, None, 4096, 16384, 4096),
             "2 partitions: 1 due (free at most 4.0 KiB of 16.0 KiB), 1 not compacted; retention"
-            " removes 4.0 KiB, 2.0 KiB of it from the partitions that are due",
+            " removes 4.0 KiB, 2.0 KiB of it in partitions that are due",
         ),
         (
             (of("damaged", is_due=True), of("nothing_to_do")),

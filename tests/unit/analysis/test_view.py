@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
@@ -190,3 +192,99 @@ def test_a_record_is_found_below_the_log_start_too(tmp_path):
         assert [each and each[1].value for each in found] == [b"0", b"1", b"2", b"3", None]
         assert [each and each[0].header.base_offset for each in found] == [0, 1, 2, 3, None]
         assert reads == [(0, 1), (1, 2)]
+
+
+class Reopened:
+    """A broker whose log fails; `works` says for each failure whether the log is opened again."""
+
+    def __init__(self, *works: bool) -> None:
+        self.works = [*works]
+        self.calls: list[tuple[object, int, Exception]] = []
+        self.manager = self
+        self.registry = self
+        self.log_now = object()
+
+    def log(self, topic_partition: TopicPartition) -> object:
+        assert topic_partition == "t-0"
+        return self.log_now
+
+    def reopen(self, topic_partition: object, failures: int, error: Exception) -> bool:
+        self.calls.append((topic_partition, failures, error))
+        return self.works.pop(0)
+
+
+class Scripted(PartitionView):
+    """A view of which each attempt reads some batches and fails with an error, if there is one."""
+
+    def __init__(self, broker: Reopened, *attempts: tuple[list[int], Exception | None]) -> None:
+        super().__init__(broker, "t-0")
+        self.attempts = [*attempts]
+        self.asked: list[tuple[int | None, int | None]] = []
+
+    def _walk(self, start_offset, end_offset):
+        self.asked.append((start_offset, end_offset))
+        offsets, error = self.attempts.pop(0)
+        for offset in offsets:
+            yield SimpleNamespace(batch=SimpleNamespace(header=SimpleNamespace(next_offset=offset)))
+        if error is not None:
+            raise error
+
+
+ERROR, OTHER = OSError("gone"), OSError("gone again")
+
+
+def test_batches_go_on_behind_the_last_one_and_count_failures_anew():
+    broker = Reopened(True, True, True)
+    view = Scripted(broker, ([3, 5], ERROR), ([], OTHER), ([8], ERROR), ([9], None))
+    assert [each.batch.header.next_offset for each in view.batches(2, 40)] == [3, 5, 8, 9]
+    assert view.asked == [(2, 40), (5, 40), (5, 40), (8, 40)]
+    assert broker.calls == [("t-0", 1, ERROR), ("t-0", 2, OTHER), ("t-0", 1, ERROR)]
+
+
+def test_batches_end_with_the_error_if_the_log_cannot_be_opened_again():
+    broker = Reopened(False)
+    view = Scripted(broker, ([3], ERROR))
+    found = view.batches()
+    assert next(found).batch.header.next_offset == 3
+    with pytest.raises(OSError, match="gone") as raised:
+        next(found)
+    assert raised.value is ERROR
+    assert view.asked == [(None, None)]
+
+
+def test_a_question_is_asked_again_as_long_as_the_log_is_another_one():
+    broker = Reopened(True, True, False)
+    view = PartitionView(broker, "t-0")
+    asked = []
+
+    def question(log: object) -> str:
+        asked.append(log)
+        match len(asked):
+            case 1 | 2:
+                raise ERROR
+            case 3:  # another reader has opened the log again: not a failure of this one
+                broker.log_now = object()
+                raise OTHER
+            case 4:
+                broker.log_now = object()
+                raise ValueError("closed file")
+            case 5:
+                return "answer"
+        raise AssertionError
+
+    assert view.evaluate(question) == "answer"
+    assert broker.calls == [("t-0", 1, ERROR), ("t-0", 2, ERROR)]
+    assert len({*map(id, asked)}) == 3
+
+
+@pytest.mark.parametrize("error", (ValueError("wrong"), ERROR))
+def test_an_error_of_the_same_log_is_raised(error):
+    broker = Reopened(False)
+
+    def question(log: object) -> None:
+        raise error
+
+    with pytest.raises(type(error)) as raised:
+        PartitionView(broker, "t-0").evaluate(question)
+    assert raised.value is error
+    assert len(broker.calls) == (error is ERROR)

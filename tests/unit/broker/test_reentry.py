@@ -434,3 +434,20 @@ def test_a_listener_of_a_cleaning_cannot_end_its_broker(end):
         "the broker cannot be closed by a listener of its own cleaning, or by a signal handler in"
         " the same thread, which would wait for itself: raise an exception to end the cleaning pass"
     }
+
+
+def test_a_progress_listener_may_change_other_partitions(broker):
+    for name in ("u", "v"):
+        broker.create_topic(name, configs={"cleanup.policy": "compact"})
+        broker.append(name, key=b"k", value=b"v")
+    changed = []
+
+    def listen(*_):
+        if not changed:
+            changed.append(broker.delete_topic("u"))
+            changed.append(broker.manager.truncate_to(TopicPartition("v", 0), 0))
+
+    assert broker.clean("t", force=True, progress=listen).cleaned
+    assert len(changed) == 2
+    assert "u" not in [topic.name for topic in broker.topics()]
+    assert broker.log("v").log_end_offset == 0

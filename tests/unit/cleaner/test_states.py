@@ -10,6 +10,7 @@ from logstore.cleaner.errors import CleaningAbortedError, IllegalCleaningStateEr
 from logstore.cleaner.states import ABORTED, IN_PROGRESS, CleaningStates, paused
 from logstore.runtime import Runtime, SystemClock, ThreadScheduler, VirtualClock
 from logstore.types import TopicPartition
+from tests.support.world.locks import GuardedDict, HeldLock
 
 TP = TopicPartition("t", 0)
 OTHER = TopicPartition("t", 1)
@@ -25,7 +26,10 @@ def runtime():
 
 @pytest.fixture
 def states(runtime):
-    return CleaningStates(runtime)
+    states = CleaningStates(runtime)
+    lock = states._lock = HeldLock(states._lock)
+    states._states = GuardedDict(lock)
+    return states
 
 
 def test_s215_s216_done_without_a_state_or_when_paused_is_illegal(states):

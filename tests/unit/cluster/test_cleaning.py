@@ -171,7 +171,7 @@ def test_a_follower_that_returns_in_time_learns_of_deletions(cluster):
 
 
 def test_a_follower_that_was_away_too_long_still_has_what_was_deleted(cluster):
-    """As in Kafka: the tombstone is gone, and the follower never learns of it, though in sync.
+    """As in Kafka: the tombstone was removed, and the follower never reads it, though in sync.
 
     The key is back when it leads, until it is written or deleted again.
     """

@@ -4,6 +4,8 @@ import pytest
 
 from logstore import Cluster, TopicPartition, VirtualClock
 from logstore.coordinator.groups.offsets import OffsetAndMetadata
+from logstore.coordinator.transactions.log import TransactionLog
+from logstore.coordinator.transactions.state import ProducerIdAndEpoch
 from logstore.errors import (
     RETRIABLE_ERRORS,
     CoordinatorLoadInProgressError,
@@ -16,6 +18,7 @@ from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from logstore.storage.log.log import Log
 from logstore.storage.log.reader import Isolation
+from tests.support.world.locks import GuardedDict, HeldLock
 
 T = [TopicPartition("t", number) for number in range(3)]
 CONFIG = {"offsets.topic.num.partitions": 2, "transaction.state.log.num.partitions": 2}
@@ -113,7 +116,7 @@ class Client:
 
 
 def values(cluster, tp):
-    """Return the committed values that each replica has; they agree."""
+    """Return the committed values, which are the same in each replica."""
     read = [
         [
             record.value
@@ -270,3 +273,121 @@ def test_one_broker_needs_no_other():
         assert [values(cluster, tp) for tp in T] == [[b"1"]] * 3
         cluster.restart(0)
         assert client.committed() == 7
+
+
+def test_a_batch_without_an_id_belongs_to_whichever_coordinator_has_its_producer(cluster):
+    """A Produce request always has the id; callers in the process need not give it."""
+    clients = [Client(cluster, each) for each in ("x", "y")]
+    for client in clients:
+        client.init()
+        client.add(*T)
+    assert {cluster.transaction_coordinator(each.id) for each in clients} == {0, 1}
+    assert [cluster.leader(tp) for tp in T] == [0, 1, 2]
+    for client in clients:
+        for tp in T:
+            for value in (b"1", b"2"):  # which opens the transaction in the partition, and a later
+                cluster.append_batches(tp, client.batch(tp, value))
+    client = clients[0]
+    fenced = client.producer
+    client.end()
+    client.init()
+    for producer, error in (
+        (client.producer, "{0} is not part of a transaction of 'x', whose state is Empty"),
+        (
+            fenced,
+            "producer 0 with epoch 0 of transactional id 'x' is fenced: epoch 1 is the newest",
+        ),
+        (
+            ProducerIdAndEpoch(99, 0),
+            "{0}: producer 99 has no transactional id, so it cannot have an open transaction",
+        ),
+    ):
+        client.producer = producer
+        for tp in T:
+            with pytest.raises(LogStoreError) as raised:
+                cluster.append_batches(tp, client.batch(tp, b"3"))
+            assert str(raised.value) == error.format(tp)
+    clients[1].end(commit=False)
+    assert [values(cluster, tp) for tp in T] == [[b"1", b"2"]] * 3
+
+
+def test_a_leader_that_cannot_reach_the_coordinator_refuses_the_first_batch(cluster):
+    client = Client(cluster)
+    client.init()
+    client.add(*T)
+    coordinator = cluster.transaction_coordinator("x")
+    tp = next(tp for tp in T if cluster.leader(tp) != coordinator)
+    cluster.disconnect({coordinator}, {cluster.leader(tp)})
+    batch = client.batch(tp, b"1")
+    for transactional_id, error in (
+        ("x", "the transaction coordinator of 'x' is not available"),
+        (None, f"{tp}: producer 0 has no transactional id, so it cannot have an open transaction"),
+    ):
+        with pytest.raises(LogStoreError) as raised:
+            cluster.append_batches(tp, batch, transactional_id=transactional_id, acks=1)
+        assert str(raised.value) == error
+    cluster.heal()
+    cluster.append_batches(tp, batch, transactional_id="x")
+    client.end()
+    assert values(cluster, tp) == [b"1"]
+
+
+def test_states_of_transactions_are_read_and_written_under_a_lock(cluster, monkeypatch):
+    """No lock is held while a coordinator waits for replicas and markers."""
+    locks, called = {}, set()
+    for broker in cluster.brokers.values():
+        coordinator = broker.coordinator
+        lock = coordinator._lock = HeldLock(coordinator._lock)
+        locks[coordinator._log] = lock
+        coordinator._pending = GuardedDict(lock)
+        coordinator._with_marker = GuardedDict(lock)
+
+        def load(coordinator=coordinator, load=coordinator._load, lock=lock):
+            stored = load()
+            if not isinstance(stored.by_id, GuardedDict):
+                stored.by_id = GuardedDict(lock, stored.by_id)
+            return stored
+
+        monkeypatch.setattr(coordinator, "_load", load)
+        host = coordinator._host
+        for name in ("await_replicated", "write_markers"):
+            method = getattr(host, name)
+
+            def wait(*arguments, method=method, lock=lock, name=name):
+                called.add(name)
+                assert not lock.depth, f"{name} with the lock"
+                return method(*arguments)
+
+            monkeypatch.setattr(host, name, wait)
+    for name in ("append", "forget", "read", "ensure_stored"):
+        method = getattr(TransactionLog, name)
+
+        def check(log, *arguments, method=method, name=name, **options):
+            called.add(name)
+            if log in locks:
+                assert locks[log].depth, f"{name} without the lock"
+            return method(log, *arguments, **options)
+
+        monkeypatch.setattr(TransactionLog, name, check)
+    client = Client(cluster)
+    client.init()
+    client.add(*T)
+    client.send(T[0], b"1")
+    assert client.coordinator.has_producer(client.producer.producer_id)
+    with client.coordinator.verified(T[0], client.producer, "x"):
+        assert client.coordinator._lock.depth == 1
+    leader = cluster.transaction_coordinator("x")
+    tp = client.coordinator.partition_for("x")
+    cluster.move_leader(tp, to=(leader + 1) % 3)
+    cluster.clock.advance(seconds=1)
+    client.end()
+    client.init()
+    client.add(T[1])
+    cluster.clock.advance(ms=2 * TIMEOUT_MS)
+    assert client.coordinator.describe("x").state.kafka_name == "CompleteAbort"
+    assert list(client.coordinator.transactions()) == ["x"]
+    cluster.clock.advance(days=8)
+    assert client.coordinator.transactions() == {}
+    assert called == {
+        "append", "await_replicated", "ensure_stored", "forget", "read", "write_markers"
+    }  # fmt: skip

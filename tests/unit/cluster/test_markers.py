@@ -67,7 +67,7 @@ class Owner:
 
 
 def markers(cluster, tp=TP):
-    """Return the number of markers in a partition, which has nothing else."""
+    """Return the number of markers in a partition that only has markers."""
     return cluster.leader_log(tp).log_end_offset
 
 

@@ -1,4 +1,4 @@
-"""Groups and transactions of directories with coordinators beside the brokers."""
+"""Groups and transactions of directories with separate coordinators."""
 
 import pytest
 

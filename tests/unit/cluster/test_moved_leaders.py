@@ -1,4 +1,4 @@
-"""Leaders that move: the responses and errors of each broker of a cluster."""
+"""Leaders that move: the responses and errors of each broker."""
 
 from contextlib import closing
 

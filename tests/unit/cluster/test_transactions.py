@@ -170,7 +170,7 @@ class Served:
         return self.listeners[self._leader("t", partition)]
 
     def coordinator_of(self, key, key_type=1):
-        """Return the listener of the coordinator of a transactional id, or of a group (type 0)."""
+        """Return the listener of the broker that coordinates an id, or a group (type 0)."""
         with Client(self.listeners[0]) as client:
             return self.listeners[coordinator_id(client, key, key_type)]
 

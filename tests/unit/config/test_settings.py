@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from logstore.config.log_config import Settings
+from logstore.config.settings import Settings
 from logstore.errors import InvalidConfigurationError
 from tests.support.world.messages import exactly
 

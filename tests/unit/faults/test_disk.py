@@ -13,9 +13,10 @@ from logstore import Broker, Cluster
 from logstore.faults import disk
 from logstore.faults.disk import FaultyDisk, Kind
 from logstore.faults.faultfs import FaultyFileSystem
-from logstore.faults.rules import DISK_KINDS, Faults
+from logstore.faults.rules import DISK_KINDS, Call, Faults
 from logstore.runtime import DiskFileSystem, MemoryFileSystem, VirtualClock
 from tests.support.world.fs_suite import FileSystemSuite, Place, write_file
+from tests.support.world.locks import HeldLock
 
 
 def breakable(base, clock=None):
@@ -447,3 +448,78 @@ def test_a_disk_that_forgets_nothing_keeps_nothing():
     fs.remove("/data/b")
     fs.remove_dir("/data")
     assert (fs._pending.files, fs._pending.changes, fs._pending.ghosts) == ({}, [], [])
+
+
+class Watched(MemoryFileSystem):
+    """A file system that records whether a lock is held during each change."""
+
+    def __init__(self):
+        super().__init__()
+        self.lock = None
+        self.changes = []
+
+    def _note(self, name):
+        if self.lock is not None:
+            self.changes.append((name, self.lock.depth > 0))
+
+    def open(self, path, *, write=False, create=False):
+        self._note("open")
+        return super().open(path, write=write, create=create)
+
+    def rename(self, source, target):
+        self._note("rename")
+        super().rename(source, target)
+
+    def remove(self, path):
+        self._note("remove")
+        super().remove(path)
+
+    def remove_dir(self, path):
+        self._note("remove_dir")
+        super().remove_dir(path)
+
+    def make_dirs(self, path):
+        self._note("make_dirs")
+        super().make_dirs(path)
+
+    def sync_dir(self, path):
+        self._note("sync_dir")
+        super().sync_dir(path)
+
+
+@pytest.mark.parametrize("forgets", (False, True))
+def test_names_change_under_a_lock(forgets):
+    """The name in the base and the change to undo belong together."""
+    base = Watched()
+    fs = FaultyDisk(base, Faults(DISK_KINDS, VirtualClock()), forgets=forgets)
+    base.lock = fs._lock = HeldLock(fs._lock)
+    fs.make_dirs("/d/e")
+    fs.open("/d/f", create=True).close()
+    fs.rename("/d/f", "/d/e/f")
+    fs.sync_dir("/d/e")
+    fs.remove("/d/e/f")
+    fs.remove_dir("/d/e")
+    fs.make_dirs("/d/g")
+    if forgets:
+        fs.lose_power()
+        assert not base.exists("/d")
+    assert {name for name, _ in base.changes} >= {
+        *("make_dirs", "open", "rename", "remove", "remove_dir", "sync_dir")
+    }  # fmt: skip
+    assert [name for name, is_held in base.changes if not is_held] == []
+
+
+def test_rules_are_added_removed_and_applied_under_a_lock():
+    faults = Faults(DISK_KINDS, VirtualClock())
+    lock = faults._lock = HeldLock(faults._lock)
+    for expected, call in enumerate(
+        (
+            lambda: faults.add("write", error="ENOSPC", times=2),
+            lambda: faults.apply_to(Call("write", (), path="/a")),
+            lambda: faults.rules[0].remove(),
+            faults.clear,
+        ),
+        1,
+    ):
+        call()
+        assert (lock.entered, lock.depth) == (expected, 0)

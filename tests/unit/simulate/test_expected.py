@@ -285,7 +285,20 @@ def test_a_recorded_directory_is_continued(recorded):
     compare("continued.txt", "\n".join(lines))
 
 
-@pytest.mark.parametrize("table", (KnownKeys, Action, Consumer, Message, Replay, scenarios._Top))
+@pytest.mark.parametrize(
+    "table",
+    (
+        KnownKeys,
+        Action,
+        Consumer,
+        Message,
+        Replay,
+        scenarios._Top,
+        scenarios._Copies,
+        scenarios._Rate,
+        scenarios._Scripted,
+    ),
+)
 def test_the_keys_of_a_scenario_have_these_defaults_and_bounds(table):
     lines = []
     for row in fields(table):

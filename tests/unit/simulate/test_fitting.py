@@ -10,7 +10,7 @@ from logstore import Broker
 from logstore.errors import InvalidConfigurationError, KafkaStorageError
 from logstore.runtime import VirtualClock
 from logstore.simulate import fitting, parse, run
-from logstore.simulate.fitting import fit_recording
+from logstore.simulate.fitting import _Fitting, fit_recording
 from logstore.simulate.population import KnownPopulation
 from logstore.simulate.recording import Arrivals, KeyTable, Rates, record
 from logstore.simulate.scenario import KnownKeys
@@ -396,3 +396,26 @@ def test_batches_are_bounded_by_the_limits_of_the_topic(tmp_path):
         "t: 2.0% of the values are larger than 5702 bytes, the limit for 1 records in a batch: "
         "they are simulated with that size",
     )
+
+
+@pytest.mark.parametrize(
+    ("days_ago", "shares"),
+    (
+        ((1, 2, 27.9), {"0": 0.5, "3": 0.5}),
+        ((1, 29, 27), {"0": 0.25, "3": 0.75}),
+        ((28, 29, 30), {"0": 0.5, "3": 0.5}),  # all of them, because no record is recent
+        ((28, 1, 29), {"0": 1.0, "3": 0.0}),
+    ),
+)
+def test_recent_records_decide_about_the_shares_of_partitions(days_ago, shares):
+    fitting = object.__new__(_Fitting)
+    fitting.until_ms = 100 * DAY_MS
+    rates = SimpleNamespace(
+        time_ms=np.array([fitting.until_ms - round(ago * DAY_MS) for ago in days_ago]),
+        partition=np.array([0, 0, 3]),
+        records=np.array([1, 2, 3]),
+    )
+    fitting.topic = SimpleNamespace(rates=rates, partitions=(0, 3))
+    assert fitting._shares() == shares
+    rates.records[:] = 0
+    assert fitting._shares() == {}

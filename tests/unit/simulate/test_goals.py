@@ -22,6 +22,19 @@ def test_a_goal_has_bounds_with_units():
     assert str(goal) == "oldest <= 30d and bytes < 1.0 GiB and live >= 80% and missed <= 0"
 
 
+@pytest.mark.parametrize(
+    "texts",
+    (
+        ["oldest<=30d and bytes<1GiB", "live>=80%,missed<=0"],
+        ["  oldest   <=  30d   and   bytes   <   1GiB  ", " live >=80% , missed<= 0 "],
+        ["oldest <= 30d,bytes < 1GiB,live >= 80% and missed <= 0"],
+    ),
+)
+def test_blanks_around_the_parts_of_a_goal_do_not_matter(texts):
+    goal = "oldest <= 30d and bytes < 1.0 GiB and live >= 80% and missed <= 0"
+    assert str(parse_goal(texts)) == goal
+
+
 def test_a_goal_counts_the_worst_run():
     goal = parse_goal(["bytes <= 100", "live > 0.5"])
     good = {"bytes_peak": 100, "live_share": 0.6}
@@ -29,6 +42,23 @@ def test_a_goal_counts_the_worst_run():
     assert goal.excess([good, {**good, "bytes_peak": 150}]) == pytest.approx(0.5)
     assert goal.excess([{**good, "live_share": 0.5}, good]) > 0
     assert [term.margin(term.worst([good])) for term in goal.terms] == [0, pytest.approx(0.1)]
+
+
+def test_a_bound_is_met_within_it_and_missed_by_a_share_of_it():
+    terms = parse_goal(["bytes <= 100", "bytes < 100", "live >= 0.5", "live > 0.5", "missed < 0"])
+    upper, below, lower, above, nothing = terms.terms
+    for term, met, missed, excess in (
+        (upper, 100, 150, 0.5),
+        (below, 99, 100, 1e-12),
+        (lower, 0.5, 0.25, 0.5),
+        (above, 0.6, 0.5, 1e-12),
+        (nothing, -1, 3, 3.0),
+    ):
+        assert (term.is_met(met), term.excess(met)) == (True, 0.0)
+        assert (term.is_met(missed), term.excess(missed)) == (False, excess)
+    runs = [{"bytes_peak": peak, "live_share": live} for peak, live in ((3, 0.9), (7, 0.2), (5, 1))]
+    assert [term.worst(runs) for term in (upper, lower)] == [7, 0.2]
+    assert [term.margin(7) for term in (upper, lower)] == [93, 6.5]
 
 
 @pytest.mark.parametrize(
@@ -55,11 +85,23 @@ def test_other_texts_are_not_goals(text, message):
         ("segment.bytes=1MiB..64MiB/4", ["1MiB", "4MiB", "16MiB", "64MiB"]),
         ("log.cleaner.threads=1..4/4", ["1", "2", "3", "4"]),
         ("cleanup.policy=compact,delete", ["compact", "delete"]),
+        ("cleanup.policy = compact , delete ", ["compact", "delete"]),
+        (" min.cleanable.dirty.ratio = 0.1 .. 0.9/3 ", ["0.1", "0.5", "0.9"]),
+        ("segment.bytes=1MiB..19MiB/3", ["1MiB", "10MiB", "19MiB"]),
+        ("segment.bytes=1MiB..20MiB/3", ["1MiB", "4579KiB", "20MiB"]),
+        ("segment.bytes=0..1KiB/3", ["0", "512", "1KiB"]),
+        ("segment.bytes=1..1026/2", ["1", "1026"]),
+        ("segment.ms=0..1d/3", ["0ms", "12h", "1d"]),
+        ("log.cleaner.threads=1..2/4", ["1", "2"]),
+        ("min.cleanable.dirty.ratio=0.001..1/4", ["0.001", "0.01", "0.1", "1"]),
+        ("min.cleanable.dirty.ratio=0..1/4", ["0", "1"]),
+        ("min.cleanable.dirty.ratio=0.0..1/4", ["0", "0.333", "0.667", "1"]),
+        ("min.cleanable.dirty.ratio=0.5..1/2", ["0.5", "1"]),
     ),
 )
 def test_a_range_has_values_that_people_write(text, values):
     key, found = parse_axis(text)
-    assert (key, found) == (text.partition("=")[0], values)
+    assert (key, found) == (text.partition("=")[0].strip(), values)
 
 
 @pytest.mark.parametrize(
@@ -68,7 +110,10 @@ def test_a_range_has_values_that_people_write(text, values):
         ("segment.ms", "is not KEY=LOW..HIGH or KEY=VALUE,VALUE"),
         ("segment.ms=9d..1d", "9d must be a number below 1d"),
         ("segment.ms=1..x", "1 must be a number below x"),
-        ("segment.ms=1d..9d/1", "must have 2 values or more"),
+        ("segment.ms=1d..9d/1", "'segment.ms=1d..9d/1' must have 2 values or more"),
+        ("segment.ms=1d..9d/0", "must have 2 values or more"),
+        ("segment.ms=1d..1d", "'segment.ms=1d..1d' is not a range: 1d must be a number below 1d"),
+        ("segment.ms=x..1d", "x must be a number below 1d"),
     ),
 )
 def test_other_texts_are_not_ranges(text, message):

@@ -56,6 +56,24 @@ def four(a, b, c, d, seed):
     return costs(a + b + c + d, 100 - a * b - c * d + seed % 2)
 
 
+def rough(x, y, seed):
+    """Costs without any order, many of them equal."""
+    number = int(x) * 7919 + int(10 * y) * 104729 + seed * 1299709
+    number = number * 2654435761 >> 7 & 0xFFFF
+    return costs(6 + number % 5, 40 + number // 16 % 4, number // 256 % 6 * 1000)
+
+
+def close(x, seed):
+    """Many places cost about the same, each with its own noise."""
+    noise = (seed * 37 + int(x) * 61) % 11 / 10
+    return costs(5 + (x > 9) * (seed % 3 == 0) * 6, 100 + abs(x - 6) / 4 + noise)
+
+
+def cliff(x, y, seed):
+    """Below the cliff everything is cheap, and misses the goal by the same."""
+    return costs(14 if x * y < 2 else 9, x + 10 * y + seed / 10)
+
+
 STORIES = {
     "line": ({X: axis(9)}, line, ["bytes <= 10"]),
     "plane": ({X: axis(6), Y: axis(5, 0.2)}, plane, ["bytes <= 15", "oldest < 4s"]),
@@ -63,12 +81,19 @@ STORIES = {
     "never holds": ({X: axis(4)}, stubborn, ["bytes <= 10"]),
     "hopeless": ({X: axis(5), Y: axis(3, 0.3)}, hopeless, ["bytes <= 10"]),
     "words": ({"compression.type": ["none", "lz4", "zstd"], X: axis(5)}, words, ["bytes < 7"]),
+    "rough": ({X: axis(9), Y: axis(6, 0.1)}, rough, ["bytes <= 9", "oldest <= 5s"]),
+    "rough and strict": ({X: axis(9), Y: axis(6, 0.1)}, rough, ["bytes <= 9", "oldest < 5s"]),
+    "close": ({X: axis(12)}, close, ["bytes < 10"]),
+    "cliff": ({X: axis(9), Y: axis(9, 0.1)}, cliff, ["bytes <= 9"]),
     "four axes": (
         {name: axis(3) for name in (X, Y, "segment.ms", "segment.bytes")},
         four,
         ["bytes <= 8 and oldest <= 0"],
     ),
 }
+
+
+SEEDS = {"rough": 7, "close": 5}
 
 
 def number(text):
@@ -88,7 +113,7 @@ def test_a_search_runs_these_combinations_and_returns_this_result(name, capsys, 
         asked.append([" ".join((*settings.values(), f"#{seed}")) for settings, seed in jobs])
         return [formula(*map(number, settings.values()), seed) for settings, seed in jobs]
 
-    seeds, others = list(range(1, 5)), itertools.count(100)
+    seeds, others = list(range(1, SEEDS.get(name, 4) + 1)), itertools.count(100)
     found = Search(axes, parse_goal(goal), quantity("written"), seeds, others, evaluate).find()
     show_found(found)
     result = {

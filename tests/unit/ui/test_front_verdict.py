@@ -78,7 +78,7 @@ def test_a_summary_names_states_that_occur_and_what_is_due(front):
         "17 partitions: 2 damaged, 5 due (free 2.0 KiB of 4.0 KiB), 10 waiting;"
         " retention would remove 1.0 KiB",
         "17 partitions: 2 damaged, 5 due (free 2.0 KiB of 4.0 KiB), 10 waiting;"
-        " retention would remove 1.0 KiB, 1.0 KiB of it from the partitions that are due",
+        " retention would remove 1.0 KiB, 1.0 KiB of it in partitions that are due",
         "1 partition: 1 nothing to do",
     ]
 
@@ -117,8 +117,8 @@ def test_empty_partitions_are_one_sentence(front):
     many = {f"t{number}": 1 for number in range(6)}
     few = {"__consumer_offsets": 48, "__transaction_state": 50}
     assert front.call("list.js", "emptySentence", (few,), (many,)) == [
-        "98 empty partitions with nothing to do: 48 of __consumer_offsets, 50 of"
+        "98 empty partitions with nothing to do: 48 in __consumer_offsets, 50 in"
         " __transaction_state.",
-        "6 empty partitions with nothing to do: 1 of t0, 1 of t1, 1 of t2, 1 of t3, 1 of t4 and"
-        " others of 1 topic.",
+        "6 empty partitions with nothing to do: 1 in t0, 1 in t1, 1 in t2, 1 in t3, 1 in t4 and"
+        " others in 1 topic.",
     ]

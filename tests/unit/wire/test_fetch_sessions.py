@@ -12,6 +12,7 @@ from logstore.storage.log.reader import Isolation
 from logstore.wire import fetch_sessions
 from logstore.wire.fetch import _Stand
 from logstore.wire.fetch_sessions import FetchSessions, _next
+from tests.support.world.locks import GuardedDict, HeldLock
 from tests.support.world.wire import Client
 
 T = "t"
@@ -234,9 +235,9 @@ class World:
 
     def __init__(self, slots):
         self.now_ms = 0
-        self.sessions = FetchSessions(
-            slots, threading.Lock(), lambda: self.now_ms, random.Random(1)
-        )
+        lock = HeldLock(threading.Lock())
+        self.sessions = FetchSessions(slots, lock, lambda: self.now_ms, random.Random(1))
+        self.sessions._shards = [GuardedDict(lock) for _ in self.sessions._shards]
 
     def create(self, partitions=1):
         """Return the id of a new session, or 0."""

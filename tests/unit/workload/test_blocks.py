@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logstore.broker import murmur2
+from logstore.clients.partitioner import murmur2
 from logstore.workload import draws
 from logstore.workload.blocks import (
     MALFORMED_VERSION,

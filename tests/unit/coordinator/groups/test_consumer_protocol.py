@@ -1,5 +1,7 @@
 """Groups of the consumer protocol: epochs, reconciliation, sessions, conversions and records."""
 
+import logging
+
 import pytest
 
 from logstore.coordinator.groups import consumer_records
@@ -12,13 +14,13 @@ from logstore.coordinator.groups.consumer_protocol import (
 )
 from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
 from logstore.coordinator.groups.reconciliation import MustRejoinError, reconcile
-from logstore.coordinator.groups.requests import ConsumerHeartbeat
+from logstore.coordinator.groups.requests import ConsumerHeartbeat, ConsumerHeartbeatResult
 from logstore.errors import IllegalGenerationError
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.record.batch import build_batch
 from logstore.record.records import Record
 from logstore.types import AppendOrigin, TopicPartition
-from tests.support.world.groups import ConsumerClient, GroupBench
+from tests.support.world.groups import ConsumerClient, GroupBench, settle, wanting
 
 T0 = TopicPartition("t", 0)
 AT_ONCE = {"group.consumer.assignment.interval.ms": 0}
@@ -215,6 +217,26 @@ def test_a_pattern_is_resolved_after_the_answer(bench):
     assert "tx0" in a.partitions
 
 
+def test_a_pattern_whose_topics_cannot_be_stored_is_resolved_again(bench, monkeypatch, caplog):
+    a = ConsumerClient(bench, "a", regex="t")
+    save = bench.groups._store.save_records
+    calls = []
+
+    def fail_second(*arguments):
+        calls.append(arguments)
+        return "COORDINATOR_NOT_AVAILABLE" if len(calls) == 2 else save(*arguments)
+
+    monkeypatch.setattr(bench.groups._store, "save_records", fail_second)
+    a.join()
+    (text,) = caplog.messages
+    assert text.endswith(
+        "the topics of patterns cannot be stored: the records of group g cannot be written"
+    )
+    a.beat()
+    a.beat()
+    assert a.partitions == ["t0", "t1", "t2", "t3"]
+
+
 def test_a_pattern_only_matches_topics_that_the_member_may_describe(bench):
     bench.broker.create_topic("secret", 1)
     fields = {"rebalance_timeout_ms": 1000, "regex": ".*", "owned": {}}
@@ -261,37 +283,112 @@ def test_a_fenced_member_joins_again_with_its_id(bench):
     assert sorted(a.partitions + b.partitions) == ["t0", "t1", "t2", "t3"]
 
 
+NO_SUBSCRIPTION = (
+    "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+)
+
+
 @pytest.mark.parametrize(
-    ("fields", "error"),
+    ("fields", "error", "message"),
     (
-        ({"member_epoch": 1}, "GROUP_ID_NOT_FOUND"),
-        ({"member_epoch": -1}, "GROUP_ID_NOT_FOUND"),
-        ({"member_epoch": -2}, "INVALID_REQUEST"),
-        ({"member_epoch": -3}, "INVALID_REQUEST"),
-        ({"member_epoch": 0}, "INVALID_REQUEST"),
-        ({"member_epoch": 0, "rebalance_timeout_ms": 1}, "INVALID_REQUEST"),
-        ({"member_epoch": 0, "rebalance_timeout_ms": 1, "owned": {}}, "INVALID_REQUEST"),
-        ({"member_id": "", "member_epoch": 1}, "INVALID_REQUEST"),
-        ({"instance_id": " "}, "INVALID_REQUEST"),
-        ({"rack_id": ""}, "INVALID_REQUEST"),
-        ({"assignor": "sticky", "member_epoch": 1}, "UNSUPPORTED_ASSIGNOR"),
+        ({"member_epoch": 1}, "GROUP_ID_NOT_FOUND", "Group g not found."),
+        ({"member_epoch": -1}, "GROUP_ID_NOT_FOUND", "Group g not found."),
+        ({"member_epoch": -2}, "INVALID_REQUEST", "InstanceId can't be null."),
+        ({"member_epoch": -2, "instance_id": "i"}, "GROUP_ID_NOT_FOUND", "Group g not found."),
+        ({"member_epoch": -3}, "INVALID_REQUEST", "MemberEpoch is invalid."),
+        ({}, "INVALID_REQUEST", "RebalanceTimeoutMs must be provided in first request."),
+        (
+            {"rebalance_timeout_ms": 1},
+            "INVALID_REQUEST",
+            "TopicPartitions must be empty when (re-)joining.",
+        ),
+        (
+            {"rebalance_timeout_ms": 1, "owned": {"t": (0,)}},
+            "INVALID_REQUEST",
+            "TopicPartitions must be empty when (re-)joining.",
+        ),
+        ({"rebalance_timeout_ms": 1, "owned": {}}, "INVALID_REQUEST", NO_SUBSCRIPTION),
+        ({"member_id": "", "member_epoch": 1}, "INVALID_REQUEST", "MemberId can't be empty."),
+        ({"member_id": " ", "member_epoch": -1}, "INVALID_REQUEST", "MemberId can't be empty."),
+        ({"instance_id": " "}, "INVALID_REQUEST", "InstanceId can't be empty."),
+        ({"rack_id": ""}, "INVALID_REQUEST", "RackId can't be empty."),
+        (
+            {"assignor": "sticky", "member_epoch": 1},
+            "UNSUPPORTED_ASSIGNOR",
+            "ServerAssignor sticky is not supported. Supported assignors: uniform, range.",
+        ),
     ),
 )
-def test_invalid_requests_are_refused(bench, fields, error):
-    assert ConsumerClient(bench, "a").send(**fields).error == error
+def test_invalid_requests_are_refused(bench, fields, error, message):
+    assert ConsumerClient(bench, "a").send(**fields) == refusal(error, message)
+
+
+def refusal(error, message):
+    return ConsumerHeartbeatResult(error=error, message=message)
+
+
+def test_a_group_without_an_id_is_refused(bench):
+    result = ConsumerClient(bench, "a", group="").join()
+    assert result == refusal("INVALID_REQUEST", "GroupId can't be empty.")
 
 
 def test_an_unknown_member_is_refused(bench):
     pair(bench)
-    assert ConsumerClient(bench, "x").send(member_epoch=2).error == "UNKNOWN_MEMBER_ID"
-    assert ConsumerClient(bench, "x").leave().error == "UNKNOWN_MEMBER_ID"
+    unknown = refusal("UNKNOWN_MEMBER_ID", "Member x is not a member of group g.")
+    assert ConsumerClient(bench, "x").send(member_epoch=2) == unknown
+    assert ConsumerClient(bench, "x").leave() == unknown
+
+
+def test_a_classic_group_refuses_heartbeats_of_the_other_protocol(bench):
+    settle(bench.member())
+    result = ConsumerClient(bench, "a").send(member_epoch=1)
+    assert result == refusal("GROUP_ID_NOT_FOUND", "Group g is not a consumer group.")
 
 
 def test_a_group_of_limited_size_refuses_more_members():
     bench = opened(**{"group.consumer.max.size": 2})
     a, _ = pair(bench)
-    assert ConsumerClient(bench, "c").join().error == "GROUP_MAX_SIZE_REACHED"
+    message = "The consumer group has reached its maximum capacity of 2 members."
+    assert ConsumerClient(bench, "c").join() == refusal("GROUP_MAX_SIZE_REACHED", message)
     assert a.join().error is None
+
+
+def test_static_members_that_are_refused(bench):
+    a = ConsumerClient(bench, "a", instance="i")
+    a.join()
+    other = ConsumerClient(bench, "b", instance="i")
+    assert other.join() == refusal(
+        "UNRELEASED_INSTANCE_ID",
+        "Static member b with instance id i cannot join the group because the instance id is owned"
+        " by a member.",
+    )
+    fenced = refusal(
+        "FENCED_INSTANCE_ID", "Static member b with instance id i was fenced by member a."
+    )
+    assert other.send(member_epoch=1) == fenced
+    assert other.leave(-1) == other.leave(-2) == fenced
+    unknown = refusal("UNKNOWN_MEMBER_ID", "Instance id j is unknown.")
+    assert a.send(instance_id="j") == unknown
+    assert a.send(instance_id="j", member_epoch=-1) == unknown
+    assert a.beat().error is None
+
+
+def test_epochs_that_are_fenced(bench):
+    a, _ = pair(bench)
+    text = (
+        "The consumer group member has a {} member epoch ({}) than the one known by the group"
+        " coordinator (3). The member must abandon all its partitions and rejoin."
+    )
+    for epoch, side in ((1, "smaller"), (2, "smaller"), (4, "greater")):
+        result = a.send(member_epoch=epoch, owned={"x": (7,)})
+        assert result == refusal("FENCED_MEMBER_EPOCH", text.format(side, epoch))
+
+
+def test_an_invalid_pattern_is_named(bench):
+    result = ConsumerClient(bench, "a", regex="t(").join()
+    assert result.error == "INVALID_REGULAR_EXPRESSION"
+    assert result.message.startswith("SubscribedTopicRegex `t(` is not a valid regular expression:")
+    assert result.message.endswith(".")
 
 
 def test_the_first_version_lets_the_broker_choose_the_id(bench):
@@ -349,7 +446,9 @@ def test_members_over_the_wire_live_on_the_system_clock(bench):
     assert a.beat().error is None
 
 
-def test_a_timeout_is_repeated_until_the_removal_can_be_written(bench, monkeypatch):
+def test_a_timeout_is_repeated_until_the_removal_can_be_written(bench, monkeypatch, caplog):
+    """Every half a second; it has a reason, and each failure is logged."""
+    caplog.set_level(logging.INFO)
     a, b = ConsumerClient(bench, "a"), ConsumerClient(bench, "b")
     a.join(rebalance_timeout_ms=10_000)
     b.join()
@@ -358,13 +457,20 @@ def test_a_timeout_is_repeated_until_the_removal_can_be_written(bench, monkeypat
         patch.setattr(bench.groups._store, "save_records", lambda *_: "COORDINATOR_NOT_AVAILABLE")
         bench.clock.advance(seconds=12)
         assert a.beat().error is None
-    bench.clock.advance(seconds=1)
+    bench.clock.advance(ms=499)
+    assert a.beat().error is None
+    bench.clock.advance(ms=1)
     assert a.beat().error == "UNKNOWN_MEMBER_ID"
+    removal = "group 'g': removing a: the revocation took longer than 10000 ms"
+    failure = "a cannot be removed: the records of group g cannot be written"
+    found = [each.rpartition(">: ")[2] for each in caplog.messages if "remov" in each]
+    assert found == [removal, failure] * 5 + [removal]
     b.beat()
     assert len(b.partitions) == 4
 
 
-def test_a_session_ends_as_soon_as_the_removal_can_be_written(bench, monkeypatch):
+def test_a_session_ends_as_soon_as_the_removal_can_be_written(bench, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
     a, b = pair(bench)
     bench.clock.advance(seconds=30)
     b.beat()
@@ -372,7 +478,12 @@ def test_a_session_ends_as_soon_as_the_removal_can_be_written(bench, monkeypatch
         patch.setattr(bench.groups._store, "save_records", lambda *_: "COORDINATOR_NOT_AVAILABLE")
         bench.clock.advance(seconds=20)
         assert len(described(bench).members) == 2
-    bench.clock.advance(seconds=1)
+    bench.clock.advance(ms=499)
+    assert len(described(bench).members) == 2
+    bench.clock.advance(ms=1)
+    removals = [each for each in caplog.messages if "removing" in each]
+    assert set(removals) == {"group 'g': removing a: its session expired"}
+    assert len(removals) == 12
     assert [each.member_id for each in described(bench).members] == ["b"]
     assert a.beat().error == "UNKNOWN_MEMBER_ID"
 
@@ -513,7 +624,7 @@ def test_the_policy_decides_about_upgrades(policy):
     new = ConsumerClient(bench, "n")
     result = new.join()
     if policy in ("disabled", "downgrade"):
-        assert result.error == "GROUP_ID_NOT_FOUND"
+        assert result == not_upgraded("online upgrade is disabled")
         assert bench.groups.list_groups()[0].group_type == "classic"
         return
     assert (result.error, result.member_epoch) == (None, 2)
@@ -564,12 +675,119 @@ def test_without_a_policy_classic_members_are_refused():
     assert member.joined.error == "INCONSISTENT_GROUP_PROTOCOL"
 
 
-def test_a_classic_member_that_does_not_sync_is_removed(bench):
-    ConsumerClient(bench, "a").join()
-    old = bench.member(rebalance_ms=5000, session_ms=40_000)
+def not_upgraded(reason):
+    message = f"Cannot upgrade classic group g to consumer group because {reason}."
+    return refusal("GROUP_ID_NOT_FOUND", message)
+
+
+def test_classic_groups_that_cannot_be_upgraded():
+    delay = {"group.initial.rebalance.delay.ms": 0, "group.consumer.max.size": 1}
+    bench = opened(**delay)
+    connect = bench.member(protocol_type="connect")
+    connect.join()
+    new = ConsumerClient(bench, "n")
+    assert new.join() == not_upgraded("the group does not use the consumer embedded protocol")
+    assert connect.leave() is None
+    old = bench.member(protocols=(("range", b"?"),))
     old.join()
-    bench.clock.advance(ms=5000)
-    assert old.beat() == "UNKNOWN_MEMBER_ID"
+    assert new.join() == not_upgraded("the embedded consumer protocol is malformed")
+    old.protocols = (("range", wanting("t")),)
+    old.join()
+    old.sync({old.member_id: encode_assignment(Assignment((), b"mine"))})
+    assert new.join() == not_upgraded("an unsupported custom assignor is in use")
+    bench.member().join()
+    assert new.join() == not_upgraded("the group size exceeds the consumer group maximum size")
+    assert [each.group_type for each in bench.groups.list_groups()] == ["classic"]
+
+
+REBALANCE_MS = 5000
+
+
+@pytest.fixture
+def mixed(bench):
+    """A consumer group with a classic member, which has an assignment but no heartbeats yet."""
+    a = ConsumerClient(bench, "a")
+    a.join()
+    old = bench.member(rebalance_ms=REBALANCE_MS, session_ms=40_000)
+    old.join()
+    old.sync()
+    assert old.synced.error is None
+    return a, old
+
+
+def is_member(bench, client):
+    return client.member_id in {each.member_id for each in described(bench).members}
+
+
+@pytest.mark.parametrize("syncs", (False, True))
+def test_a_classic_member_must_sync_within_its_rebalance_timeout(bench, syncs):
+    ConsumerClient(bench, "a").join()
+    old = bench.member(rebalance_ms=REBALANCE_MS, session_ms=40_000)
+    old.join()
+    bench.clock.advance(ms=REBALANCE_MS - 1)
+    assert is_member(bench, old)
+    if syncs:
+        assert old.sync().error is None
+    bench.clock.advance(ms=1)
+    assert is_member(bench, old) == syncs
+    bench.clock.advance(ms=40_000 - 2)
+    assert is_member(bench, old) == syncs, "the sync has restarted its session"
+    bench.clock.advance(ms=1)
+    assert not is_member(bench, old)
+
+
+@pytest.mark.parametrize("notice", ("heartbeat", "sync"))
+@pytest.mark.parametrize("joins", (False, True))
+def test_a_classic_member_must_rejoin_within_its_rebalance_timeout(bench, mixed, notice, joins):
+    """The timeout starts with the first notice. A second one does not extend it; a join ends it."""
+    _, old = mixed
+    ConsumerClient(bench, "b").join()
+    for _ in range(2):
+        error = old.beat() if notice == "heartbeat" else old.sync().error
+        assert error == "REBALANCE_IN_PROGRESS"
+        bench.clock.advance(ms=REBALANCE_MS // 2 - 1)
+    bench.clock.advance(ms=1)
+    assert is_member(bench, old)
+    if joins:
+        old.join()
+        assert old.joined.error is None
+        assert old.sync().error is None
+    bench.clock.advance(ms=1)
+    assert is_member(bench, old) == joins
+    bench.clock.advance(ms=REBALANCE_MS)
+    assert is_member(bench, old) == joins
+
+
+def test_the_join_of_a_classic_member_resolves_the_patterns_of_others(bench):
+    a = ConsumerClient(bench, "a", regex="u.*")
+    a.join()
+    bench.broker.create_topic("u1")
+    bench.broker.create_topic("u2")
+    bench.clock.advance(ms=30_000)
+    old = bench.member()
+    old.join(may_describe=lambda topic: topic != "u2")
+    a.beat()
+    a.beat()
+    assert a.partitions == ["u10"]
+
+
+@pytest.mark.parametrize("protocol", ("classic", "consumer"))
+def test_a_member_that_left_is_awaited_no_more(bench, mixed, caplog, protocol):
+    """If it returns under its id, none of its former timeouts removes it."""
+    _, old = mixed
+    b = ConsumerClient(bench, "b")
+    b.join()
+    assert old.beat() == "REBALANCE_IN_PROGRESS"
+    assert old.leave() is None
+    if protocol == "classic":
+        old.join()
+        assert old.joined.error is None
+        assert old.sync().error is None
+    else:
+        back = ConsumerClient(bench, old.member_id)
+        assert back.join().error is None
+    bench.clock.advance(ms=REBALANCE_MS)
+    assert is_member(bench, old)
 
 
 def test_an_empty_group_changes_its_protocol(bench):

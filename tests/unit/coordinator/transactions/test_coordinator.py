@@ -29,6 +29,7 @@ from logstore.errors import (
 )
 from logstore.names import TRANSACTION_STATE_TOPIC
 from tests.support.world.builders import batch
+from tests.support.world.locks import HeldLock
 from tests.support.world.transactions import Bench, markers
 
 T0 = TopicPartition("t", 0)
@@ -38,7 +39,7 @@ DAY_MS = 86_400_000
 
 
 def stored(bench, partition=0):
-    """Return the records of a partition of the state topic, oldest first."""
+    """Return the records in a partition of the state topic, oldest first."""
     log = bench.log(TRANSACTION_STATE_TOPIC, partition)
     return [
         record.value and decode_value(decode_key(record.key), record.value)
@@ -548,7 +549,7 @@ def test_expiry_is_idle_until_the_first_id_expires(bench):
     coordinator.init_producer_id("x", MINUTE_MS)
     bench.clock.advance(ms=1000)
     coordinator.init_producer_id("y", MINUTE_MS)
-    expiration_ms = coordinator.config.id_expiration_ms
+    expiration_ms = coordinator.config.transactional_id_expiration_ms
     assert idle_ms() == expiration_ms - 1000
     bench.clock.advance(ms=expiration_ms - 1001)
     assert idle_ms() == 1
@@ -594,7 +595,7 @@ def test_the_producer_before_the_current_one_is_forgotten(bench):
     assert [each.producer_epoch for each in (first, second, third)] == [0, 1, 2]
     coordinator.init_producer_id("x", MINUTE_MS, expected=third)
     assert coordinator.transactions()["x"].last_producer_epoch == 2
-    bench.clock.advance(ms=coordinator.config.id_expiration_ms)
+    bench.clock.advance(ms=coordinator.config.transactional_id_expiration_ms)
     assert coordinator.remove_expired() == ["x"]
 
 
@@ -626,6 +627,27 @@ def test_a_log_whose_producer_ids_cannot_be_read_is_logged(bench, monkeypatch, c
     assert caplog.messages == ["t-1: cannot read its producer ids: the disk failed"]
     opened(T0).writer.append_batches(batch(0, producer_id=7, producer_epoch=0, base_sequence=0))
     assert bench.coordinator._largest_known_id() == 7
+
+
+def test_without_replicas_a_call_holds_the_lock_until_it_returns(bench, monkeypatch):
+    coordinator = bench.coordinator
+    lock = coordinator._lock = HeldLock(coordinator._lock)
+    host, held = coordinator._host, []
+    for name in ("write_markers", "await_replicated", "leader_log"):
+
+        def call(*arguments, method=getattr(host, name)):  # noqa: B008  # each its own
+            held.append(lock.depth > 0)
+            return method(*arguments)
+
+        monkeypatch.setattr(host, name, call)
+    producer = coordinator.init_producer_id("x", MINUTE_MS)
+    coordinator.add_partitions("x", producer, [T0])
+    coordinator.end_transaction("x", producer, commit=True)
+    assert all(held)
+    assert len(held) == 7
+    with coordinator.verified(T0, producer, "x", adds=True):
+        assert lock.depth == 1
+    assert lock.depth == 0
 
 
 # -- markers that leaders refuse -------------------------------------------------------------------

@@ -168,12 +168,18 @@ def test_aborted_offsets_are_no_longer_pending(group):
     assert group.markers() == ["ABORT"]
 
 
-def test_committed_offsets_among_aborted_ones_take_effect(group):
+def test_committed_offsets_among_aborted_ones_take_effect(group, caplog):
     group.commit({0: 5, 1: 1, 2: 2})
     group.abort({0: 9, 3: 9})
     group.commit({1: 7})
     group.reopen()
     assert group.offsets() == {0: 5, 1: 7, 2: 2}
+    tp = group.log.topic_partition
+    assert [each for each in caplog.messages if "wrote" in each] == [
+        f"{tp}: wrote the offsets committed by producer 0 again, outside a transaction: 2",
+        f"{tp}: wrote the offsets committed by producer 0 again, outside a transaction: 1",
+        f"{tp}: wrote the missing ABORT marker of producer 0 with epoch 0",
+    ]
 
 
 def test_offsets_that_were_committed_later_stay(group):

@@ -79,27 +79,38 @@ def test_the_logs_are_read_once(fs):
     assert asked == [1]
 
 
+NO_JSON = "not a file of producer ids: "
+NO_ID = "next_producer_id is not a valid producer id"
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("text", "message", "expected", "found"),
     (
-        "",
-        "{",
-        "[]",
-        '{"version": 1}',
-        '{"version": 2, "next_producer_id": 0}',
-        '{"version": 1, "next_producer_id": -1}',
-        '{"version": 1, "next_producer_id": true}',
-        '{"version": 1, "next_producer_id": 9223372036854775808}',
-        "[" * 5000,
+        ("", NO_JSON, None, None),
+        ("{", NO_JSON, None, None),
+        ("[]", NO_JSON, None, None),
+        ('{"version": 1}', f"{NO_JSON}'next_producer_id'", None, None),
+        (
+            '{"version": 2, "next_producer_id": 0}',
+            "unknown version",
+            1,
+            2,
+        ),
+        ('{"version": 1, "next_producer_id": -1}', NO_ID, None, -1),
+        ('{"version": 1, "next_producer_id": true}', NO_ID, None, True),
+        ('{"version": 1, "next_producer_id": 9223372036854775808}', NO_ID, None, 2**63),
+        ("[" * 5000, NO_JSON, None, None),
     ),
 )
-def test_a_malformed_file_is_refused_and_kept(fs, text):
+def test_a_malformed_file_is_refused_and_kept(fs, text, message, expected, found):
     file = fs.open(PATH, create=True)
     file.append([text.encode()])
     file.close()
     with pytest.raises(CorruptCheckpointError) as raised:
         open_ids(fs).take()
     assert raised.value.path == PATH
+    assert str(raised.value).startswith(f"{PATH}: {message}")
+    assert (raised.value.expected, raised.value.found) == (expected, found)
     assert read_bytes(fs, PATH).decode() == text
 
 
@@ -114,3 +125,13 @@ def test_an_id_that_cannot_be_reserved_is_not_returned(fs):
 def test_ids_end(fs):
     with pytest.raises(RequestError, match="all producer ids"):
         open_ids(fs, largest_known=INT64_MAX - 1000).take()
+
+
+def test_the_last_block_is_used_up(fs):
+    """Its end is the largest number of 64 bits."""
+    ids = open_ids(fs, largest_known=INT64_MAX - 1001)
+    assert [ids.take() for _ in range(1000)][-1] == INT64_MAX - 1
+    assert stored(fs)["next_producer_id"] == INT64_MAX
+    with pytest.raises(RequestError) as raised:
+        ids.take()
+    assert str(raised.value) == "all producer ids have been used"

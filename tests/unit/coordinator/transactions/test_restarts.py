@@ -114,7 +114,7 @@ def test_closing_the_broker_aborts_open_transactions(bench):
 
 
 def crash_in(bench, suffix):
-    """End the process at the next change of a file; earlier writes are kept."""
+    """End the process at the next change of a file; earlier writes are not lost."""
 
     def rule(operation, path):
         if path.endswith(suffix) and operation == "write":

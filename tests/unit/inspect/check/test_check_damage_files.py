@@ -263,6 +263,7 @@ def test_damage_is_found_and_nothing_else(name, origin):
     place, expected = TABLE.seed(name, origin)
     assert expected
     assert place.found() == expected
+    TABLE.check_values(name, origin, place)
 
 
 def test_a_damaged_first_snapshot_leaves_the_history_incomplete():

@@ -284,3 +284,4 @@ def test_damage_is_found_and_nothing_else(name, origin):
     place, expected = TABLE.seed(name, origin)
     assert expected
     assert place.found() == expected
+    TABLE.check_values(name, origin, place)

@@ -400,3 +400,19 @@ def test_plain_values_are_what_json_has():
     assert plain({"a": (1, float("inf"), -float("inf"), b"x")}) == {
         "a": [1, "Infinity", "-Infinity", {"base64": "eA=="}]
     }
+
+
+@pytest.mark.parametrize(("draft", "is_positional"), ((None, True), ("2020-12", False)))
+def test_a_json_schema_without_a_draft_is_of_draft_7(draft, is_positional):
+    """In it, a list of `items` is for the items in order; later drafts refuse the list."""
+    spec = {"items": [{"type": "string"}]}
+    if draft is not None:
+        spec["$schema"] = f"https://json-schema.org/draft/{draft}/schema"
+    if not is_positional:
+        with pytest.raises(InvalidConfigurationError, match=r"^not a JSON Schema: "):
+            JsonSchema([json.dumps(spec)])
+        return
+    schema = JsonSchema([json.dumps(spec)])
+    assert schema.decode(b'["a", 1]') == ["a", 1]
+    with pytest.raises(InvalidRecordError):
+        schema.decode(b"[1]")

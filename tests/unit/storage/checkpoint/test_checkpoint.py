@@ -31,6 +31,7 @@ from logstore.testing import (
 )
 from logstore.types import TopicPartition, decode_topic_id, encode_topic_id
 from tests.support.world.brokers import write_file
+from tests.support.world.locks import HeldLock
 
 PATH = "data/" + RECOVERY_POINTS
 F7 = b'{"version":0,"brokerEpoch":-1}'
@@ -329,3 +330,20 @@ def test_the_longest_numbers_are_read(number, sign):
     file.append([f"0\n1\nt 0 {text}\n".encode()])
     file.close()
     assert OffsetCheckpoint(fs, "c").read() == {TopicPartition("t", 0): number}
+
+
+def test_only_the_file_is_read_and_written_under_the_lock(fs, monkeypatch):
+    lock = HeldLock(Runtime(fs=fs).lock())
+    checkpoint = OffsetCheckpoint(fs, PATH, lock=lock)
+    held = []
+    for name in ("open", "rename"):
+
+        def call(*arguments, method=getattr(fs, name), **options):  # noqa: B008  # each its own
+            held.append(lock.depth)
+            return method(*arguments, **options)
+
+        monkeypatch.setattr(fs, name, call)
+    checkpoint.write({TopicPartition("foo", 0): 5})
+    assert checkpoint.read() == {TopicPartition("foo", 0): 5}
+    assert set(held) == {1}
+    assert (lock.entered, lock.depth) == (2, 0)

@@ -12,6 +12,7 @@ from logstore.errors import CorruptIndexError, InvalidOffsetError, SegmentOverfl
 from logstore.runtime import MemoryFileSystem, OverlayFileSystem, ReadOnlyFileSystem
 from logstore.storage.index import OffsetIndex
 from logstore.types import OffsetPosition
+from tests.support.world.locks import HeldLock
 from tests.support.world.messages import exactly
 
 BASE = 45
@@ -418,6 +419,8 @@ def test_close_handler_does_not_trim(place):
     index.append(50, 1)
     index.close_handler()
     assert fs.stat(index.path).size == 240
+    index.close()
+    assert fs.stat(index.path).size == 240
 
 
 def test_close_leaves_an_exact_file_untouched(place):
@@ -639,3 +642,30 @@ def test_equals_a_list(make_place, operations, targets):
             assert bound == (above[0] if above else None)
     assert list(index) == model
     assert [index.entry(slot) for slot in range(len(model))] == model
+
+
+def test_a_file_is_opened_renamed_and_closed_under_a_lock(place):
+    """A file that is opened while it is renamed or closed would be another one, or leak."""
+    fs, directory = place
+    index = make_index(place)
+    lock = index._lock = HeldLock(index._lock)
+    entered = []
+
+    def note(call):
+        before = lock.entered
+        call()
+        entered.append(lock.entered - before)
+
+    note(lambda: index.loaded_entries)
+    note(lambda: index.append(46, 70))
+    note(lambda: index.lookup(46))
+    note(lambda: index.lookup(46))
+    note(lambda: index.rename_to(f"{directory}/new.index"))
+    note(lambda: setattr(index, "path", f"{directory}/new.index"))
+    note(lambda: index.let_go())
+    note(lambda: index.lookup(46))
+    note(lambda: index.truncate_to(45))
+    note(lambda: index.retire())
+    note(lambda: index.close_handler())
+    assert entered == [1, 0, 1, 0, 1, 1, 0, 1, 1, 1, 1]
+    assert (lock.depth, fs.exists(f"{directory}/new.index")) == (0, True)

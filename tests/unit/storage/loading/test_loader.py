@@ -37,6 +37,7 @@ from tests.support.world.builders import (
     commit,
     data_batch,
     fill,
+    findings_of,
     log_name,
     memory_world,
     offsets_in,
@@ -109,7 +110,20 @@ def test_a_cut_by_an_index_rebuild_replaces_the_walked_end(world):
     damaged.append([b"abc"])
     damaged.close()
     log = world.log(index_interval_bytes=60)
-    assert actions_of(log) == ["rebuilt_index", "truncated_tail"]
+    assert findings_of(log) == [
+        (
+            "rebuilt_index",
+            "00000000000000000000.log",
+            "00000000000000000000.txnindex at position 0: length 3 is not a multiple of the"
+            " entry size 34",
+        ),
+        (
+            "truncated_tail",
+            "00000000000000000000.log",
+            "71 bytes cut after position 284: 00000000000000000000.log at position 284: batch"
+            " at offset 4 has a bad CRC (stored crc = 2487530939, computed crc = 1714370232)",
+        ),
+    ]
     assert (log.log_end_offset, offsets_in(log)) == (4, [0, 1, 2, 3])
 
 
@@ -283,7 +297,14 @@ def test_a_damaged_transaction_index_has_its_segment_rebuilt(world):
     sound = before[file_name(0, ".txnindex")]
     world.write(file_name(0, ".txnindex"), b"\x00\x09" + sound[2:])
     log = world.log()
-    assert actions_of(log) == ["rebuilt_index"]
+    assert findings_of(log) == [
+        (
+            "rebuilt_index",
+            "00000000000000000000.log",
+            "00000000000000000000.txnindex at position 0: aborted transaction of version 9,"
+            " newest known is 0",
+        )
+    ]
     assert list(log.reader.records(0, isolation=Isolation.READ_COMMITTED)) == []
     log.close()
     assert world.files()[file_name(0, ".txnindex")] == sound
@@ -470,7 +491,14 @@ def test_preallocated_zeros_are_cut(world):
     fill(log, 3)
     size = log.size_bytes
     log = world.log(clean=False, **config)
-    assert actions_of(log) == ["truncated_tail"]
+    assert findings_of(log) == [
+        (
+            "truncated_tail",
+            "00000000000000000000.log",
+            "9787 bytes cut after position 213: 00000000000000000000.log at position 213: batch"
+            " length 0 is less than the minimum 14",
+        )
+    ]
     assert (log.size_bytes, log.log_end_offset) == (size, 3)
     fill(log, 2, 3)
     log.close()
@@ -528,7 +556,13 @@ def test_leader_epochs_survive_and_are_rebuilt(world):
         assert log.epochs.entries == expected
         log.close()
     world.write("leader-epoch-checkpoint", b"0\n1\n5 x\n")
-    assert actions_of(world.log()) == ["reset_epochs"]
+    assert findings_of(world.log()) == [
+        (
+            "reset_epochs",
+            "leader-epoch-checkpoint",
+            "leader-epoch-checkpoint: line 3: start offset 'x' is not a 64-bit number",
+        )
+    ]
 
 
 def test_epochs_are_bounded_by_the_log(world):

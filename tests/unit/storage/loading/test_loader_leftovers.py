@@ -4,10 +4,10 @@ from logstore.names import file_name
 from logstore.types import AppendOrigin
 from tests.support.world.builders import (
     abort,
-    actions_of,
     batch,
     data_batch,
     fill,
+    findings_of,
     log_name,
     offsets_in,
 )
@@ -35,13 +35,39 @@ def with_suffix(files, suffix):
     return {n + suffix: data for n, data in files.items()}
 
 
+DELETED = "it was scheduled for deletion"
+UNFINISHED = "the cleaning that wrote it did not finish"
+INCOMPLETE = "its swap did not get to all files"
+SUPERSEDED = "complete new segments replace it"
+
+
+def expected_findings(names, *, complete):
+    """Return the findings of files of which segments 0 and 3 are being replaced."""
+    has_new = complete and log_name(0) + ".swap" in names
+    found = []
+    for name in names:
+        if name.endswith(".deleted"):
+            found.append(("removed_leftover", name, DELETED))
+        elif name.endswith(".cleaned"):
+            found.append(("removed_leftover", name, UNFINISHED))
+        elif name.endswith(".swap") and not complete:
+            found.append(("removed_leftover", name, INCOMPLETE))
+        elif name.endswith(".swap"):
+            found.append(("finished_swap", name.removesuffix(".swap"), "renamed from .swap"))
+        elif has_new and name[:20].isdigit() and int(name[:20]) <= 3:
+            found.append(("finished_swap", name, SUPERSEDED))
+    return sorted(found)
+
+
 def test_deleted_and_cleaned_files_are_removed(world):
     originals, cleaned = cleaned_log(world)
     deleted = {file_name(90, kind): b"x" for kind in (".log", ".txnindex", ".snapshot")}
     world.put({**originals, **with_suffix(cleaned, ".cleaned"), **with_suffix(deleted, ".deleted")})
     log = world.log()
-    assert set(actions_of(log)) == {"removed_leftover"}
-    assert len(log.findings) == 6
+    assert sorted(findings_of(log)) == sorted(
+        [("removed_leftover", f"{name}.deleted", DELETED) for name in deleted]
+        + [("removed_leftover", f"{name}.cleaned", UNFINISHED) for name in cleaned]
+    )
     assert offsets_in(log) == list(range(9))
     log.close()
     assert world.files() == originals
@@ -66,6 +92,7 @@ def test_each_stage_of_a_swap_ends_before_or_after_it(world):
         assert offsets_in(world.log(runtime=world.read_only())) == expected
         assert world.files() == files
         log = world.log()
+        assert sorted(findings_of(log)) == expected_findings(files, complete=complete)
         assert offsets_in(log) == expected
         assert [s.base_offset for s in log.segments] == ([0, 6, 9] if complete else [0, 3, 6, 9])
         assert log.log_end_offset == 9
@@ -88,6 +115,10 @@ def test_a_swap_file_of_an_unfinished_split_is_dropped(world):
         }
     )
     log = world.log()
+    assert sorted(findings_of(log)) == [
+        ("removed_leftover", log_name(0) + ".cleaned", UNFINISHED),
+        ("removed_leftover", log_name(3) + ".swap", INCOMPLETE),
+    ]
     assert offsets_in(log) == list(range(9))
     log.close()
     assert world.files() == originals

@@ -11,6 +11,7 @@ from tests.support.world.builders import (
     actions_of,
     batch,
     fill,
+    findings_of,
     log_name,
     memory_world,
     offsets_in,
@@ -153,7 +154,9 @@ def test_s144_an_untouched_active_segment_gets_its_indexes(world):
     crafted = put(world, "S-144")
     assert file_name(2, ".index") not in crafted.files
     log = crafted.open(world)
-    assert actions_of(log) == ["rebuilt_index"]
+    assert findings_of(log) == [
+        ("rebuilt_index", "00000000000000000002.log", "the offset index is missing")
+    ]
     assert (log.log_end_offset, log.active_segment.base_offset) == (2, 2)
     assert (world.path(file_name(2, ".index")), 0) == (
         log.active_segment.offset_index.path,

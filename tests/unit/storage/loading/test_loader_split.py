@@ -5,7 +5,14 @@ import pytest
 from logstore.errors import SegmentOverflowError
 from logstore.names import file_name
 from logstore.storage.log.reader import Isolation
-from tests.support.world.builders import actions_of, batch, log_name, offsets_in, records_of
+from tests.support.world.builders import (
+    actions_of,
+    batch,
+    findings_of,
+    log_name,
+    offsets_in,
+    records_of,
+)
 from tests.support.world.crafted import (
     CRAFTED,
     FAR,
@@ -67,7 +74,13 @@ def test_s139_an_overflowed_segment_is_split_when_it_is_loaded(world, circumstan
     world.put(files)
     world.fs.set_mtime(world.path(log_name(0)), 55_000)
     log = world.log(**circumstances, **WHOLE)
-    assert actions_of(log) == ["split_segment"]
+    assert findings_of(log) == [
+        (
+            "split_segment",
+            "00000000000000000000.log",
+            "offsets more than 2^31-1 above its base; now at 0, 2147483653, 6442450944",
+        )
+    ]
     assert log.findings[0].path == world.path(log_name(0))
     data = [offset for offset in SPLIT_OFFSETS if offset != FAR + 9]  # a marker is not a record
     assert len(log.segments) > len(bases_of(files))
@@ -95,7 +108,13 @@ def test_s140_a_segment_all_of_whose_batches_overflow_becomes_one_of_a_higher_ba
     for clean in (False, True):
         world.put(overflowed_from_the_start())
         log = world.log(clean=clean, **WHOLE)
-        assert actions_of(log) == ["split_segment"]
+        assert findings_of(log) == [
+            (
+                "split_segment",
+                "00000000000000000000.log",
+                "offsets more than 2^31-1 above its base; now at 2147483653",
+            )
+        ]
         offsets = [FAR + 5, FAR + 6, FAR + 9]
         check_split(world, log, [FAR + 5], offsets)
         assert (log.log_start_offset, log.log_end_offset) == (FAR + 5, FAR + 10)
@@ -109,7 +128,23 @@ def test_each_of_several_overflowed_segments_is_split(world):
         files |= segment_files(base, *(batch(base + step * FAR) for step in range(3)))
     world.put(files)
     log = world.log(clean=False)
-    assert actions_of(log) == ["split_segment"] * 3
+    assert findings_of(log) == [
+        (
+            "split_segment",
+            "00000000000000000000.log",
+            "offsets more than 2^31-1 above its base; now at 0, 2147483648, 4294967296",
+        ),
+        (
+            "split_segment",
+            "00000000010737418240.log",
+            "offsets more than 2^31-1 above its base; now at 10737418240, 12884901888, 15032385536",
+        ),
+        (
+            "split_segment",
+            "00000000019327352832.log",
+            "offsets more than 2^31-1 above its base; now at 19327352832, 21474836480, 23622320128",
+        ),
+    ]
     bases = [step * FAR for step in (0, 1, 2, 5, 6, 7, 9, 10, 11)]
     check_split(world, log, bases, bases)
 
@@ -137,7 +172,20 @@ def test_a_torn_batch_after_an_overflow_is_cut_with_everything_after_it(world):
     crafted = CRAFTED["S-139, torn and followed"]()
     crafted.put(world)
     log = crafted.open(world, index_interval_bytes=0)
-    assert actions_of(log) == ["removed_segment", "truncated_tail", "split_segment"]
+    assert findings_of(log) == [
+        ("removed_segment", "00000000008589934592.log", "it follows the cut in segment 0"),
+        (
+            "truncated_tail",
+            "00000000000000000000.log",
+            "89 bytes cut after position 453: the last batch is torn; 2 valid batches with 2"
+            " records after it lost",
+        ),
+        (
+            "split_segment",
+            "00000000000000000000.log",
+            "offsets more than 2^31-1 above its base; now at 0, 2147483653, 6442450944",
+        ),
+    ]
     assert [segment.base_offset for segment in log.segments] == SPLIT_BASES[:3]
     assert log.log_end_offset == 3 * FAR + 1
     assert records_of(log)[-1].offset == 3 * FAR
@@ -150,7 +198,14 @@ def test_damage_before_the_overflow_is_cut_as_in_any_segment(world):
     data[100] ^= 1
     world.put(segment_files(0, bytes(data)))
     log = world.log(clean=False)
-    assert actions_of(log) == ["truncated_tail"]
+    assert findings_of(log) == [
+        (
+            "truncated_tail",
+            "00000000000000000000.log",
+            "162 bytes cut after position 72: 00000000000000000000.log at position 72: batch at"
+            " offset 1 has a bad CRC (stored crc = 380100172, computed crc = 1995897459)",
+        )
+    ]
     assert (log.log_end_offset, len(log.segments)) == (1, 1)
 
 
@@ -217,7 +272,15 @@ def test_an_overflow_into_the_next_segment_is_kept(world):
     crafted = CRAFTED["an overflow into the next segment"]()
     crafted.put(world)
     log = crafted.open(world)
-    assert actions_of(log) == ["kept_overflow"]
+    assert findings_of(log) == [
+        (
+            "kept_overflow",
+            "00000000000000000000.log",
+            "00000000000000000000.log: offset 2147483654 is more than 2^31-1 above the"
+            " segment's base, and not below the base 2147483653 of the next one; the file is left"
+            " as it is",
+        )
+    ]
     assert offsets_in(log) == [0, FAR + 5, FAR + 6, FAR + 7]
     log.close()
     assert world.files(".log") == {n: d for n, d in crafted.files.items() if n.endswith(".log")}

@@ -180,6 +180,14 @@ def test_the_end_is_torn_after_an_unclean_stop_or_if_a_batch_is_incomplete(
     assert texts == ([("truncated_tail", path, detail)] if is_torn else [])
 
 
+@pytest.mark.parametrize("clean", (True, False))
+def test_a_last_batch_that_can_be_read_is_not_torn(world, clean):
+    wrong = batch(1)[:16] + b"\x09" + batch(1)[17:]
+    found, files = survey_of(world, clean=clean, s0=[batch(0), wrong])
+    expected = damage(world, 0, SIZE, SIZE, "magic", 0, 1, is_mended=True, later_records=1)
+    assert (found.torn, found.damages, files.findings) == ([], [expected], ())
+
+
 def test_the_beginning_that_a_swap_superseded_is_hidden(world):
     found, files = survey_of(
         world, s0=[batch(0), batch(3)], s2=[batch(2), batch(3), batch(4)], s5=[batch(5)]

@@ -8,7 +8,7 @@ import pytest
 from logstore.errors import CorruptRecordError
 from logstore.names import file_name
 from logstore.runtime import Runtime
-from logstore.storage.checkpoint import read_bytes
+from logstore.storage.checkpoint.atomic import read_bytes
 from logstore.storage.loading import tail
 from logstore.storage.log import NewRecord
 from logstore.storage.log.epochs import EpochEntry
@@ -27,6 +27,7 @@ from tests.support.world.builders import (
     batch,
     data_batch,
     fill,
+    findings_of,
     memory_world,
     offsets_in,
     old_message,
@@ -137,10 +138,22 @@ def test_a_damaged_length_before_a_torn_end(world, options):
     world.write(name, left)
     log = world.log(**options)
     if options is INDEXED:
-        assert actions_of(log) == ["truncated_tail"]
+        assert findings_of(log) == [
+            (
+                "truncated_tail",
+                "00000000000000000014.log",
+                "67 bytes cut after position 360: the last batch is torn",
+            )
+        ]
         assert world.files()[name] == data[: positions[-1]]
     else:
-        assert actions_of(log) == ["left_damaged_end"]
+        assert findings_of(log) == [
+            (
+                "left_damaged_end",
+                "00000000000000000000.log",
+                "283 bytes at position 1142 are not a torn batch; a new segment follows",
+            )
+        ]
         assert world.files()[name] == left
     check_appends(world, log, 19, restarts=(True,), **options)
 
@@ -172,7 +185,13 @@ def test_a_damaged_end_that_is_all_there_is_is_refused(world):
 def test_a_log_of_nothing_but_a_torn_batch_is_empty_then(world):
     world.put({file_name(7, ".index"): b"", file_name(7, ".log"): batch(7)[:-5]})
     log = world.log()
-    assert actions_of(log) == ["truncated_tail"]
+    assert findings_of(log) == [
+        (
+            "truncated_tail",
+            "00000000000000000007.log",
+            "67 bytes cut after position 0: the last batch is torn",
+        )
+    ]
     check_appends(world, log, 7)
 
 
@@ -186,7 +205,13 @@ def test_a_batch_inside_a_torn_one_is_retained(world):
     left = world.files()[name][:-2]
     world.write(name, left)
     log = world.log()
-    assert actions_of(log) == ["left_damaged_end"]
+    assert findings_of(log) == [
+        (
+            "left_damaged_end",
+            "00000000000000000000.log",
+            "160 bytes at position 1430 are not a torn batch; a new segment follows",
+        )
+    ]
     assert world.files()[name] == left
     check_appends(world, log, 26)
 
@@ -246,7 +271,13 @@ def test_producers_are_as_before_the_torn_batch(world):
     name = file_name(0, ".log")
     world.write(name, world.files()[name][:-5])
     log = world.log()
-    assert actions_of(log) == ["truncated_tail"]
+    assert findings_of(log) == [
+        (
+            "truncated_tail",
+            "00000000000000000000.log",
+            "67 bytes cut after position 144: the last batch is torn",
+        )
+    ]
     (entry,) = log.producer_state.entries()
     assert (entry.last_sequence, entry.last_data_offset) == (1, 1)
     assert log.writer.append_batches(sent(2)).first_offset == 2
@@ -261,7 +292,13 @@ def test_a_transaction_whose_marker_was_torn_is_open_again(world):
     name = file_name(0, ".log")
     world.write(name, world.files()[name][:-5])
     log = world.log(index_interval_bytes=60)
-    assert actions_of(log) == ["truncated_tail"]
+    assert findings_of(log) == [
+        (
+            "truncated_tail",
+            "00000000000000000000.log",
+            "73 bytes cut after position 83: the last batch is torn",
+        )
+    ]
     assert (log.log_end_offset, log.last_stable_offset) == (2, 0)
     assert log.active_segment.txn_index.is_empty
     log.writer.append_end_txn_marker(5, 0, 0, commit=True)
@@ -286,10 +323,33 @@ def test_a_log_start_in_the_torn_batch_is_obeyed_if_the_log_reached_it(world, re
     world.write(name, bytes(data[:-5]))
     log = world.log(log_start_offset=20, recovery_point=reached)
     if reached:
-        assert actions_of(log) == ["truncated_tail", "removed_segment", "reset_log"]
+        assert findings_of(log) == [
+            (
+                "truncated_tail",
+                "00000000000000000000.log",
+                "67 bytes cut after position 1358: the last batch is torn",
+            ),
+            (
+                "removed_segment",
+                "00000000000000000000.log",
+                "the log ends at 19, below the log start 20",
+            ),
+            ("reset_log", "t-0", "the log ends at 19, below the log start 20"),
+        ]
         assert (log.log_start_offset, log.log_end_offset) == (20, 20)
     else:
-        assert actions_of(log) == ["truncated_tail", "ignored_log_start"]
+        assert findings_of(log) == [
+            (
+                "truncated_tail",
+                "00000000000000000000.log",
+                "67 bytes cut after position 1358: the last batch is torn",
+            ),
+            (
+                "ignored_log_start",
+                "t-0",
+                "the log start 20 is beyond the log end 19; the log starts at 0",
+            ),
+        ]
         assert (log.log_start_offset, log.log_end_offset) == (0, 19)
 
 
@@ -298,7 +358,13 @@ def test_no_time_index_next_to_a_torn_end(world):
     world.write(name, bytes(data[:-5]))
     world.fs.remove(world.path(name.replace(".log", ".timeindex")))
     log = world.log(**INDEXED)
-    assert actions_of(log) == ["truncated_tail"]
+    assert findings_of(log) == [
+        (
+            "truncated_tail",
+            "00000000000000000014.log",
+            "67 bytes cut after position 360: the last batch is torn",
+        )
+    ]
     assert log.active_segment.max_timestamp_so_far == (1018, 18)
     check_appends(world, log, 19, **INDEXED)
 

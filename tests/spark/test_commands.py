@@ -1,0 +1,159 @@
+"""Whole outputs of `logstore workload`, with a session of this process instead of Spark's.
+
+To accept a change, delete a file of `outputs/`, run the test, and review its new contents.
+"""
+
+import re
+from contextlib import nullcontext
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from click.testing import CliRunner
+
+from logstore.cli.main import main
+from logstore.spark.oracle.verify import Verdict
+from tests.support.oracles.local_frames import local_session
+
+STORED = Path(__file__).with_name("outputs")
+SMALL = (
+    *("--set", "records=400", "--set", "partitions=2", "--set", "keys.count=40"),
+    *("--set", "values.max_bytes=60", "--set", "topic=changes"),
+)
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Return the names and options of the sessions that the commands open; they are local ones."""
+    asked = []
+
+    def begin(name, **options):
+        session = local_session(monkeypatch)
+        session.sparkContext.statusTracker = lambda: None
+        asked.append((name, options))
+        return session
+
+    monkeypatch.setattr("logstore.spark.sessions.session.spark_session", begin)
+    monkeypatch.setattr(
+        "logstore.spark.sessions.session.stop_session", lambda session: asked.append("stopped")
+    )
+    monkeypatch.setattr("logstore.spark.commands.progress.SparkProgress", lambda *_: nullcontext())
+    return asked
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments, code=0):
+        done = CliRunner(env={"LOGSTORE_DATA_DIR": "data", "COLUMNS": "100"}).invoke(
+            main, [*map(str, arguments)]
+        )
+        assert done.exit_code == code, done.output
+        return f"{done.stdout}--- {done.stderr}"
+
+    return call
+
+
+def compare(name, text):
+    # Durations and the speeds of stages are measured.
+    text = re.sub(r'("(?:records_per_second|seconds)": )\{[^}]*\}', r"\1{}", text)
+    text = re.sub(r'("(?:index|clean)_ms": )\d+', r"\1…", text)
+    text = re.sub(r"(?m)^((?:generate: )?[a-z]+) +[\d.]+ +[\d,]+$", r"\1  …", text)
+    path = STORED / f"{name}.txt"
+    if not path.exists():
+        STORED.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        pytest.fail(f"{path} was missing: review the new file")
+    assert text.splitlines() == path.read_text(encoding="utf-8").splitlines()
+
+
+def test_a_run_and_its_repetition_by_hand(run, asked):
+    compare("run", run("workload", "run", "cdc-table", *SMALL, "--out", "out", "--threads", 1))
+    assert asked == [
+        (
+            "run changes",
+            {
+                "master": None,
+                "driver_memory": asked[0][1]["driver_memory"],
+                "shuffle_partitions": 16,
+            },
+        ),
+        "stopped",
+    ]
+    assert sorted(path.name for path in Path("out").iterdir()) == [
+        *("after", "before", "before.parquet")
+    ]
+    compare("generate", run("workload", "generate", "cdc-table", *SMALL, "--no-parquet"))
+    logs = {
+        home: {path.name: path.read_bytes() for path in Path(home).glob("changes-*/*.log")}
+        for home in ("data", "out/before")
+    }
+    assert logs["data"] == logs["out/before"]
+    verify = ("workload", "verify", "--before", "out/before", "--after", "out/after", "--forced")
+    compare("verify", run(*verify))
+    swapped = ("workload", "verify", "--before", "out/after", "--after", "out/before")
+    wrong = run(*swapped, "--examples", 2, "--topic", "changes", "--now", "2025-01-01", code=1)
+    compare("verify-wrong", wrong)
+    compare("verify-json", run(*verify, "--partition", 1, "--topic", "changes", "--format", "json"))
+
+
+def test_generate_says_where_the_rows_are(run, asked):
+    options = ("--master", "local[3]", "--driver-memory", "2g", "--config", "segment.ms=1d")
+    compare("generate-json", run(
+        *("workload", "generate", "cdc-table", *SMALL, "--parquet", "rows", *options),
+        *("--format", "json"),
+    ))  # fmt: skip
+    assert asked[0] == (
+        "generate changes",
+        {"master": "local[3]", "driver_memory": "2g", "shuffle_partitions": 16},
+    )
+    assert sorted(path.name for path in Path("rows").iterdir())[0] == "_SUCCESS"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    (
+        (("generate", "cdc-table", "--parquet", "x", "--no-parquet"), "are mutually exclusive"),
+        (
+            ("verify", "--before", "a", "--after", "b", "--partition", 0),
+            "--partition requires --topic",
+        ),
+        (
+            ("verify", "--before", "a", "--after", "b", "--since", 0),
+            "--since requires --now, the time of the last cleaning pass",
+        ),
+        (("run", "cdc-table", "--driver-memory", "4x"), "'4x' is not a size such as 512m or 4g"),
+        (("run", "cdc-table", "--driver-memory", "511m"), "511m is below the minimum of 512m"),
+        (("run", "cdc-table", "--master", "here"), "'here' is not one of local, local[N]"),
+    ),
+)
+def test_wrong_usage_is_reported_before_a_session_begins(run, asked, arguments, message):
+    assert message in run("workload", *arguments, code=2)
+    assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("verdict", "text"),
+    (
+        (Verdict({}, [], 1, 1), "correct: 1 record before, 1 after\n"),
+        (
+            Verdict({}, [], 2_000, 1_500, ("a note",), 20, ("lags", "retention")),
+            "correct: 2,000 records before, 1,500 after, 20 below the new log start; "
+            "unproven: lags, retention\n",
+        ),
+        (
+            Verdict({"survivor_lost": 1}, [], 2, 0),
+            "1 violation: 2 records before, 0 after\n",
+        ),
+    ),
+)
+def test_a_verdict_begins_with_its_counts(capsys, verdict, text):
+    from logstore.spark.commands.verify import print_verdict
+
+    print_verdict(verdict)
+    shown = capsys.readouterr()
+    assert shown.out.startswith(text)
+    assert shown.err == "".join(f"note: {each}\n" for each in verdict.notes)

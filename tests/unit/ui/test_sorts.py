@@ -1,0 +1,57 @@
+"""Orders of the list of partitions, ties included."""
+
+import pytest
+
+from logstore import Broker, VirtualClock
+from logstore.ui.partitions import SORTS
+from tests.support.world.page import Asked
+
+COMPACT = {"cleanup.policy": "compact"}
+
+
+@pytest.fixture
+def page():
+    clock = VirtualClock()
+    with Broker(clock=clock, seed=1) as broker:
+        broker.create_topic("alone", 1)
+        broker.create_topic("due", 2, COMPACT)
+        broker.create_topic("late", 1, {**COMPACT, "max.compaction.lag.ms": "1h"})
+        broker.create_topic("young", 1, {**COMPACT, "min.compaction.lag.ms": "9d"})
+        for number in range(6):
+            broker.append("due", key=b"k%d" % (number % 2), value=b"v" * number, partition=1)
+            broker.append("late", key=b"k", value=b"v")
+        broker.roll("due", 1)
+        broker.roll("late")
+        clock.advance(hours=3)
+        for topic in ("due", "late", "young"):
+            for number in range(2):
+                broker.append(topic, key=b"k%d" % number, value=b"v" * 90, partition=0)
+        broker.roll("young")
+        broker.append("alone", value=b"v" * 1000)
+        with Asked(broker) as page:
+            page.get("/api/partitions")
+            yield page
+
+
+ORDERS = {
+    "bytes": ("due-0 young-0 due-1 late-0 alone-0", "alone-0 late-0 due-1 due-0 young-0"),
+    "ratio": ("alone-0 due-0 young-0 due-1 late-0", "due-1 late-0 due-0 young-0 alone-0"),
+    "dirty": ("alone-0 due-0 young-0 late-0 due-1", "due-1 late-0 due-0 young-0 alone-0"),
+    "delay": ("alone-0 due-0 due-1 young-0 late-0", "late-0 due-0 due-1 young-0 alone-0"),
+    "uncleanable": ("alone-0 due-0 due-1 late-0 young-0", "alone-0 due-0 due-1 late-0 young-0"),
+    "segments": ("alone-0 due-0 due-1 late-0 young-0", "due-1 late-0 young-0 alone-0 due-0"),
+    "frees": ("alone-0 due-0 young-0 due-1 late-0", "late-0 due-1 due-0 young-0 alone-0"),
+    "damage": ("alone-0 due-0 young-0 due-1 late-0", "late-0 due-1 due-0 young-0 alone-0"),
+    "name": ("alone-0 due-0 due-1 late-0 young-0", "young-0 late-0 due-1 due-0 alone-0"),
+}
+"""Ascending and descending; equal ones are in the order of their names."""
+
+
+@pytest.mark.parametrize("descending", (0, 1))
+@pytest.mark.parametrize("sort", SORTS)
+def test_partitions_are_sorted_by(page, sort, descending):
+    target = f"/api/partitions?sort={sort}&descending={descending}"
+    rows = page.get(target)["partitions"]
+    names = " ".join(f"{row['topic']}-{row['partition']}" for row in rows)
+    assert names == ORDERS[sort][descending]
+    assert page.get(f"{target}&first=1&count=2")["partitions"] == rows[1:3]
