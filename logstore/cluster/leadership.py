@@ -127,7 +127,7 @@ class Leadership:
         self.followers = followers
         for replica in sorted(self._early.keys() & followers.keys()):
             early = self._early.pop(replica)
-            answer = FetchResponse(early.number, early.leader_epoch, "NOT_LEADER_OR_FOLLOWER")
+            answer = FetchResponse(early.number, "NOT_LEADER_OR_FOLLOWER")
             self._send(followers[replica], answer)
 
     def end(self) -> None:
