@@ -48,6 +48,9 @@ class FollowerState:
         The offsets in its last fetch in this epoch, or -1 if there was none.
     behind_since_ms : int or None
         Monotonic time when the follower was last caught up. None if it is caught up.
+    refused_epoch : int or None
+        The partition epoch known to the leader when the controller refused, because it was
+        outdated, to add the follower to the ISR after its last fetch.
     """
 
     def __init__(self, replica: int, behind_since_ms: int) -> None:
@@ -59,6 +62,7 @@ class FollowerState:
         self.leader_end_at_last_fetch = 0
         self.number = 0
         self.waiting: FetchRequest | None = None
+        self.refused_epoch: int | None = None
 
     def __repr__(self) -> str:
         return f"FollowerState({self.replica}, [{self.log_start_offset}, {self.log_end_offset}))"
@@ -89,6 +93,7 @@ class Leadership:
         self.log = log
         self.state = state
         self.followers: dict[int, FollowerState] = {}
+        self._early: dict[int, FetchRequest] = {}  # fetches of replicas that are no followers yet
         self.start_offset = 0
         self._lag_check: ScheduledTask | None = None
         self._is_serving = False
@@ -120,6 +125,10 @@ class Leadership:
                 new = FollowerState(replica, now_ms - lag_ms)
                 followers[replica] = self.followers.get(replica, new)
         self.followers = followers
+        for replica in sorted(self._early.keys() & followers.keys()):
+            early = self._early.pop(replica)
+            answer = FetchResponse(early.number, "NOT_LEADER_OR_FOLLOWER")
+            self._send(followers[replica], answer)
 
     def end(self) -> None:
         """Stop being the leader. The lock of the log must be held."""
@@ -135,6 +144,7 @@ class Leadership:
         self.state = state
         self._set_followers()
         self._move_high_watermark()
+        self._wake()
         self._station.progress.emit(state.topic_partition)
 
     # -- acks ----------------------------------------------------------------------------
@@ -169,12 +179,15 @@ class Leadership:
             if self._is_over:
                 return
             follower = self.followers.get(request.replica)
-            if follower is None:  # a reassignment has removed it
+            if follower is None:
+                # A reassignment has removed it. Or has added it, and the new state is on its way:
+                # then the follower has to fetch again, because it may have restarted meanwhile.
+                self._early[request.replica] = request
                 return
             if request.number < follower.number:
                 return  # the follower has already sent a newer request
             follower.number = request.number
-            follower.waiting = None
+            follower.waiting = follower.refused_epoch = None
             if (error := self._epoch_error(request.leader_epoch)) is not None:
                 self._send(follower, FetchResponse(request.number, error))
                 return
@@ -273,7 +286,10 @@ class Leadership:
         log = self.log
         if log.lifetime.is_over or log.is_offline:
             return False
-        return request.offset < log.log_end_offset or request.heard != self._offsets()
+        # Without news, the next fetch of a refused follower lets it into the ISR.
+        was_refused = follower.refused_epoch not in (None, self.state.partition_epoch)
+        has_news = request.offset < log.log_end_offset or request.heard != self._offsets()
+        return has_news or was_refused
 
     def _offsets(self) -> tuple[int, int]:
         return self.log.offsets.high_watermark, self.log.offsets.log_start_offset
@@ -386,6 +402,8 @@ class Leadership:
             and self._is_eligible(follower)
         ):
             self._alter_isr((*state.isr, follower.replica))
+            if follower.replica not in self.state.isr:
+                follower.refused_epoch = state.partition_epoch
 
     def _watch_lags(self) -> None:
         """Schedule the next check for lagging followers. The lock of the log must be held."""

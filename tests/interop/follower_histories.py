@@ -398,7 +398,11 @@ class Round:
         return True
 
     def _serves(self, cluster: Cluster, history: History) -> bool:
-        """Return whether each replica has all records, and knows it."""
+        """Return whether each replica has all records and knows it, and the leader knows it too.
+
+        A new leader does not know the log end of a follower until the follower's first fetch, and
+        prefers no follower until then.
+        """
         for number in range(PARTITIONS):
             _, leader, epoch, replicas, _, _ = history.state(number)
             start, end = history.starts[number], history.ends[number]
@@ -411,11 +415,22 @@ class Round:
                         return False
                 elif code or (found.high_watermark, found.log_start_offset) != (end, start):
                     return False
+            followers = (self.alive & set(replicas)) - {leader}
+            for rack in {RACKS[each] for each in followers} - {RACKS[leader]}:
+                probe = self._probe(cluster, leader, history.topic, number, epoch, end, rack)
+                if probe[1].preferred_read_replica < 0:
+                    return False
         return True
 
     @staticmethod
     def _probe(
-        cluster: Cluster, broker: int, topic: str, number: int, epoch: int, offset: int
+        cluster: Cluster,
+        broker: int,
+        topic: str,
+        number: int,
+        epoch: int,
+        offset: int,
+        rack: str = "",
     ) -> tuple[int, Any]:
         partition = {
             "partition": number,
@@ -426,6 +441,7 @@ class Round:
         fields = {
             **_FETCH,
             "session_epoch": -1,
+            "rack_id": rack,
             "topics": [{"topic": topic, "partitions": [partition]}],
         }
         answer, _ = cluster.call(broker, "Fetch", 12, fields)
@@ -524,8 +540,15 @@ class Round:
         if leader < 0 or (acks < 0 and rng.random() < 0.1):
             broker = self._broker(history)
         data = batch(0, count - 1, timestamp=FIRST_MS + history.ends[number])
-        fields = produce_fields(history.topic, number, data) | {"acks": acks}
-        done = self._compare(history, broker, "Produce", rng.randint(3, 12), lambda _: fields)
+        version = rng.randint(3, 13)
+
+        def fields(cluster: Cluster) -> Mapping[str, Any]:
+            sent = produce_fields(history.topic, number, data) | {"acks": acks}
+            if version >= 13:
+                sent["topic_data"][0]["topic_id"] = cluster.ids[history.topic]
+            return sent
+
+        done = self._compare(history, broker, "Produce", version, fields)
         (code,) = errors_in(done)
         if code == 0:
             history.ends[number] += count
@@ -602,7 +625,7 @@ class Round:
         self._compare(history, broker, "OffsetForLeaderEpoch", version, lambda _: fields)
 
     def _ask_offsets(self, history: History, number: int) -> None:
-        version = history.rng.randint(2, 10)
+        version = history.rng.randint(2, 11)
         partition: dict[str, Any] = {
             "partition_index": number,
             "timestamp": history.rng.choice((-1, -1, -2, FIRST_MS + history.starts[number])),
@@ -639,7 +662,7 @@ class Round:
         elif chance < 0.25:
             epoch = rng.choice((0, -1))
         if epoch in (0, -1):
-            history.versions[broker] = rng.randint(7, 17)
+            history.versions[broker] = rng.randint(7, 18)
         version = history.versions.setdefault(broker, 12)
         share = 0.9 if epoch in (0, -1) else 0.4
         asked = [

@@ -97,7 +97,7 @@ def run(
     logs.mkdir(parents=True, exist_ok=True)
     with _served(is_kafka=is_kafka, brokers=brokers) as bootstrap:
         (folder / "test.conf").write_text(
-            f"bootstrap.servers={bootstrap}\ntest.topic.random=true\n"
+            f"bootstrap.servers={bootstrap}\ntest.topic.random=true\ntest.timeout.multiplier=3\n"
         )
         environment = os.environ | {
             "TEST_CONSUMER_GROUP_PROTOCOL": protocol,

@@ -9,7 +9,11 @@ from logstore.cluster.leadership import Leadership
 from logstore.cluster.wire import ClusterListeners
 from logstore.coordinator.groups.coordinator import GroupCoordinator
 from logstore.coordinator.markers import write_markers
-from logstore.errors import IllegalStateError, NotLeaderForPartitionError
+from logstore.errors import (
+    FencedLeaderEpochError,
+    IllegalStateError,
+    NotLeaderForPartitionError,
+)
 from logstore.messages.types import (
     AlterPartitionReassignmentsRequest,
     DescribeQuorumRequest,
@@ -33,6 +37,34 @@ def has_replica(cluster, broker):
 
 def finish(cluster):
     assert cluster.run_until(lambda: not cluster.reassignments(), timeout=3600_000)
+
+
+def test_a_follower_that_is_added_before_the_leader_knows_it_fetches_again(cluster):
+    moving, _ = cluster.controller.reassign({T: [0, 1, 2]})  # by a thread that stops here
+    cluster._host_moved(T)
+    cluster._nodes[2].replicas.apply(moving)
+    cluster.clock.advance(ms=1000)
+    cluster._tell(moving)
+    finish(cluster)
+    assert cluster.state(T).isr == (0, 1, 2)
+
+
+def test_an_idle_follower_rejoins_although_the_leader_did_not_know_the_newest_state(monkeypatch):
+    with Cluster(3, clock=VirtualClock(), seed=1) as cluster:
+        cluster.create_topic("t", assignment=[(0, 1, 2)])
+        cluster.run_until(lambda: len(cluster.state(T).isr) == 3)
+        cluster.kill(2)
+
+        def alter_isr(known, isr):
+            raise FencedLeaderEpochError("another thread has changed the state")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(cluster.controller, "alter_isr", alter_isr)
+            cluster.restart(2)
+            cluster.clock.advance(ms=1000)
+        assert cluster.state(T).isr == (0, 1)
+        cluster.stop(1)  # the new state, which the other thread sends
+        assert cluster.run_until(lambda: 2 in cluster.state(T).isr, timeout=10_000)
 
 
 # -- moves -----------------------------------------------------------------------------------------
