@@ -40,8 +40,9 @@ ORDERS = {
     "delay": ("alone-0 due-0 due-1 young-0 late-0", "late-0 due-0 due-1 young-0 alone-0"),
     "uncleanable": ("alone-0 due-0 due-1 late-0 young-0", "alone-0 due-0 due-1 late-0 young-0"),
     "segments": ("alone-0 due-0 due-1 late-0 young-0", "due-1 late-0 young-0 alone-0 due-0"),
-    "frees": ("alone-0 due-0 young-0 due-1 late-0", "late-0 due-1 due-0 young-0 alone-0"),
-    "damage": ("alone-0 due-0 young-0 due-1 late-0", "late-0 due-1 due-0 young-0 alone-0"),
+    "frees": ("alone-0 due-0 young-0 late-0 due-1", "due-1 late-0 young-0 due-0 alone-0"),
+    "rolled": ("alone-0 due-0 young-0 due-1 late-0", "late-0 due-1 due-0 young-0 alone-0"),
+    "damage": ("alone-0 due-0 young-0 late-0 due-1", "due-1 late-0 young-0 due-0 alone-0"),
     "name": ("alone-0 due-0 due-1 late-0 young-0", "young-0 late-0 due-1 due-0 alone-0"),
 }
 """Ascending and descending; equal ones are in the order of their names."""
