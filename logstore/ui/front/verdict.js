@@ -4,7 +4,7 @@ import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { getJson, path, subscribe } from "./api.js";
 import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { Badge, Command, directoryOption, Failure, Time } from "./parts.js";
-import { render } from "./reasons.js";
+import { render, renderAll } from "./reasons.js";
 
 /** States with their labels and badges, most urgent first. */
 export const STATES = {
@@ -62,10 +62,10 @@ export function sentence(verdict, size) {
     case "nothing_to_do":
       return "A cleaning pass would remove nothing.";
     case "not_compacted": {
-      const { segments, bytes } = verdict.retention;
+      const { segments, bytes, reasons } = verdict.retention;
       return segments === 0
         ? "Not compacted. Retention has nothing to remove."
-        : `Not compacted. Retention would remove ${plural(segments, "segment")}, ${formatBytes(bytes)} ${ofSize}.`;
+        : `Not compacted. Retention would remove ${plural(segments, "segment")}, ${formatBytes(bytes)} ${ofSize} (${renderAll(reasons)}).`;
     }
     case "unknown":
       return "The number of reclaimable bytes is unknown.";
