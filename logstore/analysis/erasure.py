@@ -139,6 +139,8 @@ class ErasurePlace(NamedTuple):
         removal requires an event.
     reasons : tuple of Reason
         Explanation of the state, the rule that removes the bytes, and its conditions.
+    timestamp : int or None
+        Timestamp of the record, or None outside a valid batch.
     """
 
     path: str
@@ -148,6 +150,7 @@ class ErasurePlace(NamedTuple):
     earliest_ms: int | None
     latest_ms: int | None
     reasons: tuple[Reason, ...]
+    timestamp: int | None
 
     @property
     def rule(self) -> str:
@@ -157,7 +160,7 @@ class ErasurePlace(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """Return an item of `places` in `logstore erasure --format json`."""
         item = self._asdict()
-        del item["reasons"]
+        del item["reasons"], item["timestamp"]
         return item | rule_json(self.reasons)
 
 
@@ -477,7 +480,8 @@ class _Partition:
             earliest_ms, latest_ms, reasons = self._removal(each, state, watches)
             reasons = (Reason(f"location.{state}", {}), *reasons)
             fields = (each.path, each.position, each.offset, state, earliest_ms, latest_ms)
-            yield ErasurePlace(*fields, reasons)
+            timestamp = None if each.record is None else each.record[1]
+            yield ErasurePlace(*fields, reasons, timestamp)
 
     def _states(self, occurrences: list[Occurrence]) -> dict[int | None, str]:
         """Return the states of records in the log, by offset."""

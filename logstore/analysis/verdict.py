@@ -31,12 +31,15 @@ from logstore.cleaner.selection import dirty_since_ms
 from logstore.errors import CorruptionError, LogStoreError, UnsupportedFormatError
 from logstore.reasons import Reason, Value, reasons_json
 from logstore.record.walk import batch_totals
+from logstore.storage.log.retention import RetentionRule
 
 if TYPE_CHECKING:
     from logstore.cleaner.command import ProgressListener
     from logstore.cleaner.selection import CleaningDecision
     from logstore.cleaner.stats import CleanerStats
+    from logstore.config.log_config import LogConfig
     from logstore.storage.log.log import Log
+    from logstore.storage.log.retention import RetentionDecision
     from logstore.types import TopicPartition
 
 DAMAGED = "damaged"
@@ -95,10 +98,40 @@ class Measured(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """Segments that a retention run would remove now."""
+    """Segments that a retention run would remove now.
+
+    Attributes
+    ----------
+    reasons : tuple of Reason
+        The settings that remove them, and whether the log is empty afterwards.
+    """
 
     segments: int
     bytes: int
+    reasons: tuple[Reason, ...] = ()
+
+    @classmethod
+    def of(cls, decision: RetentionDecision, config: LogConfig) -> Retention:
+        """Summarize a decision."""
+        removed = decision.removed
+        rules = {each.rule for each in removed}
+        reasons = []
+        if RetentionRule.LOG_START in rules:
+            start = decision.log_start_offset
+            reasons.append(Reason.of("retention.by_log_start", log_start_offset=start))
+        if RetentionRule.SIZE in rules:
+            limit = config.retention_bytes
+            reasons.append(Reason.of("retention.by_size", limit_bytes=limit))
+        if RetentionRule.TIME in rules:
+            reasons.append(Reason.of("retention.by_time", limit_ms=config.retention_ms))
+        if decision.rolls:
+            reasons.append(Reason.of("retention.empties"))
+        size_bytes = sum(each.size_bytes for each in removed)
+        return cls(len(removed), size_bytes, tuple(reasons))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return `retention` in the JSON of a verdict."""
+        return {**self._asdict(), "reasons": reasons_json(self.reasons)}
 
 
 class Removable(NamedTuple):
@@ -211,7 +244,7 @@ class Verdict:
             "since_ms": self.since_ms,
             "helps": [help_.text for help_ in self.helps],
             "help_reasons": reasons_json(self.helps),
-            "retention": self.retention._asdict(),
+            "retention": self.retention.to_json(),
             "notes": reasons_json(self.notes),
             "examined": self.examined,
         }
@@ -494,10 +527,9 @@ class _Judgement:
         self.log = log
         self.decision = decision
         self.facts = facts
-        self.retained = Trial(log, broker.cleaner).retention().removed
-        self.retention = Retention(
-            len(self.retained), sum(each.size_bytes for each in self.retained)
-        )
+        retention = Trial(log, broker.cleaner).retention()
+        self.retained = retention.removed
+        self.retention = Retention.of(retention, log.config)
         self.active = ActiveSegment.of(log, kafka_exact=broker.cleaner.chooser.kafka_exact)
         self.is_all_clean = decision.state.first_dirty_offset >= log.log_end_offset
 
@@ -586,7 +618,7 @@ class _Judgement:
         return Removal(size, records, size), size, size
 
     def _reason(self, state: str) -> Reason:
-        segments, size = self.retention
+        segments, size = self.retention.segments, self.retention.bytes
         removed = {"segments": segments, "removed_bytes": size}
         damages = self.facts.damages
         match state:

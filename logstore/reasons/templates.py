@@ -263,6 +263,10 @@ TEMPLATES: Mapping[str, str] = {
         "its first batch ({first_at_ms}) is past retention.ms, but the cleaner rewrote it, and"
         " the segments that it may have joined expire together, at {at_ms} (KIP-354)"
     ),
+    "retention.by_log_start": "below the log start {log_start_offset}",
+    "retention.by_size": "retention.bytes={limit_bytes}",
+    "retention.by_time": "retention.ms={limit_ms}",
+    "retention.empties": "the active segment too, so the log ends up empty",
     # Locations of the bytes of a key, by state.
     "location.live": "it is the latest record of its key",
     "location.tombstone": "it is the latest record of its key and has no value",

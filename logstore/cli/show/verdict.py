@@ -21,6 +21,7 @@ from logstore.analysis.verdict import (
 from logstore.cli.show.output import plural
 from logstore.cli.show.prose import wrapped
 from logstore.cli.show.tables import can_print
+from logstore.reasons import text_of
 from logstore.reasons.formats import format_size, format_span
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ def _amounts(verdict: Verdict) -> Iterator[str]:
         yield from _cleaned(verdict, total)
     if verdict.state not in (UNKNOWN, NOTHING_TO_DO) and removed.segments:
         size = f"{format_size(removed.bytes)} of {total}"
-        yield f"retention removes {plural(removed.segments, 'segment')}, {size}"
+        why = text_of(removed.reasons)
+        yield f"retention removes {plural(removed.segments, 'segment')}, {size} ({why})"
     elif verdict.state == NOT_COMPACTED:
         yield f"retention keeps all {total}"
 

@@ -46,9 +46,13 @@ def erasure(ask: Ask) -> dict[str, Any]:
 
 def _group_json(places: Sequence[ErasurePlace]) -> dict[str, Any]:
     first = places[0]
+    offsets = [place.offset for place in places if place.offset is not None]
     return {
         "state": first.state,
         "count": len(places),
+        "first_offset": min(offsets, default=None),
+        "last_offset": max(offsets, default=None),
+        "timestamp": first.timestamp if len(places) == 1 else None,
         "files": len({place.path for place in places}),
         "reasons": reasons_json(first.reasons),
         **_times(places),

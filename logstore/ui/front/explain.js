@@ -5,6 +5,7 @@ import { path, useAnswer } from "./api.js";
 import { formatBytes, formatCount, formatDuration, plural } from "./format.js";
 import { Requested, Time } from "./parts.js";
 import { render, renderAll, words } from "./reasons.js";
+import { isForeseen, Opening } from "./verdict.js";
 
 /** Gates of which only one must be open. */
 const EITHER = ["dirty_ratio", "max_compaction_lag"];
@@ -33,14 +34,12 @@ export function Explanation({ item, nowMs }) {
   const active = item.active_segment;
   const closings = active?.closings ?? [];
   const remedies = pressing(item);
-  // A Kafka broker rolls a segment only at an append; logstore also rolls an idle one.
-  const isRolled = gates.some((gate) => gate.gate === "active_segment" && !gate.open);
   const tombstones = item.tombstones;
   return html`
     <div>
       <p class="headline">
         ${render(item.reason)}
-        ${!item.will_clean && item.opens_at_ms != null && html`<span>; a running ${isRolled ? "logstore broker" : "cleaner"} would clean it from <${Time} ms=${item.opens_at_ms} /> on${nowMs != null && `, in ${formatDuration(item.opens_at_ms - nowMs)}`}</span>`}
+        ${isForeseen(item) && html`<span>; a running <${Opening} of=${item} nowMs=${nowMs} /></span>`}
       </p>
 
       ${remedies.length > 1 && html`<p>${remedies.length === 2 ? "Both" : `All ${remedies.length}`} conditions below must be met.</p>`}

@@ -14,6 +14,13 @@ const PLACES = 20;
 const PLACES_MAX = 1_000;
 const HEADINGS = ["State", "Records", "Earliest deletion", "Latest deletion", "Rule", "Locations"];
 
+const DUE = {
+  "erasure.cleaning_due": "removed by the next pass",
+  "erasure.retention_due": "removed by retention",
+  "erasure.start_due": "removed when a broker starts",
+  "erasure.not_due": "removed only after an append",
+};
+
 export function KeyPlaces({ topic, partition, query, about, isMeant }) {
   const { key = null, as = "text" } = query;
   const [draft, setDraft] = useState({ text: key ?? "", format: as });
@@ -86,7 +93,11 @@ function Found({ answer, onMore, topic, partition }) {
           const places = answer.places.filter((place) => isSame(place, group));
           return html`
             <tr key=${index}>
-              <th scope="row">${group.state.replaceAll("_", " ")}</th>
+              <th scope="row">
+                ${group.state.replaceAll("_", " ")}
+                ${groups.some((other) => other !== group && other.state === group.state) && html`<span class="explanation">${dueInWords(group, nowMs)}</span>`}
+                <${Offsets} of=${group} topic=${topic} partition=${partition} />
+              </th>
               <td class="is-number" data-heading=${HEADINGS[1]}>${formatCount(group.count)}</td>
               <td data-heading=${HEADINGS[2]}>${when(group.earliest_ms, "never automatically")}</td>
               <td data-heading=${HEADINGS[3]}>${when(group.latest_ms, "unknown")}</td>
@@ -109,6 +120,23 @@ function Found({ answer, onMore, topic, partition }) {
     `}
     ${answer.assumed?.length > 0 && html`<ul class="plain-list dim">${answer.assumed.map((each) => html`<li>${each}</li>`)}</ul>`}
   `;
+}
+
+/** What distinguishes groups of the same state: the event that makes their removal due. */
+export function dueInWords({ reasons }, nowMs) {
+  const due = reasons.find(({ code }) => code in DUE);
+  if (due === undefined) return "kept until another event";
+  return due.values.at_ms > nowMs ? `${DUE[due.code]}, later` : DUE[due.code];
+}
+
+/** The offsets of a group; of a single record also its time. */
+function Offsets({ of: { first_offset: first, last_offset: last, timestamp }, topic, partition }) {
+  if (first == null) return null;
+  const link = (offset) => html`<a href=${hashOf(["t", topic, partition, "records"], { from: offset })}>${formatCount(offset)}</a>`;
+  return html`<span class="explanation">
+    ${first === last ? html`offset ${link(first)}` : html`offsets ${link(first)} to ${link(last)}`}
+    ${timestamp != null && html`, <${Time} ms=${timestamp} />`}
+  </span>`;
 }
 
 function isSame(place, group) {

@@ -2,9 +2,9 @@
 
 import { html, useEffect, useState } from "./vendor/htm-preact.js";
 import { getJson, path, subscribe } from "./api.js";
-import { formatBytes, formatCount, formatRatio, plural } from "./format.js";
+import { formatBytes, formatCount, formatDuration, formatRatio, plural } from "./format.js";
 import { Badge, Command, directoryOption, Failure, Time } from "./parts.js";
-import { render } from "./reasons.js";
+import { render, renderAll } from "./reasons.js";
 
 /** States with their labels and badges, most urgent first. */
 export const STATES = {
@@ -62,10 +62,10 @@ export function sentence(verdict, size) {
     case "nothing_to_do":
       return "A cleaning pass would remove nothing.";
     case "not_compacted": {
-      const { segments, bytes } = verdict.retention;
+      const { segments, bytes, reasons } = verdict.retention;
       return segments === 0
         ? "Not compacted. Retention has nothing to remove."
-        : `Not compacted. Retention would remove ${plural(segments, "segment")}, ${formatBytes(bytes)} ${ofSize}.`;
+        : `Not compacted. Retention would remove ${plural(segments, "segment")}, ${formatBytes(bytes)} ${ofSize} (${renderAll(reasons)}).`;
     }
     case "unknown":
       return "The number of reclaimable bytes is unknown.";
@@ -124,6 +124,7 @@ export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }
           <span>
             ${isOpen ? (verdict.state === "not_compacted" ? "" : reason) : `${more === undefined ? "" : `${more} `}${sentence(verdict, size)}`}
             ${verdict.since_ms != null && html` ${verdict.state === "uncleanable" ? "Since" : "Its oldest dirty data is from"} <${Time} ms=${verdict.since_ms} />.`}
+            ${isOpen && isForeseen(detail.decision) && html` A running <${Opening} of=${detail.decision} nowMs=${about.clock?.now_ms} />.`}
           </span>
           ${!verdict.exact && CAN_BE_EXACT.includes(verdict.state) && html`<${Exact} topic=${topic} partition=${partition} onMeasured=${onMeasured} />`}
         </p>
@@ -132,6 +133,18 @@ export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }
       `}
     </section>
   `;
+}
+
+/** Whether a cleaning decision becomes due by itself, without an append or a command. */
+export function isForeseen({ will_clean: isDue, opens_at_ms: ms }) {
+  return !isDue && ms != null;
+}
+
+/** The time at which a foreseen cleaning is due, as text after "a running ". */
+export function Opening({ of: { gates, opens_at_ms: ms }, nowMs }) {
+  // A Kafka broker rolls a segment only at an append; logstore also rolls an idle one.
+  const isRolled = gates?.some((gate) => gate.gate === "active_segment" && !gate.open);
+  return html`${isRolled ? "logstore broker" : "cleaner"} would clean it from <${Time} ms=${ms} /> on${nowMs != null && `, in ${formatDuration(ms - nowMs)}`}`;
 }
 
 /** Commands and settings that help. While the broker runs, buttons replace the commands. */

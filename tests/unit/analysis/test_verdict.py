@@ -22,6 +22,7 @@ from logstore.cleaner.stats import CleanReport
 from logstore.cli.show.verdict import short_amounts, short_state, summary_lines, verdict_lines
 from logstore.errors import CorruptRecordError, KafkaStorageError, UnsupportedFormatError
 from logstore.reasons import Reason
+from logstore.storage.log.retention import RetentionDecision, RetentionRule, SegmentVerdict
 from logstore.types import DAY_MS
 
 TP = TopicPartition("t", 0)
@@ -263,7 +264,11 @@ def test_a_policy_that_deletes_says_what_retention_removes() -> None:
         before = size(broker)
         assert [each.code for each in verdict.helps] == ["help.retain"]
         assert (verdict.frees_bytes, verdict.frees_records) == (before, 27)
-        assert verdict.retention == (2, before)
+        assert verdict.retention[:2] == (2, before)
+        assert verdict.retention.reasons == (
+            Reason.of("retention.by_time", limit_ms=DAY_MS),
+            Reason.of("retention.empties"),
+        )
         broker.retain("t")
         assert size(broker) == 0
 
@@ -275,8 +280,27 @@ def test_a_policy_with_both_says_both() -> None:
         verdict = partition_verdict(broker, TP, exact=True)
         [removed] = broker.retain("t", dry_run=True).decisions
         assert verdict.retention.segments == len(removed.removed) == 1
+        assert verdict.retention.reasons == (Reason.of("retention.by_size", limit_bytes=3000),)
         assert verdict.state == "due"
         assert [each.code for each in verdict.helps] == ["help.clean", "help.retain"]
+
+
+def test_retention_names_every_rule_that_removes_a_segment() -> None:
+    segments = tuple(
+        SegmentVerdict(number, number + 1, 100, rule, ())
+        for number, rule in enumerate((*RetentionRule, None))
+    )
+    decision = RetentionDecision(TP, segments, rolls=False, log_start_offset=3)
+    with broker_with(retention_bytes="100", retention_ms="60000") as broker:
+        found = Retention.of(decision, broker.log("t").config)
+    assert found == (
+        *(3, 300),
+        (
+            Reason.of("retention.by_log_start", log_start_offset=3),
+            Reason.of("retention.by_size", limit_bytes=100),
+            Reason.of("retention.by_time", limit_ms=60_000),
+        ),
+    )
 
 
 def verdict_like(**changes: object) -> Verdict:
@@ -400,7 +424,8 @@ def of(state: str, **fields: object) -> Verdict:
 
 
 EXACT = {"exact": True, "frees_bytes": 4096, "frees_records": 1, "frees_bytes_if_rolled": 4096}
-REMOVED = Retention(2, 2048)
+BY_TIME = (Reason.of("retention.by_time", limit_ms=3_600_000),)
+REMOVED = Retention(2, 2048, BY_TIME)
 
 
 @pytest.mark.parametrize(
@@ -435,10 +460,10 @@ REMOVED = Retention(2, 2048)
               " the active segment is rolled; R"),
         ),
         (
-            of("waiting", retention=Retention(1, 6144)),
+            of("waiting", retention=Retention(1, 6144, BY_TIME)),
             *((6144, 6144), ("6.0 KiB", "6.0 KiB"),
               "waiting: a forced pass frees at most 4.0 KiB of 8.0 KiB; retention"
-              " removes 1 segment, 6.0 KiB of 8.0 KiB; R"),
+              " removes 1 segment, 6.0 KiB of 8.0 KiB (retention.ms=1h); R"),
         ),
         (of("nothing_to_do"), (0, 0), ("0 B", "0 B"), "nothing to do: R"),
         (
@@ -459,7 +484,7 @@ REMOVED = Retention(2, 2048)
             of("not_compacted", retention=REMOVED),
             *((4096, 4096), ("≤ 4.0 KiB", "≤ 4.0 KiB"),
               "not compacted: never compacted; retention removes 2 segments, 2.0"
-              " KiB of 8.0 KiB"),
+              " KiB of 8.0 KiB (retention.ms=1h)"),
         ),
         (
             of("not_compacted", frees_bytes_at_most=0, frees_bytes_if_rolled_at_most=0),

@@ -108,3 +108,18 @@ def test_a_field_is_one_line_whatever_it_holds(front):
     )
     assert lines[:4] == ["a\\nb", "\\x00\\xff", None, '{"a":1}']
     assert len(lines[4]) == 500
+
+
+@pytest.mark.parametrize(
+    ("code", "values", "expected"),
+    (
+        ("erasure.cleaning_due", {"at_ms": 5}, "removed by the next pass"),
+        ("erasure.cleaning_due", {"at_ms": 6}, "removed by the next pass, later"),
+        ("erasure.retention_due", {"at_ms": 5}, "removed by retention"),
+        ("erasure.not_due", {}, "removed only after an append"),
+        ("erasure.no_rule", {}, "kept until another event"),
+    ),
+)
+def test_groups_of_one_state_name_what_makes_their_removal_due(front, code, values, expected):
+    reasons = [{"code": "location.superseded", "values": {}}, {"code": code, "values": values}]
+    assert front.call("key.js", "dueInWords", ({"reasons": reasons}, 5)) == [expected]

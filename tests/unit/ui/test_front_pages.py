@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from logstore import Broker, VirtualClock
+from logstore.reasons.formats import format_time
 from tests.support.browser.front import Front
 from tests.support.browser.pages import Story
 from tests.support.world.page import Asked
@@ -255,6 +256,27 @@ def test_more_keys_are_shown_on_request(front, page, rich):
         [f"api/partitions/users/0/stats?top={n}" for n in (20, 200)],
     )
     story.end()
+
+
+def test_a_waiting_partition_shows_when_it_will_be_cleaned(front, page, rich):
+    rich.create_topic("waiting", 1, {"cleanup.policy": "compact", "min.compaction.lag.ms": "10d"})
+    for _ in range(3):
+        rich.append("waiting", key=b"k", value=b"v")
+    rich.roll("waiting")
+    story = Story(front, page, "#/t/waiting/0")
+    lines = below(story.lines, 'section aria-label="Verdict"')
+    story.end()
+    opens_at_ms = rich.explain("waiting").partitions[0].opens_at_ms
+    assert opens_at_ms == rich.clock.now_ms() + 10 * 86_400_000
+    assert [line.strip() for line in lines if "running" in line or "in 10d" in line] == [
+        '". A running cleaner would clean it from "',
+        '" on, in 10d."',
+    ]
+    day, time = format_time(opens_at_ms).split()
+    assert [line.strip() for line in lines if "span: " in line][-2:] == [
+        f'span: "{day}"',
+        f'span: "{time}"',
+    ]
 
 
 def test_exact_values_of_all_listed_partitions_are_computed(front, page):

@@ -3,7 +3,15 @@
 import pytest
 
 KIB = 1024
-NOTHING = {"segments": 0, "bytes": 0}
+NOTHING = {"segments": 0, "bytes": 0, "reasons": []}
+EXPIRED = {
+    "segments": 1,
+    "bytes": KIB,
+    "reasons": [
+        {"code": "retention.by_time", "values": {"limit_ms": 3_600_000}, "text": ""},
+        {"code": "retention.empties", "values": {}, "text": ""},
+    ],
+}
 
 
 def verdict(state, *, exact=False, now=0, rolled=0, records=None, retention=NOTHING):
@@ -39,8 +47,9 @@ def verdict(state, *, exact=False, now=0, rolled=0, records=None, retention=NOTH
         (verdict("nothing_to_do"), "A cleaning pass would remove nothing."),
         (verdict("not_compacted"), "Not compacted. Retention has nothing to remove."),
         (
-            verdict("not_compacted", now=KIB, retention={"segments": 1, "bytes": KIB}),
-            "Not compacted. Retention would remove 1 segment, 1.0 KiB of 4.0 KiB.",
+            verdict("not_compacted", now=KIB, retention=EXPIRED),
+            "Not compacted. Retention would remove 1 segment, 1.0 KiB of 4.0 KiB"
+            " (retention.ms=1h; the active segment too, so the log ends up empty).",
         ),
         (verdict("unknown", now=KIB), "The number of reclaimable bytes is unknown."),
         (

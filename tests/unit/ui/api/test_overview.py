@@ -327,7 +327,7 @@ def test_about_and_the_rows_have_exactly_these_members(page, broker):
                             "text": "logstore clean users --partition 0",
                         }
                     ],
-                    "retention": {"segments": 0, "bytes": 0},
+                    "retention": {"segments": 0, "bytes": 0, "reasons": []},
                     "notes": [],
                     "examined": "headers",
                 },

@@ -273,6 +273,10 @@ def test_the_locations_of_a_key_are_grouped_by_state_and_rule(page):
     assert [each["offset"] for each in answer["places"]] == [11, 13]
     assert live["earliest_ms"] is answer["earliest_ms"] is None
     assert superseded["reasons"][0]["code"] == "location.superseded"
+    assert (superseded["first_offset"], superseded["last_offset"]) == (11, 12)
+    assert (live["first_offset"], live["last_offset"]) == (13, 13)
+    now_ms = page.context.broker.clock.now_ms()
+    assert (superseded["timestamp"], live["timestamp"]) == (None, now_ms)
     whole = page.get("/api/partitions/users/0/erasure?key=k9")
     assert [each["offset"] for each in whole["places"]] == [11, 12, 13]
     assert superseded["earliest_ms"] == max(each["earliest_ms"] for each in whole["places"][:2])
