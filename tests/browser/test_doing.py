@@ -65,7 +65,7 @@ def test_an_invalid_value_is_reported_and_corrected_at_its_field(open_page, visi
     expect(ratio).to_have_accessible_description(re.compile("must be a number from 0 to 1"))
     ratio.fill("0.2")
     expect(ratio).not_to_have_attribute("aria-invalid", "true")
-    expect(previewed(page)).to_contain_text("Nothing is changed yet")
+    expect(previewed(page)).to_contain_text("Not saved yet")
     visitor.watch_of(page).expect(REFUSED)
 
 

@@ -100,6 +100,9 @@ def test_a_cut_of_valid_batches_is_refused_and_changes_nothing(run, copied, argu
     before = tree_hash(copied)
     refused = run(*arguments, "--data-dir", copied.parent, input=lines({"value": "x"}), code=1)
     assert "lose 85 valid batches with 214 records after it" in refused.stderr
+    hint = "; salvage DIR --out DIR keeps them, --accept-data-loss deletes them"
+    is_offered = arguments[0] not in ("retain", "delete-records")
+    assert refused.stderr.endswith(f" (CORRUPT_MESSAGE){hint if is_offered else ''}\n")
     assert tree_hash(copied) == before
 
 

@@ -123,6 +123,7 @@ COMMANDS = {
         "inspect data/users-0/00000000000000000000.log --summary",
         "inspect data/users-0/00000000000000000000.log --fate",
         "inspect data/users-0 --partition 0",
+        "inspect users --sumary",
         "inspect nothing",
         "inspect ./nothing",
         "inspect data/meta.properties",

@@ -15,10 +15,10 @@ const PLACES_MAX = 1_000;
 const HEADINGS = ["State", "Records", "Earliest deletion", "Latest deletion", "Rule", "Locations"];
 
 const DUE = {
-  "erasure.cleaning_due": "removed by the next pass",
-  "erasure.retention_due": "removed by retention",
-  "erasure.start_due": "removed when a broker starts",
-  "erasure.not_due": "removed only after an append",
+  "erasure.cleaning_due": "by the next pass",
+  "erasure.retention_due": "by retention",
+  "erasure.start_due": "when a broker starts",
+  "erasure.not_due": "only after an append",
 };
 
 export function KeyPlaces({ topic, partition, query, about, isMeant }) {
@@ -125,17 +125,16 @@ function Found({ answer, onMore, topic, partition }) {
 /** What distinguishes groups of the same state: the event that makes their removal due. */
 export function dueInWords({ reasons }, nowMs) {
   const due = reasons.find(({ code }) => code in DUE);
-  if (due === undefined) return "kept until another event";
+  if (due === undefined) return "after another event";
   return due.values.at_ms > nowMs ? `${DUE[due.code]}, later` : DUE[due.code];
 }
 
-/** The offsets of a group; of a single record also its time. */
-function Offsets({ of: { first_offset: first, last_offset: last, timestamp }, topic, partition }) {
+/** The first and the last offset of a group. */
+function Offsets({ of: { first_offset: first, last_offset: last }, topic, partition }) {
   if (first == null) return null;
   const link = (offset) => html`<a href=${hashOf(["t", topic, partition, "records"], { from: offset })}>${formatCount(offset)}</a>`;
   return html`<span class="explanation">
     ${first === last ? html`offset ${link(first)}` : html`offsets ${link(first)} to ${link(last)}`}
-    ${timestamp != null && html`, <${Time} ms=${timestamp} />`}
   </span>`;
 }
 

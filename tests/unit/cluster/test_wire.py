@@ -219,6 +219,19 @@ def test_followers_send_clients_to_the_leader(shared):
     assert produced(server[1], TopicPartition("none", 0))[0] == "UNKNOWN_TOPIC_OR_PARTITION"
 
 
+def test_brokers_without_a_replica_know_topics_by_their_ids(shared):
+    cluster, server = shared
+    topic = cluster.create_topic("identified", replication_factor=1, configs={})
+    fetched = fetch_of("", 0)
+    fetched.topics[0].topic_id = topic.id
+    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(topic_id=topic.id)])
+    for broker in (1, 2):
+        with Client(server[broker]) as client:
+            assert client.ask(asked, 12).topics[0].name == "identified"
+            found = client.ask(fetched, 13).responses[0].partitions[0]
+        assert name_of(found.error_code) == "NOT_LEADER_OR_FOLLOWER"
+
+
 @pytest.mark.parametrize(("fetch_version", "produce_version"), ((15, 9), (16, 10), (17, 12)))
 def test_a_refusal_names_the_leader(made, fetch_version, produce_version):
     """KIP-951: the client needs no metadata to find it."""

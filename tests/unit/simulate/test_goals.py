@@ -82,6 +82,7 @@ def test_other_texts_are_not_goals(text, message):
         ("min.cleanable.dirty.ratio=0.1..0.9", [f"0.{n}" for n in range(1, 10)]),
         ("segment.ms=1d..9d/5", ["1d", "3d", "5d", "7d", "9d"]),
         ("segment.ms=6h..1d/4", ["6h", "12h", "18h", "1d"]),
+        ("segment.ms=630m..1110m/3", ["630m", "14h", "1110m"]),
         ("segment.bytes=1MiB..64MiB/4", ["1MiB", "4MiB", "16MiB", "64MiB"]),
         ("log.cleaner.threads=1..4/4", ["1", "2", "3", "4"]),
         ("cleanup.policy=compact,delete", ["compact", "delete"]),

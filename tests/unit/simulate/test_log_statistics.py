@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from logstore import Broker, VirtualClock
-from logstore.simulate import kernels
+from logstore.simulate import kernels, log_statistics
 from logstore.simulate.log_statistics import LogStatistics
 
 CONFIGS = {"cleanup.policy": "compact", "segment.bytes": "4096"}
@@ -93,3 +93,12 @@ def _last_size(data):
         size = 12 + int.from_bytes(data[position + 8 : position + 12].tobytes(), "big")
         position += size
     return size
+
+
+@pytest.mark.parametrize("read_bytes", (64, 128, 4096))
+def test_batches_longer_than_a_read_are_counted(broker, read_bytes, monkeypatch):
+    monkeypatch.setattr(log_statistics, "READ_BYTES", read_bytes)
+    broker.create_topic("t", configs=CONFIGS)
+    statistics = LogStatistics()
+    fill(broker, 60)
+    assert counted(broker, statistics) == expected(broker)

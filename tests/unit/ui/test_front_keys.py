@@ -113,11 +113,11 @@ def test_a_field_is_one_line_whatever_it_holds(front):
 @pytest.mark.parametrize(
     ("code", "values", "expected"),
     (
-        ("erasure.cleaning_due", {"at_ms": 5}, "removed by the next pass"),
-        ("erasure.cleaning_due", {"at_ms": 6}, "removed by the next pass, later"),
-        ("erasure.retention_due", {"at_ms": 5}, "removed by retention"),
-        ("erasure.not_due", {}, "removed only after an append"),
-        ("erasure.no_rule", {}, "kept until another event"),
+        ("erasure.cleaning_due", {"at_ms": 5}, "by the next pass"),
+        ("erasure.cleaning_due", {"at_ms": 6}, "by the next pass, later"),
+        ("erasure.retention_due", {"at_ms": 5}, "by retention"),
+        ("erasure.not_due", {}, "only after an append"),
+        ("erasure.no_rule", {}, "after another event"),
     ),
 )
 def test_groups_of_one_state_name_what_makes_their_removal_due(front, code, values, expected):
