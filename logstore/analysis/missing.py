@@ -42,7 +42,11 @@ def missing_offsets(log: Log, files: FileSystem, first_dirty_offset: int | None)
         finally:
             file.close()
 
-    witnesses = remaining_files(files.list_dir(log.directory), has_entries)
+    try:
+        names = files.list_dir(log.directory)
+    except FileNotFoundError:
+        names = []  # another process has deleted or moved the partition
+    witnesses = remaining_files(names, has_entries)
     return log.reader.steady(lambda: _ranges(log, first_dirty_offset or 0, witnesses))
 
 

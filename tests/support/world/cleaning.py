@@ -199,7 +199,7 @@ def keys_in(log: Log) -> list[int]:
 
 
 def txn_entries(log: Log) -> list[tuple[int, int, int, int]]:
-    """Producer, first, last and last stable offset of every entry of the transaction indexes."""
+    """Producer, first, last and last stable offset of each transaction index entry."""
     return [tuple(entry) for segment in log.segments for entry in segment.txn_index.entries()]
 
 
@@ -243,7 +243,7 @@ def bytes_at(log: Log, path: str) -> bytes:
 
 
 def snapshot(world: World) -> dict[str, tuple[bytes, int]]:
-    """Bytes and modification time of every file of the partition."""
+    """Bytes and modification time of every file in the partition."""
     return {
         name: (data, world.fs.stat(world.path(name)).mtime_ms)
         for name, data in world.files().items()

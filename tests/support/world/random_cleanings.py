@@ -61,7 +61,7 @@ def random_cleanings(
     strategies : dict
         How many topics of each of `BY_STRATEGY`.
     map_keys : int, optional
-        About how many keys the cleaner's map holds.
+        Approximate capacity of the cleaner's map, in keys.
     live : bool
         Copy the directories while they are open: they were not closed cleanly.
     forced : bool

@@ -34,7 +34,7 @@ class StoredBatch:
 
     @property
     def is_data(self) -> bool:
-        """Whether the batch holds records rather than a marker."""
+        """Whether the batch contains records rather than a marker."""
         return not self.header.is_control
 
     def spans(self, offset: int) -> bool:
