@@ -9,7 +9,7 @@ from logstore.analysis.broker_state import is_replicated
 from logstore.analysis.segment_map import SegmentMaps
 from logstore.errors import LogStoreError
 from logstore.inspect.schemas.framing import FRAME_BYTES, MAGIC
-from logstore.runtime import VirtualClock
+from logstore.runtime import FixedWallClock, VirtualClock
 from logstore.ui.errors import ReadOnlyError
 from logstore.ui.live import Live
 from logstore.ui.locks import OperationLock
@@ -107,11 +107,12 @@ class Context:
             raise ReadOnlyError(self.read_only_because)
 
     def clock_json(self) -> dict[str, Any]:
-        """Return the type of the broker's clock, its time and its next event."""
+        """Return the type of the clock, its time and its next event."""
         clock = self.broker.clock
         virtual = clock if isinstance(clock, VirtualClock) else None
+        is_fixed = isinstance(clock, FixedWallClock)
         return {
-            "kind": "system" if virtual is None else "virtual",
+            "kind": "virtual" if virtual is not None else "fixed" if is_fixed else "system",
             "now_ms": clock.now_ms(),
             "next_event_ms": None if virtual is None else virtual.next_event_ms(),
             "next_event": None if virtual is None else virtual.next_event_name(),

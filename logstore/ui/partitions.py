@@ -25,6 +25,7 @@ from logstore.analysis.verdict import (
     DAMAGED,
     RECORDS,
     STATES,
+    UNCLEANABLE,
     Verdict,
     partition_verdict,
     quick_verdict,
@@ -154,11 +155,27 @@ def _damage(row: Row) -> tuple[int, ...]:
     return (-STATES.index(row.verdict.state), *row.verdict.removable_bytes)
 
 
+def _urgency(row: Row) -> tuple[int, ...]:
+    """Return the sort key by damage and possible losses, then by bytes that are freed."""
+    verdict = row.verdict
+    if verdict is None:
+        rank = 2 if row.error is not None else 0
+    elif verdict.state in _URGENT:
+        rank = _URGENT[verdict.state]
+    else:
+        rank = 1 if verdict.notes else 0
+    return (rank, *_frees(row))
+
+
+_URGENT = {DAMAGED: 4, UNCLEANABLE: 3}
+
+
 def _number(value: float | None) -> float:
     return -1 if value is None else value
 
 
 SORTS: dict[str, Callable[[Row], Any]] = {
+    "urgency": _urgency,
     "bytes": lambda row: row.size_bytes,
     "ratio": lambda row: _number(row.cleanable_ratio),
     "dirty": lambda row: _number(row.dirty_bytes),

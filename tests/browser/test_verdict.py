@@ -84,7 +84,7 @@ def test_the_list_shows_damage_and_reclaimable_bytes(page):
     expect(summary).to_contain_text("3 partitions: 1 damaged, 1 due (free")
     expect(summary).not_to_contain_text("at most")
     expect(headers_only).to_have_count(0)
-    page.get_by_role("combobox", name="Order").select_option("Damage first")
+    page.get_by_role("combobox", name="Order").select_option("damage")
     expect(page.get_by_role("row").nth(1)).to_contain_text("damaged-0")
 
 

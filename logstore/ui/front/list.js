@@ -12,9 +12,10 @@ import { Table, usePieces } from "./table.js";
 import { ExactAll, removable, StateBadge, summarySentence, unreadSentence } from "./verdict.js";
 
 const ORDERS = [
+  ["urgency", "Damaged, then reclaimable", true],
   ["frees", "Reclaimable now", true],
   ["rolled", "Reclaimable if rolled", true],
-  ["damage", "Damage first", true],
+  ["damage", "State", true],
   ["name", "Name", false],
   ["bytes", "Bytes", true],
   ["segments", "Segments", true],
@@ -49,7 +50,7 @@ function Notes({ about }) {
 
 /** A list of partitions, of all topics or of `topic`. */
 export function PartitionList({ query, about, topic, hash }) {
-  const by = query.sort ?? "frees";
+  const by = query.sort ?? "urgency";
   const descending =
     query.descending === undefined
       ? (ORDERS.find(([name]) => name === by)?.[2] ?? false)

@@ -128,11 +128,21 @@ export function Verdict({ topic, partition, detail, about, isBrief, onMeasured }
           </span>
           ${!verdict.exact && CAN_BE_EXACT.includes(verdict.state) && html`<${Exact} topic=${topic} partition=${partition} onMeasured=${onMeasured} />`}
         </p>
-        ${helps.length > 0 && html`<p class="helps-title">What helps${helps.length > 1 && " (one is enough)"}:${others.length > 0 && ` ${others.join("; ")}.`}</p>`}
-        ${commands.map((line) => html`<${Command} key=${line} line=${`${line}${directoryOption(about)}`} />`)}
+        ${helps.length > 0 && html`<p class="helps-title">What helps${helps.length > 1 && verdict.state !== "damaged" && " (one is enough)"}:${others.length > 0 && ` ${others.join("; ")}.`}</p>`}
+        ${commands.map((line) => html`
+          ${purpose(line) !== null && html`<p class="explanation">${purpose(line)}</p>`}
+          <${Command} key=${line} line=${`${line}${directoryOption(about)}`} />
+        `)}
       `}
     </section>
   `;
+}
+
+/** What a command for a damaged partition does; null for other commands. */
+export function purpose(line) {
+  if (line.startsWith("logstore check")) return "Shows all damage, and changes nothing:";
+  if (line.startsWith("logstore salvage")) return "Copies the intact records to DIR:";
+  return null;
 }
 
 /** Whether a cleaning decision becomes due by itself, without an append or a command. */

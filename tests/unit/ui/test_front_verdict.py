@@ -122,6 +122,15 @@ def test_a_running_broker_is_cleaned_by_its_buttons(front):
     ]
 
 
+def test_commands_for_damage_say_what_they_do(front):
+    lines = ("logstore check", "logstore salvage t-0 --out DIR", "logstore clean t --partition 0")
+    assert front.call("verdict.js", "purpose", *((line,) for line in lines)) == [
+        "Shows all damage, and changes nothing:",
+        "Copies the intact records to DIR:",
+        None,
+    ]
+
+
 def test_empty_partitions_are_one_sentence(front):
     many = {f"t{number}": 1 for number in range(6)}
     few = {"__consumer_offsets": 48, "__transaction_state": 50}

@@ -1,9 +1,13 @@
 """Orders of the list of partitions, ties included."""
 
+from dataclasses import replace
+
 import pytest
 
-from logstore import Broker, VirtualClock
-from logstore.ui.partitions import SORTS
+from logstore import Broker, TopicPartition, VirtualClock
+from logstore.analysis.verdict import Verdict
+from logstore.reasons import Reason
+from logstore.ui.partitions import SORTS, Row
 from tests.support.world.page import Asked
 
 COMPACT = {"cleanup.policy": "compact"}
@@ -40,6 +44,7 @@ ORDERS = {
     "delay": ("alone-0 due-0 due-1 young-0 late-0", "late-0 due-0 due-1 young-0 alone-0"),
     "uncleanable": ("alone-0 due-0 due-1 late-0 young-0", "alone-0 due-0 due-1 late-0 young-0"),
     "segments": ("alone-0 due-0 due-1 late-0 young-0", "due-1 late-0 young-0 alone-0 due-0"),
+    "urgency": ("alone-0 due-0 young-0 late-0 due-1", "due-1 late-0 young-0 due-0 alone-0"),
     "frees": ("alone-0 due-0 young-0 late-0 due-1", "due-1 late-0 young-0 due-0 alone-0"),
     "rolled": ("alone-0 due-0 young-0 due-1 late-0", "late-0 due-1 due-0 young-0 alone-0"),
     "damage": ("alone-0 due-0 young-0 late-0 due-1", "due-1 late-0 young-0 due-0 alone-0"),
@@ -56,3 +61,17 @@ def test_partitions_are_sorted_by(page, sort, descending):
     names = " ".join(f"{row['topic']}-{row['partition']}" for row in rows)
     assert names == ORDERS[sort][descending]
     assert page.get(f"{target}&first=1&count=2")["partitions"] == rows[1:3]
+
+
+def test_damage_and_possible_losses_are_the_most_urgent():
+    def row(partition, verdict):
+        return Row(TopicPartition("t", partition), None, 9, 1, "compact", 0, 0.5, verdict=verdict)
+
+    large = replace(Verdict.unmeasured(9), state="due", frees_bytes_at_most=9)
+    small = replace(large, frees_bytes_at_most=1)
+    lossy = replace(small, notes=(Reason.of("note.missing_offsets"),))
+    failed = replace(small, state="uncleanable")
+    damaged = replace(small, state="damaged")
+    rows = [row(n, each) for n, each in enumerate((damaged, failed, lossy, large, small, None))]
+    mixed = [rows[at] for at in (4, 0, 5, 2, 3, 1)]
+    assert sorted(mixed, key=SORTS["urgency"], reverse=True) == rows

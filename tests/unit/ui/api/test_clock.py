@@ -5,9 +5,10 @@ import threading
 import pytest
 
 from logstore import Acl, Authorizer, Broker, VirtualClock
-from logstore.runtime.clock import VIRTUAL_EPOCH_MS
+from logstore.runtime.clock import VIRTUAL_EPOCH_MS, FixedWallClock
 from logstore.ui import locks
 from logstore.ui.api import clock as clock_api
+from tests.support.browser.front import Front
 from tests.support.world.page import Asked
 
 HOUR_MS = 3_600_000
@@ -99,6 +100,24 @@ def test_the_machine_s_clock_moves_by_itself():
         assert refused.status == 409
         assert refused.json["error"]["type"] == "ClockError"
         assert "only a virtual clock" in refused.json["error"]["message"]
+
+
+def test_the_time_of_a_copied_directory_can_be_fixed(tmp_path, node):
+    Broker(tmp_path / "logs").close()
+    clock = FixedWallClock(VIRTUAL_EPOCH_MS)
+    with Broker(tmp_path / "logs", read_only=True, clock=clock) as broker, Asked(broker) as page:
+        about = page.get("/api/about")
+    assert (about["clock"]["kind"], about["clock"]["now_ms"]) == ("fixed", VIRTUAL_EPOCH_MS)
+    with Front(node, tmp_path) as own:
+        lines = own.run(
+            """async (world, about) => {
+                const root = await world.show("clock.js", "ClockBar", { about });
+                return root.childNodes.flatMap((each) => each.outline());
+            }""",
+            about,
+        )
+    assert lines[0].strip() == 'section aria-label="Fixed time" class="clock"'
+    assert any("2024-01-01" in line for line in lines)
 
 
 def test_time_is_moved_by_whom_it_is_allowed(broker):
