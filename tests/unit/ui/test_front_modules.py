@@ -234,7 +234,7 @@ def test_listeners_are_notified_when_a_lost_connection_is_back(front):
 def test_a_stream_that_opens_between_rendering_and_effects_is_shown_as_open(front):
     states = front.run(
         """async (world) => {
-            const { live, useConnection } = await world.load("api.js");
+            const { live, useConnection } = await world.load("api.js", true);
             live.connect();
             const states = [];
             await world.render(() => {
