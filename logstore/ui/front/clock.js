@@ -19,6 +19,11 @@ const STEPS = [
 ];
 const STEP_FIRST = STEPS.indexOf(HOUR);
 
+/** The time of a broker whose clock does not move. */
+export function FixedTime({ clock: { kind, now_ms: nowMs } }) {
+  return kind === "fixed" && html`<span>Fixed time <${Time} ms=${nowMs} /></span>`;
+}
+
 export function ClockBar({ about, refreshAbout }) {
   const clock = useClock(about);
   const [step, setStep] = useState(STEP_FIRST);
@@ -26,9 +31,8 @@ export function ClockBar({ about, refreshAbout }) {
   const [to, setTo] = useState("");
   const move = useMove(refreshAbout);
   const id = useIdentity("clock");
-  if (about.clock.kind === "fixed") return html`<${Standing} name="Fixed time" nowMs=${clock.now_ms} />`;
   if (about.clock.kind !== "virtual") return null;
-  if (!may(about, "move-clock")) return html`<${Standing} name="Virtual clock" nowMs=${clock.now_ms} />`;
+  if (!may(about, "move-clock")) return html`<${Standing} nowMs=${clock.now_ms} />`;
 
   const slide = (event) => {
     const index = Number(event.target.value);
@@ -80,10 +84,10 @@ export function ClockBar({ about, refreshAbout }) {
 }
 
 /** A read-only clock. */
-function Standing({ name, nowMs }) {
-  return html`<section class="clock" aria-label=${name}>
+function Standing({ nowMs }) {
+  return html`<section class="clock" aria-label="Virtual clock">
     <div class="clock-now">
-      <span class="clock-name">${name}</span> <${Time} ms=${nowMs} both=${true} />
+      <span class="clock-name">Virtual clock</span> <${Time} ms=${nowMs} both=${true} />
     </div>
   </section>`;
 }

@@ -10,7 +10,7 @@ import {
   useState,
 } from "./vendor/htm-preact.js";
 import { live, useAnswer, useConnection } from "./api.js";
-import { ClockBar } from "./clock.js";
+import { ClockBar, FixedTime } from "./clock.js";
 import { formatLocalTime, formatTime } from "./format.js";
 import { Failure, Loading, useZone } from "./parts.js";
 import { hashOf, parseHash } from "./routes.js";
@@ -52,6 +52,7 @@ function App() {
       </nav>
       <div class="top-state">
         ${about.answer?.read_only && html`<span class="badge is-plain" title=${about.answer.read_only_because}>read-only copy</span>`}
+        ${about.answer !== null && html`<${FixedTime} clock=${about.answer.clock} />`}
         <${Connection} />
         <${ZoneSwitch} />
       </div>
