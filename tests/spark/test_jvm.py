@@ -94,7 +94,10 @@ def test_a_life_and_death_where_no_java_is_but_the_packaged_one(tmp_path):
     (tests / "test_dying.py").write_text(TESTS, encoding="utf-8")
     environ = environ_without_java(tmp_path / "programs")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests)],
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("-o", "markers=interop", str(tests)),
+        ],
         check=False,
         capture_output=True,
         text=True,

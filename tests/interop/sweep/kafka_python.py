@@ -45,6 +45,9 @@ def _consumer(group: str | None, *topics: str) -> KafkaConsumer:
         enable_auto_commit=False,
         isolation_level="read_committed",
         heartbeat_interval_ms=200,
+        # kafka-python 3 forgets a subscription made during its first metadata request, until the
+        # next one.
+        metadata_max_age_ms=3_000,
     )
 
 
