@@ -37,18 +37,19 @@ def _producer(**configs: object) -> KafkaProducer:
 
 
 def _consumer(group: str | None, *topics: str) -> KafkaConsumer:
-    return KafkaConsumer(
-        *topics,
+    consumer = KafkaConsumer(
         bootstrap_servers=address(),
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         isolation_level="read_committed",
         heartbeat_interval_ms=200,
-        # kafka-python 3 forgets a subscription made during its first metadata request, until the
-        # next one.
-        metadata_max_age_ms=3_000,
     )
+    if topics:
+        # kafka-python 3 forgets a subscription made while its first metadata request is in flight.
+        consumer.topics()
+        consumer.subscribe(topics)
+    return consumer
 
 
 def _admin() -> KafkaAdminClient:
