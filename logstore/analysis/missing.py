@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from logstore.storage.log.log import Log
     from logstore.storage.segment.segment import LogSegment
 
-_INDEX_BYTES_READ = 4096
-
 
 def missing_offsets(log: Log, files: FileSystem, first_dirty_offset: int | None) -> list[range]:
     """Return the ranges of offsets between two segments in which a segment may be lost.
@@ -31,22 +29,10 @@ def missing_offsets(log: Log, files: FileSystem, first_dirty_offset: int | None)
     Reads the last batch headers of each segment above the first dirty offset, and all headers of
     the segments adjacent to a range. Damaged segments are skipped.
     """
-
-    def has_entries(name: str) -> bool:
-        try:
-            file = files.open(f"{log.directory}/{name}")
-        except OSError:
-            return False
-        try:
-            return any(file.read(0, _INDEX_BYTES_READ))
-        finally:
-            file.close()
-
     try:
-        names = files.list_dir(log.directory)
+        witnesses = remaining_files(files, log.directory)
     except FileNotFoundError:
-        names = []  # another process has deleted or moved the partition
-    witnesses = remaining_files(names, has_entries)
+        witnesses = set()  # another process has deleted or moved the partition
     return log.reader.steady(lambda: _ranges(log, first_dirty_offset or 0, witnesses))
 
 

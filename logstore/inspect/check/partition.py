@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -32,7 +31,7 @@ from logstore.runtime import FileSystem, OverlayFileSystem
 from logstore.storage.checkpoint.atomic import TMP_SUFFIX, UNREADABLE
 from logstore.storage.checkpoint.topic_id import PARTITION_METADATA, read_partition_metadata
 from logstore.storage.loading.leftovers import PartitionFiles, finish_swaps, remove_leftovers
-from logstore.storage.loading.lost import lost_ranges, remaining_files
+from logstore.storage.loading.lost import has_entries, lost_ranges, remaining_files
 from logstore.storage.loading.surveyed import find_superseded, leftover_text
 from logstore.types import INT64_MAX
 
@@ -258,12 +257,12 @@ class PartitionCheck:
         for base_offset, files in sorted(self._listing.indexes.items()):
             if base_offset in self._listing.logs:
                 continue
-            has_entries = False
+            is_filled = False
             orphans = []
             for name in files.values():
                 path = self._path(name)
                 try:
-                    has_entries = self._has_entries(path) or has_entries
+                    is_filled = has_entries(self._fs, path) or is_filled
                 except OSError as error:
                     yield unreadable(path, error)
                     continue
@@ -271,7 +270,7 @@ class PartitionCheck:
             log_name = file_name(base_offset, LOG_SUFFIX)
             # The `.log` is deleted first, its indexes afterwards or at the next opening.
             is_going = f"{log_name}{DELETED_SUFFIX}" in self._listing.pending
-            if has_entries and not is_going:
+            if is_filled and not is_going:
                 path = self._path(log_name)
                 severity = WARNING if self._is_above_recovery_point(base_offset) else ERROR
                 yield finding("missing_log", path, offset=base_offset, severity=severity)
@@ -292,7 +291,7 @@ class PartitionCheck:
             lambda base: ends[base].end_offset,
             lambda base: ends[base].is_dense,
             context.first_dirty_offset or 0,
-            remaining_files(self._fs.list_dir(self._directory), self._is_remaining_index),
+            remaining_files(self._fs, self._directory),
         ):
             yield finding(
                 "lost_segment",
@@ -303,17 +302,6 @@ class PartitionCheck:
                 found=lost.stop,
                 severity=WARNING,
             )
-
-    def _is_remaining_index(self, name: str) -> bool:
-        try:
-            return self._has_entries(self._path(name))
-        except OSError:
-            return False  # reported with the other files
-
-    def _has_entries(self, path: str) -> bool:
-        """Return whether an index starts with anything but zeros."""
-        with closing(self._fs.open(path)) as file:
-            return any(file.read(0, 4096))
 
     # -- small files -------------------------------------------------------------------------
 

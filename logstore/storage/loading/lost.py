@@ -6,10 +6,17 @@ partition and the verifier share this rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import closing, suppress
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from logstore.names import DELETED_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, parse_segment_file
+
+if TYPE_CHECKING:
+    from logstore.runtime import FileSystem
+
+_INDEX_BYTES_READ = 4096
 
 STRAYS_OF_A_SHUTDOWN = 1
 """Snapshots below the last segment that may be at no base offset.
@@ -62,20 +69,23 @@ def lost_ranges(
             yield range(end, following)
 
 
-def remaining_files(names: Iterable[str], has_entries: Callable[[str], bool]) -> set[int]:
+def remaining_files(fs: FileSystem, directory: str) -> set[int]:
     """Return the base offsets of segments of which files remain, but not the `.log`.
 
     Parameters
     ----------
-    names : iterable of str
-        Names of the files in the folder of a partition.
-    has_entries : callable
-        Returns whether an index contains more than zeros. Called for indexes without a `.log`.
+    directory : str
+        Folder of the partition. Indexes in it that cannot be read count as empty.
+
+    Raises
+    ------
+    OSError
+        The folder cannot be listed.
     """
     logs: set[int] = set()
     snapshots: set[int] = set()
     indexes: list[tuple[int, str]] = []
-    for name in names:
+    for name in fs.list_dir(directory):
         parsed = parse_segment_file(name)
         if parsed is None or parsed.state not in ("", DELETED_SUFFIX):
             continue
@@ -84,8 +94,25 @@ def remaining_files(names: Iterable[str], has_entries: Callable[[str], bool]) ->
         elif not parsed.state and parsed.kind == SNAPSHOT_SUFFIX:
             snapshots.add(parsed.base_offset)
         elif not parsed.state:
-            indexes.append((parsed.base_offset, name))
+            indexes.append((parsed.base_offset, f"{directory}/{name}"))
     last = max(logs, default=0)
     strays = {offset for offset in snapshots - logs if offset < last}
     found = strays if len(strays) > STRAYS_OF_A_SHUTDOWN else set()
-    return found | {base for base, name in indexes if base not in logs and has_entries(name)}
+    for base, path in indexes:
+        if base not in logs:
+            with suppress(OSError):
+                if has_entries(fs, path):
+                    found.add(base)
+    return found
+
+
+def has_entries(fs: FileSystem, path: str) -> bool:
+    """Return whether an index starts with anything but zeros.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    """
+    with closing(fs.open(path)) as file:
+        return any(file.read(0, _INDEX_BYTES_READ))
