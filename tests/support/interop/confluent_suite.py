@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from logstore import Authorizer, Broker
-from tests.support.interop.foreign_suite import run_pytest
+from tests.support.interop.foreign_suite import print_outcomes, run_pytest
 from tests.support.interop.judge import BUILDS, Unavailable
 
 INSTALL_TIMEOUT_S = 300
@@ -123,12 +123,7 @@ def main() -> int:
         return 1
     for path, reason in LEFT_OUT.items():
         print(f"left out  {path}: {reason}")
-    for test, outcome in outcomes.items():
-        if outcome != "passed":
-            reason = f": {FAILING[test]}" if test in FAILING and outcome == "failed" else ""
-            print(f"{outcome}  {test}{reason}")
-    states = [outcome.partition(":")[0] for outcome in outcomes.values()]
-    print(", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))))
+    print_outcomes(outcomes.items(), FAILING)
     unexpected = unexpected_outcomes(outcomes)
     if unexpected:
         print(*unexpected, sep="\n")

@@ -6,8 +6,9 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from xml.etree import ElementTree as ET
 
 from tests.support.interop.judge import BUILDS, Unavailable
@@ -15,6 +16,9 @@ from tests.support.interop.judge import BUILDS, Unavailable
 VERSION = "3.0.12"
 FETCH_TIMEOUT_S = 120
 TESTS_TIMEOUT_S = 600
+
+GO_OUTCOMES = {"pass": "passed", "fail": "failed", "skip": "skipped"}
+"""Names of outcomes, by the words of `go test`."""
 
 _SERVICE = """
 class ExternalService:
@@ -109,6 +113,22 @@ def run_pytest(
             check=False,
         )
     return dict(_outcomes(report))
+
+
+def print_outcomes(
+    outcomes: Iterable[tuple[str, str]], reasons: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Print each outcome that is not `passed`, with the reason of a known failure, and the counts.
+
+    What follows a colon in an outcome is not counted apart.
+    """
+    states = []
+    for test, outcome in outcomes:
+        states.append(outcome.partition(":")[0])
+        if outcome != "passed":
+            reason = f": {reasons[test]}" if outcome == "failed" and test in reasons else ""
+            print(f"{outcome}  {test}{reason}")
+    print(", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))))
 
 
 def _outcomes(report: Path) -> list[tuple[str, str]]:

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.interop.foreign_suite import GO_OUTCOMES, print_outcomes
 from tests.support.interop.judge import BUILDS, Unavailable
 
 STAND_IN = Path(__file__).parents[2] / "interop" / "kfake"
@@ -121,12 +122,11 @@ def _go_test(folder: Path, arguments: list[str], environment: Mapping[str, str])
     )
     log = BUILDS / f"{folder.name}.log"
     outcomes, lines = {}, []
-    words = {"pass": "passed", "fail": "failed", "skip": "skipped"}
     for line in done.stdout.splitlines():
         event = json.loads(line)
         lines.append(event.get("Output", ""))
-        if "Test" in event and event["Action"] in words:
-            outcomes[event["Test"]] = words[event["Action"]]
+        if "Test" in event and event["Action"] in GO_OUTCOMES:
+            outcomes[event["Test"]] = GO_OUTCOMES[event["Action"]]
     log.write_text("".join(lines) + done.stderr)
     if not outcomes:
         raise Unavailable(f"go test ran nothing: {done.stderr.strip()[-500:] or lines[-5:]}")
@@ -148,12 +148,8 @@ def main() -> int:
     except Unavailable as error:
         print(error)
         return 1
-    for test, outcome in sorted(outcomes.items()):
-        if outcome != "passed":
-            print(f"{outcome}  {test}")
-    states = list(outcomes.values())
-    print(", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))))
-    return int("failed" in states)
+    print_outcomes(sorted(outcomes.items()))
+    return int("failed" in outcomes.values())
 
 
 if __name__ == "__main__":

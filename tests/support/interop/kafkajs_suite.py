@@ -24,6 +24,7 @@ from logstore import Authorizer, Cluster
 from logstore.security.sasl import Credentials
 from logstore.security.scram import ScramCredential
 from logstore.security.tls import generate_tls
+from tests.support.interop.foreign_suite import print_outcomes
 from tests.support.interop.judge import BUILDS, Unavailable
 
 HOST = "127.0.0.1"
@@ -162,11 +163,7 @@ def main() -> int:
     except Unavailable as error:
         print(error)
         return 1
-    for test, outcome in sorted(outcomes):
-        if outcome != "passed":
-            print(f"{outcome}  {test}: {FAILING.get(test, '')}".rstrip(": "))
-    states = [state for _, state in outcomes]
-    print(", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))))
+    print_outcomes(sorted(outcomes), FAILING)
     return int(any(state == "failed" for test, state in outcomes if test not in FAILING))
 
 

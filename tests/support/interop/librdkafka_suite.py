@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from logstore import Authorizer, Broker, Cluster
+from tests.support.interop.foreign_suite import print_outcomes
 from tests.support.interop.judge import BUILDS, Unavailable, fast_scratch
 from tests.support.interop.kafka_serve import suite_broker
 
@@ -153,12 +154,8 @@ def main() -> int:
     for test, reason in LEFT_OUT.items():
         if not given.tests:
             print(f"left out  {test}: {reason}")
-    for test, outcome in outcomes.items():
-        if outcome != "passed":
-            print(f"{outcome}  {test}")
-    states = list(outcomes.values())
-    print(", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))))
-    return int({"failed", "timed out"} & set(states) != set())
+    print_outcomes(outcomes.items())
+    return int(not {"failed", "timed out"}.isdisjoint(outcomes.values()))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from unittest.mock import patch
 
 from logstore import Authorizer, Cluster
 from logstore.wire.listener import Listener
+from tests.support.interop.foreign_suite import GO_OUTCOMES, print_outcomes
 from tests.support.interop.judge import BUILDS, Unavailable
 from tests.support.interop.real_broker import kafka_4_3
 from tests.support.interop.tools import TOOLS
@@ -154,7 +155,7 @@ def _proxied(folder: Path) -> Iterator[str]:
 
 
 def run(checkout: Path, arguments: Sequence[str]) -> dict[str, str]:
-    """Run the tests; return the outcome of each: pass, fail or skip.
+    """Run the tests; return the outcome of each: passed, failed or skipped.
 
     Raises
     ------
@@ -198,7 +199,7 @@ def run(checkout: Path, arguments: Sequence[str]) -> dict[str, str]:
     ended = re.findall(r"^--- (\w+): (\w+)", log.read_text(errors="replace"), re.MULTILINE)
     if not ended:
         raise Unavailable(f"no test ran: see {log}")
-    return {name: state.lower() for state, name in ended}
+    return {name: GO_OUTCOMES[state.lower()] for state, name in ended}
 
 
 def main() -> int:
@@ -212,12 +213,8 @@ def main() -> int:
     except Unavailable as error:
         print(error)
         return 1
-    for test, outcome in sorted(outcomes.items()):
-        if outcome != "pass":
-            print(f"{outcome}  {test}")
-    states = list(outcomes.values())
-    print(", ".join(f"{states.count(state)} {state}" for state in sorted(set(states))))
-    return int("fail" in states)
+    print_outcomes(sorted(outcomes.items()))
+    return int("failed" in outcomes.values())
 
 
 if __name__ == "__main__":
