@@ -11,11 +11,9 @@ JavaScript and TOML files.
 from __future__ import annotations
 
 import ast
-import io
 import re
 import subprocess
 import sys
-import tokenize
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -95,9 +93,6 @@ FOREIGN = ("tests/data/", "logstore/messages/definitions/", "logstore/ui/front/v
 RESULTS = "bench/results/"
 """Results of benchmarks, as they were measured."""
 
-EXCEPTIONS: tuple[tuple[str, str, str], ...] = ()
-"""Reviewed uses: how the file's name starts, the text, and the reason."""
-
 
 class Passage(NamedTuple):
     """A piece of prose: its package, its file and the line on which it starts."""
@@ -133,18 +128,26 @@ def package(name: str) -> str:
 
 def python(source: str) -> Iterator[tuple[int, str]]:
     """Yield the docstrings, comments and strings with three spaces of a Python file."""
-    tree = ast.parse(source)
-    bare = set()
-    for node in ast.walk(tree):
+    bare: set[int] = set()
+    inside: set[int] = set()
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             bare.add(id(node.value))
-        if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
-            continue
-        if id(node) in bare or node.value.count(" ") >= 3:
-            yield node.lineno, node.value
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and not re.search(r"type:|noqa", token.string):
-            yield token.start[0], token.string.lstrip("# ")
+        elif isinstance(node, ast.Constant | ast.JoinedStr):
+            inside.update(range(node.lineno, node.end_lineno or 0))
+            value = getattr(node, "value", None)
+            if isinstance(value, str) and (id(node) in bare or value.count(" ") >= 3):
+                yield node.lineno, value
+    # Five times faster than `tokenize`.
+    for number, line in enumerate(source.splitlines(), 1):
+        if "#" in line and number not in inside and (comment := COMMENT.match(line)):
+            text = comment["text"]
+            if not re.search(r"type:|noqa", text):
+                yield number, text.lstrip("# ")
+
+
+COMMENT = re.compile(r"""(?:[^'"#]|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")*(?P<text>#.*)""")
+"""A line with a comment after its strings."""
 
 
 JAVASCRIPT = re.compile(
@@ -217,16 +220,13 @@ COMPILED = {
 
 
 def hits(passage: Passage) -> Iterator[Hit]:
-    """Yield the matches in a passage that are not reviewed exceptions."""
+    """Yield the matches in a passage."""
     for name, pattern in COMPILED.items():
         for found in pattern.finditer(passage.text):
             start = passage.text.rfind("\n", 0, found.start() + 1) + 1
             around = passage.text[start:].partition("\n")[0]
-            if not any(
-                passage.file.startswith(file) and text in around for file, text, _ in EXCEPTIONS
-            ):
-                line = passage.line + passage.text.count("\n", 0, found.start())
-                yield Hit(passage.package, passage.file, line, name, around.strip())
+            line = passage.line + passage.text.count("\n", 0, found.start())
+            yield Hit(passage.package, passage.file, line, name, around.strip())
 
 
 @cache
