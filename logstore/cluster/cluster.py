@@ -220,7 +220,8 @@ class Cluster(Generic[ClockT]):
         if is_due(fs, self._data_dir):
             host = self._nodes[0].host
             assert host is not None
-            migrate(fs, self._data_dir, self.clock, self.broker_config, host)
+            brokers = self.brokers.values()
+            migrate(fs, self._data_dir, self.clock, self.broker_config, host, brokers)
             for node in self._nodes:
                 assert node.host is not None
                 node.host.take_over()

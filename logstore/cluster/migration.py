@@ -19,6 +19,8 @@ from logstore.storage.log.reader import Isolation
 from logstore.types import AppendOrigin, TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from logstore.cluster.coordination import ClusterHost
     from logstore.config.broker_config import BrokerConfig
     from logstore.runtime import Clock, FileSystem
@@ -34,14 +36,21 @@ def is_due(fs: FileSystem, data_dir: str) -> bool:
 
 
 def migrate(
-    fs: FileSystem, data_dir: str, clock: Clock, broker_config: BrokerConfig, host: ClusterHost
+    fs: FileSystem,
+    data_dir: str,
+    clock: Clock,
+    broker_config: BrokerConfig,
+    host: ClusterHost,
+    brokers: Collection[Broker],
 ) -> None:
-    """Copy the topics of a former coordinator to the cluster, and remove them.
+    """Copy the topics of a former coordinator to the cluster, flush them, and remove the former.
 
     Parameters
     ----------
     host : ClusterHost
         Any running broker. Neither of the topics exists in the cluster yet.
+    brokers : collection of Broker
+        All running brokers.
 
     Raises
     ------
@@ -58,6 +67,9 @@ def migrate(
             host.create_topic(topic.name, len(topic.partitions), topic.configs)
             for number in topic.partitions:
                 _copy(source, host, TopicPartition(topic.name, number))
+    for broker in brokers:  # any replica can be the leader after a power loss
+        for log in broker.manager.registry.open_logs():
+            log.flush()
     if fs.exists(f"{folder}/{PRODUCER_IDS_FILE}"):
         data = read_bytes(fs, f"{folder}/{PRODUCER_IDS_FILE}")
         write_atomically(fs, f"{data_dir}/{CONTROLLER_DIR}/{PRODUCER_IDS_FILE}", data)
@@ -72,12 +84,11 @@ def remove_migrated(fs: FileSystem, data_dir: str) -> None:
 
 
 def _copy(source: Broker, host: ClusterHost, topic_partition: TopicPartition) -> None:
-    """Copy a partition to its leader, flush it, and wait for the replicas."""
+    """Copy a partition to its leader, and wait for the replicas."""
     old = source.log(topic_partition)
     new = host.leader_log(topic_partition)
     for batch in old.reader.batches(old.log_start_offset, isolation=Isolation.LOG_END):
         placed = batch.with_place(batch.header.base_offset, new.leader_epoch)
         new.writer.append_batches(bytes(placed.data), AppendOrigin.REPLICATION)
-    new.flush()
     if new.log_end_offset:
         host.await_replicated({new: new.log_end_offset - 1})

@@ -36,8 +36,8 @@ def unpack(tmp_path, monkeypatch):
     return tmp_path
 
 
-def opened(path):
-    return Cluster(clock=VirtualClock(), data_dir=path, broker_config=CONFIG, seed=1)
+def opened(path, **options):
+    return Cluster(clock=VirtualClock(), data_dir=path, broker_config=CONFIG, seed=1, **options)
 
 
 def groups_of(cluster, group_id):

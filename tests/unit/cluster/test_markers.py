@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -206,6 +207,41 @@ def test_a_marker_waits_for_a_leader_and_for_its_in_sync_replicas():
         cluster.restart(LEADER)
         cluster.clock.advance(minutes=1)
         assert owner.state == "CompleteCommit"
+
+
+def test_a_marker_is_sent_again_to_the_leader_that_was_elected_during_the_call():
+    """The other partition has its marker, and its leader gets no second one."""
+    with opened() as cluster:
+        cluster.create_topic("u", assignment=[[REPLICA]])
+        other = TopicPartition("u", 0)
+        owner = Owner(cluster)
+        owner.add()
+        owner.add(other)
+        cluster.slow(COORDINATOR, LEADER, 3_000)
+        move = partial(cluster.move_leader, TP, to=REPLICA)
+        cluster.runtime.scheduler.schedule("move", move, delay_ms=1_000)
+        started_ms = cluster.clock.now_ms()
+        owner.end()
+        assert cluster.clock.now_ms() - started_ms == 6_000
+        assert (owner.state, markers(cluster), markers(cluster, other)) == ("CompleteCommit", 1, 1)
+
+
+def test_a_marker_is_written_when_all_replicas_have_the_decision_of_the_earlier_leader():
+    """Otherwise, a replica without the decision could become the leader and abort."""
+    with Cluster(brokers=4, clock=VirtualClock(), seed=1) as cluster:
+        create_states(cluster, [COORDINATOR, REPLICA, 3])
+        cluster.create_topic("t", assignment=[[LEADER]])
+        owner = Owner(cluster)
+        owner.add()
+        cluster.disconnect({COORDINATOR, REPLICA}, {3})
+        with pytest.raises(CoordinatorNotAvailableError):
+            owner.end()
+        cluster.move_leader(STATES[0], to=REPLICA)
+        cluster.clock.advance(seconds=1)
+        assert (owner.state, markers(cluster)) == ("PrepareCommit", 0)
+        cluster.heal()
+        owner.add()
+        assert (owner.state, markers(cluster)) == ("Ongoing", 1)
 
 
 def test_refused_markers_are_sent_again_at_a_constant_rate():

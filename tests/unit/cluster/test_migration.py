@@ -2,7 +2,11 @@
 
 import pytest
 
-from logstore import Broker
+from logstore import Broker, VirtualClock
+from logstore.cluster import cluster as cluster_module
+from logstore.faults.disk import FaultyDisk
+from logstore.faults.rules import Faults
+from logstore.runtime import DiskFileSystem
 from tests.support.world.former_coordinators import (
     COMPLETE,
     OFFSETS,
@@ -47,6 +51,34 @@ def test_an_open_transaction_can_be_ended(directories, commit):
         assert committed(cluster) == OFFSETS | {"g": {0: 0, 1: 9 if commit else 3}}
         log = cluster.leader_log(T0)
         assert log.last_stable_offset == log.log_end_offset
+
+
+@pytest.mark.parametrize("ends", (False, True), ids=("open", "ended"))
+def test_a_migration_survives_a_power_loss(directories, monkeypatch, ends):
+    """All brokers lose their unsynced data. A second migration would drop the later commit.
+
+    The former folder has been renamed, and its removal has not begun.
+    """
+    disk = FaultyDisk(DiskFileSystem(), Faults((), VirtualClock()))
+    with monkeypatch.context() as patch:
+        patch.setattr(cluster_module, "DiskFileSystem", lambda _: disk)
+        patch.setattr(cluster_module, "remove_migrated", lambda *_: None)
+        with opened(directories / "open", disk_faults=False) as cluster:
+            cluster.clock.advance(seconds=1)
+            if ends:
+                coordinator = coordinator_of(cluster, "x")
+                coordinator.end_transaction("x", coordinator.describe("x").producer, commit=True)
+                for broker in cluster.brokers.values():
+                    for log in broker.manager.registry.open_logs():
+                        log.flush()
+            disk.cut_power()
+    disk.lose_power()
+    with opened(directories / "open") as cluster:
+        assert not (directories / "open" / "coordinator.migrated").exists()
+        assert settled(cluster) == (
+            OFFSETS | {"g": {0: 0, 1: 9 if ends else "UNSTABLE_OFFSET_COMMIT"}},
+            COMPLETE if ends else COMPLETE | {"x": "Ongoing"},
+        )
 
 
 def test_an_abandoned_open_transaction_is_aborted(directories):
