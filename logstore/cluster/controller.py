@@ -10,7 +10,7 @@ Source: Kafka's ReplicationControlManager and PartitionChangeBuilder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import zip_longest
@@ -84,7 +84,7 @@ class Controller:
         groups: Mapping[str, Mapping[str, str]] | None = None,
         remember: Callable[
             [
-                Iterable[ClusterTopic],
+                Collection[ClusterTopic],
                 Mapping[str, str] | None,
                 Mapping[str, Mapping[str, str]],
             ],
@@ -269,7 +269,7 @@ class Controller:
             return self._change(
                 self._led(state)
                 for state in self.states()
-                if state.leader == NO_LEADER and broker in state.replicas
+                if state.leader == NO_LEADER
             )
 
     def broker_ended(self, broker: int) -> list[PartitionState]:

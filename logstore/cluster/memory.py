@@ -8,7 +8,7 @@ Kafka stores them in its metadata log.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logstore.cluster.states import ClusterTopic, PartitionState
@@ -123,12 +123,11 @@ class ClusterMemory:
 
     def write(
         self,
-        topics: Iterable[ClusterTopic],
+        topics: Collection[ClusterTopic],
         settings: Mapping[str, str] | None,
         groups: Mapping[str, Mapping[str, str]],
     ) -> None:
         """Replace the file durably."""
-        topics = list(topics)
         stored = {topic.name: _json_of(topic) for topic in topics}
         document: dict[str, Any] = {"version": _VERSION}
         if settings is not None:

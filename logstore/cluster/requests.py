@@ -127,7 +127,7 @@ class Completion:
             self._leave()
 
     def _wake(self) -> None:
-        if not self._is_over and not self._is_due:
+        if not self._is_due:
             self._is_due = True
             self._scheduler.schedule("append-completion", self._check)
 

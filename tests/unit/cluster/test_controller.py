@@ -267,6 +267,12 @@ def test_reassignments(world):
     known = controller.alter_isr(known, (0, 1, 3))
     assert known == state(T0, (3, 1), 3, 1, (3, 1), 3)
     assert moved == [T0]
+    # If there will be as many replicas, only the added ones must be in sync.
+    controller.alter_isr(controller.state(T1), (2,))
+    (known,), _ = controller.reassign({T1: (2, 0, 3)})
+    known = controller.alter_isr(known, (2, 3))
+    assert known == state(T1, (2, 0, 3), 2, 1, (2, 3), 4)
+    assert moved.pop() == T1
     # If replicas are only added, the leader and its epoch remain.
     (known,), _ = controller.reassign({T0: (3, 1, 2)})
     assert known == state(T0, (3, 1, 2), 3, 1, (3, 1), 4, adding=(2,))

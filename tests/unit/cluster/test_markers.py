@@ -467,8 +467,10 @@ def test_each_request_gets_its_own_response_once():
     channel.on_response(9, {})
     assert (first.errors, woken) == ({7: {TP: None}}, [{7: {TP: None}}])
     assert (first.is_done(), second.is_done(), second.errors) == (True, False, None)
+    second.subscribe(lambda: woken.append("given up"))
     channel.give_up()
     assert (first.is_given_up, second.is_given_up, second.is_done()) == (False, True, True)
+    assert woken.pop() == "given up"
     unsubscribe()
     first.answer({})
     assert woken == [{7: {TP: None}}]

@@ -8,14 +8,19 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource
 
 from logstore import Cluster, TopicPartition, VirtualClock
 from logstore.cluster import cluster as cluster_module
+from logstore.cluster.memory import ClusterMemory
+from logstore.cluster.states import ClusterTopic, PartitionState
 from logstore.config.dynamic import Layer, own_layer
 from logstore.errors import (
     CorruptCheckpointError,
     InvalidConfigurationError,
     KafkaStorageError,
 )
+from logstore.runtime import DiskFileSystem, MemoryFileSystem
+from logstore.storage.checkpoint.atomic import read_bytes
 
 TP = TopicPartition("t", 0)
+KEY = "log.retention.ms"
 
 
 def opened(path, brokers=3):
@@ -167,43 +172,91 @@ def test_fewer_brokers_than_there_were_are_refused(tmp_path):
     )
 
 
-CHANGES = (
-    lambda d: d.update(version=6),
-    lambda d: d.update(version=2),
-    lambda d: d.update(version=4, groups={"g": {"no.such.key": "1"}}),
-    lambda d: d.update(version=2, settings=[]),
-    lambda d: d["topics"]["t"]["partitions"][0].update(isr=[]),
-    lambda d: d["topics"]["t"]["partitions"][0].update(isr=[7]),
-    lambda d: d["topics"]["t"]["partitions"][0].update(replicas=[0, 0, 1]),
-    lambda d: d["topics"]["t"]["partitions"][0].update(leader_epoch="x"),
-    lambda d: d["topics"]["t"].pop("configs"),
-    lambda d: d.update(topics=[]),
+def partition(**changes):
+    """Return a change of the stored partition."""
+    return lambda document: document["topics"]["t"]["partitions"][0].update(changes)
+
+
+MALFORMED = "malformed controller state: "
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    (
+        (lambda d: d.update(version=2), "'settings'"),
+        (
+            lambda d: d.update(version=4, groups={"g": {"no.such.key": "1"}}),
+            "unknown group configuration 'no.such.key'",
+        ),
+        (
+            lambda d: d.update(version=2, settings=[]),
+            "'list' object has no attribute 'items'",
+        ),
+        (partition(isr=[]), "partition 0 of 't' has replicas (0,), ISR ()"),
+        (partition(isr=[7]), "partition 0 of 't' has replicas (0,), ISR (7,)"),
+        (partition(replicas=[0, 0, 1]), "invalid broker ids: [0, 0, 1]"),
+        (partition(replicas=[0, -1]), "invalid broker ids: [0, -1]"),
+        (partition(replicas=[0, True]), "invalid broker ids: [0, True]"),
+        (partition(adding=[0, 1]), "partition 0 of 't' has replicas (0,), not [(0, 1), ()]"),
+        (partition(removing=[2]), "partition 0 of 't' has replicas (0,), not [(), (2,)]"),
+        (partition(leader_epoch="x"), "partition 0 of 't' has leader and epochs [0, 'x', 0]"),
+        (partition(leader=-2), "partition 0 of 't' has leader and epochs [-2, 0, 0]"),
+        (partition(partition_epoch=True), "partition 0 of 't' has leader and epochs [0, 0, True]"),
+        (lambda d: d["topics"]["t"].pop("configs"), "'configs'"),
+        (lambda d: d.update(topics=[]), "'list' object has no attribute 'items'"),
+    ),
 )
+def test_a_malformed_file_is_refused_by_name(tmp_path, change, message):
+    store = ClusterMemory(DiskFileSystem(), str(tmp_path))
+    state = PartitionState(TP, (0,), 0, 0, (0,), 0)
+    store.write([ClusterTopic("t", "id", 1, {}, (state,))], None, {})
+    path = tmp_path / "logstore-cluster.json"
+    document = json.loads(path.read_text())
+    change(document)
+    path.write_text(json.dumps(document))
+    with pytest.raises(CorruptCheckpointError) as caught:
+        store.read()
+    error = caught.value
+    assert (str(error), error.check) == (f"{path}: {MALFORMED}{message}", "json")
 
 
-def test_a_file_that_is_none_is_refused_by_name(tmp_path):
-    with opened(tmp_path, brokers=1) as cluster:
-        cluster.create_topic("t", replication_factor=1)
-    text, messages = memory(tmp_path).read_text(), []
-    for change in CHANGES:
-        document = json.loads(text)
-        change(document)
-        memory(tmp_path).write_text(json.dumps(document))
-        with pytest.raises(CorruptCheckpointError, match=r"logstore-cluster\.json") as caught:
-            opened(tmp_path, brokers=1)
-        messages.append(str(caught.value).removeprefix(f"{memory(tmp_path)}: "))
-    assert messages == [
-        "unknown version",
-        "malformed controller state: 'settings'",
-        "malformed controller state: unknown group configuration 'no.such.key'",
-        "malformed controller state: 'list' object has no attribute 'items'",
-        "malformed controller state: partition 0 of 't' has replicas (0,), ISR ()",
-        "malformed controller state: partition 0 of 't' has replicas (0,), ISR (7,)",
-        "malformed controller state: invalid broker ids: [0, 0, 1]",
-        "malformed controller state: partition 0 of 't' has leader and epochs [0, 'x', 0]",
-        "malformed controller state: 'configs'",
-        "malformed controller state: 'list' object has no attribute 'items'",
-    ]
+def test_a_file_of_a_later_release_is_refused_by_name(tmp_path):
+    path = tmp_path / "logstore-cluster.json"
+    path.write_text('{"version": 6}')
+    with pytest.raises(CorruptCheckpointError) as caught:
+        ClusterMemory(DiskFileSystem(), str(tmp_path)).read()
+    error = caught.value
+    assert (str(error), error.check, error.expected, error.found) == (
+        f"{path}: unknown version",
+        "version",
+        5,
+        6,
+    )
+
+
+@pytest.mark.parametrize("settings", (None, {}, {KEY: "1"}))
+@pytest.mark.parametrize("groups", ({}, {"g": {"consumer.session.timeout.ms": "50000"}}))
+@pytest.mark.parametrize("name", ("t", "__consumer_offsets", "__transaction_state"))
+@pytest.mark.parametrize("moves", ({}, {"adding": (4,)}, {"removing": (2, 7)}))
+def test_the_file_has_the_lowest_version_that_can_be_read_with_its_contents(
+    settings, groups, name, moves
+):
+    states = (
+        PartitionState(TopicPartition(name, 0), (2, 4, 7), 4, 5, (4, 7), 9, **moves),
+        PartitionState(TopicPartition(name, 1), (7, 2, 4), -1, 6, (2,), 8),
+    )
+    topics = [ClusterTopic(name, "id", 3, {"segment.ms": "7"}, states)]
+    store = ClusterMemory(fs := MemoryFileSystem(VirtualClock()), "/controller")
+    assert store.read() == ([], None, {})
+    store.write(topics, settings, groups)
+    assert store.read() == (topics, settings, groups)
+    needed = {2: settings is not None, 3: name != "t", 4: groups, 5: moves}
+    document = json.loads(read_bytes(fs, "/controller/logstore-cluster.json"))
+    assert document["version"] == max([1, *(each for each in needed if needed[each])])
+    assert document.keys() - {"version", "topics"} == {
+        *(["settings"] if settings is not None else []),
+        *(["groups"] if groups else []),
+    }
 
 
 # -- settings of all brokers -------------------------------------------------------------------
@@ -236,9 +289,6 @@ def brokers(request):
 
 def reopened(path, brokers):
     return Cluster(brokers=brokers, data_dir=path)
-
-
-KEY = "log.retention.ms"
 
 
 def test_settings_of_all_brokers_hold_again(tmp_path, brokers):

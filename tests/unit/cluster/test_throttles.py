@@ -76,6 +76,10 @@ def test_a_transfer_waits_until_the_average_is_within_the_rate(cluster, side):
     cluster.alter_broker_configs({key: "2000"}, brokers=[1])
     quota.spend(100)
     assert quota.delay_ms() == 150, "the rate of the broker precedes the one of the cluster"
+    cluster.clock.advance(hours=1)
+    cluster.alter_broker_configs({key: "0"}, brokers=[1])
+    quota.spend(3)
+    assert quota.delay_ms() == 3000, "one byte per second is the least"
     assert cluster.replicas(2).leader_quota.delay_ms() == 0
 
 
@@ -87,9 +91,11 @@ class Delayed:
 
     def __init__(self):
         self.is_complete = False
+        self.checks = 0
         self.listeners = []
 
     def is_done(self):
+        self.checks += 1
         return self.is_complete
 
     def subscribe(self, listener):
@@ -131,7 +137,7 @@ def test_a_completion_waits_for_all_and_calls_once(runtime):
     first.complete()
     first.complete()
     runtime.clock.advance(ms=1)
-    assert calls == []
+    assert (calls, first.checks) == ([], 2)
     second.complete()
     assert calls == [], "the call is made in a task"
     runtime.clock.advance(ms=0)
@@ -139,6 +145,31 @@ def test_a_completion_waits_for_all_and_calls_once(runtime):
     assert first.listeners == second.listeners == []
     runtime.clock.advance(hours=1)
     assert calls == [1]
+
+
+def test_a_completion_that_ends_while_it_subscribes_keeps_no_subscription():
+    """Another thread runs the task that the first subscription causes."""
+
+    class Scheduler:
+        def schedule(self, name, action, *, delay_ms=0):
+            if not delay_ms:
+                action()
+            return self
+
+        def cancel(self):
+            """Do nothing."""
+
+    class Complete(Delayed):
+        def subscribe(self, listener):
+            unsubscribe = super().subscribe(listener)
+            self.complete()
+            return unsubscribe
+
+    first, second = delayed = [Complete(), Delayed()]
+    second.is_complete = True
+    calls = []
+    Completion(Scheduler(), nullcontext(), delayed, lambda: calls.append(1), 1000)
+    assert (calls, first.listeners, second.listeners) == ([1], [], [])
 
 
 def test_a_completion_ends_at_its_timeout(runtime):
@@ -194,8 +225,8 @@ def test_links(runtime):
     assert healed == [100]
     send(0, 1)
     send(0, 2)
-    clock.advance(ms=0)
-    assert arrived[5:] == [("01", 100), ("02", 100)]
+    clock.advance(ms=100)
+    assert arrived[5:] == [("01", 100), ("02", 100)], "nothing that was sent over a cut link"
     assert network.cut_since_ms(0, 2) is None
     assert [network.number() for _ in range(3)] == [1, 2, 3]
     with pytest.raises(ValueError, match=exactly("delay_ms must not be negative: -1")):

@@ -12,6 +12,7 @@ import pytest
 
 from logstore.coordinator.records import partition_for
 from logstore.coordinator.transactions.state import (
+    ProducerIdAndEpoch,
     TransactionMetadata,
     TransactionState,
     TransactionVersion,
@@ -208,6 +209,119 @@ def test_an_id_that_cannot_be_stored_is_refused(transactional_id):
     assert encode_key("x" * 32_767)[2:4] == b"\x7f\xff"
 
 
+@pytest.mark.parametrize(
+    ("state", "kafka_name", "properties", "previous"),
+    (
+        ("EMPTY", "Empty", "idle", {0, 4, 5}),
+        ("ONGOING", "Ongoing", "", {0, 1, 4, 5}),
+        ("PREPARE_COMMIT", "PrepareCommit", "prepared commit", {1}),
+        ("PREPARE_ABORT", "PrepareAbort", "prepared", {0, 1, 4, 5}),
+        ("COMPLETE_COMMIT", "CompleteCommit", "commit complete idle", {2}),
+        ("COMPLETE_ABORT", "CompleteAbort", "complete idle", {3}),
+        ("DEAD", "Dead", "", set()),
+        ("PREPARE_EPOCH_FENCE", "PrepareEpochFence", "", set()),
+    ),
+)
+def test_states(state, kafka_name, properties, previous):
+    """With the numbers of the states that each can follow."""
+    state = TransactionState[state]
+    names = ("prepared", "commit", "complete", "idle")
+    assert state.kafka_name == kafka_name
+    assert [each for each in names if getattr(state, f"is_{each}")] == properties.split()
+    after = TransactionMetadata("x", 1, 0, 1, state, previous_producer_id=1)
+
+    def follows(number):
+        try:
+            after.check_follows(dataclasses.replace(after, state=TransactionState(number)))
+        except AssertionError:
+            return False
+        return True
+
+    assert {number for number in range(8) if follows(number)} == previous
+
+
+OPEN = TransactionMetadata(
+    "x",
+    5,
+    7,
+    60_000,
+    TransactionState.ONGOING,
+    PARTITIONS,
+    start_ms=9,
+    last_update_ms=10,
+    previous_producer_id=4,
+    client_version=TransactionVersion.V1,
+    last_producer_epoch=3,
+)
+IDLE = dataclasses.replace(OPEN, state=TransactionState.COMPLETE_COMMIT, partitions=frozenset())
+
+
+@pytest.mark.parametrize("commit", (True, False))
+@pytest.mark.parametrize(
+    ("before", "version", "changes"),
+    (
+        (OPEN, 0, {}),
+        (OPEN, 1, {}),
+        (OPEN, 2, {"producer_epoch": 8, "last_producer_epoch": 7}),
+        (IDLE, 2, {"producer_epoch": 8, "last_producer_epoch": 7, "start_ms": 30}),
+        (
+            dataclasses.replace(OPEN, producer_epoch=32_766),
+            2,
+            {"producer_epoch": 32_767, "last_producer_epoch": 32_766},
+        ),
+        (
+            dataclasses.replace(OPEN, producer_epoch=32_767),
+            2,
+            {"producer_epoch": 32_767, "last_producer_epoch": 32_767},
+        ),
+    ),
+)
+@pytest.mark.parametrize("next_id", (-1, 6))
+def test_a_decision_and_its_completion(before, version, changes, commit, next_id):
+    name = "COMMIT" if commit else "ABORT"
+    version = TransactionVersion(version)
+    prepared = before.prepared(commit=commit, version=version, next_producer_id=next_id, now_ms=30)
+    assert prepared == dataclasses.replace(
+        before,
+        state=TransactionState[f"PREPARE_{name}"],
+        client_version=version,
+        next_producer_id=next_id,
+        **changes,
+    )
+    producer = (5, prepared.producer_epoch) if next_id < 0 else (6, 0)
+    assert prepared.producer == (5, prepared.producer_epoch)
+    assert prepared.next_producer == producer
+    completed = prepared.completed()
+    assert completed == dataclasses.replace(
+        prepared,
+        state=TransactionState[f"COMPLETE_{name}"],
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        next_producer_id=-1,
+        partitions=frozenset(),
+    )
+    assert completed.next_producer == producer
+
+
+def test_producers_of_an_earlier_call():
+    """Producers that may bump the epoch, and producers whose transaction has just ended."""
+    producers = [(4, 32_765), (4, 32_766), (4, 32_767), (5, 0), (5, 6), (5, 7), (6, 32_766)]
+
+    def chosen(metadata, method):
+        producer = ProducerIdAndEpoch
+        return [each for each in producers if getattr(metadata, method)(producer(*each))]
+
+    assert chosen(OPEN, "may_belong") == producers[1:6]
+    assert chosen(OPEN, "is_before_end") == [(5, 6)]
+    replaced = dataclasses.replace(OPEN, producer_epoch=0)
+    assert chosen(replaced, "may_belong") == producers[1:6]
+    assert chosen(replaced, "is_before_end") == [(4, 32_766)]
+    exhausted = [
+        dataclasses.replace(OPEN, producer_epoch=each) for each in (32_765, 32_766, 32_767)
+    ]
+    assert [each.is_exhausted for each in exhausted] == [False, True, True]
+
+
 def test_states_follow_each_other_as_in_kafka():
     empty = TransactionMetadata("x", 1, 0, 1, TransactionState.EMPTY, previous_producer_id=1)
     ongoing = dataclasses.replace(empty, state=TransactionState.ONGOING, partitions=PARTITIONS)
@@ -220,6 +334,7 @@ def test_states_follow_each_other_as_in_kafka():
     completed.check_follows(prepared)
     dataclasses.replace(empty, producer_epoch=1).check_follows(completed)
     dataclasses.replace(empty, producer_id=2).check_follows(completed)
+    dataclasses.replace(empty, producer_id=0, producer_epoch=32_767).check_follows(None)
     aborting = dataclasses.replace(empty, state=TransactionState.PREPARE_ABORT, producer_epoch=1)
     for before in (empty, completed):
         aborting.check_follows(before)  # version 2 aborts without an open transaction
@@ -237,7 +352,14 @@ def test_states_follow_each_other_as_in_kafka():
         (empty, dataclasses.replace(ongoing, next_producer_id=2)),
         (empty, dataclasses.replace(ongoing, previous_producer_id=2)),
         (ongoing, dataclasses.replace(ongoing, partitions=frozenset())),
+        (completed, dataclasses.replace(empty, partitions=PARTITIONS)),
+        (
+            dataclasses.replace(completed, producer_epoch=1),
+            dataclasses.replace(empty, producer_epoch=0),
+        ),
+        (None, dataclasses.replace(empty, producer_id=-1)),
+        (None, dataclasses.replace(empty, producer_epoch=-1)),
+        (None, dataclasses.replace(empty, producer_epoch=32_768)),
     ):
         with pytest.raises(AssertionError):
             after.check_follows(before)
-    assert TransactionState.PREPARE_EPOCH_FENCE.kafka_name == "PrepareEpochFence"
