@@ -267,9 +267,7 @@ class Controller:
             self._alive.add(broker)
             self._failed = {each for each in self._failed if each[0] != broker}
             return self._change(
-                self._led(state)
-                for state in self.states()
-                if state.leader == NO_LEADER
+                self._led(state) for state in self.states() if state.leader == NO_LEADER
             )
 
     def broker_ended(self, broker: int) -> list[PartitionState]:
@@ -436,7 +434,7 @@ class Controller:
         replicas = tuple(each for each in state.replicas if each not in state.removing)
         isr = tuple(each for each in state.isr if each in replicas)
         needed = replicas if len(state.adding) < len(state.removing) else state.adding
-        if not isr or not set(needed) <= set(isr):
+        if not set(needed) <= set(isr):
             return state
         if not state.removing:
             return replace(state, adding=())

@@ -57,11 +57,9 @@ def reconcile(
     ------
     MustRejoinError
     """
-    epoch = member.member_epoch
     if member.state is MemberState.UNKNOWN:
         if reported is None or reported:
             raise MustRejoinError
-        epoch = target_epoch
     elif member.is_reconciled_to(target_epoch) or (
         member.state is MemberState.UNREVOKED_PARTITIONS and _owns(reported, member.revoking)
     ):
@@ -86,7 +84,7 @@ def reconcile(
                 else:
                     is_waiting = True
     if revoked and _owns(reported, revoked):
-        return member.advance(epoch)._replace(
+        return member.advance(member.member_epoch)._replace(
             state=MemberState.UNREVOKED_PARTITIONS, assigned=kept, revoking=revoked
         )
     for topic_id, numbers in added.items():

@@ -237,7 +237,7 @@ def test_a_file_of_a_later_release_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize("settings", (None, {}, {KEY: "1"}))
 @pytest.mark.parametrize("groups", ({}, {"g": {"consumer.session.timeout.ms": "50000"}}))
 @pytest.mark.parametrize("name", ("t", "__consumer_offsets", "__transaction_state"))
-@pytest.mark.parametrize("moves", ({}, {"adding": (4,)}, {"removing": (2, 7)}))
+@pytest.mark.parametrize("moves", ({}, {"adding": (4,)}, {"adding": (4,), "removing": (2, 7)}))
 def test_the_file_has_the_lowest_version_that_can_be_read_with_its_contents(
     settings, groups, name, moves
 ):

@@ -13,7 +13,6 @@ from logstore.coordinator.groups.consumer_protocol import (
     encode_assignment,
 )
 from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
-from logstore.coordinator.groups.reconciliation import MustRejoinError, reconcile
 from logstore.coordinator.groups.requests import ConsumerHeartbeat, ConsumerHeartbeatResult
 from logstore.errors import IllegalGenerationError
 from logstore.names import GROUP_OFFSETS_TOPIC
@@ -156,14 +155,6 @@ def test_cleaning_between_two_heartbeats_keeps_the_group(bench):
     bench.broker.clean(GROUP_OFFSETS_TOPIC, force=True, roll=True)
     bench.reopen()
     assert [each.member_id for each in described(bench).members] == ["a"]
-
-
-def test_the_state_unknown_requires_a_member_to_rejoin():
-    member = ConsumerMember("m", 3, 2, MemberState(9))
-    steps = {"subscribed_ids": (), "is_free": lambda *_: True}
-    with pytest.raises(MustRejoinError):
-        reconcile(member, {}, 4, reported=None, **steps)
-    assert reconcile(member, {}, 4, reported={}, **steps).is_reconciled_to(4)
 
 
 # -- topics ----------------------------------------------------------------------------------------

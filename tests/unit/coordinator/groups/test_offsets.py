@@ -8,7 +8,12 @@ from collections import namedtuple
 
 import pytest
 
-from logstore.coordinator.groups.offsets import ConsumerGroupMetadata, OffsetAndMetadata
+from logstore.coordinator.groups.offsets import (
+    ConsumerGroupMetadata,
+    OffsetAndMetadata,
+    to_group_metadata,
+    to_offsets,
+)
 from logstore.coordinator.groups.records import decode_key, decode_value, encode_key, encode_value
 from logstore.coordinator.transactions.state import decode_value as decode_transaction
 from logstore.errors import (
@@ -26,6 +31,7 @@ from logstore.errors import (
 from logstore.names import GROUP_OFFSETS_TOPIC
 from logstore.storage.log import NewRecord
 from logstore.types import TopicPartition
+from tests.support.world.messages import exactly
 from tests.support.world.transactions import Bench, markers, stamps
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -423,6 +429,43 @@ def test_other_arguments_change_nothing(bench, group, offsets, error, message):
     producer.send_offsets_to_transaction({T0: FIVE}, "g")
     producer.commit_transaction()
     assert committed(bench) == {T0: FIVE}
+
+
+def test_numbers_at_the_ends_of_their_ranges():
+    """Offsets are 0 to the largest of 64 bits, leader epochs -1 to the largest of 32 bits."""
+    ends = {T0: OffsetAndMetadata(0, "", -1), T1: OffsetAndMetadata(2**63 - 1, "m", 2**31 - 1)}
+    assert to_offsets(ends) == ends
+    refused = OffsetAndMetadata(5, "", 2**31)
+    with pytest.raises(
+        ValueError, match=exactly(f"offset or leader epoch out of range: {refused}")
+    ):
+        to_offsets({T0: refused})
+    for number in (True, 5.0, None):
+        key, value = TopicPartition("t", number), OffsetAndMetadata(number)
+        message = f"a key of offsets must be a TopicPartition, not {key}"
+        with pytest.raises(TypeError, match=exactly(message)):
+            to_offsets({key: FIVE})
+        with pytest.raises(TypeError, match=exactly(f"expected an OffsetAndMetadata, not {value}")):
+            to_offsets({T0: value})
+
+
+@pytest.mark.parametrize(
+    ("group", "is_member"),
+    (
+        (ConsumerGroupMetadata("g"), False),
+        (ConsumerGroupMetadata("g", 0), True),
+        (ConsumerGroupMetadata("g", -1, "m"), True),
+        (ConsumerGroupMetadata("g", -1, "", "i"), True),
+        (ConsumerGroupMetadata("g", 3, "m", "i"), True),
+    ),
+)
+def test_metadata_of_groups(group, is_member):
+    assert to_group_metadata(group) == group
+    assert group.is_member is is_member
+    for wrong in (group._replace(group_id=b"g"), group._replace(generation_id=True)):
+        message = f"expected a ConsumerGroupMetadata or a group id, not {wrong}"
+        with pytest.raises(TypeError, match=exactly(message)):
+            to_group_metadata(wrong)
 
 
 def test_arguments_of_kafka_python(bench):

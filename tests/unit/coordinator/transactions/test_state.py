@@ -196,7 +196,13 @@ def test_a_status_that_is_never_stored_is_refused(status):
         decode_value("x", bytes(value))
 
 
-@pytest.mark.parametrize("key", (None, b"", b"\0", b"\0\0\0\2a", b"\0\0\0\1\xff", b"\0\0\xff\xff"))
+def test_a_record_without_a_key_is_refused():
+    with pytest.raises(InvalidRecordError) as raised:
+        decode_key(None)
+    assert str(raised.value) == "a record in __transaction_state has no key"
+
+
+@pytest.mark.parametrize("key", (b"", b"\0", b"\0\0\0\2a", b"\0\0\0\1\xff", b"\0\0\xff\xff"))
 def test_damaged_keys_are_refused(key):
     with pytest.raises(InvalidRecordError):
         decode_key(key)
