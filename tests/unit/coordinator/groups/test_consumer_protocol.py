@@ -6,7 +6,7 @@ import pytest
 
 from logstore.coordinator.groups import consumer_records
 from logstore.coordinator.groups.consumer_group import ConsumerGroup
-from logstore.coordinator.groups.consumer_member import ConsumerMember, MemberState
+from logstore.coordinator.groups.consumer_member import ConsumerMember
 from logstore.coordinator.groups.consumer_protocol import (
     Assignment,
     decode_assignment,

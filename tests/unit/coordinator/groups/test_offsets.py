@@ -442,10 +442,12 @@ def test_numbers_at_the_ends_of_their_ranges():
         to_offsets({T0: refused})
     for number in (True, 5.0, None):
         key, value = TopicPartition("t", number), OffsetAndMetadata(number)
-        message = f"a key of offsets must be a TopicPartition, not {key}"
+        message = f"a key of offsets must be a TopicPartition, not {key!r}"
         with pytest.raises(TypeError, match=exactly(message)):
             to_offsets({key: FIVE})
-        with pytest.raises(TypeError, match=exactly(f"expected an OffsetAndMetadata, not {value}")):
+        with pytest.raises(
+            TypeError, match=exactly(f"expected an OffsetAndMetadata, not {value!r}")
+        ):
             to_offsets({T0: value})
 
 
@@ -463,7 +465,7 @@ def test_metadata_of_groups(group, is_member):
     assert to_group_metadata(group) == group
     assert group.is_member is is_member
     for wrong in (group._replace(group_id=b"g"), group._replace(generation_id=True)):
-        message = f"expected a ConsumerGroupMetadata or a group id, not {wrong}"
+        message = f"expected a ConsumerGroupMetadata or a group id, not {wrong!r}"
         with pytest.raises(TypeError, match=exactly(message)):
             to_group_metadata(wrong)
 
