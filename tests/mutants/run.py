@@ -2,13 +2,15 @@
 
 `make mutants BASE=commit` calls it. The tests run once with the line coverage of each (the
 kernels as plain Python); then each fault is planted in a copy of the tree and the tests that run
-its line are run. The checkout is never touched. A fault that survives is answered by a test, or
-by a line in reasons.txt where the code does the same with it.
+its line are run, in a fork of a process that has collected them (`tests.mutants.forked`). The
+checkout is never touched. A fault that survives is answered by a test, or by a line in reasons.txt
+where the code does the same with it.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import re
@@ -172,27 +174,69 @@ def copy_tree(root: Path, target: Path) -> None:
             shutil.copy2(root / name, target / name, follow_symlinks=False)
 
 
-def try_out(copy: Path, planted: Planted, tests: Sequence[str], seconds: float) -> str:
-    """Run tests with a fault planted; return the verdict."""
-    path = copy / planted.path
-    source = path.read_text(encoding="utf-8")
-    path.write_text(planted.fault.plant(source), encoding="utf-8")
-    command = [*PYTEST, "-x", *tests]
-    try:
-        done = subprocess.run(
-            command,
+class Worker:
+    """A copy of the tree, and a process that has collected its tests."""
+
+    def __init__(self, copy: Path, tests: Sequence[str]) -> None:
+        self._copy = copy
+        requests, to_process = os.pipe()
+        from_process, answers = os.pipe()
+        descriptors = {"MUTANTS_REQUESTS": str(requests), "MUTANTS_ANSWERS": str(answers)}
+        plugins = os.pathsep.join([str(copy), str(Path(__file__).parents[2])])
+        self._process = subprocess.Popen(
+            [*PYTEST, "-p", "tests.mutants.forked", *tests],
             cwd=copy,
-            env=environment(),
+            env=environment() | descriptors | {"PYTHONPATH": plugins},
+            pass_fds=(requests, answers),
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=seconds,
-            check=False,
         )
-    except subprocess.TimeoutExpired:
-        return "hung"
-    finally:
-        path.write_text(source, encoding="utf-8")
-    return "found" if done.returncode else "survived"
+        os.close(requests)
+        os.close(answers)
+        self._requests = os.fdopen(to_process, "w")
+        self._answers = os.fdopen(from_process)
+        if not self._answers.readline():
+            raise SystemExit("the tests cannot be collected")
+
+    def close(self) -> None:
+        """End the process."""
+        self._requests.close()
+        self._answers.close()
+        self._process.wait()
+
+    def try_out(self, planted: Planted, tests: Sequence[str], seconds: float) -> str:
+        """Run tests with a fault planted; return the verdict."""
+        path = self._copy / planted.path
+        source = path.read_text(encoding="utf-8")
+        changed = planted.fault.plant(source)
+        path.write_text(changed, encoding="utf-8")  # for the processes that tests start
+        request = {"path": str(path), "source": changed, "line": planted.fault.line}
+        try:
+            print(
+                json.dumps({**request, "tests": tests, "seconds": seconds}),
+                file=self._requests,
+                flush=True,
+            )
+            verdict = self._answers.readline().strip()
+            if not verdict:
+                raise SystemExit("the process that runs the tests has ended")
+            return self._in_a_process(tests, seconds) if verdict == "elsewhere" else verdict
+        finally:
+            path.write_text(source, encoding="utf-8")
+
+    def _in_a_process(self, tests: Sequence[str], seconds: float) -> str:
+        try:
+            done = subprocess.run(
+                [*PYTEST, "-x", *tests],
+                cwd=self._copy,
+                env=environment(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return "hung"
+        return "found" if done.returncode else "survived"
 
 
 def run(
@@ -210,24 +254,29 @@ def run(
         began = time.monotonic()
         coverage = measure(copies[0], tests, sources, jobs)
         allowed = START_SECONDS + 5 * (time.monotonic() - began) / 10
-        free: SimpleQueue[Path] = SimpleQueue()
-        for copy in copies:
-            free.put(copy)
+        workers = [Worker(copy, tests) for copy in copies]
+        free: SimpleQueue[Worker] = SimpleQueue()
+        for worker in workers:
+            free.put(worker)
 
         def judge(planted: Planted) -> Outcome:
             own = coverage.tests_of(planted.path, planted.fault.line)
             chosen = own[:TESTS_MAX]
             if not chosen:
                 return Outcome(planted, "untested", 0, 0)
-            copy = free.get()
+            worker = free.get()
             try:
-                verdict = try_out(copy, planted, chosen, allowed)
+                verdict = worker.try_out(planted, chosen, allowed)
             finally:
-                free.put(copy)
+                free.put(worker)
             return Outcome(planted, verdict, len(chosen), len(own) - len(chosen))
 
-        with ThreadPoolExecutor(jobs) as pool:
-            yield from pool.map(judge, faults)
+        try:
+            with ThreadPoolExecutor(jobs) as pool:
+                yield from pool.map(judge, faults)
+        finally:
+            for worker in workers:
+                worker.close()
 
 
 # -- the command -----------------------------------------------------------------------------

@@ -22,10 +22,19 @@ def clamp(value: int | None, low: int, high: int) -> int:
 
 def unused(value):
     return value + 1
+
+
+STEPS = (10, 20)
+
+
+class Walk:
+    @property
+    def steps(self):
+        return len(STEPS) * 3
 """
 
 TESTS = """
-from toy.numbers import clamp
+from toy.numbers import Walk, clamp
 
 
 def test_low():
@@ -35,6 +44,10 @@ def test_low():
 def test_high():
     assert clamp(9, 2, 5) == 5
     assert clamp(3, 2, 5) == 3
+
+
+def test_steps():
+    assert Walk().steps == 6
 """
 
 
@@ -142,8 +155,10 @@ def test_surviving_mutants_are_listed(project, capfd, monkeypatch):
         "survived  toy/numbers.py:3:13: < → <=",
         "answered  toy/numbers.py:11:17: + → -: nobody calls it",
         "untested  toy/numbers.py:11:19: 1 → 2",
+        "survived  toy/numbers.py:14:9: 10 → 11",
+        "survived  toy/numbers.py:14:13: 20 → 21",
     ]
-    assert told[-1] == "1 answered, 2 hung, 1 survived, 1 untested"
+    assert told[-1] == "1 answered, 2 found, 2 hung, 3 survived, 1 untested"
     assert {path: path.read_bytes() for path in project.rglob("*.py")} == before
 
 
