@@ -98,7 +98,7 @@ class Runner:
         items = {item.nodeid: item for item in session.items}
         requests = os.fdopen(int(os.environ["MUTANTS_REQUESTS"]))
         answers = os.fdopen(int(os.environ["MUTANTS_ANSWERS"]), "w")
-        gc.freeze()  # pages that no collection of a fork writes to stay shared
+        gc.freeze()  # so that no collection in a fork copies its pages
         _answer(answers, "ready")
         for line in requests:
             request = json.loads(line)
@@ -129,7 +129,7 @@ class Runner:
         if not is_over:
             os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-        with suppress(ProcessLookupError):  # what the tests started and left
+        with suppress(ProcessLookupError):  # processes that the tests started
             os.killpg(child, signal.SIGKILL)
         with os.fdopen(reading) as pipe:
             # A fork that dies has noticed the fault, too.
