@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from logstore.record.batch import RecordBatch, decode_stored, stored_rows
-from logstore.record.walk import check_place, read_batch, walk_headers
+from logstore.record.walk import check_place, misplaced, read_batch, walk_headers
 from logstore.runtime import OverlayFileSystem
 from logstore.storage.loading.views import TRANSIENT
 from logstore.storage.log.finding import Finding
 from logstore.storage.log.reader import Isolation
+from logstore.types import INT64_MAX
 
 if TYPE_CHECKING:
     from logstore.inspect.files import BatchSource
@@ -183,26 +184,36 @@ class PartitionView:
     def _walk(self, start_offset: int | None, end_offset: int | None) -> Iterator[StoredBatch]:
         log = self.log
         start = log.log_start_offset if start_offset is None else start_offset
-        end = log.log_end_offset if end_offset is None else end_offset
-        for segment in log.segments.from_offset(start):
+        segments = log.segments.from_offset(start)
+        log_end = log.log_end_offset  # read last, so that closed segments are below it
+        end = log_end if end_offset is None else end_offset
+        for segment in segments:
             bounds = log.surveyed.get(segment.log_path)
-            found = self._plain(log, segment) if bounds is None else self._surveyed(log, bounds)
+            if bounds is None:
+                limit = INT64_MAX if segment is segments[-1] else log_end
+                found = self._plain(log, segment, limit)
+            else:
+                found = self._surveyed(log, bounds)
             for stored in found:
                 header = stored.batch.header
                 if header.base_offset >= end:
-                    return
+                    if header.base_offset < log_end:
+                        return
+                    continue  # the offset may be wrong: then the next batch raises the error
                 if header.last_offset >= start:
                     yield stored
 
-    def _plain(self, log: Log, segment: LogSegment) -> Iterator[StoredBatch]:
-        """Yield the batches of a segment without known damage."""
+    def _plain(self, log: Log, segment: LogSegment, end_offset: int) -> Iterator[StoredBatch]:
+        """Yield the batches of a segment without known damage, all below `end_offset`."""
         limit = log.config.logstore_decompression_max_bytes
         path, file = segment.log_path, segment.file
         previous = segment.base_offset - 1
         for at in walk_headers(file, path, 0, segment.size_bytes):
             header = at.header
             check_place(header, previous, path, at.position)
-            previous = header.last_offset
+            expected, previous = previous + 1, header.last_offset
+            if previous >= end_offset:
+                raise misplaced(header.base_offset, previous, expected, path, at.position)
             batch = read_batch(file, path, at.position, header.size_bytes)
             batch.ensure_valid()
             stored_rows(batch, limit)  # decodes and checks all records

@@ -8,6 +8,7 @@ import pytest
 
 from logstore import Broker, TopicPartition, VirtualClock
 from logstore.analysis.committed import CommittedData
+from logstore.analysis.stats import partition_stats
 from logstore.analysis.tombstones import live_tombstones
 from logstore.analysis.view import PartitionView
 from logstore.errors import CorruptionError
@@ -288,3 +289,37 @@ def test_an_error_of_the_same_log_is_raised(error):
         PartitionView(broker, "t-0").evaluate(question)
     assert raised.value is error
     assert len(broker.calls) == (error is ERROR)
+
+
+@pytest.mark.parametrize(
+    ("segment", "number", "wrong", "expected"), ((0, 1, 300, 1), (0, 2, 6, 2), (1, 1, 300, 301))
+)
+def test_a_wrong_base_offset_hides_no_later_batches(tmp_path, segment, number, wrong, expected):
+    """The CRC does not cover the offset, which may be above the end of the log."""
+    with Broker(tmp_path, clock=VirtualClock(0)) as writer:
+        writer.create_topic("t")
+        for at in range(6):
+            writer.append("t", value=b"v" * 5000)  # each has an index entry
+            if at == 2:
+                writer.roll("t")
+    path = tmp_path / "t-0" / f"{3 * segment:020d}.log"
+    data = bytearray(path.read_bytes())
+    size = len(data) // 3
+    data[number * size : number * size + 8] = wrong.to_bytes(8, "big")
+    path.write_bytes(data)
+    with Broker(tmp_path, clock=VirtualClock(0), read_only=True, on_damage="pass_over") as reader:
+        assert partition_stats(reader, TP).records == 6
+        view = PartitionView(reader, TP)
+        offsets = [each.batch.header.base_offset for each in view.batches()]
+        assert offsets == [*range(6)]  # inferred from the batches around
+        [damage] = view.damages
+        assert (damage.path, damage.position, damage.size_bytes) == (
+            str(path),
+            number * size,
+            size,
+        )
+    with (
+        Broker(tmp_path, clock=VirtualClock(0), read_only=True, on_damage="refuse") as reader,
+        pytest.raises(CorruptionError, match=f"where offsets from {expected} on are expected"),
+    ):
+        list(PartitionView(reader, TP).batches())
