@@ -10,6 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from logstore import Broker, OffsetAndMetadata, TopicPartition, VirtualClock
+from logstore.ui import asking, connections, server
+from logstore.ui.api import preview, records
 from logstore.ui.app import ROUTES
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "HTTP.md"
@@ -90,6 +92,20 @@ def test_the_lines_have_the_documented_responses(page):
         assert re.fullmatch(pattern, said, re.DOTALL), (line, said)
         if found := re.search(r'"confirm":"([^"]+)"', said):
             variables["CONFIRM"] = found[1]
+
+
+def test_the_limits_are_the_documented_ones():
+    text = " ".join(DOCUMENT.read_text(encoding="utf-8").split())
+    for sentence in (
+        f"the complete request head within {connections.HEAD_S:g} seconds",
+        f"any of the {server.CONNECTIONS_MAX} connections",
+        f"the request is larger than {asking.BODY_BYTES_MAX / (1 << 20):g} MiB",
+        f"after {records.SCAN_RECORDS_MAX:,} records or"
+        f" {records.SCAN_BYTES_MAX / (1 << 20):g} MiB of them",
+        f"reads at most {preview.READ_BYTES_MAX / (1 << 20):g} MiB",
+        f"A preview covers {preview.PARTITIONS_MAX} partitions",
+    ):
+        assert sentence in text
 
 
 def test_every_route_has_its_line():

@@ -1,4 +1,4 @@
-"""Whole answers of the page's addresses, over one broker.
+"""Whole answers of the page's addresses, over one broker and over copied directories.
 
 To accept a change, delete a file of `answers/`, run the test, and review its new contents.
 """
@@ -8,6 +8,11 @@ import re
 from pathlib import Path
 
 import pytest
+
+from logstore import Broker
+from logstore.runtime.clock import FixedWallClock
+from tests.support.world.everything import NOW_MS, build
+from tests.support.world.page import Asked
 
 STORED = Path(__file__).with_name("answers")
 
@@ -72,6 +77,30 @@ POST = (
 )
 
 
+OF_COPIES = (
+    "/api/partitions?sort=damage",
+    "/api/partitions?empty=0",
+    *(
+        f"/api/partitions/{name}{target}"
+        for name in ("users/2", "events/1")
+        for target in (
+            *("", "/segments", "/segment-map?buckets=5", "/tombstones", "/fates?count=4&first=2"),
+            *("/explain", "/verdict", "/stats?top=2", "/records?from_offset=4&count=2"),
+        )
+    ),
+    "/api/partitions/users/2/segments/0/batches?count=2",
+    "/api/partitions/users/2/batches/40/records?first=1&count=2",
+    "/api/partitions/users/2/records?isolation=read_committed&from_offset=70",
+    "/api/partitions/users/2/records?header=trace&until_timestamp=1704080000000",
+    "/api/partitions/users/2/erasure?key=k1",
+    "/api/partitions/users/0",
+    "/api/partitions?sort=damage",
+    "/api/cleaner",
+    "/api/history",
+    "/api/about",
+)
+
+
 @pytest.fixture
 def page(page, broker):
     consumer = broker.consumer("users", group_id="readers", enable_auto_commit=False)
@@ -81,9 +110,10 @@ def page(page, broker):
     return page
 
 
-def compare(name, answers):
-    text = json.dumps(answers, indent=1, ensure_ascii=False)
+def compare(name, answers, home="/nowhere"):
+    text = json.dumps(answers, indent=1, ensure_ascii=False).replace(f"{home}/", "")
     text = re.sub('"confirm": "[0-9a-f]{64}"', '"confirm": "…"', text)  # of a random secret
+    text = re.sub('("(?:index|clean)_ms": )[0-9]+', r"\g<1>0", text)  # measured
     path = STORED / f"{name}.json"
     if not path.exists():
         STORED.mkdir(exist_ok=True)
@@ -109,3 +139,27 @@ def test_what_is_done(page):
     for target in ("/api/cleaner", "/api/history?topic=users", USERS):
         answers[target] = page.get(target)
     compare("done", answers)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    home = tmp_path_factory.mktemp("answers")
+    build(home)
+    return home
+
+
+@pytest.mark.parametrize("name", ("before", "broken"))
+def test_what_is_read_of_a_copied_directory(home, name):
+    """Rows are measured at once here, so that the first answer has them."""
+    answers = {}
+    with (
+        Broker(
+            home / name, read_only=True, on_damage="pass_over", clock=FixedWallClock(NOW_MS)
+        ) as broker,
+        Asked(broker) as page,
+    ):
+        page.context.partitions._run_in_background = lambda measure: measure()
+        for number, target in enumerate(OF_COPIES):
+            answer = page.ask("GET", target)
+            answers[f"{number} {target}"] = [answer.status, answer.json]
+    compare(name, answers, home)

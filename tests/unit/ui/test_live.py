@@ -3,11 +3,13 @@
 import asyncio
 import json
 from types import SimpleNamespace
+from unittest.mock import ANY, Mock
 
 import pytest
 
 from logstore import Acl, Authorizer, Broker, TopicPartition, VirtualClock
 from logstore.analysis.verdict import partition_verdict
+from logstore.errors import KafkaStorageError
 from logstore.ui import live as live_module
 from logstore.ui.live import CLEANED_MAX, READERS_MAX, SAMPLE_S, Reader
 from tests.support.world.page import Asked
@@ -22,7 +24,7 @@ class Along:
 
     def __enter__(self):
         self.reader = self.page.call(self._begin())
-        self.first = [each for each in self.news() if each[0] == "partitions"]
+        self.first = self.news()
         return self
 
     async def _begin(self):
@@ -140,6 +142,31 @@ def test_a_reader_sees_only_topics_it_may_describe(page, broker):
         assert [topic for topic, _ in names(along.news())] == ["events"]
 
 
+def test_a_new_reader_gets_the_state_of_the_clock_and_real_time_only_once():
+    with Broker() as broker, Asked(broker) as page, Along(page) as along:
+        assert along.first == [("clock", ANY), ("cleaning", {"under_way": []})]
+        assert along.first[0][1] | {"now_ms": 0} == {
+            "kind": "system",
+            "now_ms": 0,
+            "next_event_ms": None,
+            "next_event": None,
+        }
+        start_ms = broker.clock.now_ms()
+        while broker.clock.now_ms() < start_ms + 2:
+            assert along.news() == []
+
+
+def test_changes_are_reported_after_a_failure_to_read_them(page, broker, monkeypatch):
+    with Along(page) as along:
+        for failure in (KafkaStorageError("x"), OSError("x")):
+            broker.append("users", key=b"a", value=b"b")
+            with monkeypatch.context() as patched:
+                patched.setattr(live_module, "_versions", Mock(side_effect=failure))
+                assert along.news() == []
+            broker.append("events", value=b"b", partition=1)
+            assert names(along.news()) == [("events", 1), ("users", 0)]
+
+
 def test_a_slow_reader_has_what_is_new_once_and_holds_no_more(page, broker):
     with Along(page) as along:
         live = page.context.live
@@ -172,7 +199,7 @@ def test_a_first_reader_receives_no_earlier_changes(page, broker):
         pass
     broker.append("users", key=b"k", value=b"v")  # while nobody reads along
     with Along(page) as along:
-        assert along.first == []
+        assert names(along.first) == []
         assert along.news() == []
         broker.append("users", key=b"k", value=b"w")
         assert names(along.news()) == [("users", 0)]
@@ -338,7 +365,7 @@ def test_measured_partitions_are_forgotten_with_no_reader(page, broker):
     live.note_measured(broker.partitions("users")[0])
     page.call(live.tick())
     with Along(page) as along:
-        assert along.first == []
+        assert names(along.first) == []
         live.note_measured(broker.partitions("users")[0])
         assert names(along.news()) == [("users", 0)]
         assert along.news() == []

@@ -10,6 +10,7 @@ from contextlib import closing
 from urllib.parse import urlsplit
 
 import pytest
+from uvicorn.importer import ImportFromStringError
 
 from logstore import Broker, Cluster, InvalidConfigurationError, VirtualClock
 from logstore.errors import IllegalStateError
@@ -277,6 +278,18 @@ def test_a_closed_broker_has_no_page_and_leaves_no_thread():
     with pytest.raises(IllegalStateError):
         open_ui(broker)
     assert [each.name for each in threading.enumerate() if "logstore-page" in each.name] == []
+
+
+def test_a_page_that_cannot_start_releases_its_port_and_thread(broker, monkeypatch):
+    with broker.ui() as ui:
+        port = ui.address[1]
+    with monkeypatch.context() as patched:
+        patched.setattr(server, "Connection", "uvicorn:absent")
+        with pytest.raises(ImportFromStringError, match="absent"):
+            broker.ui(port=port)
+    assert [each.name for each in threading.enumerate() if "logstore-page" in each.name] == []
+    with broker.ui(port=port) as ui:
+        assert ui.address[1] == port
 
 
 def test_a_port_that_is_taken_is_refused(broker, ui):
