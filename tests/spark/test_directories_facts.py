@@ -18,10 +18,11 @@ NOW = 1_800_000_000_000
 
 
 class Asked(list):
-    """The runs of the oracle: rules, cleaned, begun and the options of both frames."""
+    """The runs of the oracle: rules, cleaned and begun. `scans` are those of the last run."""
 
     def verdict_of(self, before, after, rules, cleaned, *, begun, order, folded, examples):
         self.append((rules, cleaned, begun))
+        self.scans = {"before": before, "after": after, "order": order, "folded": folded}
         return Verdict({}, [], 0, 0)
 
     @property
@@ -42,7 +43,7 @@ def asked(monkeypatch):
     found = Asked()
     monkeypatch.setattr(directories, "verify", found.verdict_of)
     for name in ("scan", "scan_in_order", "scan_folded"):
-        monkeypatch.setattr(directories, name, lambda *_, **__: None)
+        monkeypatch.setattr(directories, name, lambda _, *given, name=name: (name, *given))
     return found
 
 
@@ -81,6 +82,7 @@ def test_ranges_come_from_checkpoints_and_log_starts(asked, pair):
         compacted(broker, "never")
         compacted(broker, "again")
         compacted(broker, "front", cleanup_policy="compact,delete")
+        broker.delete_records({TopicPartition("front", 0): 5})
         broker.clean("again", force=True)
         broker.append_many("again", [(b"k", b"v")] * 5, partition=0)
         broker.roll("again")
@@ -88,11 +90,18 @@ def test_ranges_come_from_checkpoints_and_log_starts(asked, pair):
         broker.clean("rest", force=True)
 
     def work(broker):
+        broker.append_many("fresh", [(b"k", b"v")] * 5, partition=0)
+        broker.roll("fresh")
         for topic in ("fresh", "again", "front"):
             broker.clean(topic, force=True)
         broker.delete_records({TopicPartition("front", 0): 12})
 
-    verify_directories(None, *pair(fill, work))
+    before, after = pair(fill, work)
+    # Entries outside their log, just above its end and just below its start, are ignored.
+    (before / "cleaner-offset-checkpoint").write_text(
+        "0\n4\nfresh 0 31\nagain 0 30\nfront 0 4\nrest 0 30\n"
+    )
+    verify_directories(None, before, after)
     assert asked.cleaned == {
         ("fresh", 0): Cleaned(0, 30, 30),
         ("never", 0): Cleaned(0, 0, 30),
@@ -104,7 +113,7 @@ def test_ranges_come_from_checkpoints_and_log_starts(asked, pair):
         ("fresh", 0): Begin(0, 0),
         ("never", 0): Begin(0, 0),
         ("again", 0): Begin(0, 30),
-        ("front", 0): Begin(0, 0),
+        ("front", 0): Begin(5, 5),
         ("rest", 0): Begin(0, 30),
     }
     assert len(asked) == 1, "all topics are judged in one run"
@@ -120,7 +129,7 @@ def test_every_topic_has_its_own_rules_and_explicit_values_win(asked, pair):
             configs={
                 "cleanup.policy": "compact",
                 "compaction.strategy": "header",
-                "compaction.strategy.header": "v",
+                "compaction.strategy.header": " v ",
                 "logstore.compaction.strategy.header.encoding": "varlong",
             },
         )
@@ -178,7 +187,10 @@ def test_times_and_what_is_judged_by_them(asked, pair):
     assert rules.since_ms is None
     assert started <= rules.now_ms <= SystemClock().now_ms()
     assert (rules.min_compaction_lag_ms, rules.max_compaction_lag_ms) == (0, None)
-    assert ["the time of the pass is unknown" in note for note in verdict.notes] == [True]
+    assert verdict.notes == (
+        "the time of the pass is unknown: tombstones without a delete horizon are accepted either "
+        "way, and lags are not checked",
+    )
     with pytest.raises(
         InvalidConfigurationError,
         match=exactly(
@@ -215,6 +227,7 @@ def test_partitions_that_one_side_lacks_are_violations(asked, pair):
     def work(broker):
         broker.create_partitions("kept", 5)
         broker.append("kept", value=b"v", partition=4)
+        broker.append("kept", value=b"v", partition=2)
 
     before, after = pair(fill, work)
     shutil.rmtree(after / "kept-1")
@@ -228,7 +241,7 @@ def test_partitions_that_one_side_lacks_are_violations(asked, pair):
         ("partition_lost", "lost", 1, None),
         ("partition_invented", "kept", 4, None),
     ]
-    assert asked.cleaned.keys() == {("kept", 0)}
+    assert asked.cleaned == {("kept", 0): Cleaned(0, 0, 1), ("kept", 2): Cleaned(0, 0, 0)}
     assert verify_directories(None, before, after, topic="kept", partition=0).ok
     assert verify_directories(None, before, after, topic="lost").violations == {"partition_lost": 2}
     assert len(verify_directories(None, before, after, examples=1).examples) == 2
@@ -264,13 +277,24 @@ def test_all_log_directories_of_a_broker_count(asked, tmp_path):
     assert verify_directories(None, dirs, dirs[:1]).violations == {"partition_lost": 2}
 
 
-@pytest.mark.parametrize(("policy", "start"), (("compact", 0), ("compact,delete", 12)))
-def test_only_where_the_policy_deletes_may_the_front_be_gone(asked, pair, policy, start):
+@pytest.mark.parametrize(
+    ("policy", "later", "start"),
+    (
+        ("compact", "compact", 0),
+        ("compact,delete", "compact,delete", 12),
+        ("delete", "compact", 12),
+        ("compact", "delete", 12),
+    ),
+)
+def test_only_where_the_policy_deletes_may_the_front_be_gone(asked, pair, policy, later, start):
     def fill(broker):
         broker.create_topic("t", configs={"cleanup.policy": policy})
         broker.append_many("t", [(b"k%d" % n, b"v") for n in range(20)])
 
-    before, after = pair(fill, lambda broker: None)
+    def work(broker):
+        broker.alter_configs("t", {"cleanup.policy": later})
+
+    before, after = pair(fill, work)
     (after / "log-start-offset-checkpoint").write_text("0\n1\nt 0 12\n")
     verify_directories(None, before, after)
     assert asked.cleaned["t", 0].log_start_offset == start
@@ -324,37 +348,111 @@ def test_only_where_age_alone_moved_the_log_start_retention_is_judged(
     assert cleaned.log_start_offset == {"retain": 30, "boundary": 10}.get(how, 12)
     assert cleaned.retention_ms == retention_ms
     assert verdict.unproven == unproven
-    assert [note.split(":")[0] for note in verdict.notes] == [
-        "never cleaned, expected to be unchanged",
-        "the log start moved, records below it are only counted",
-    ]
+    assert verdict.notes == (
+        "never cleaned, expected to be unchanged: t-0",
+        "the log start moved, records below it are only counted: t-0",
+    )
     asked.clear()
     verdict = verify_directories(None, *dirs)
     assert asked.cleaned["t", 0].retention_ms is None
     assert verdict.unproven == ("tombstones", "retention")
 
 
-def test_unjudged_items_are_listed_in_the_verdict(asked, pair):
+def test_a_note_lists_at_most_ten_partitions(asked, pair):
     def fill(broker):
-        compacted(broker, "t", min_compaction_lag_ms="6")
+        for topic, partitions in (("ten", 10), ("more", 11)):
+            broker.create_topic(topic, partitions=partitions)
+            for partition in range(partitions):
+                broker.append(topic, value=b"v", partition=partition)
 
-    dirs = pair(fill, lambda broker: broker.clean("t", force=True))
-    assert verify_directories(None, *dirs).as_json()["unproven"] == ["tombstones", "lags"]
-    forced = verify_directories(None, *dirs, now_ms=NOW, forced=True)
-    assert forced.as_json()["unproven"] == ["lags"]
-    assert verify_directories(None, *dirs, now_ms=NOW).as_json()["unproven"] == []
+    dirs = pair(fill, lambda broker: None)
+
+    def note(topic):
+        return verify_directories(None, *dirs, topic=topic, now_ms=NOW).notes
+
+    listed = ", ".join(f"{{0}}-{number}" for number in range(10))
+    assert note("ten") == (f"never cleaned, expected to be unchanged: {listed.format('ten')}",)
+    assert note("more") == (f"never cleaned, expected to be unchanged: {listed.format('more')}, …",)
+
+
+@pytest.mark.parametrize(
+    ("configs", "unproven"),
+    (
+        ({"min_compaction_lag_ms": "6"}, ("lags",)),
+        ({"max_compaction_lag_ms": "7"}, ("lags",)),
+        ({"delete_retention_ms": "8"}, ()),
+    ),
+)
+def test_unjudged_items_are_listed_in_the_verdict(asked, pair, configs, unproven):
+    def fill(broker):
+        compacted(broker, "t", **configs)
+        compacted(broker, "without")
+
+    def work(broker):
+        broker.clean("t", force=True)
+        broker.clean("without", force=True)
+
+    dirs = pair(fill, work)
+    assert verify_directories(None, *dirs).unproven == ("tombstones", *unproven)
+    assert verify_directories(None, *dirs, now_ms=NOW, forced=True).unproven == unproven
+    assert verify_directories(None, *dirs, now_ms=NOW).unproven == ()
+
+
+def test_all_scans_read_the_same_partitions_each_with_its_columns(asked, pair):
+    def fill(broker):
+        compacted(broker, "plain", cleanup_policy="compact,delete")
+        broker.create_topic("version", partitions=2, configs={
+            "cleanup.policy": "compact",
+            "compaction.strategy": "header",
+            "compaction.strategy.header": "v",
+        })  # fmt: skip
+        for partition in range(2):
+            broker.append("version", value=b"1", key=b"k", partition=partition)
+
+    def work(broker):
+        broker.clean("plain", force=True)
+        broker.delete_records({TopicPartition("plain", 0): 12})
+
+    before, after = map(str, pair(fill, work))
+    columns = (
+        "topic,partition,offset,key,timestamp,timestampType,aborted,deleteHorizonMs,valueDigest,"
+        "headersDigest"
+    )
+
+    def scans(assign, columns_before):
+        stored = {"assign": assign, "order": "stored"}
+        first = {"assign": assign, "columns": columns_before}
+        return {
+            "before": ("scan", [before], first),
+            "after": ("scan_in_order", [after], {**stored, "columns": columns}),
+            "order": ("scan", [after], {**stored, "columns": "topic,partition,offset"}),
+            "folded": ("scan_folded", [before], first, {("plain", 0): (12, 30)}),
+        }
+
+    verify_directories(None, before, after)
+    both = scans('{"plain": [0], "version": [0, 1]}', f"{columns},headers")
+    assert asked.scans == both
+    verify_directories(None, before, after, topic="plain")
+    assert asked.scans == scans('{"plain": [0]}', columns)
 
 
 def test_uncleaned_data_is_a_violation_on_request(asked, pair):
     def fill(broker):
-        for topic in ("done", "left"):
+        for topic in ("done", "left", "was"):
             compacted(broker, topic)
-        compacted(broker, "plain", cleanup_policy="delete")
+        for topic in ("became", "plain"):
+            compacted(broker, topic, cleanup_policy="delete")
+        broker.create_topic("empty", configs={"cleanup.policy": "compact"})
 
-    dirs = pair(fill, lambda broker: broker.clean("done", force=True))
+    def work(broker):
+        broker.clean("done", force=True)
+        broker.alter_configs("became", {"cleanup.policy": "compact"})
+        broker.alter_configs("was", {"cleanup.policy": "delete"})
+
+    dirs = pair(fill, work)
     assert verify_directories(None, *dirs).ok
     verdict = verify_directories(None, *dirs, require_cleaned=True)
-    assert verdict.violations == {"not_cleaned": 1}
+    assert verdict.violations == {"not_cleaned": 3}
     assert [(e["kind"], e["topic"], e["offset"]) for e in verdict.examples] == [
-        ("not_cleaned", "left", None)
+        ("not_cleaned", topic, None) for topic in ("became", "left", "was")
     ]

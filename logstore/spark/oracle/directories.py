@@ -196,15 +196,28 @@ def verify_directories(
         new = _partitions(paths[1], broker_config, topic, partition)
     except UnknownTopicOrPartitionError:
         new = {}
-    verdicts = [_missing(old, new, examples)]
     rules = _rules(old, new, request)
     if (header or encoding) and rules and all(r.strategy != HEADER for r in rules.values()):
         raise InvalidConfigurationError(
             "header and encoding have no effect: no topic is compacted by header; set strategy "
             "'header'"
         )
+    wrong = _wrong_partitions(old, new)
     if require_cleaned:
-        verdicts.append(_not_cleaned(old, new, examples))
+        wrong["not_cleaned"] = [
+            tp
+            for tp in _never_cleaned(old, new)
+            if old[tp].config.compact or new[tp].config.compact
+        ]
+    facts = Verdict(
+        {kind: len(partitions) for kind, partitions in wrong.items()},
+        [example(kind, *tp, None) for kind, partitions in wrong.items() for tp in partitions],
+        records_before=0,
+        records_after=0,
+        notes=tuple(_notes(request, old, new)),
+        unproven=tuple(_unproven(request, old, new)),
+    )
+    verdicts = [facts]
     if rules:
         by_header = any(rule.strategy == HEADER for rule in rules.values())
         columns = (*_COMPARED, *(["headers"] if by_header else []))
@@ -226,8 +239,6 @@ def verify_directories(
                 examples=examples,
             )
         )
-    unproven = tuple(_unproven(request, old, new))
-    verdicts.append(Verdict({}, [], 0, 0, tuple(_notes(request, old, new)), 0, unproven))
     return Verdict.of(verdicts, examples=examples)
 
 
@@ -274,7 +285,7 @@ def _rules(
         if old[tp].is_empty and new[tp].is_empty:
             continue
         if tp.topic not in of_topic:
-            source = old[tp] if new[tp].adopted and not old[tp].adopted else new[tp]
+            source = old[tp] if new[tp].adopted else new[tp]
             of_topic[tp.topic] = request.rules(source.config)
         rules[tp] = of_topic[tp.topic]
     return rules
@@ -309,21 +320,14 @@ def _is_by_age(new: _Partition) -> bool:
     return new.config.retention_bytes < 0 and new.log_start_offset == new.base_offset
 
 
-def _missing(
-    old: Mapping[TopicPartition, _Partition],
-    new: Mapping[TopicPartition, _Partition],
-    examples: int,
-) -> Verdict:
-    """Report partitions that exist on only one side, unless their log end offset is 0."""
-    counts, shown = {}, []
-    for kind, partitions in (
-        ("partition_lost", [tp for tp in old if tp not in new and old[tp].log_end_offset]),
-        ("partition_invented", [tp for tp in new if tp not in old and new[tp].log_end_offset]),
-    ):
-        if partitions:
-            counts[kind] = len(partitions)
-            shown += [example(kind, *tp, None) for tp in sorted(partitions)[:examples]]
-    return Verdict(counts, shown, 0, 0)
+def _wrong_partitions(
+    old: Mapping[TopicPartition, _Partition], new: Mapping[TopicPartition, _Partition]
+) -> dict[str, list[TopicPartition]]:
+    """Return the partitions that exist on only one side, unless their log end offset is 0."""
+    return {
+        "partition_lost": [tp for tp in old if tp not in new and old[tp].log_end_offset],
+        "partition_invented": [tp for tp in new if tp not in old and new[tp].log_end_offset],
+    }
 
 
 def _never_cleaned(
@@ -331,19 +335,6 @@ def _never_cleaned(
 ) -> list[TopicPartition]:
     both = [tp for tp in sorted(old) if tp in new and not old[tp].is_empty]
     return [tp for tp in both if not new[tp].first_dirty_offset]
-
-
-def _not_cleaned(
-    old: Mapping[TopicPartition, _Partition],
-    new: Mapping[TopicPartition, _Partition],
-    examples: int,
-) -> Verdict:
-    partitions = [
-        tp for tp in _never_cleaned(old, new) if old[tp].config.compact or new[tp].config.compact
-    ]
-    counts = {"not_cleaned": len(partitions)} if partitions else {}
-    shown = [example("not_cleaned", *tp, None) for tp in partitions[:examples]]
-    return Verdict(counts, shown, 0, 0)
 
 
 def _unproven(
