@@ -4,6 +4,8 @@ A missing file is written, and its test fails. Delete the file after an intended
 and review the new one.
 """
 
+import itertools
+from base64 import b64decode
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +20,14 @@ from logstore.simulate import files, pages, parse, report, run
 from logstore.simulate import scenario as scenarios
 from logstore.simulate.actions import Action
 from logstore.simulate.fitting import fit_recording
+from logstore.simulate.goals import parse_goal
 from logstore.simulate.population import KnownPopulation
+from logstore.simulate.quantities import QUANTITIES, quantity
 from logstore.simulate.recording import record
 from logstore.simulate.replay import Replay
 from logstore.simulate.scenario import Consumer, KnownKeys, Message
+from logstore.simulate.search import Search
+from logstore.simulate.spread import run_seeds
 from logstore.simulate.sweep import sweep
 from logstore.types import DAY_MS
 from logstore.workload import spec as specs
@@ -139,8 +145,18 @@ def simple(value):
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def parts_of(outcome, swept, monkeypatch):
-    """Return the title and the parts of a report, with figures instead of their HTML."""
+def brief(value):
+    """Convert the values of a figure like `simple`, and arrays of numbers to their `summary`."""
+    if isinstance(value, dict) and "bdata" in value:
+        value = np.frombuffer(b64decode(value["bdata"]), value["dtype"])
+        return summary(np.round(100 * np.nan_to_num(value)))
+    if isinstance(value, np.ndarray) and len(value) > 8:
+        return summary(value)
+    return {k: brief(v) for k, v in value.items()} if isinstance(value, dict) else simple(value)
+
+
+def lines_of_report(monkeypatch, convert, *results, **more):
+    """Return the title and the parts of a report as lines, with figures as their traces."""
     page = []
     monkeypatch.setattr(pages, "render", lambda title, parts, library: page.extend((title, parts)))
     monkeypatch.setattr(
@@ -148,8 +164,25 @@ def parts_of(outcome, swept, monkeypatch):
         "_plot",
         lambda figure, name, title, words: pages.figure(name, title, words, figure.to_dict()),
     )
-    report.page(outcome, swept)
-    return page
+    report.page(*results, **more)
+    title, parts = page
+    lines = [title]
+
+    def write(parts, indent=""):
+        for part in parts:
+            drawing = part.get("drawing", {})
+            below = part.get("parts", ())
+            words = {k: v for k, v in part.items() if k not in ("drawing", "parts")}
+            lines.append(f"{indent}{convert(words)}")
+            write(below, f"{indent}  ")
+            lines.extend(f"{indent}  {convert(trace)}" for trace in drawing.get("data", ()))
+            layout = drawing.get("layout", {})
+            if layout:
+                own = {k: v for k, v in layout.items() if k != "template"}
+                lines.append(f"{indent}  {convert(own)}")
+
+    write(parts)
+    return lines
 
 
 @pytest.fixture(scope="module")
@@ -161,24 +194,50 @@ def plotted():
 
 
 def test_the_report_has_these_texts_tables_and_curves(plotted, monkeypatch):
-    title, parts = parts_of(*plotted, monkeypatch)
-    lines = [title]
-
-    def write(parts, indent=""):
-        for part in parts:
-            drawing = part.get("drawing", {})
-            below = part.get("parts", ())
-            words = {k: v for k, v in part.items() if k not in ("drawing", "parts")}
-            lines.append(f"{indent}{simple(words)}")
-            write(below, f"{indent}  ")
-            lines.extend(f"{indent}  {simple(trace)}" for trace in drawing.get("data", ()))
-            layout = drawing.get("layout", {})
-            if layout:
-                own = {k: v for k, v in layout.items() if k != "template"}
-                lines.append(f"{indent}  {simple(own)}")
-
-    write(parts)
+    lines = lines_of_report(monkeypatch, simple, *plotted)
     compare("report.txt", "\n".join(lines))
+
+
+def found_by(axes, goal, costs):
+    """Return the result of a search over combinations with these costs by two numbers and seed."""
+
+    def evaluate(jobs):
+        return [
+            dict.fromkeys(QUANTITIES, 0.0) | costs(*map(float, settings.values()), seed)
+            for settings, seed in jobs
+        ]
+
+    minimize = quantity("oldest")
+    return Search(axes, parse_goal(goal), minimize, [1, 2], itertools.count(100), evaluate).find()
+
+
+def test_the_report_of_several_seeds_and_of_searches(monkeypatch):
+    text = PLOTTED.replace("days = 4", "days = 2").replace("800", "300").partition("[[actions]]")[0]
+    one_topic = parse(text.partition('[[topics]]\nname = "quiet"')[0])
+    outcome, spread = run_seeds(one_topic, 3, samples=4)
+    grid = {"log.cleaner.threads": ["1", "2", "3"], "min.cleanable.dirty.ratio": ["0.25", "0.75"]}
+    met = found_by(
+        grid,
+        ["bytes <= 3KiB and oldest < 20d"],
+        lambda x, y, seed: {
+            "bytes_peak": 1000 * x + seed,
+            "oldest_dirty_max_ms": DAY_MS * (9 - x + y),
+        },
+    )
+    missed = found_by(
+        grid,
+        ["written <= 2", "tombstone <= 1d"],
+        lambda x, y, seed: {
+            "write_amplification": x + y,
+            "tombstone_age_max_ms": DAY_MS * (1 + seed % 2 + y),
+            "oldest_dirty_max_ms": DAY_MS / x,
+        },
+    )
+    swept = sweep(one_topic, {"min.cleanable.dirty.ratio": ["0.2", "0.9"]}, samples=3, seeds=2)
+    lines = lines_of_report(monkeypatch, brief, outcome, swept, spread=spread, found=met)
+    monkeypatch.setattr(report, "_curves", lambda run, spread: ())
+    lines += lines_of_report(monkeypatch, brief, outcome, found=missed)
+    compare("report_of_seeds.txt", "\n".join(lines))
 
 
 def test_the_files_of_a_run_and_a_sweep(plotted, tmp_path):

@@ -9,7 +9,6 @@ import pytest
 from logstore.simulate import library, parse, report, run
 from logstore.simulate.outcome import KINDS, bytes_of
 from logstore.simulate.report import PANELS, page, story
-from logstore.simulate.sweep import sweep
 
 
 @pytest.fixture(scope="module")
@@ -46,15 +45,6 @@ def test_input_of_users_is_shown_as_text_not_as_markup(outcome):
     text = page(run(parse(hostile), samples=2))
     assert "<img" not in without_library(text)
     assert "&lt;img src=x&gt;" in text
-
-
-def test_a_sweep_has_its_table_and_its_front(outcome):
-    axes = {"max.compaction.lag.ms": ["30m", "1h"]}
-    swept = sweep(outcome.scenario, axes, samples=5)
-    text = without_library(page(outcome, swept))
-    assert "Costs of the settings" in text
-    assert "not beaten" in text
-    assert text.count("Plotly.newPlot(") == len(PANELS) + 2
 
 
 THROTTLED = """

@@ -5,7 +5,6 @@ import pytest
 
 from logstore.simulate import parse, run
 from logstore.simulate.outcome import bytes_of
-from logstore.simulate.report import page
 from logstore.simulate.spread import (
     ALL_BYTES,
     POINTS,
@@ -84,14 +83,6 @@ def test_a_sweep_compares_medians():
         assert each.costs == single.costs
         assert each.judged("bytes_peak") == each.spread["bytes_peak"]["p50"]
         assert not single.spread
-
-
-def test_the_report_has_a_band_for_each_curve(spread):
-    outcome = run(parse(SCENARIO), samples=10)
-    text = page(outcome, spread=spread)
-    assert "over 20 seeds at most" in text
-    assert "live, p50 of the seeds" in text
-    assert text.count('"fill":"tonexty"') > 10
 
 
 def test_times_of_a_curve_are_the_middles_of_equal_parts(spread):
