@@ -3,6 +3,7 @@
 To accept a change, delete a file of `outputs/`, run the test, and review its new contents.
 """
 
+import json
 import re
 from contextlib import nullcontext
 from pathlib import Path
@@ -13,7 +14,10 @@ pytest.importorskip("pyspark")
 
 from click.testing import CliRunner
 
+from logstore import Broker, VirtualClock
 from logstore.cli.main import main
+from logstore.spark.commands.pipeline import Run
+from logstore.spark.generation.generate import Generated
 from logstore.spark.oracle.verify import Verdict
 from tests.support.oracles.local_frames import local_session
 
@@ -98,6 +102,67 @@ def test_a_run_and_its_repetition_by_hand(run, asked):
     wrong = run(*swapped, "--examples", 2, "--topic", "changes", "--now", "2025-01-01", code=1)
     compare("verify-wrong", wrong)
     compare("verify-json", run(*verify, "--partition", 1, "--topic", "changes", "--format", "json"))
+
+
+def test_a_run_reports_its_stages_and_exits_with_1_after_violations(run, asked, monkeypatch):
+    with Broker(clock=VirtualClock()) as broker:
+        broker.create_topic("changes", partitions=2, configs={"cleanup.policy": "compact"})
+        for partition in range(2):
+            records = [(b"k%d" % (n % 3), b"value") for n in range(100 + partition)]
+            broker.append_many("changes", records, partition=partition)
+        cleaned = broker.clean("changes", force=True, roll=True)
+    seconds = {"generate: logs": 0.5, "copy": 0.0, "verify": 1.23456}
+    outcome = Run(
+        Generated("changes", 2, 201, 3, 4, 9_999, {"logs": 0.5}),
+        cleaned,
+        Verdict({"tail_lost": 2}, [], 201, 6, (), 5),
+        seconds,
+    )
+    given = []
+
+    def pipeline(spark, spec, directory, **options):
+        assert Path(directory).is_dir()
+        given.append((spec.topic, directory, options))
+        return outcome
+
+    monkeypatch.setattr("logstore.spark.commands.pipeline.run_pipeline", pipeline)
+    command = ("workload", "run", "cdc-table", "--set", "topic=changes")
+    assert run(*command, "--out", "new/out", "--strategy", "timestamp", code=1).splitlines() == [
+        "changes: 201 records in 2 partitions, 9.8 KiB; cleaned 2.9 KiB to 212 B",
+        "",
+        "stage           seconds  records/s",
+        "──────────────────────────────────",
+        "generate: logs      0.5        402",
+        "copy                0.0",
+        "verify              1.2        163",
+        "",
+        "2 violations: 201 records before, 6 after, 5 below the new log start",
+        "violation  count  meaning",
+        "──────────────────────────────────────────────────────────────",
+        "tail_lost      2  a record beyond the cleaned range is missing",
+        "--- ",
+    ]
+    shown = run(*command, "--threads", 3, "--format", "json", code=1)
+    assert json.loads(shown.removesuffix("--- ")) == {
+        "records": 201,
+        "seconds": {"generate: logs": 0.5, "copy": 0.0, "verify": 1.235},
+        "records_per_second": {"generate: logs": 402, "verify": 163},
+        "generated": {
+            "topic": "changes", "partitions": 2, "records": 201, "batches": 3, "markers": 4,
+            "bytes": 9_999, "seconds": {"logs": 0.5},
+        },
+        "cleaned": cleaned.to_json(),
+        "verified": outcome.verdict.as_json(),
+    }  # fmt: skip
+    (_, out, first), (topic, temporary, second) = given
+    assert (out, first) == ("new/out", {"strategy": "timestamp", "threads": None})
+    assert (topic, second) == ("changes", {"strategy": None, "threads": 3})
+    assert Path(out).is_dir()
+    assert not Path(temporary).exists()
+    for name in ("before", "before.parquet", "after"):
+        (Path("new/out") / name).mkdir()
+        assert f"new/out/{name} is there already" in run(*command, "--out", "new/out", code=2)
+        (Path("new/out") / name).rmdir()
 
 
 def test_generate_says_where_the_rows_are(run, asked):

@@ -90,12 +90,12 @@ def _directory(out: str | None) -> Iterator[str]:
 
 def _print(outcome: Run) -> None:
     topic = outcome.generated
-    passes = outcome.cleaned.to_json()["cleaned"]
+    passes = outcome.cleaned.cleaned
     emit(
         f"{topic.topic}: {format_count(topic.records)} records in "
         f"{plural(topic.partitions, 'partition')}, {format_size(topic.bytes)}; cleaned "
-        f"{format_size(sum(stats['bytes_read'] for stats in passes))} to "
-        f"{format_size(sum(stats['bytes_written'] for stats in passes))}"
+        f"{format_size(sum(stats.bytes_read for stats in passes))} to "
+        f"{format_size(sum(stats.bytes_written for stats in passes))}"
     )
     emit("")
     print_stages(outcome.seconds, topic.records)
