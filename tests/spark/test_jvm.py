@@ -3,11 +3,18 @@
 import os
 import subprocess
 import sys
+import threading
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
+
+from logstore.spark.sessions import jvm
+from logstore.spark.sessions.jvm import jvm_death
 from logstore.spark.sessions.session import COLLECTOR, COMPILE_LATER, _set_up_jvm
 from tests.support.world.workload_commands import (
     JVM_OPTIONS,
@@ -112,6 +119,85 @@ def test_a_life_and_death_where_no_java_is_but_the_packaged_one(tmp_path):
         (at,) = [n for n, line in enumerate(told) if f"ERROR at {test}" in line]
         assert told[at + 1].startswith("Spark's JVM died: exit code 143; last output: "), name
     assert "2 passed, 2 errors in" in told[-1], done.stdout
+
+
+@pytest.fixture
+def dead(monkeypatch):
+    """Return a function that lets a shell script be the JVM of this process."""
+    processes = []
+
+    def start(script):
+        process = subprocess.Popen(["sh", "-c", script], stdin=subprocess.PIPE)
+        processes.append(process)
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def test_a_jvm_that_lives_or_is_not_ours_is_not_dead(dead, monkeypatch):
+    dead("read line")
+    assert jvm_death() is None
+    assert jvm_death(ValueError("nothing broke")) is None
+    monkeypatch.setattr(jvm, "DYING_SECONDS_MAX", 0.01)
+    assert jvm_death(EOFError()) is None
+    for gateway in (None, SimpleNamespace()):  # spark-submit started the JVM
+        monkeypatch.setattr(SparkContext, "_gateway", gateway)
+        assert jvm_death(EOFError()) is None
+
+
+def wrapped(error, *, explicitly):
+    try:
+        try:
+            raise error
+        except BaseException:
+            raise RuntimeError from (error if explicitly else None)
+    except RuntimeError as wrapping:
+        return wrapping
+
+
+@pytest.mark.parametrize(
+    "error",
+    (
+        Py4JNetworkError(),
+        ConnectionResetError(),
+        wrapped(EOFError(), explicitly=True),
+        wrapped(EOFError(), explicitly=False),
+    ),
+)
+def test_a_broken_connection_is_a_reason_to_wait_for_the_exit_code(dead, error):
+    dead("sleep 0.05; exit 7")
+    death = jvm_death(error)
+    assert (str(death), death.exit_code) == ("Spark's JVM died: exit code 7; no output", 3)
+
+
+def test_a_killed_jvm_is_reported_with_the_last_lines_of_its_output(dead, monkeypatch):
+    copied, ours = os.pipe()
+    monkeypatch.setattr(jvm, "_STDERR", ours)
+    forwarder = jvm._StderrForwarder()
+    forwarder.start()
+    lines = b"".join(b"# line %d \r\n\n" % number for number in range(2_000))
+    with os.fdopen(copied, "rb") as copy:
+        reader = threading.Thread(target=lambda: seen.append(copy.read()))
+        seen = []
+        reader.start()
+        os.write(forwarder.writer, b"\xff first")
+        with os.fdopen(forwarder.writer, "wb") as file:
+            file.write(lines)
+        process = dead("kill -9 $$")
+        process.wait()
+        monkeypatch.setitem(jvm._forwarders, process.pid, forwarder)
+        death = str(jvm_death())
+        os.close(ours)
+        reader.join()
+    assert seen == [b"\xff first" + lines]
+    head, *rest = death.split(" | ")
+    assert head.startswith("Spark's JVM died: killed by SIGKILL; last output: ")
+    kept = lines[-4096:].decode().split("\r\n\n")
+    assert [head.rpartition("output: ")[2], *rest] == [each.strip(" #\n") for each in kept if each]
 
 
 def test_the_code_cache_of_the_tests_lasts(spark):

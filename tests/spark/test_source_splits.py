@@ -277,8 +277,12 @@ def test_disorder_is_damage_unless_file_order_is_requested(tmp_path):
     # A segment's last batch once more at the head of the next one.
     behind = log_file(tmp_path, 6)
     behind.write_bytes(batches[2] + behind.read_bytes())
-    with pytest.raises(CorruptRecordError, match="offsets 2 to 3 is where offsets from 6"):
+    with pytest.raises(CorruptRecordError) as damage:
         rows(open_source(tmp_path, columns="offset"))
+    assert str(damage.value) == (
+        f"{file} at position {2 * size}: a batch of offsets 2 to 3 is where offsets from 6 on are "
+        "expected"
+    )
     reader = open_source(tmp_path, columns="offset", order="stored")
     assert rows(reader) == [0, 1, 4, 5, 2, 3, 4, 5, *range(6, 18)]
     reader = open_source(tmp_path, columns="offset", order="stored", startOffset=3, endOffset=7)

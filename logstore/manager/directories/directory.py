@@ -252,11 +252,7 @@ class LogDirectory:
     def _take_lock(self) -> None:
         self._file_lock = self.runtime.fs.lock(f"{self.path}/{LOCK_FILE}")
         if self._file_lock is None:
-            holder = describe_holder(self.writer())
-            raise KafkaStorageError(
-                f"data directory {self.path} is in use: {holder} holds the lock of"
-                f" {self.path}/{LOCK_FILE}"
-            )
+            raise in_use_error(self.runtime.fs, self.path)
 
     def _find_partitions(self) -> None:
         """List the folders: partitions, partitions to be deleted, unfinished copies, and others."""
@@ -786,6 +782,13 @@ class LogDirectory:
                 if self._file_lock is not None:
                     self._file_lock.release()
                     self._file_lock = None
+
+
+def in_use_error(fs: FileSystem, path: str) -> KafkaStorageError:
+    """Return the error for a data directory whose lock is held."""
+    lock = f"{path}/{LOCK_FILE}"
+    holder = describe_holder(fs.lock_holder(lock))
+    return KafkaStorageError(f"data directory {path} is in use: {holder} holds the lock of {lock}")
 
 
 def stepped_back(cleaner_offset: int) -> int:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from logstore.config.broker_config import BrokerConfig
 from logstore.config.overrides import effective_config
 from logstore.coordinator.transactions.producer_ids import ProducerIds
-from logstore.errors import InvalidRecordError, KafkaStorageError, TopicAlreadyExistsError
-from logstore.manager.directories.directory import LogDirectory
+from logstore.errors import InvalidRecordError, TopicAlreadyExistsError
+from logstore.manager.directories.directory import LogDirectory, in_use_error
 from logstore.manager.directories.nesting import check_data_directory
 from logstore.manager.topics.ids import random_topic_id
 from logstore.manager.topics.store import Topic, TopicStore
@@ -35,7 +35,6 @@ from logstore.runtime import (
     make_dirs_durably,
     remove_tree,
 )
-from logstore.runtime.locks import describe_holder
 from logstore.storage.checkpoint.offsets import RECOVERY_POINTS, REPLICATION_OFFSETS
 from logstore.storage.checkpoint.topic_id import write_partition_metadata
 from logstore.storage.loading.loader import open_log
@@ -266,10 +265,7 @@ def refuse_in_use(path: str) -> None:
         Another process holds the lock.
     """
     if not _is_free(path):
-        holder = describe_holder(DiskFileSystem().lock_holder(f"{path}/{LOCK_FILE}"))
-        raise KafkaStorageError(
-            f"data directory {path} is in use: {holder} holds the lock of {path}/{LOCK_FILE}"
-        )
+        raise in_use_error(DiskFileSystem(), path)
 
 
 def _is_free(path: str) -> bool:

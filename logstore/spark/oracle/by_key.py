@@ -154,7 +154,7 @@ def _old(old: DataFrame, orders: Orders, *, fates: bool, horizons: bool) -> Data
     # Not below the log start, and not required: required records are in the checksum.
     free = ~front & F.col("always").isNull()
     expectation = winner_expectation()
-    last = F.coalesce(F.col("versioned"), F.lit(False)) & (F.col("offset") == F.col("log_end") - 1)
+    last = F.col("versioned") & (F.col("offset") == F.col("log_end") - 1)
     doubt = ~front & ~tail & (young() | F.coalesce(last & tombstone, F.lit(False)))
     overdue = F.col("micros") < F.col("overdue")
     return marked.select(

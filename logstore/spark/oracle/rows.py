@@ -247,7 +247,7 @@ def fixed_expectation(prefix: str = "") -> Column:
         F.when(tail & col("aborted") & _rewritten(prefix), OPTIONAL)
         .when(tail, REQUIRED)
         .when(col("aborted"), superseded_expectation(prefix))
-        .when(_flag(f"{prefix}versioned") & (col("offset") == col("log_end") - 1), REQUIRED)
+        .when(col("versioned") & (col("offset") == col("log_end") - 1), REQUIRED)
         .when(col("uncertain"), OPTIONAL)
         .when(col("key").isNull(), superseded_expectation(prefix))
     )
@@ -263,7 +263,7 @@ def winner_expectation(prefix: str = "") -> Column:
     return (
         F.when(~F.col(f"{prefix}tombstone"), REQUIRED)
         .when(F.coalesce(F.col(f"{prefix}now") < earliest, F.lit(False)), REQUIRED)
-        .when(overdue & ~_flag(f"{prefix}versioned"), FORBIDDEN)
+        .when(overdue & ~F.col(f"{prefix}versioned"), FORBIDDEN)
         .otherwise(OPTIONAL)
     )
 
@@ -319,7 +319,3 @@ def needs_horizon(tombstone: Column, prefix: str = "") -> Column:
 
 def _rewritten(prefix: str) -> Column:
     return F.coalesce(F.col(f"{prefix}end") > F.col(f"{prefix}start"), F.lit(False))
-
-
-def _flag(name: str) -> Column:
-    return F.coalesce(F.col(name), F.lit(False))

@@ -145,7 +145,7 @@ def _version_of(path: str) -> int:
 def wrap_java(java: Java, directory: Path) -> Path:
     """Write a wrapper `bin/java` to a directory that serves as `JAVA_HOME`."""
     program = directory / "bin" / "java"
-    program.parent.mkdir(parents=True, exist_ok=True)
+    program.parent.mkdir(parents=True)
     program.write_text(_WRAPPER.format(java=shlex.quote(java.path)), encoding="utf-8")
     program.chmod(0o755)
     return directory

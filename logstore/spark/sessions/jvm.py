@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import threading
-from collections import deque
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -44,16 +43,12 @@ class _StderrForwarder(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="logstore-spark-stderr", daemon=True)
         self._reader, self.writer = os.pipe()
-        self._chunks: deque[bytes] = deque()
-        self._size = 0
+        self._kept = b""
 
     def run(self) -> None:
         with suppress(OSError):
             while chunk := os.read(self._reader, KEPT_BYTES_MAX):
-                self._chunks.append(chunk)
-                self._size += len(chunk)
-                while self._size - len(self._chunks[0]) >= KEPT_BYTES_MAX:
-                    self._size -= len(self._chunks.popleft())
+                self._kept = (self._kept + chunk)[-KEPT_BYTES_MAX:]
                 with suppress(OSError):  # standard error is closed
                     os.write(_STDERR, chunk)
         os.close(self._reader)
@@ -61,7 +56,7 @@ class _StderrForwarder(threading.Thread):
     def last_lines(self) -> str:
         """Wait up to a second for the end of the output, and return its last lines."""
         self.join(1)
-        text = b"".join(self._chunks)[-KEPT_BYTES_MAX:].decode(errors="replace")
+        text = self._kept.decode(errors="replace")
         lines = (line.strip(" #\r") for line in text.splitlines())
         return " | ".join(filter(None, lines))
 
