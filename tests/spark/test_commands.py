@@ -28,13 +28,17 @@ SMALL = (
 )
 
 
+class Asked(list):
+    """The names and options of sessions, and `stopped` after each. `session` is the last one."""
+
+
 @pytest.fixture
 def asked(monkeypatch):
     """Return the names and options of the sessions that the commands open; they are local ones."""
-    asked = []
+    asked = Asked()
 
     def begin(name, **options):
-        session = local_session(monkeypatch)
+        session = asked.session = local_session(monkeypatch)
         session.sparkContext.statusTracker = lambda: None
         asked.append((name, options))
         return session
@@ -166,7 +170,8 @@ def test_a_run_reports_its_stages_and_exits_with_1_after_violations(run, asked, 
 
 
 def test_generate_says_where_the_rows_are(run, asked):
-    options = ("--master", "local[3]", "--driver-memory", "2g", "--config", "segment.ms=1d")
+    options = ("--master", "local[3]", "--driver-memory", "2g", "--config", "segment.ms=1d",
+               "--splits", 3)  # fmt: skip
     compare("generate-json", run(
         *("workload", "generate", "cdc-table", *SMALL, "--parquet", "rows", *options),
         *("--format", "json"),
@@ -176,6 +181,7 @@ def test_generate_says_where_the_rows_are(run, asked):
         {"master": "local[3]", "driver_memory": "2g", "shuffle_partitions": 16},
     )
     assert sorted(path.name for path in Path("rows").iterdir())[0] == "_SUCCESS"
+    assert asked.session.slices[0] == 3
 
 
 @pytest.mark.parametrize(

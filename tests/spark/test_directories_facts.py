@@ -18,7 +18,7 @@ NOW = 1_800_000_000_000
 
 
 class Asked(list):
-    """The runs of the oracle: rules, cleaned and begun. `scans` are those of the last run."""
+    """The runs of the oracle: rules, cleaned and begun. `scans` has the frames of the last run."""
 
     def verdict_of(self, before, after, rules, cleaned, *, begun, order, folded, examples):
         self.append((rules, cleaned, begun))

@@ -1,4 +1,4 @@
-"""A user's own session finds the data source by itself."""
+"""A session of pyspark alone finds the data source."""
 
 import os
 import subprocess

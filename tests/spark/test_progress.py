@@ -1,7 +1,8 @@
-"""The bar of commands that run Spark: the project's own, fed by Spark's status tracker."""
+"""The progress bar of commands that run Spark, fed by Spark's status tracker."""
 
 import threading
 from collections import namedtuple
+from contextlib import contextmanager
 
 import pytest
 
@@ -122,10 +123,19 @@ def test_a_command_shows_the_projects_bar_and_not_sparks(spark, monkeypatch):
 )
 def test_a_command_has_one_session_and_ends_it(monkeypatch, master, submitted, partitions):
     sessions = "logstore.spark.sessions.session"
+    tracker = Tracker()
     session = namedtuple("Session", "sparkContext")(
-        namedtuple("Context", "statusTracker")(lambda: Tracker())
+        namedtuple("Context", "statusTracker")(lambda: tracker)
     )
     given = []
+
+    @contextmanager
+    def progress(*arguments):
+        given.append(arguments)
+        yield
+        given.append("end of progress")
+
+    monkeypatch.setattr(progress_module, "SparkProgress", progress)
     monkeypatch.setattr(
         f"{sessions}.spark_session",
         lambda *names, **options: given.append((names, options)) or session,
@@ -138,5 +148,5 @@ def test_a_command_has_one_session_and_ends_it(monkeypatch, master, submitted, p
     expected = {"master": master, "driver_memory": "2g", "shuffle_partitions": partitions}
     with SparkOptions(master, "2g").session("run t") as spark:
         assert spark is session
-        assert given == [(("run t",), expected)]
-    assert given[1:] == [session]
+        assert given == [(("run t",), expected), ("run t", tracker)]
+    assert given[2:] == ["end of progress", session]

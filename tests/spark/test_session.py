@@ -106,7 +106,7 @@ def _read_until(terminal: int, text: bytes | None) -> bytes:
 
 
 class Sessions:
-    """Stands in for Spark: the settings of the JVM and of the session, and what is around them."""
+    """Records the settings of the JVM and of the session instead of starting Spark."""
 
     def __init__(self):
         self.jvm = self.settings = self.java_home = None

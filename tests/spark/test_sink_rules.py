@@ -25,7 +25,7 @@ from logstore.inspect.check import Checker
 from logstore.manager.topics import Topic, TopicStore
 from logstore.runtime import DiskFileSystem
 from logstore.spark.datasource import commit
-from logstore.spark.datasource.arrow import encoded_headers
+from logstore.spark.datasource.arrow import bytes_column, encoded_headers
 from logstore.spark.datasource.schema import KAFKA_SCHEMA
 from logstore.spark.datasource.sink import LogstoreWriter
 from logstore.storage.checkpoint.topic_id import PARTITION_METADATA
@@ -94,6 +94,49 @@ def test_append_refuses_a_topic_that_exists_and_overwrite_replaces_it(tmp_path):
         assert broker.log("orders").log_end_offset == 2
     assert folders(tmp_path) == ["orders-0", "users-0", "users-1"]
     assert findings(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("partitions", "expected"),
+    ((None, {"a": 2, "b": 3, "c": 1}), (4, {"a": 4, "b": 4, "c": 4})),
+)
+def test_a_task_may_have_rows_of_several_topics_and_partitions(tmp_path, partitions, expected):
+    places = [("b", 2), ("a", 0), ("b", 0), ("a", 1), ("b", 2), ("a", 0), ("c", 0)]
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "topic": pa.array([topic for topic, _ in places], pa.string()),
+            "partition": pa.array([partition for _, partition in places], pa.int32()),
+            "value": pa.array([b"%d" % n for n in range(len(places))], pa.binary()),
+        }
+    )
+    options = {} if partitions is None else {"partitions": partitions}
+    write(writer(tmp_path, "topic", "partition", "value", **options), [batch])
+    with Broker(tmp_path, read_only=True) as broker:
+        assert {topic.name: len(topic.partitions) for topic in broker.topics()} == expected
+        found = {
+            (tp.topic, tp.partition): [int(record.value) for record in broker.read(*tp)]
+            for tp in broker.partitions()
+        }
+    assert found == {
+        (topic, number): [n for n, place in enumerate(places) if place == (topic, number)]
+        for topic, count in expected.items()
+        for number in range(count)
+    }
+
+
+@pytest.mark.parametrize("kind", (pa.binary(), pa.large_binary(), pa.string(), pa.large_string()))
+@pytest.mark.parametrize(
+    ("start", "sizes"), ((0, [1, -1, 0, 2]), (1, [-1, 0, 2]), (3, [2]), (4, []))
+)
+def test_arrays_of_bytes_and_text_become_columns(kind, start, sizes):
+    column = bytes_column(pa.array(["a", None, "", "bc"], kind)[start:])
+    assert column.sizes.tolist() == sizes
+    assert (column.sizes.dtype, column.starts.dtype) == (np.int32, np.int64)
+    texts = [
+        None if size < 0 else bytes(column.data[at : at + size])
+        for at, size in zip(column.starts.tolist(), sizes, strict=True)
+    ]
+    assert texts == [b"a", None, b"", b"bc"][start:]
 
 
 def test_a_topic_that_came_while_the_job_ran_is_refused_by_the_commit(tmp_path):

@@ -138,6 +138,28 @@ def test_a_split_that_changes_while_it_is_read_continues_where_it_was(tmp_path):
     assert offsets == [0, 1, 2, 3, *range(8, 16)]
 
 
+def test_aborted_records_are_left_out_of_the_log_as_it_is_by_then(tmp_path):
+    small = {"transaction.state.log.num.partitions": 1}
+    with Broker(tmp_path, clock=VirtualClock(), broker_config=small) as broker:
+        broker.create_topic("t", configs={"cleanup.policy": "compact"})
+        segments_of(broker, "t", 2)
+        producer = broker.producer(transactional_id="p")
+        producer.init_transactions()
+        for end in ("abort", "commit"):
+            producer.begin_transaction()
+            producer.send("t", key=b"k", value=end.encode(), partition=0)
+            getattr(producer, f"{end}_transaction")()
+        options = {"topic": "t", "columns": "value,aborted", "splitBytes": 1 << 30}
+        readers = [open_source(tmp_path, isolation=level, **options)
+                   for level in ("read_committed", "read_uncommitted")]  # fmt: skip
+        plans = [reader.partitions() for reader in readers]
+        broker.clean("t", force=True)
+        committed, everything = map(rows, readers, plans)
+    cleaned = [(b"1.%d" % n, False) for n in range(4)]
+    assert committed == [*cleaned, (b"commit", False)]
+    assert everything == [*cleaned, (b"abort", True), (b"commit", False)]
+
+
 def test_records_that_retention_took_since_the_plan_are_missed(tmp_path):
     with Broker(tmp_path, clock=VirtualClock()) as broker:
         broker.create_topic("t", configs={"cleanup.policy": "delete", "file.delete.delay.ms": "0"})

@@ -417,14 +417,13 @@ def _all_partitions(
 ) -> list[WrittenPartition]:
     """Return all partitions of the topics, creating partitions without rows."""
     partitions = by_partition(written)
-    totals = {} if options.topic is None else {options.topic: options.partitions or 1}
+    totals = {} if options.topic is None else {options.topic: 1}
     for tp in partitions:
-        least = max(totals.get(tp.topic, 1), tp.partition + 1)
-        totals[tp.topic] = options.partitions or least
+        totals[tp.topic] = max(totals.get(tp.topic, 1), tp.partition + 1)
     runtime = options.runtime()
     empty = job.task_dir()
     for topic, total in totals.items():
-        for number in range(total):
+        for number in range(options.partitions or total):
             tp = TopicPartition(topic, number)
             if tp not in partitions:
                 log = create_log(runtime, f"{empty}/{tp}", tp, options.configs)

@@ -356,7 +356,7 @@ FUNCTIONS = SimpleNamespace(
     hex=lambda value: strict(lambda data: data.hex().upper(), value),
     rpad=lambda text, size, fill: strict(lambda t: t.ljust(size, fill)[:size], text),
     substring=lambda text, at, size: strict(lambda t: t[at - 1 : at - 1 + size], text),
-    conv=lambda text, base, _: strict(lambda t: signed(int(t, base)), text),
+    conv=lambda text, base, to: {-10: strict(lambda t: signed(int(t, base)), text)}[to],
     shiftleft=lambda value, bits: strict(lambda v: signed(v << bits), value),
     shiftrightunsigned=lambda value, bits: strict(lambda v: signed((v & MASK) >> bits), value),
     unix_micros=named,
@@ -592,10 +592,11 @@ class Grouped:
 
 
 class Session:
-    """Creates frames. `persisted` is the number of persisted frames."""
+    """Creates frames. `persisted` counts persisted frames, `slices` has the tasks of each range."""
 
     def __init__(self):
         self.persisted = 0
+        self.slices = []
         self.conf = Settings()
         self.sparkContext = SimpleNamespace(defaultParallelism=2)
 
@@ -607,6 +608,7 @@ class Session:
     def range(self, start, end, step, slices):
         numbers = [(number,) for number in range(start, end, step)]
         share = -(-len(numbers) // slices) or 1
+        self.slices.append(slices)
         tasks = [numbers[at : at + share] for at in range(0, len(numbers), share)]
         return Frame(self, [(None, "id")], None, tasks)
 
