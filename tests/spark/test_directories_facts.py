@@ -1,5 +1,7 @@
 """Facts from two data directories before the oracle starts, without a JVM."""
 
+import errno
+import os
 import shutil
 
 import pytest
@@ -7,7 +9,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from logstore import Broker, TopicPartition, VirtualClock
-from logstore.errors import InvalidConfigurationError, UnknownTopicOrPartitionError
+from logstore.errors import (
+    InvalidConfigurationError,
+    KafkaStorageError,
+    UnknownTopicOrPartitionError,
+)
 from logstore.runtime import SystemClock
 from logstore.spark.oracle import directories
 from logstore.spark.oracle.directories import verify_directories
@@ -262,6 +268,21 @@ def test_nothing_to_compare_with_is_refused(asked, pair, tmp_path):
         verify_directories(None, tmp_path / "empty", after)
     verdict = verify_directories(None, before, tmp_path / "empty")
     assert verdict.violations == {"partition_lost": 1}
+
+
+def test_a_directory_that_cannot_be_read_is_an_error_and_no_loss(asked, pair):
+    before, after = pair(lambda broker: compacted(broker, "t"), lambda broker: None)
+    checkpoint = after / "recovery-point-offset-checkpoint"
+    checkpoint.unlink()
+    checkpoint.symlink_to(checkpoint)
+    with pytest.raises(
+        KafkaStorageError,
+        match=exactly(
+            f"data directory {after} is offline: cannot open: [Errno {errno.ELOOP}] "
+            f"{os.strerror(errno.ELOOP)}: '{checkpoint}'"
+        ),
+    ):
+        verify_directories(None, before, after)
 
 
 def test_all_log_directories_of_a_broker_count(asked, tmp_path):

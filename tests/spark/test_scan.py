@@ -76,6 +76,28 @@ def test_only_what_a_later_record_of_the_key_beats_is_left_out(here, monkeypatch
         assert len(kept) == len({row["key"] for row in kept})
 
 
+@pytest.mark.parametrize(("limit", "batches"), (("STRETCH_ROWS", 3), ("STRETCH_BYTES", 4)))
+def test_a_stretch_ends_at_so_many_rows_or_bytes(here, monkeypatch, many, limit, batches):
+    monkeypatch.setattr("logstore.spark.datasource.source.ARROW_ROWS", 5)
+    options = {"columns": COLUMNS, "partitions": "0", "topic": "t"}
+    stretches = []
+    real = scan._folded
+
+    def folded(stretch, *rest):
+        stretches.append([(each.num_rows, each.nbytes) for each in stretch])
+        return real(stretch, *rest)
+
+    monkeypatch.setattr(scan, "_folded", folded)
+    scan.scan_folded(None, [many], options, {})
+    (whole,) = stretches
+    assert [rows for rows, _ in whole[:-1]] == [5] * (len(whole) - 1)
+    stretches.clear()
+    size = max(size for _, size in whole)
+    monkeypatch.setattr(scan, limit, {"STRETCH_ROWS": 12, "STRETCH_BYTES": 3 * size + 1}[limit])
+    scan.scan_folded(None, [many], options, {})
+    assert stretches == [whole[at : at + batches] for at in range(0, len(whole), batches)]
+
+
 def test_records_that_are_aborted_or_undecided_neither_beat_nor_are_beaten():
     fields = {
         "offset": [0, 1, 2, 3, 4],

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from itertools import count
 from pathlib import Path
 
@@ -476,14 +477,27 @@ def test_an_abort_that_cannot_remove_files_reports_it(tmp_path, monkeypatch):
         job.abort([None])
 
 
-def test_files_of_dead_jobs_are_removed_after_a_delay(tmp_path, monkeypatch):
+def test_files_of_dead_jobs_are_removed_a_day_after_their_last_change(tmp_path):
     dead = writer(tmp_path, topic="users")
     dead.write(iter([rows(0, range(3))]))
-    writer(tmp_path, topic="users")
-    assert len(folders(tmp_path)) == 2
-    monkeypatch.setattr(commit, "LEFTOVER_AGE_MS", -60_000)
-    living = writer(tmp_path, topic="users")
-    assert folders(tmp_path) == [living.job.job_dir.rpartition("/")[2]]
+    job_dir = Path(dead.job.job_dir)
+    folders_of_job = [job_dir, *(path for path in job_dir.rglob("*") if path.is_dir())]
+    assert len(folders_of_job) == 3
+
+    def change(path, days):
+        os.utime(path, 2 * (time.time() - days * 86_400,))
+
+    for path in folders_of_job:
+        change(path, 0.99)
+    for last in (job_dir, folders_of_job[-1]):
+        for path in folders_of_job:
+            change(path, 1.01)
+        change(last, 0.99)
+        writer(tmp_path, topic="users").abort([])
+        assert folders(tmp_path) == [job_dir.name]
+    change(folders_of_job[-1], 1.01)
+    writer(tmp_path, topic="users").abort([])
+    assert folders(tmp_path) == []
 
 
 def test_topics_are_stored_together_or_not_at_all(tmp_path, monkeypatch):

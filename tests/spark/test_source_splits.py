@@ -142,7 +142,7 @@ def test_aborted_records_are_left_out_of_the_log_as_it_is_by_then(tmp_path):
     small = {"transaction.state.log.num.partitions": 1}
     with Broker(tmp_path, clock=VirtualClock(), broker_config=small) as broker:
         broker.create_topic("t", configs={"cleanup.policy": "compact"})
-        segments_of(broker, "t", 2)
+        segments_of(broker, "t", 3)
         producer = broker.producer(transactional_id="p")
         producer.init_transactions()
         for end in ("abort", "commit"):
@@ -155,7 +155,7 @@ def test_aborted_records_are_left_out_of_the_log_as_it_is_by_then(tmp_path):
         plans = [reader.partitions() for reader in readers]
         broker.clean("t", force=True)
         committed, everything = map(rows, readers, plans)
-    cleaned = [(b"1.%d" % n, False) for n in range(4)]
+    cleaned = [(b"%d.%d" % (segment, n), False) for segment in (1, 2) for n in range(4)]
     assert committed == [*cleaned, (b"commit", False)]
     assert everything == [*cleaned, (b"abort", True), (b"commit", False)]
 
