@@ -270,8 +270,9 @@ def test_nothing_to_compare_with_is_refused(asked, pair, tmp_path):
     assert verdict.violations == {"partition_lost": 1}
 
 
-def test_a_directory_that_cannot_be_read_is_an_error_and_no_loss(asked, pair):
+def test_a_directory_that_cannot_be_read_is_an_error_and_no_loss(asked, pair, tmp_path):
     before, after = pair(lambda broker: compacted(broker, "t"), lambda broker: None)
+    Broker(tmp_path / "other").close()
     checkpoint = after / "recovery-point-offset-checkpoint"
     checkpoint.unlink()
     checkpoint.symlink_to(checkpoint)
@@ -282,7 +283,7 @@ def test_a_directory_that_cannot_be_read_is_an_error_and_no_loss(asked, pair):
             f"{os.strerror(errno.ELOOP)}: '{checkpoint}'"
         ),
     ):
-        verify_directories(None, before, after)
+        verify_directories(None, before, [tmp_path / "other", after])
 
 
 def test_all_log_directories_of_a_broker_count(asked, tmp_path):
