@@ -1,7 +1,7 @@
 """Log compaction: select logs, decide which records survive, and replace segments.
 
-This package uses only public names of `logstore`, which does not import it.
+This package only uses public names of `logstore`, which does not import it.
 """
 
-if __name__ == "cleaner":  # handlers would not catch the exceptions of a second copy
+if __name__ == "cleaner":  # handlers would not catch exceptions of a second copy
     raise ImportError("import logstore.cleaner: 'cleaner' is the folder of its sources")

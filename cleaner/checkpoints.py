@@ -19,14 +19,14 @@ class CleanerCheckpoints:
     Parameters
     ----------
     directory_of : callable
-        Returns the data directory of a partition. See `LogRegistry.directory_of`.
+        Returns the data directory of a partition; see `LogRegistry.directory_of`.
     """
 
     def __init__(self, directory_of: Callable[[TopicPartition], LogDirectory]) -> None:
         self._directory_of = directory_of
 
     def of(self, topic_partition: TopicPartition) -> int | None:
-        """Return the stored first dirty offset of a partition, or None.
+        """Return the stored first dirty offset of a partition, or None if there is none.
 
         Raises
         ------
@@ -40,7 +40,7 @@ class CleanerCheckpoints:
             return directory.cleaner_offset(topic_partition)
 
     def write(self, log: Log, first_dirty_offset: int) -> None:
-        """Store the end of a log's clean section. Requires exclusive use of the partition."""
+        """Store the end of a log's clean section. The caller must have claimed the partition."""
         directory = self._directory_of(log.topic_partition)
         with log.guard("cannot write the cleaner checkpoint"):
             directory.write_cleaner_offset(log.topic_partition, first_dirty_offset)

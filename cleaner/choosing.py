@@ -1,4 +1,4 @@
-"""Measure logs, decide whether each is due, and select the next log to clean."""
+"""Measure logs, decide which ones are due, and select the next log to clean."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Selected(NamedTuple):
     Attributes
     ----------
     max_compaction_delay_ms : int
-        Maximum time by which an examined log exceeds `max.compaction.lag.ms`.
+        Maximum time by which any examined log exceeds `max.compaction.lag.ms`.
     """
 
     log: Log
@@ -51,12 +51,12 @@ class LogChooser:
     checkpoints, states, uncleanable
         First dirty offsets, cleaning states and uncleanable partitions.
     broker_config : BrokerConfig
-        Determines whether the cleaner is enabled, and whether Kafka's rules apply exactly.
+        Determines whether the cleaner is enabled and whether Kafka's exact rules apply.
 
     Attributes
     ----------
     broker_config : BrokerConfig
-        May be replaced. Later decisions use the new value.
+        Can be replaced. Later decisions use the new value.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class LogChooser:
 
     @property
     def kafka_exact(self) -> bool:
-        """Whether Kafka's rules apply where they differ from a KIP (`logstore.kafka.exact`)."""
+        """Whether Kafka's rules apply where Kafka deviates from a KIP (`logstore.kafka.exact`)."""
         return self.broker_config.logstore_kafka_exact
 
     # -- deciding ------------------------------------------------------------------------
 
     def state_of(self, log: Log) -> CleanableState:
-        """Measure a log as `select` does, without changing it.
+        """Measure a log as `select` does, without changing the log.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class LogChooser:
     def decision_of(
         self, log: Log, *, force: bool = False, rolled: bool = False, foresee: bool = False
     ) -> CleaningDecision:
-        """Decide about a log without changing it. See `decide`, `state_of`."""
+        """Decide about a log without changing it; see `decide` and `state_of`."""
         tp = log.topic_partition
         state = self._states.of(tp)
         circumstances = Circumstances(
@@ -116,11 +116,11 @@ class LogChooser:
         )
 
     def explain(self, log: Log) -> CleaningDecision:
-        """Return the decision of the next selection, and when each closed gate opens."""
+        """Return the next selection's decision, and when each closed gate opens."""
         return self.decision_of(log, rolled=self.is_idle(log), foresee=True)
 
     def is_idle(self, log: Log) -> bool:
-        """Return whether KIP-354 requires rolling the active segment without an append."""
+        """Return whether KIP-354 requires a roll of the active segment without an append."""
         if self.kafka_exact:
             return False
         roll_ms = log.reader.steady(partial(idle_roll_ms, log))
@@ -143,16 +143,16 @@ class LogChooser:
     # -- choosing ------------------------------------------------------------------------
 
     def select(self) -> Selected | None:
-        """Select the most urgent log that is due and start cleaning it; return None if none is due.
+        """Select the most urgent log that is due and start cleaning it. Return None if none is due.
 
         Also rolls overdue idle active segments and replaces checkpoints outside their logs, even if
-        no log is due. The caller must run `run_pass` with `claimed`, or release the log with
+        no log is due. The caller must either run `run_pass` with `claimed`, or release the log with
         `states.done`.
 
         Notes
         -----
-        O(logs × dirty segments). One thread at a time. Skips adopted topics, which only commands
-        clean. Source: docs/spec/cleaner.md §2.
+        O(logs × dirty segments). Only one thread at a time may call this. Adopted topics are
+        skipped, because they are only cleaned by commands. Source: docs/spec/cleaner.md §2.
         """
         with self._selecting:
             self._last_selection_ms = self._runtime.clock.now_ms()
@@ -188,7 +188,7 @@ class LogChooser:
         ]
 
     def _examine(self, log: Log) -> CleaningDecision | None:
-        """Return the decision about a log, after rolling it if it is idle.
+        """Return the decision about a log, after rolling the log if it is idle.
 
         Returns None on failure.
         """
@@ -203,10 +203,10 @@ class LogChooser:
         return decision if decision.state.total_bytes else None
 
     def next_due_ms(self) -> int | None:
-        """Return the next time when a cleaner may have work without an append, or None.
+        """Return the next time when a log may become due without an append, or None if none will.
 
         Until then, selections and retention of compacted logs have no effect, unless a log, its
-        config or the state of its partition changes. O(logs × dirty segments).
+        config or its partition's state changes. O(logs × dirty segments).
         """
         times: list[int | None] = []
         for log in self.logs_to_clean():
@@ -218,7 +218,7 @@ class LogChooser:
         return min((each for each in times if each is not None), default=None)
 
     def next_cleaning_ms(self, log: Log) -> int | None:
-        """Return the next time when cleaning may become due without an append."""
+        """Return the next time when cleaning may become due without an append, or None if never."""
         first_dirty = self.state_of(log).first_dirty_offset
         now_ms = self._runtime.clock.now_ms()
         exact = self.kafka_exact

@@ -1,6 +1,6 @@
-"""Requests to clean logs that are due, to clean all cleanable logs, or to do a dry run.
+"""Requests to clean logs: those that are due, all that can be cleaned, or in a dry run.
 
-The passes are run by `LogCleanerManager`.
+`LogCleanerManager` runs the passes.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ ProgressListener = Callable[["TopicPartition", "PassProgress"], None]
 
 
 class CleanCommand:
-    """A request to clean logs. Logs that are deleted meanwhile are skipped.
+    """A request to clean logs. Logs that are deleted in the meantime are skipped.
 
     Parameters
     ----------
     force : bool
-        Ignore dirty ratio and lags. See `Broker.clean`.
+        Ignore the dirty ratio and the lags; see `Broker.clean`.
     roll : bool
         Roll non-empty active segments first.
     threads : int, optional
-        Number of threads, which share the memory. [default: one thread, with the share of one of
+        Number of threads, which share the memory. [default: one thread with the share of one of
         `log.cleaner.threads`]
     progress : callable, optional
         Called before each chunk, by one thread at a time. An exception ends the run.
@@ -44,7 +44,7 @@ class CleanCommand:
     Raises
     ------
     InvalidConfigurationError
-        The memory per thread would be too small.
+        The memory per thread is too small.
     """
 
     def __init__(
@@ -97,9 +97,9 @@ class CleanCommand:
         return self._report(dry_run=False)
 
     def rehearse(self, logs: Sequence[Log]) -> CleanReport:
-        """Do a dry run of the first pass over each log that would be cleaned.
+        """Dry-run the first pass over each log that would be cleaned.
 
-        More passes are only counted, by how often the map fills up.
+        Further passes are only counted, by how often the map fills up.
         """
         due: list[tuple[Log, CleaningDecision]] = []
         for log in logs:
@@ -134,7 +134,7 @@ class CleanCommand:
         )
 
     def _consider(self, log: Log) -> None:
-        """Decide whether a log is (still) due. Repair a checkpoint outside the log."""
+        """Decide whether a log is still due. Repair a checkpoint outside the log."""
         decision = self._manager.chooser.decision_of(log, force=self._force)
         self._manager.chooser.repair_checkpoint(log, decision.state)
         passes = self._passes.get(log, 0)
@@ -144,15 +144,15 @@ class CleanCommand:
             if not passes:
                 self._pass_over(log, decision.binding)
         elif not passes or not self._force or state.first_dirty_offset < state.upper_bound_offset:
-            # Forced cleaning repeats only for keys that did not fit into the map.
+            # Forced cleaning only repeats for keys that did not fit into the map.
             self._due[log] = decision
 
     def _work(self) -> None:
-        """Clean logs until none is due, or other threads are cleaning the rest."""
+        """Clean logs until none is due or other threads are cleaning the remaining ones."""
         while (log := self._take()) is not None:
             try:
                 self._clean(log)
-            except UnknownTopicOrPartitionError:  # deleted meanwhile
+            except UnknownTopicOrPartitionError:  # deleted in the meantime
                 with self._lock:
                     self._due.pop(log, None)
             finally:

@@ -1,4 +1,4 @@
-"""Memory of a cleaner thread: its share of the broker's buffers, and its number of keys."""
+"""The memory of a cleaner thread: its share of the broker's buffers, and its number of keys."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def keys_of(
     Parameters
     ----------
     least_keys : int
-        Minimum number of keys to make progress: one, plus one for the record before the first dirty
-        offset with a version strategy.
+        Minimum number of keys required to make progress: one, plus one with a version strategy, for
+        the record before the first dirty offset.
 
     Raises
     ------
     InvalidConfigurationError
-        Fewer keys fit.
+        The buffer has room for fewer keys.
     """
     slots = dedupe_buffer_bytes // entry_bytes
     keys = int(slots * load_factor)
-    # Like Kafka, reject a product of exactly 1.
+    # Like Kafka, refuse a product of exactly 1.
     if slots * load_factor <= 1 or keys < least_keys:
         needed = "one key"
         if least_keys > 1:
@@ -62,14 +62,14 @@ class CleanerConfig:
     dedupe_buffer_bytes : int
         This thread's share of the memory that limits the number of keys in the map.
     load_factor : float
-        Fraction of the counted slots that may be used, in (0, 1].
+        Fraction of the slots that may be used, in (0, 1].
     io_buffer_bytes : int
-        Number of bytes read at once. A larger batch is still read whole.
+        Number of bytes read at once. A larger batch is still read as a whole.
 
     Raises
     ------
     InvalidConfigurationError
-        The load factor is out of range, or not a single key fits into the buffer.
+        The load factor is out of range, or the buffer has no room for a single key.
     """
 
     dedupe_buffer_bytes: int = 128 * 1024 * 1024
@@ -85,7 +85,7 @@ class CleanerConfig:
 
     @classmethod
     def from_broker(cls, broker: BrokerConfig) -> CleanerConfig:
-        """Return the share of one thread in a broker's cleaner settings."""
+        """Return one thread's share of a broker's cleaner settings."""
         threads = max(1, broker.log_cleaner_threads)
         return cls(
             dedupe_buffer_bytes=min(broker.log_cleaner_dedupe_buffer_size // threads, INT32_MAX),
@@ -97,7 +97,7 @@ class CleanerConfig:
 
     @property
     def slots(self) -> int:
-        """Number of entries in Kafka's map with the same memory."""
+        """Number of entries that Kafka's map has in the same memory."""
         return self.dedupe_buffer_bytes // OFFSET_ENTRY_BYTES
 
     def max_keys_of(self, strategy: Strategy) -> int:

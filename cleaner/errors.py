@@ -14,15 +14,15 @@ from logstore.errors import IllegalStateError, LogStoreError
 
 
 class CleaningError(LogStoreError):
-    """A pass did not complete."""
+    """A cleaning pass did not complete."""
 
 
 class CleaningAbortedError(CleaningError):
-    """The pass was aborted, and its unfinished output removed."""
+    """The pass was aborted and its unfinished output removed."""
 
 
 class OverflowedSegmentError(CleaningError):
-    """The segment at `base_offset` has offsets more than 31 bits above its base."""
+    """The segment at `base_offset` has offsets more than 2^31-1 above its base offset."""
 
     def __init__(self, message: str, *, base_offset: int) -> None:
         super().__init__(message)
@@ -30,8 +30,8 @@ class OverflowedSegmentError(CleaningError):
 
 
 class OffsetMapFullError(CleaningError):
-    """The map has the maximum number of keys."""
+    """The map contains the maximum number of keys."""
 
 
 class IllegalCleaningStateError(CleaningError, IllegalStateError):
-    """Not allowed in the partition's state (Kafka's IllegalStateException)."""
+    """The operation is not allowed in the partition's state (Kafka's IllegalStateException)."""

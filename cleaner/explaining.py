@@ -1,7 +1,7 @@
-"""Explain a decision: when the active segment rolls, when tombstones expire, and remedies.
+"""Explanations of decisions: when the active segment rolls, when tombstones expire, and remedies.
 
-These are pure functions, like those in `selection`, whose decisions they explain. Callers read the
-records.
+These are pure functions, like those in `selection`, whose decisions they explain. The caller reads
+the records.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 
 class Closing(NamedTuple):
-    """A condition that closes the active segment.
+    """A condition under which the active segment rolls.
 
     Attributes
     ----------
     setting : str
-        Config key.
+        The config key.
     at_ms : int or None
-        Earliest Unix ms, or None if it does not depend on the time.
+        Earliest time in Unix milliseconds, or None if the condition does not depend on time.
     needs_append : bool
-        Whether it requires an append, as all of Kafka's conditions do.
+        Whether the condition requires an append, as all of Kafka's conditions do.
     """
 
     setting: str
@@ -52,7 +52,7 @@ class Closing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ActiveSegment:
-    """The active segment, which is never cleaned, and the conditions that close it."""
+    """The active segment, which is never cleaned, and the conditions under which it rolls."""
 
     base_offset: int
     size_bytes: int
@@ -61,7 +61,7 @@ class ActiveSegment:
 
     @classmethod
     def of(cls, log: Log, *, kafka_exact: bool = False) -> ActiveSegment:
-        """Describe the active segment of a log. Reads the header of its first batch."""
+        """Describe the active segment of a log. Reads the header of the segment's first batch."""
         segment = log.active_segment
         first = segment.first_batch_timestamp()
         return cls(
@@ -97,7 +97,7 @@ def _closings(log: Log, *, kafka_exact: bool) -> Iterator[Closing]:
 
 
 class Tombstone(NamedTuple):
-    """A tombstone that survives its key, and the delete horizon of its batch, if any."""
+    """A tombstone that is the last record of its key, and its batch's delete horizon, if any."""
 
     offset: int
     delete_horizon_ms: int | None
@@ -105,23 +105,23 @@ class Tombstone(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tombstones:
-    """The surviving tombstones of a log, counted by the event that they wait for.
+    """The surviving tombstones of a log, counted by the event that they await.
 
-    Superseded tombstones are excluded, because they are removed like any superseded record.
+    Superseded tombstones are excluded, because they are removed like any other superseded record.
 
     Attributes
     ----------
     records : int
-        All surviving tombstones at or above the log start.
+        All surviving tombstones at or above the log start offset.
     unstamped : int
         Tombstones in batches without a delete horizon.
     expired : int
         Tombstones past their horizon, which the next pass that reaches them removes.
     unreached : int
-        Tombstones after the end of the pass that is due now or becomes due without an append. All
-        of them if there is no such pass.
+        Tombstones beyond the end of the pass that is due now or becomes due without an append. If
+        there is none, all tombstones.
     first_horizon_ms, last_horizon_ms : int or None
-        Earliest and latest horizon, Unix ms.
+        Earliest and latest horizon, in Unix milliseconds.
     """
 
     records: int = 0
@@ -135,7 +135,7 @@ class Tombstones:
     def of(
         cls, tombstones: Iterable[Tombstone], now_ms: int, decision: CleaningDecision
     ) -> Tombstones:
-        """Count tombstones at a given time, with a decision made with foresight."""
+        """Count tombstones at a given time, using a decision that was made with foresight."""
         records = unreached = 0
         horizons = []
         end_offset = _pass_end(decision)
@@ -154,7 +154,7 @@ class Tombstones:
         )
 
     def reasons(self, decision: CleaningDecision, delete_retention_ms: int) -> tuple[Reason, ...]:
-        """Return the events that they wait for, and whether a pass that reaches them is due."""
+        """Return the events that the tombstones await, and whether a pass reaching them is due."""
         if not self.records:
             return (Reason.of("tombstones.none"),)
         found = []
@@ -176,7 +176,7 @@ class Tombstones:
         return (*found, *self._next_pass(decision))
 
     def _next_pass(self, decision: CleaningDecision) -> Iterator[Reason]:
-        """Yield when the next pass is due, and how many tombstones are after its end."""
+        """Yield when the next pass is due, and how many tombstones are beyond its end."""
         end_offset = _pass_end(decision)
         if end_offset is not None:
             yield pass_due(decision)
@@ -241,8 +241,8 @@ class Remedy(NamedTuple):
 def remedies(log: Log, decision: CleaningDecision, active: ActiveSegment) -> tuple[Remedy, ...]:
     """Return causes and cures for each closed gate that prevents cleaning.
 
-    The dirty ratio or the maximum lag is sufficient, so one does not prevent cleaning if the other
-    is open.
+    Either the dirty ratio or the maximum lag is sufficient, so neither prevents cleaning if the
+    other gate is open.
     """
     closed = [gate for gate in decision.gates if not gate.open]
     either = {"dirty_ratio", "max_compaction_lag"}
@@ -320,7 +320,7 @@ def _cures(
 
 
 def _shorter_wait(log: Log, decision: CleaningDecision, gate: Gate) -> Iterator[Reason]:
-    """Yield how to open a gate immediately that otherwise opens with time."""
+    """Yield how to open a gate now that would otherwise open with time."""
     if gate.gate == "min_compaction_lag":
         yield Reason.of("cure.lower_min_lag")
         yield Reason.of("cure.force")
@@ -331,7 +331,7 @@ def _shorter_wait(log: Log, decision: CleaningDecision, gate: Gate) -> Iterator[
 
 
 def _dirtier(log: Log, decision: CleaningDecision) -> Iterator[Reason]:
-    """Yield how to exceed the dirty ratio, or to clean without it."""
+    """Yield how to exceed the dirty ratio, or how to clean without exceeding it."""
     state = decision.state
     needed = bytes_to_exceed(
         state.cleanable_bytes, state.total_bytes, log.config.min_cleanable_dirty_ratio
@@ -350,13 +350,13 @@ def _shorter_max_lag(log: Log) -> Reason:
 
 
 def bytes_to_exceed(dirty: int, total: int, ratio: float) -> int | None:
-    """Return how many more dirty bytes are needed to exceed a ratio, or None if impossible.
+    """Return the number of additional dirty bytes needed to exceed a ratio, or None if impossible.
 
     This is the smallest n with (dirty + n) / (total + n) > ratio.
     """
     if ratio >= 1:
         return None
-    # Rounding may be off by one, so start two lower. The loop finds the smallest n.
+    # Rounding can be off by one, so start two lower. The loop finds the smallest n.
     needed = max(0, int((ratio * total - dirty) / (1 - ratio)) - 2)
     while (total + needed) == 0 or (dirty + needed) / (total + needed) <= ratio:
         needed += 1

@@ -1,6 +1,6 @@
 """The log cleaner of a broker: runs passes and retention, and releases partitions on request.
 
-`pool` runs passes in the background, and `command` on request.
+`pool` runs passes in the background; `command` runs them on request.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ _KEEPS_CHECKPOINT = (
 class LogCleanerManager:
     """Cleans the partitions of a `LogManager`.
 
-    It is a `LogService` and a `PartitionHolder`, so cleaning stops before a log is truncated, its
-    topic is deleted, or its policy changes.
+    It is a `LogService` and a `PartitionHolder`, so that cleaning stops before a log is truncated,
+    its topic is deleted, or its policy changes.
 
     Parameters
     ----------
@@ -95,10 +95,10 @@ class LogCleanerManager:
     under_way : mapping of TopicPartition to PassProgress
         Progress of each pass that changes its log. Any thread may read it.
     pass_ended : Signal of CleanerStats
-        Statistics of each completed pass that changed its log. Emitted in the thread of the pass
-        without holding a lock.
+        Statistics of each completed pass that changed its log. Emitted in the thread that ran the
+        pass, without holding a lock.
     changed : Signal
-        A pass has ended, or a paused partition was resumed. Emitted without holding a lock other
+        A pass has ended, or a paused partition was resumed. Emitted without holding any lock other
         than the log manager's.
     """
 
@@ -128,9 +128,9 @@ class LogCleanerManager:
     def supposing(
         self, broker_config: BrokerConfig, checkpoints: CleanerCheckpoints
     ) -> LogCleanerManager:
-        """Return this cleaner with other settings, for decisions and dry runs.
+        """Return this cleaner with hypothetical settings, for decisions and dry runs.
 
-        It shares the states and uncleanable partitions, but does not follow events.
+        It shares states and uncleanable partitions with this cleaner, but does not follow events.
         """
         twin = copy(self)
         twin._broker_config = broker_config
@@ -147,12 +147,12 @@ class LogCleanerManager:
         return twin
 
     def config_for(self, threads: int | None) -> CleanerConfig:
-        """Return the memory of one of several threads, or of a pool thread if None.
+        """Return the memory of one of `threads` threads, or of a pool thread if `threads` is None.
 
         Raises
         ------
         InvalidConfigurationError
-            The memory would be too small.
+            The memory is too small.
         """
         if threads in (None, self._broker_config.log_cleaner_threads):
             return self.config
@@ -160,7 +160,7 @@ class LogCleanerManager:
         return CleanerConfig.from_broker(broker_config)
 
     def passes_bound(self, log: Log, state: CleanableState) -> int:
-        """Return an upper bound for the passes over a range, assuming distinct keys."""
+        """Return an upper bound for the number of passes over a range, assuming distinct keys."""
         dirty = max(0, state.upper_bound_offset - state.first_dirty_offset)
         strategy = Strategy.of(log.config)
         # With versions, the record before the first dirty offset also takes an entry.
@@ -179,7 +179,7 @@ class LogCleanerManager:
         config: CleanerConfig | None = None,
         progress: Callable[[PassProgress], object] | None = None,
     ) -> CleanerStats | Gate | None:
-        """Run a pass in this thread. See `run_pass`.
+        """Run a pass in this thread; see `run_pass`.
 
         Parameters
         ----------
@@ -212,28 +212,28 @@ class LogCleanerManager:
         Parameters
         ----------
         state : CleanableState
-            The range to clean, as measured for a decision.
+            The range to clean, as measured for the decision.
         number : int
-            Number of the pass over the log in this run, from 1.
+            Number of the pass over the log in this run, starting at 1.
         dry_run : bool
             Do not write, and do not take directories offline.
         claimed : bool
-            Whether `LogChooser.select` has marked the partition as in progress.
+            Whether `LogChooser.select` has already marked the partition as in progress.
         config : CleanerConfig, optional
-            Memory of the pass. [default: share of a pool thread]
+            Memory of the pass. [default: the share of a pool thread]
 
         Returns
         -------
         CleanerStats or Gate or None
-            The statistics of a completed pass, or the gate that stopped it: another caller needs
-            the partition, or a batch is damaged (the partition is then not cleaned until `retry` or
-            a restart). None if the log changed since it was measured or a segment was split; the
-            log is then as due as before.
+            The statistics of a completed pass, or the gate that stopped it, because another caller
+            needs the partition or a batch is damaged (the partition is then not cleaned until
+            `retry` or a restart). None if the log changed since it was measured or a segment was
+            split; the log is then due as before.
 
         Raises
         ------
         KafkaStorageError
-            The disk failed. The data directory is offline.
+            The disk failed. The data directory is now offline.
         InvalidConfigurationError
             The memory is too small for the strategy of the topic.
 
@@ -241,7 +241,7 @@ class LogCleanerManager:
         -----
         Yields before each chunk, without holding a lock. Closing the generator aborts the pass.
         Like Kafka's `doneCleaning`, a pass that fails or is closed stores its first dirty offset
-        again, so a partition without a checkpoint then has one.
+        again, so a partition without a checkpoint gets one.
         """
         from logstore.cleaner.passes.clean import clean_pass
 
@@ -285,8 +285,8 @@ class LogCleanerManager:
         finally:
             if not dry_run:
                 self.under_way.pop(tp, None)
-            # Not in a forked child, nor after the broker is closed, when no caller waits for the
-            # pass.
+            # Not in a forked child, and not after the broker was closed, when no caller waits for
+            # the pass.
             if not self.lifetime.is_over:
                 self.states.done(tp, None if dry_run else store)
                 self.changed.emit()
@@ -305,7 +305,7 @@ class LogCleanerManager:
     def check_not_driving(self, what: str = "the broker cannot be closed") -> None:
         """Raise `IllegalStateError` inside `clean`, where waiting for the pass would deadlock.
 
-        Passes of other threads may also wait for this thread.
+        Passes in other threads may also be waiting for this thread.
 
         Parameters
         ----------
@@ -324,12 +324,12 @@ class LogCleanerManager:
         self.states.check_not_aborted(topic_partition)
 
     def _restore_checkpoint(self, log: Log, first_dirty_offset: int) -> None:
-        """Store the checkpoint of a closed pass. After a disk failure, the log is offline."""
+        """Store the checkpoint of a closed pass. If the disk fails, the log goes offline."""
         with suppress(KafkaStorageError):
             self.checkpoints.write(log, first_dirty_offset)
 
     def _obstacle(self, log: Log, error: Exception, *, dry_run: bool) -> Gate | None:
-        """Return the gate closed by an error in a pass, or raise the error."""
+        """Return the gate that an error in a pass closes, or raise the error."""
         match error:
             case CleaningAbortedError():
                 return Gate.closed_by("paused", str(error))
@@ -347,7 +347,7 @@ class LogCleanerManager:
         if dry_run:
             return Gate.closed_by("uncleanable", f"{error}; it would be split first")
         segment = log.segments.get(error.base_offset)
-        if segment is None:  # deleted meanwhile
+        if segment is None:  # deleted in the meantime
             return None
         try:
             log.split_segment(segment)
@@ -363,11 +363,11 @@ class LogCleanerManager:
         return Gate.closed_by("uncleanable", str(error))
 
     def uncleanable(self) -> tuple[UncleanablePartition, ...]:
-        """Return the uncleanable partitions, by name."""
+        """Return the uncleanable partitions, sorted by name."""
         return self.uncleanable_partitions.all()
 
     def uncleanable_totals(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Return the number of uncleanable partitions and their dirty bytes, by directory."""
+        """Return the number of uncleanable partitions and their dirty bytes, by data directory."""
         return self.uncleanable_partitions.totals(
             [directory.path for directory in self.logs.directories],
             self.logs.registry.open_logs(),
@@ -375,9 +375,9 @@ class LogCleanerManager:
         )
 
     def retry(self, topic_partition: TopicPartition) -> bool:
-        """Let a partition be cleaned again. Return whether it was uncleanable.
+        """Allow a partition to be cleaned again. Return whether it was uncleanable.
 
-        Kafka only does this on restart.
+        In Kafka, only a restart does this.
         """
         was_uncleanable = self.uncleanable_partitions.forget(topic_partition)
         self.changed.emit()
@@ -388,14 +388,14 @@ class LogCleanerManager:
     def retain(self) -> list[RetentionDecision]:
         """Run retention over compacted logs that are not in use (docs/spec/cleaner.md §7).
 
-        Background retention leaves compacted logs to the cleaner, so that the two never use the
-        same log at once. If retention of a log fails, the log becomes uncleanable and the others
-        continue.
+        Background retention leaves compacted logs to the cleaner, so that the two never use a log
+        at the same time. If retention of a log fails, the log becomes uncleanable, and the
+        remaining logs are still processed.
 
         Returns
         -------
         list of RetentionDecision
-            Decisions about logs with removed segments.
+            Decisions about logs from which segments were deleted.
         """
         removed: list[RetentionDecision] = []
         for log in self.chooser.logs_to_clean():
@@ -455,7 +455,7 @@ class LogCleanerManager:
             self.check_not_driving(f"{topic_partition} cannot be changed")
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Undo one `pause`."""
+        """Undo a `pause`."""
         self.states.resume(topic_partition)
         self.changed.emit()
 

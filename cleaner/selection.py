@@ -49,7 +49,7 @@ class Gate(NamedTuple):
 
     @classmethod
     def closed_by(cls, gate: str, message: str) -> Gate:
-        """Return a gate that stopped an attempt to clean, with the error message."""
+        """Return a gate that stopped an attempted cleaning, with the error message."""
         return cls(gate, False, None, None, Reason(f"gate.{gate}", {"message": message}))
 
     @property
@@ -70,9 +70,10 @@ class Gate(NamedTuple):
 
 
 class LogView(NamedTuple):
-    """The segments of a log, possibly as after a roll.
+    """The segments of a log, either as they are or as after a roll.
 
-    After a roll, `active` is None, because an empty segment would start at `active_base_offset`.
+    After a roll, `active` is None and represents an empty segment that starts at
+    `active_base_offset`.
     """
 
     closed: Sequence[LogSegment]
@@ -81,14 +82,14 @@ class LogView(NamedTuple):
 
     @classmethod
     def of(cls, log: Log, *, rolled: bool = False) -> LogView:
-        """Return the segments of a log; `rolled` treats a non-empty active segment as rolled."""
+        """Return a log's segments. If `rolled`, treat a non-empty active segment as rolled."""
         view = log.segments.view
         if rolled and view[-1].size_bytes:
             return cls(view, None, log.log_end_offset)
         return cls(view[:-1], view[-1], view[-1].base_offset)
 
     def closed_from(self, offset: int) -> Sequence[LogSegment]:
-        """Return the closed segments, starting with the one that contains `offset`."""
+        """Return the closed segments from the one that contains `offset` on."""
         if offset >= self.active_base_offset:
             return ()
         slot = bisect_right(self.closed, offset, key=lambda segment: segment.base_offset) - 1
@@ -103,7 +104,7 @@ class LogView(NamedTuple):
         return self.active_base_offset
 
     def bytes_between(self, start_offset: int, end_offset: int) -> int:
-        """Return the size of the closed segments, starting with the one that contains the start."""
+        """Return the size of the closed segments from the one that contains the start on."""
         if start_offset >= end_offset:
             return 0
         segments = self.closed_from(start_offset)
@@ -116,24 +117,25 @@ class CleanableState(NamedTuple):
     Attributes
     ----------
     first_dirty_offset : int
-        The checkpoint, after repair. Everything below is clean.
+        The checkpointed offset, after repair. Everything below it is clean.
     checkpoint_repaired : bool
-        Whether the stored offset was outside the log and must be replaced.
+        Whether the checkpointed offset was outside the log and must be replaced.
     first_uncleanable_offset : int
         The exact limit: last stable offset, active segment or `min.compaction.lag.ms`.
     uncleanable_gate : str
         The gate that determines the limit.
     upper_bound_offset : int
-        The limit, rounded down to the base offset of a segment. A pass does not rewrite this
-        segment or later ones.
+        The limit, rounded down to the base offset of a segment. A pass rewrites neither this
+        segment nor later ones.
     clean_bytes, cleanable_bytes : int
-        Sizes of the sections. As in Kafka, both include the segment of the first dirty offset.
+        Sizes of the sections. As in Kafka, both include the segment that contains the first dirty
+        offset.
     max_compaction_delay_ms : int
-        How long the oldest dirty data has exceeded `max.compaction.lag.ms`, or 0.
+        By how long the oldest dirty data exceeds `max.compaction.lag.ms`, or 0.
     must_clean_bytes : int
-        Size of the cleanable segments whose first batch is older than that lag.
+        Size of the cleanable segments whose first batch is older than `max.compaction.lag.ms`.
     generation : int
-        Generation of the log during the measurement, which a truncation invalidates.
+        Generation of the log when it was measured. A truncation invalidates the measurement.
     """
 
     topic_partition: TopicPartition
@@ -160,15 +162,16 @@ class CleanableState(NamedTuple):
 
     @property
     def must_clean_ratio(self) -> float:
-        """Bytes past the maximum lag / (clean + cleanable bytes) (KIP-354)."""
+        """Bytes that exceed the maximum lag / (clean + cleanable bytes) (KIP-354)."""
         return self.must_clean_bytes / self.total_bytes if self.total_bytes else 0.0
 
 
 class CleaningDecision(NamedTuple):
     """Whether to clean a log, with all gates.
 
-    With `foresee`, `opens_at_ms` is when the log will be cleaned and `opens_below_offset` the end
-    of the cleaned offsets then, or None if only an append or a command can open the gates.
+    With `foresee`, `opens_at_ms` is when the log will be cleaned, and `opens_below_offset` is the
+    end of the range to be cleaned then. Both are None if only an append or a command can open the
+    gates.
     """
 
     state: CleanableState
@@ -183,12 +186,12 @@ class CleaningDecision(NamedTuple):
 
     @property
     def is_candidate(self) -> bool:
-        """Whether the log may be cleaned now or later."""
+        """Whether the log can be cleaned now or later."""
         return all(gate.open for gate in self.gates if gate.gate in _STANDING_GATES)
 
     @property
     def binding(self) -> Gate | None:
-        """The first closed gate that prevents cleaning, or None.
+        """The first closed gate that prevents cleaning, or None if there is none.
 
         A low dirty ratio does not prevent cleaning if `max.compaction.lag.ms` is exceeded.
         """
@@ -199,7 +202,7 @@ class CleaningDecision(NamedTuple):
         return either[0]
 
     def stopped_by(self, obstacle: Gate) -> CleaningDecision:
-        """Return the decision with a gate that was found closed when reading the records."""
+        """Return the decision, updated with a gate found to be closed when records were read."""
         gates = [gate for gate in self.gates if gate.gate != obstacle.gate]
         index = next((n for n, g in enumerate(self.gates) if g.gate == obstacle.gate), len(gates))
         gates.insert(index, obstacle)
@@ -214,11 +217,11 @@ class Circumstances(NamedTuple):
     cleaner_enabled : bool
         `log.cleaner.enable`.
     force : bool
-        Ignore dirty ratio and lags, and clean even without dirty data if there is a clean section.
+        Ignore the dirty ratio and lags. Clean even without dirty data if there is a clean section.
     uncleanable : str, optional
-        Why the partition is uncleanable, which also prevents forced cleaning.
+        Why the partition is uncleanable, or None. This also prevents forced cleaning.
     paused : str, optional
-        Current state of the partition.
+        Current state of the partition, or None if it is not in use.
     kafka_exact : bool
         Do not roll idle active segments (`logstore.kafka.exact`).
     """
@@ -234,7 +237,7 @@ class Circumstances(NamedTuple):
 
 
 def steady_state(log: Log, checkpoint: int | None, now_ms: int) -> CleanableState:
-    """Measure a log that may change concurrently. See `cleanable_state`.
+    """Measure a log that may change concurrently; see `cleanable_state`.
 
     Raises
     ------
@@ -257,9 +260,9 @@ def cleanable_state(
     Parameters
     ----------
     checkpoint : int or None
-        Entry in the cleaner checkpoint, or None.
+        Entry in the cleaner checkpoint, or None if there is none.
     ignore_lag : bool
-        Ignore `min.compaction.lag.ms`, for forced cleaning.
+        Ignore `min.compaction.lag.ms`, as forced cleaning does.
     view : LogView, optional
         Segments of the log. [default: the current ones]
     """
@@ -297,10 +300,10 @@ def cleanable_state(
 
 
 def still_fits(log: Log, state: CleanableState, checkpoint: int | None) -> bool:
-    """Return whether a measurement is still valid after acquiring the partition.
+    """Return whether a measurement is still valid after the partition was claimed.
 
-    Meanwhile the log may have been truncated, or another thread may have cleaned it and merged
-    segments. The caller holds the lock of the log.
+    In the meantime, the log may have been truncated, or another thread may have cleaned it and
+    merged segments. The caller must hold the log's lock.
     """
     start = log.log_start_offset
     is_inside = checkpoint is not None and start <= checkpoint <= log.log_end_offset
@@ -338,9 +341,9 @@ def _max_lag(
 
 
 def idle_roll_ms(log: Log) -> int | None:
-    """Return when KIP-354 rolls the active segment without an append.
+    """Return when KIP-354 requires a roll of the active segment without an append.
 
-    None if it is empty, has no timestamps, or `max.compaction.lag.ms` is not set.
+    None if the segment is empty or has no timestamps, or `max.compaction.lag.ms` is not set.
     """
     first = log.active_segment.first_batch_timestamp()
     roll_ms = first + log.config.max_compaction_lag_ms + 1
@@ -364,14 +367,14 @@ def decide(
     Parameters
     ----------
     rolled : bool
-        Assume that the active segment is rolled, as the cleaner does with an idle segment that is
-        overdue. Has no effect on a log that is never cleaned.
+        Assume that the active segment is rolled, as the cleaner does with an overdue idle segment.
+        Has no effect on a log that is never cleaned.
     foresee : bool
         Compute when closed gates open without an append. O(dirty segments squared).
     """
     circumstances = circumstances or Circumstances()
     decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log, rolled=rolled))
-    if rolled and not decision.is_candidate:  # it would not be rolled
+    if rolled and not decision.is_candidate:  # such a log would not be rolled
         decision = _decide(log, checkpoint, now_ms, circumstances, LogView.of(log))
     if not foresee:
         return decision
@@ -413,9 +416,9 @@ def _foresee(
 def section_of(log: Log, segment: LogSegment, state: CleanableState | None) -> str:
     """Return the section of a segment.
 
-    A `clean` segment is entirely below the first dirty offset. A `dirty` one has later offsets and
-    can be cleaned, as far as `state` is known. An `uncleanable` one starts at or above the upper
-    bound of a pass.
+    A `clean` segment is entirely below the first dirty offset. A `dirty` segment has higher offsets
+    and can be cleaned, as far as `state` is known. An `uncleanable` segment starts at or above the
+    upper bound of a pass.
     """
     following = log.segments.higher(segment.base_offset)
     if following is None:
@@ -442,24 +445,24 @@ def dirty_since_ms(log: Log, state: CleanableState) -> int | None:
 
 
 def next_change_ms(log: Log, first_dirty: int, now_ms: int, *, kafka_exact: bool) -> int | None:
-    """Return the next time when the decision on a log may change without an append.
+    """Return the next time when the decision about a log may change without an append.
 
-    None if it will not change. O(dirty segments).
+    None if the decision will not change. O(dirty segments).
     """
     roll_ms = None if kafka_exact else idle_roll_ms(log)
     return next((each for each in _change_times(log, first_dirty, roll_ms) if each > now_ms), None)
 
 
 def _change_times(log: Log, first_dirty: int, roll_ms: int | None) -> Iterator[int]:
-    """Yield in order the times when a decision can change without an append.
+    """Yield, in order, the times when a decision may change without an append.
 
-    `roll_ms` is when the active segment will be rolled without an append, if ever.
+    `roll_ms` is when the active segment will be rolled without an append, or None if never.
     """
     config = log.config
     closed = LogView.of(log).closed_from(first_dirty)
     active = log.active_segment
     found = set() if roll_ms is None else {roll_ms}
-    # An empty closed segment, from a gap in a replica, also delays later segments.
+    # An empty closed segment, which results from a gap in a replica, also delays later segments.
     for segment in (*closed, active) if active.size_bytes else closed:
         if config.min_compaction_lag_ms:
             found.add(segment.largest_timestamp + config.min_compaction_lag_ms)
@@ -504,7 +507,7 @@ def _standing_gates(log: Log, circumstances: Circumstances) -> Iterator[Gate]:
 def _range_gates(
     log: Log, state: CleanableState, view: LogView, now_ms: int, *, force: bool
 ) -> Iterator[Gate]:
-    """Yield a gate per limit, which is open if there is data to clean below the limit."""
+    """Yield one gate per limit, which is open if there is data to clean below the limit."""
     dirty = state.first_dirty_offset
     active_base = view.active_base_offset
     first_base = log.segments.first.base_offset
@@ -577,7 +580,7 @@ def selection_order(
 ) -> tuple[float, float, str, int]:
     """Return the sort key of due logs: most overdue first, then dirtiest (KIP-354).
 
-    Kafka, and therefore `logstore.kafka.exact`, uses only the dirty ratio.
+    Kafka, and therefore `logstore.kafka.exact`, only uses the dirty ratio.
     """
     state = decision.state
     tp = state.topic_partition

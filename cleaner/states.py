@@ -7,7 +7,7 @@
     none ──abort_and_pause──► paused(1) ──abort_and_pause / resume──► paused(n ± 1), none
 
 Before a log is truncated, its topic is deleted, or `compact` is removed from its policy, the caller
-stops the pass and waits for its end. Source: docs/spec/cleaner.md §3.
+stops the pass and waits for it to end. Source: docs/spec/cleaner.md §3.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STOP_WAIT_MS = 30_000
 
 
 class CleaningState(NamedTuple):
-    """The state of a partition in use. `pauses` is the number of callers that paused it."""
+    """The state of a partition in use. `pauses` is the number of callers that have paused it."""
 
     name: str
     pauses: int = 0
@@ -50,8 +50,8 @@ def paused(count: int) -> CleaningState:
 class CleaningStates:
     """The states of a broker's partitions.
 
-    Thread-safe. Waiting callers hold no lock. They wait using the runtime's scheduler, so that a
-    pass in the same thread continues.
+    Thread-safe. Waiting callers hold no lock. They wait with the runtime's scheduler, so that a
+    pass in the same thread can continue.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -65,17 +65,17 @@ class CleaningStates:
         return self._states.get(topic_partition)
 
     def is_in_progress(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a cleaning pass or a retention run is in progress."""
+        """Return whether a cleaning pass or retention run is in progress."""
         return self._states.get(topic_partition) == IN_PROGRESS
 
     def is_claimed(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a pass or retention run uses a partition, even if aborted."""
+        """Return whether a pass or retention run is using a partition, even if aborted."""
         return self._states.get(topic_partition) in (IN_PROGRESS, ABORTED)
 
     def begin(self, topic_partition: TopicPartition) -> bool:
         """Claim a partition for a pass or for retention.
 
-        Returns False if it is already claimed or paused, or `stop` was called.
+        Returns False if the partition is already claimed or paused, or `stop` was called.
         """
         with self._lock:
             if self._stopped or topic_partition in self._states:
@@ -97,18 +97,18 @@ class CleaningStates:
         ----------
         store : callable, optional
             Called if the run was not aborted, before another caller can claim the partition, so
-            that the stored value is consistent with the log. Must not wait.
+            that the stored value is consistent with the log. It must not wait.
 
         Returns
         -------
         bool
-            Whether the run was not aborted. Otherwise the caller that aborted it continues and is
+            False if the run was aborted. The caller that aborted it then continues and is
             responsible for the checkpoint.
 
         Raises
         ------
         IllegalCleaningStateError
-            The partition was not in progress.
+            The partition is not in progress.
         """
         with self._lock:
             state = self._states.get(topic_partition)
@@ -131,7 +131,7 @@ class CleaningStates:
         Raises
         ------
         IllegalCleaningStateError
-            Another caller is already stopping it.
+            Another caller is already stopping the pass.
         """
         is_stopping = False
         try:
@@ -195,7 +195,8 @@ class CleaningStates:
     def stop(self) -> None:
         """Stop all passes, wait for them to end, and prevent new ones.
 
-        A pass that is suspended by its caller, or that calls this, cannot end and remains aborted.
+        A pass that its caller has suspended, or that calls this itself, cannot end and remains
+        aborted.
         """
         with self._lock:
             self._stopped = True
@@ -210,7 +211,7 @@ class CleaningStates:
         return ABORTED not in self._states.copy().values()
 
     def pause_idle(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Pause those partitions that are not in use, and return them."""
+        """Pause the partitions that are not in use, and return them."""
         with self._lock:
             idle = [partition for partition in partitions if partition not in self._states]
             self._states.update(dict.fromkeys(idle, paused(1)))
@@ -219,8 +220,8 @@ class CleaningStates:
     def forget(self, topic_partition: TopicPartition) -> None:
         """Drop the state of a removed partition, and the pause of the caller that removed it.
 
-        Pauses of other callers remain. They resume the partition later, even if there is a new
-        partition with the same name.
+        Pauses by other callers remain. These callers resume the partition later, even if there is a
+        new partition with the same name.
         """
         with self._lock:
             state = self._states.pop(topic_partition, None)

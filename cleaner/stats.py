@@ -24,7 +24,7 @@ FATE_NAMES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerStats:
-    """Statistics of a pass over a partition, in the order of its JSON.
+    """Statistics of a pass over a partition, in the order of their JSON members.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class CleanerStats:
     segments_before, segments_after : int
         Number of segments read and written by the rewrite.
     bytes_read, bytes_written : int
-        Bytes read and written by the rewrite, in whole batches.
+        Bytes read and written by the rewrite, in complete batches.
     messages_read, messages_written : int
         Number of records in the batches read, and of retained records.
     invalid_messages_read : int
@@ -43,15 +43,16 @@ class CleanerStats:
     seed_bytes_read, seed_messages_read : int
         Bytes and records of the clean section, read to compare versions.
     unversioned_records, malformed_versions : int
-        Number of mapped records without a version, and with a malformed one (strategy `header`).
+        Number of mapped records without a version, and with a malformed version (strategy
+        `header`).
     map_entries : int
         Number of distinct keys.
     map_utilization : float
-        Entries divided by the counted slots.
+        Entries divided by slots.
     fates : mapping of str to int
-        Number of source records by fate. The sum is `messages_read`.
+        Number of source records by fate. They add up to `messages_read`.
     index_ms, clean_ms : int
-        Monotonic ms spent on mapping and rewriting.
+        Monotonic milliseconds spent on mapping and on rewriting.
     """
 
     topic_partition: TopicPartition
@@ -105,7 +106,7 @@ class NotCleaned(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The reason of the gate as a sentence."""
+        """The gate's reason as a sentence."""
         return self.gate.text
 
     @property
@@ -135,7 +136,7 @@ class CleanReport:
         Partitions that were not cleaned, or whose pass did not complete.
     passes_needed : mapping of TopicPartition to int
         Number of passes by cleaned partition. In a dry run, the number of passes needed, of which
-        `cleaned` has the first.
+        `cleaned` only includes the first.
     dry_run : bool
         Whether nothing was changed.
     """

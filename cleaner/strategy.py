@@ -38,7 +38,7 @@ VERSION_ENTRY_BYTES = 32
 
 
 class Order(NamedTuple):
-    """Rank of a record among the records with its key. The highest rank survives."""
+    """The rank of a record among the records with the same key. The highest rank survives."""
 
     present: bool
     version: int
@@ -54,9 +54,9 @@ class Strategy:
     name : str
         `offset`, `timestamp` or `header`.
     header : str
-        Name of the header, or empty unless the strategy is `header`.
+        Name of the header. Empty unless the strategy is `header`.
     encoding : str
-        Encoding of the header value: `long` (8 bytes) or `varlong`.
+        Encoding of the header's value: `long` (8 bytes) or `varlong`.
     """
 
     name: str = OFFSET
@@ -83,7 +83,7 @@ class Strategy:
 
     @property
     def entry_bytes(self) -> int:
-        """Size of an entry when computing capacity."""
+        """Size of an entry, for computing the capacity."""
         return VERSION_ENTRY_BYTES if self.has_versions else OFFSET_ENTRY_BYTES
 
     def order_of(self, offset: int, timestamp: int, headers: Iterable[Header]) -> Order:
@@ -92,7 +92,7 @@ class Strategy:
         Parameters
         ----------
         timestamp : int
-            Timestamp of the record, or of its batch with LogAppendTime.
+            Timestamp of the record or, with LogAppendTime, of its batch.
         """
         if self.name == OFFSET:
             return Order(False, 0, offset)
@@ -102,7 +102,7 @@ class Strategy:
         return Order(version is not None, version or 0, offset)
 
     def version_in(self, headers: Iterable[Header]) -> int | None:
-        """Return the version in the last header with the name, or None if it is not valid."""
+        """Return the version in the last header with the name, or None if missing or invalid."""
         value: bytes | None = None
         for key, candidate in headers:
             if key == self.header:
@@ -115,16 +115,16 @@ class Strategy:
 
 
 class Contest:
-    """The surviving record of each key, if records are entered in offset order."""
+    """The surviving record of each key. Records must be entered in offset order."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
         self._winners: dict[bytes, Order] = {}
 
     def enter(self, key: bytes, offset: int, timestamp: int, headers: Iterable[Header]) -> bool:
-        """Enter a record, and return whether it supersedes the earlier records of its key."""
+        """Enter a record. Return whether it supersedes the earlier records of its key."""
         if not self._strategy.has_versions:
-            return True  # the later offset survives, without any state
+            return True  # the later offset survives; no state is needed
         order = self._strategy.order_of(offset, timestamp, headers)
         if order < self._winners.get(key, order):
             return False
@@ -141,7 +141,7 @@ def _whole_varlong(value: bytes) -> int | None:
 
 
 def recommendations(config: LogConfig) -> Iterator[str]:
-    """Yield the settings of a configuration that KIP-280 advises against, with the reason."""
+    """Yield the settings that KIP-280 advises against, with the reason."""
     strategy = Strategy.of(config)
     if config.compaction_strategy == HEADER and strategy.name != HEADER:
         yield (

@@ -1,4 +1,4 @@
-"""Uncleanable partitions, which are no longer cleaned because a pass failed."""
+"""Uncleanable partitions, which are not cleaned because a pass failed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class UncleanablePartition(NamedTuple):
-    """A partition that is no longer cleaned, and why.
+    """A partition that is no longer cleaned, and the reason.
 
     Attributes
     ----------
@@ -28,7 +28,7 @@ class UncleanablePartition(NamedTuple):
     reason : str
         Error message.
     since_ms : int
-        Time of the failure, Unix ms.
+        Time of the failure, in Unix milliseconds.
     """
 
     topic_partition: TopicPartition
@@ -37,7 +37,7 @@ class UncleanablePartition(NamedTuple):
     since_ms: int
 
     def to_json(self) -> dict[str, Any]:
-        """Return the JSON object of the page."""
+        """Return the JSON object for the page."""
         topic, partition = self.topic_partition
         return {
             "topic": topic,
@@ -51,7 +51,7 @@ class UncleanablePartition(NamedTuple):
     def because_of(
         cls, error: Exception, topic_partition: TopicPartition, log_dir: str, now_ms: int
     ) -> Self:
-        """Return the uncleanable partition, and log the failure (a defect with its traceback)."""
+        """Return an uncleanable partition, and log the failure (with a traceback for a defect)."""
         reason, trace = str(error), None
         if not isinstance(error, LogStoreError | OSError):
             reason, trace = f"{type(error).__name__}: {error}", error
@@ -66,7 +66,7 @@ class UncleanablePartitions:
     ----------
     clock : Clock
     directory_of : callable
-        Returns the data directory of a partition. See `LogRegistry.directory_of`.
+        Returns the data directory of a partition; see `LogRegistry.directory_of`.
     """
 
     def __init__(
@@ -80,17 +80,18 @@ class UncleanablePartitions:
         return topic_partition in self._partitions
 
     def get(self, topic_partition: TopicPartition) -> UncleanablePartition | None:
-        """Return why a partition is uncleanable, or None."""
+        """Return why a partition is uncleanable, or None if it is not."""
         return self._partitions.get(topic_partition)
 
     def all(self) -> tuple[UncleanablePartition, ...]:
-        """Return the uncleanable partitions by name."""
+        """Return the uncleanable partitions, sorted by name."""
         return tuple(each for _, each in sorted(self._partitions.items()))
 
     def leave_alone(self, log: Log, error: Exception) -> None:
         """Make a partition uncleanable because of an error.
 
-        No effect if the log was closed or deleted or is offline, which explains the error.
+        Has no effect if the log was closed or deleted or is offline, because that explains the
+        error.
         """
         try:
             log.check_open()
@@ -100,10 +101,10 @@ class UncleanablePartitions:
             self.add(log.topic_partition, error)
 
     def add(self, topic_partition: TopicPartition, error: Exception) -> None:
-        """Make a partition uncleanable, regardless of the state of its log."""
+        """Make a partition uncleanable, whatever the state of its log."""
         try:
             directory = self._directory_of(topic_partition)
-        except UnknownTopicOrPartitionError:  # deleted meanwhile
+        except UnknownTopicOrPartitionError:  # deleted in the meantime
             return
         self._partitions[topic_partition] = UncleanablePartition.because_of(
             error, topic_partition, directory.path, self._clock.now_ms()
@@ -116,7 +117,7 @@ class UncleanablePartitions:
             self._partitions[topic_partition] = partition._replace(log_dir=log_dir)
 
     def forget(self, topic_partition: TopicPartition) -> bool:
-        """Allow a partition to be cleaned again. Return False if it was not uncleanable."""
+        """Allow a partition to be cleaned again. Return whether it was uncleanable."""
         return self._partitions.pop(topic_partition, None) is not None
 
     def totals(

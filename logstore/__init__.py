@@ -1,4 +1,4 @@
-"""A Kafka partition log and log cleaner, file for file Kafka's.
+"""A Kafka partition log and log cleaner whose files are Kafka's files.
 
 The public names are imported on first use, so that `import logstore` is cheap.
 """

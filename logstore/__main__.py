@@ -1,4 +1,4 @@
-"""The program, as `python -m logstore`."""
+"""Entry point for `python -m logstore`."""
 
 from logstore.cli.entry import main
 

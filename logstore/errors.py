@@ -1,4 +1,4 @@
-"""The error tree of the engine.
+"""The error hierarchy of the engine.
 
 LogStoreError                         every error this library raises on purpose
 ├─ InvalidConfigurationError          (+ValueError) an unknown key or invalid value
@@ -35,7 +35,7 @@ LogStoreError                         every error this library raises on purpose
 └─ KafkaStorageError                  the disk failed. The log directory goes offline
 
 `kafka_error` is the name of the error in Kafka's protocol, `code` its number, and `exit_code` the
-exit code of the command line (1 refused or corrupt, 2 wrong usage, 3 I/O). A broken invariant
+exit code of the command line (1 refused or corrupt, 2 usage error, 3 I/O). A broken invariant
 raises `AssertionError`.
 """
 
@@ -133,19 +133,19 @@ _WORD_START = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 class LogStoreError(Exception):
-    """Base class of all errors that the engine raises on purpose.
+    """Base class of all errors that the engine raises deliberately.
 
-    Errors can be copied and pickled with their fields, so they pass through a process pool.
+    Errors can be copied and pickled with their fields, so they can cross process boundaries.
 
     Attributes
     ----------
     kafka_error : str
-        Kafka's name of the error. If the class does not set it, it follows from the name of the
-        class (`InvalidTimestampError` is INVALID_TIMESTAMP), or else it is inherited.
+        Kafka's name of the error. If the class does not set it, it is derived from the class name
+        (`InvalidTimestampError` is INVALID_TIMESTAMP) or, failing that, inherited.
     code : int
-        Kafka's number of the error.
+        Kafka's error code.
     exit_code : int
-        The exit code of a command that fails with the error.
+        Exit code of a command that fails with the error.
     """
 
     kafka_error: ClassVar[str] = "UNKNOWN_SERVER_ERROR"
@@ -159,24 +159,24 @@ class LogStoreError(Exception):
         cls.code = KAFKA_CODES[cls.kafka_error]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # By default an exception is recreated from its message alone, without the fields.
+        # By default, an exception is re-created from its message alone, without the fields.
         return _blank, (type(self), self.args), self.__dict__
 
 
 def _blank(kind: type[LogStoreError], arguments: tuple[object, ...]) -> LogStoreError:
-    """Return an error without its fields, which pickle adds."""
+    """Return an error without its fields, which pickle adds later."""
     return kind.__new__(kind, *arguments)
 
 
 class InvalidConfigurationError(LogStoreError, ValueError):
-    """A configuration key is unknown, or its value is out of range or contradicts another.
+    """A configuration key is unknown, or its value is out of range or contradicts another value.
 
     Attributes
     ----------
     key : str or None
-        The invalid key, as given, or None if the error is not about a key.
+        The invalid key as given, or None if the error is not about a key.
     nearest : str or None
-        The closest known key, if the key is unknown.
+        The closest known key if the key is unknown, or None.
     """
 
     kafka_error = "INVALID_CONFIG"
@@ -189,7 +189,7 @@ class InvalidConfigurationError(LogStoreError, ValueError):
 
 
 class RequestError(LogStoreError):
-    """The request is refused; nothing was changed."""
+    """The request is refused. Nothing is changed."""
 
     kafka_error = "INVALID_REQUEST"
 
@@ -207,7 +207,7 @@ class OffsetOutOfRangeError(RequestError):
 
 
 class MessageError(RequestError):
-    """A message that cannot be decoded or encoded in its version.
+    """A message cannot be decoded or encoded in its version.
 
     Attributes
     ----------
@@ -215,10 +215,10 @@ class MessageError(RequestError):
         The name of the message in Kafka's definitions.
     version : int
     field : str
-        The dotted path to the field; empty after the last field. Adjacent numbers that are encoded
+        The dotted path of the field. Empty after the last field. Adjacent numbers that are encoded
         together are all named.
     position : int or None
-        The position of the field in the bytes, or None if a message was being encoded.
+        Byte position of the field, or None if a message was being encoded.
     """
 
     def __init__(
@@ -234,7 +234,7 @@ class MessageError(RequestError):
 
 
 class TooManyElementsError(MessageError):
-    """The arrays of a message have more elements in total than the caller allows."""
+    """The arrays of a message have more elements in total than the caller permits."""
 
 
 class MessageSizeTooLargeError(RequestError):
@@ -248,7 +248,7 @@ class RecordListTooLargeError(RequestError):
 
 
 class InvalidRecordError(RequestError):
-    """Records break a structural rule; `record_errors` are `(index, message)` pairs."""
+    """Records violate a structural rule. `record_errors` contains `(index, message)` pairs."""
 
     def __init__(self, message: str, *, record_errors: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(message)
@@ -256,7 +256,7 @@ class InvalidRecordError(RequestError):
 
 
 class InvalidTimestampError(InvalidRecordError):
-    """A timestamp is outside the bounds that the topic allows."""
+    """A timestamp is outside the topic's bounds."""
 
 
 class OutOfOrderSequenceNumberError(RequestError):
@@ -280,11 +280,11 @@ class InvalidTransactionTimeoutError(RequestError):
 
 
 class InvalidTxnStateError(RequestError):
-    """The operation does not fit the state of the producer's transaction."""
+    """The operation is not valid in the state of the producer's transaction."""
 
 
 class TransactionCoordinatorFencedError(RequestError):
-    """A transaction marker comes from an older coordinator than the current one."""
+    """The coordinator epoch of a transaction marker is older than the current one."""
 
 
 class InvalidGroupIdError(RequestError):
@@ -328,11 +328,11 @@ class InvalidSessionTimeoutError(RequestError):
 
 
 class GroupMaxSizeReachedError(RequestError):
-    """The group has `group.max.size` members already (KIP-389)."""
+    """The group already has `group.max.size` members (KIP-389)."""
 
 
 class NonEmptyGroupError(RequestError):
-    """The group still has members."""
+    """The group is not empty."""
 
 
 class GroupIdNotFoundError(RequestError):
@@ -348,7 +348,7 @@ class UnstableOffsetCommitError(RequestError):
 
 
 class CoordinatorNotAvailableError(RequestError):
-    """The group is being deleted. A retry uses a new one."""
+    """The group is being deleted. A retry uses a new group."""
 
 
 class CoordinatorLoadInProgressError(RequestError):
@@ -386,7 +386,7 @@ class NetworkExceptionError(RequestError):
 
 
 class NotEnoughReplicasError(RequestError):
-    """There are fewer in-sync replicas than `min.insync.replicas`; nothing was written."""
+    """There are fewer in-sync replicas than `min.insync.replicas`. Nothing was written."""
 
 
 class NotEnoughReplicasAfterAppendError(RequestError):
@@ -463,7 +463,7 @@ class LogDirNotFoundError(RequestError):
 
 
 class TopicAlreadyExistsError(RequestError):
-    """A topic of that name already exists."""
+    """A topic with this name already exists."""
 
 
 class InvalidTopicError(RequestError):
@@ -474,7 +474,7 @@ class InvalidTopicError(RequestError):
 
 
 class InconsistentTopicIdError(RequestError):
-    """The topic id in a partition's folder differs from the id of the topic."""
+    """The topic id in a partition's folder differs from the topic's id."""
 
 
 class IllegalStateError(LogStoreError):
@@ -486,11 +486,11 @@ class WakeupError(LogStoreError):
 
 
 class CommitFailedError(LogStoreError):
-    """The group was rebalanced without the member. Another one may own its partitions."""
+    """The group was rebalanced without the member, whose partitions may have a new owner."""
 
 
 class NoOffsetForPartitionError(LogStoreError):
-    """No offset is committed, and `auto_offset_reset` does not set a start."""
+    """No offset is committed, and `auto_offset_reset` does not provide a start offset."""
 
 
 class KafkaTimeoutError(LogStoreError):
@@ -504,7 +504,7 @@ class TransactionAbortedError(LogStoreError):
 
 
 class UnsupportedFormatError(LogStoreError):
-    """Valid bytes of a format that is not supported. The file is not changed."""
+    """The bytes are valid but have an unsupported format. The file is not changed."""
 
     kafka_error = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
 
@@ -525,7 +525,7 @@ class UnsupportedFormatError(LogStoreError):
 class CorruptionError(LogStoreError):
     """A file is damaged.
 
-    `check` names the failed check, `expected` and `found` the compared values, `path` and
+    `check` names the failed check, `expected` and `found` are the compared values, `path` and
     `position` (bytes from the start of the file) the location. Each is None if unknown.
     """
 
@@ -561,7 +561,7 @@ class CorruptRecordError(CorruptionError):
 
 
 class DataLossError(CorruptionError):
-    """Opening a log for writing would truncate valid batches, which was not allowed."""
+    """Opening a log for writing would truncate valid batches, which was not permitted."""
 
 
 class CorruptIndexError(CorruptionError):
@@ -569,7 +569,7 @@ class CorruptIndexError(CorruptionError):
 
 
 class CorruptSnapshotError(CorruptionError):
-    """A producer snapshot is damaged. An older one is used instead."""
+    """A producer snapshot is damaged. An older snapshot is used instead."""
 
 
 class CorruptCheckpointError(CorruptionError):
@@ -577,7 +577,7 @@ class CorruptCheckpointError(CorruptionError):
 
 
 class SegmentOverflowError(LogStoreError):
-    """An offset is more than 2^31-1 above the base of its segment, or an index is full."""
+    """An offset is more than 2^31-1 above its segment's base offset, or an index is full."""
 
 
 class InvalidOffsetError(LogStoreError):
@@ -596,7 +596,7 @@ class ConcurrentTransactionsError(KafkaStorageError):
 
 
 def error_class(name: str) -> type[LogStoreError]:
-    """Return the class of a Kafka error, the most general one, or `RequestError` if it has none."""
+    """Return the most general class for a Kafka error, or `RequestError` if there is none."""
     if name == CorruptRecordError.kafka_error:
         return CorruptRecordError
     for root in (RequestError, LogStoreError):

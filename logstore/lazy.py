@@ -11,14 +11,14 @@ from typing import Any
 def import_on_use(
     package: str, homes: Mapping[str, Iterable[str]]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` of a package that imports its public names on first use.
+    """Return `__getattr__` and `__dir__` for a package that imports its public names on first use.
 
     Parameters
     ----------
     package : str
-        The package's `__name__`. Its `__all__` is set.
+        The package's `__name__`. Its `__all__` must be set.
     homes : mapping
-        The names of each module that the package takes them from.
+        For each module, the public names that are imported from it.
     """
     public: list[str] = sys.modules[package].__all__
     home_of = {name: home for home, names in homes.items() for name in names}

@@ -86,18 +86,18 @@ _CONFIGS_BY_NAME: tuple[tuple[str, str, dict[str, str]], ...] = (
 
 
 class NamedConfigs(NamedTuple):
-    """The configuration with which `creator` creates topics of a name."""
+    """The configuration with which `creator` creates topics whose names match."""
 
     creator: str
     configs: dict[str, str]
 
 
 def configs_by_name(topic: str) -> NamedConfigs | None:
-    """Return the configuration that a topic has by its name, or None.
+    """Return the configuration implied by a topic's name, or None if there is none.
 
-    Sources: `KafkaAdminClient` of Connect's `TopicAdmin`, `InternalTopicConfig` of Streams, and
-    `ShareCoordinatorService` of the broker. The changelog of a windowed store also deletes, which
-    its name does not show.
+    Sources: `KafkaAdminClient` of Connect's `TopicAdmin`, `InternalTopicConfig` of Streams, and the
+    broker's `ShareCoordinatorService`. The changelog of a windowed store also uses the policy
+    `delete`, which its name does not show.
     """
     for pattern, creator, configs in _CONFIGS_BY_NAME:
         if re.fullmatch(pattern, topic):
@@ -119,7 +119,7 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 class SegmentFile(NamedTuple):
-    """A parsed file name in a partition directory: `00…05.log.swap` is (5, `.log`, `.swap`)."""
+    """A parsed file name in a partition directory. `00…05.log.swap` is (5, `.log`, `.swap`)."""
 
     base_offset: int
     kind: str
@@ -127,9 +127,9 @@ class SegmentFile(NamedTuple):
 
 
 class LogDirName(NamedTuple):
-    """A parsed folder name; `state` is empty for a live partition, else its suffix.
+    """A parsed folder name. `state` is the suffix, or empty for a live partition.
 
-    A name that was cut to the maximum length has only the beginning of the topic.
+    If the name was truncated to the maximum length, only the beginning of the topic is known.
     """
 
     topic_partition: TopicPartition
@@ -142,7 +142,7 @@ def file_name(base_offset: int, kind: str) -> str:
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Parse a segment's or snapshot's file name; return None if it is not one."""
+    """Parse the file name of a segment or snapshot. Return None for any other name."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None:
         return None
@@ -155,9 +155,9 @@ def is_raft_snapshot(name: str) -> bool:
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
-    """Return the partition of a directory name, or None if it is not one.
+    """Return the partition that a directory is named after, or None if there is none.
 
-    Names with a suffix (`-delete`, `-future`, `-stray`) give None.
+    Also None for names with a suffix (`-delete`, `-future`, `-stray`).
     """
     topic, dash, number = name.rpartition("-")
     if not dash or not topic or not number.isascii() or not number.isdigit():
@@ -166,11 +166,11 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 
 def parse_log_dir(name: str) -> LogDirName | None:
-    """Parse a partition folder's name: `t-7`, or `t-7.<32 hex>-delete` (-future, -stray).
+    """Parse the name of a partition folder: `t-7`, or `t-7.<32 hex>-delete` (-future, -stray).
 
-    Stricter than `parse_partition_dir`: None unless a broker would give exactly this name to the
-    partition. So a folder is never opened under another name (`t-007`), and a topic never breaks
-    the lines of a checkpoint.
+    Stricter than `parse_partition_dir`: the result is None unless a broker would give the partition
+    exactly this name. A folder is thus never opened under a different name (`t-007`), and a topic
+    name never breaks the lines of a checkpoint.
     """
     match = _SUFFIXED_DIR.fullmatch(name)
     stem, state = (match[1], match[2]) if match else (name, "")
@@ -183,9 +183,9 @@ def parse_log_dir(name: str) -> LogDirName | None:
 
 
 def deletion_dir_name(topic_partition: TopicPartition, bits: int) -> str:
-    """Return a new name for the folder of a partition that is to be deleted.
+    """Return a new name for the folder of a partition that will be deleted.
 
-    The topic is cut if the name would exceed 255 characters, the limit of file systems.
+    The topic is truncated if the name would exceed 255 characters, the limit of file systems.
 
     Parameters
     ----------
@@ -196,9 +196,10 @@ def deletion_dir_name(topic_partition: TopicPartition, bits: int) -> str:
 
 
 def future_dir_name(topic_partition: TopicPartition, bits: int) -> str:
-    """Return a new name for the folder into which a partition is copied, cut in the same way.
+    """Return a new name for the folder into which a partition is copied.
 
-    Kafka does not cut it, and cannot move a partition whose topic has more than 213 characters.
+    Long topics are truncated as in `deletion_dir_name`. Kafka does not truncate them, and cannot
+    move a partition whose topic has more than 213 characters.
     """
     return _suffixed_dir_name(topic_partition, bits, FUTURE_DIR_SUFFIX)
 

@@ -45,7 +45,7 @@ WEEK_MS = 7 * DAY_MS
 
 
 class TopicPartition(NamedTuple):
-    """A topic's name and the number of one of its partitions."""
+    """A topic name and a partition number."""
 
     topic: str
     partition: int
@@ -55,19 +55,19 @@ class TopicPartition(NamedTuple):
 
 
 class TimestampType(enum.IntEnum):
-    """The setter of a batch's timestamps. The value is bit 3 of the batch attributes."""
+    """Who sets a batch's timestamps. The value is bit 3 of the batch attributes."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
     @property
     def kafka_name(self) -> str:
-        """`CreateTime` or `LogAppendTime`, as configs and kafka-dump-log spell it."""
+        """`CreateTime` or `LogAppendTime`, as in configs and kafka-dump-log."""
         return "LogAppendTime" if self else "CreateTime"
 
 
 class AppendOrigin(enum.Enum):
-    """The origin of an append, which decides the checks that apply."""
+    """The origin of an append, which determines the checks that apply."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -75,21 +75,21 @@ class AppendOrigin(enum.Enum):
 
 
 class OffsetPosition(NamedTuple):
-    """An offset index entry: `position` is where the scan for `offset` may start."""
+    """An offset index entry. `position` is where a scan for `offset` can start."""
 
     offset: int
     position: int
 
 
 class TimestampOffset(NamedTuple):
-    """A time index entry: the largest timestamp so far, and an offset with it."""
+    """A time index entry: the largest timestamp so far and its offset."""
 
     timestamp: int
     offset: int
 
 
 class AbortedTxn(NamedTuple):
-    """A transaction index entry. All offsets are inclusive except the last."""
+    """A transaction index entry. All offsets are inclusive, except the last stable offset."""
 
     producer_id: int
     first_offset: int
@@ -98,13 +98,13 @@ class AbortedTxn(NamedTuple):
 
 
 def encode_topic_id(topic_id: bytes) -> str:
-    """Return a topic's 16-byte UUID as the 22 characters that files and tools show."""
+    """Return a topic's 16-byte UUID as the 22 characters shown in files and tools."""
     assert len(topic_id) == TOPIC_ID_SIZE, f"a topic id has 16 bytes, not {len(topic_id)}"
     return base64.urlsafe_b64encode(topic_id).decode("ascii").rstrip("=")
 
 
 def decode_topic_id(text: str) -> bytes:
-    """Return the 16 bytes of a topic id; ValueError if `text` is not a topic id."""
+    """Return the 16 bytes of a topic id. Raises ValueError if `text` is not a topic id."""
     if not _TOPIC_ID.fullmatch(text):
         raise ValueError(
             f"{text!r} is not a topic id: expected {TOPIC_ID_LENGTH} characters of URL-safe base64"
@@ -113,7 +113,7 @@ def decode_topic_id(text: str) -> bytes:
 
 
 def java_hash(text: str) -> int:
-    """Return `String.hashCode()` of Java: over UTF-16 code units, 32 bits, signed."""
+    """Return Java's `String.hashCode()`: a signed 32-bit hash of the UTF-16 code units."""
     units = text.encode("utf-16-be", "surrogatepass")
     value = 0
     for (unit,) in struct.iter_unpack(">H", units):

@@ -58,9 +58,9 @@ _ATTRIBUTES_BUT_HORIZON = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | 
 def write_kept_records(
     data: Bytes, row: Int64s, kept_starts: Int64s, out: Bytes, position: int
 ) -> int:
-    """Write the kept records of one batch, with timestamps relative to its new base.
+    """Write the retained records of a batch, with timestamps relative to its new base timestamp.
 
-    Offset deltas, keys, values and headers are unchanged. Returns the position after them.
+    Offset deltas, keys, values and headers are unchanged. Returns the position after the records.
     """
     data = borrowed(data)
     out = borrowed(out)
@@ -80,7 +80,7 @@ def write_kept_records(
 
 @kernel
 def write_header(data: Bytes, row: Int64s, out: Bytes, start: int, end: int) -> int:
-    """Write the header of a rebuilt or emptied batch whose records end at `end`, CRC included.
+    """Write the header of a rebuilt or emptied batch whose records end at `end`, and its CRC.
 
     Returns `end`.
     """
@@ -116,8 +116,8 @@ def assemble_batches(
 ) -> tuple[int, int, int, int]:
     """Write the surviving batches from a row on to `out`, from `position` on.
 
-    `out` contains at least the sum of `COL_OUT_SIZE`, which becomes exact. Unchanged neighbours are
-    copied together.
+    The caller must ensure that `out` has room for the sum of `COL_OUT_SIZE`, which is replaced with
+    the exact sizes. Adjacent unchanged batches are copied together.
 
     Parameters
     ----------
@@ -127,8 +127,9 @@ def assemble_batches(
     Returns
     -------
     (status, row, position, filled)
-        `OK` with the number of rows; `COMPRESSED` with the row of a rebuilt batch that needs its
-        codec: the caller writes it and continues after it. Its extent is filled.
+        `OK` with the number of rows, or `COMPRESSED` with the row of a rebuilt batch that must be
+        compressed. The caller must then write that batch and continue after it. Its extent is
+        already filled in.
     """
     data = borrowed(data)
     table = borrowed(table)

@@ -90,12 +90,12 @@ TALLIES = FATES + 3
 GROUP_RECORDS = 256
 """Maximum number of records that are hashed and looked up together."""
 
-# A timestamp delta may grow from one byte to ten, and the length before it from one to five.
+# A timestamp delta can grow from one byte to ten, and the length before it from one to five.
 _GROWTH_MAX = MAX_VARLONG_BYTES - 1 + MAX_VARINT_BYTES - 1
 
 
 class PassRules(NamedTuple):
-    """The rules of a pass. `keep_offset` and `safe_ms` are used only with versions."""
+    """The rules of a pass. `keep_offset` and `safe_ms` are only used with versions."""
 
     strategy: KernelStrategy
     keep_offset: int  # the record that is always retained, or -1
@@ -149,7 +149,7 @@ def record_fate(
 ) -> int:
     """Decide the fate of a record. `expired` is whether its batch's delete horizon has passed.
 
-    (low, high) is the hash of its key, if it has one.
+    (low, high) is the hash of the key, if the record has a key.
     """
     offset = row[COL_BASE_OFFSET] + record.offset_delta
     is_beyond = offset > key_map.state[STATE_LATEST_OFFSET]
@@ -168,7 +168,7 @@ def record_fate(
         beaten, later_loser = is_beaten(key_map, low, high, order)
         if beaten:
             return SUPERSEDED
-        # A winner is removed only after the records it supersedes (docs/spec/cleaner.md §13.6).
+        # A winner may only be removed after the records it supersedes (docs/spec/cleaner.md §13.6).
         expired = expired and row[COL_BASE_TIMESTAMP] <= rules.safe_ms and not later_loser
     return TOMBSTONE_EXPIRED if expired else RETAINED
 
@@ -177,17 +177,17 @@ def record_fate(
 def winners_decide(
     first_offset: Int, last_offset: Int, attributes: Int, key_map: MapArrays, rules: PassRules
 ) -> bool:
-    """Return whether the winner bits of a batch agree with `record_fate` for each record.
+    """Return whether the winner bits of a batch agree with `record_fate` for every record.
 
-    They agree for a batch that is not discarded if all of its records were put into the map,
-    offsets are unique, and the fates only depend on the look-up:
+    For a batch that is not discarded, they agree if all its records were put into the map, offsets
+    are unique, and the fates depend only on the lookup:
 
     - the batch is within the mapped range, from the first bit to the map's latest offset;
-    - it was mapped: it is not a control batch, and no transaction could discard it;
-    - no mapped record lacked a key, which is another fate;
-    - offsets rose in all batches;
-    - it has no delete horizon, by which tombstones expire;
-    - the record that is always kept is in another batch.
+    - it was mapped: it is not a control batch, and no transaction could cause its removal;
+    - no mapped record lacks a key, which would be a different fate;
+    - offsets are strictly increasing in all batches;
+    - it has no delete horizon, which would let tombstones expire;
+    - the record that is always retained is in a different batch.
     """
     state = key_map.state
     return (
@@ -204,9 +204,9 @@ def winners_decide(
 
 @inline_kernel
 def is_decided_by_winners(row: Int64s, key_map: MapArrays, rules: PassRules) -> bool:
-    """Return whether `winners_decide` holds for a row's batch, which is not discarded.
+    """Return whether `winners_decide` is true for a row's batch that is not discarded.
 
-    A batch of a transaction qualifies if it was not discarded while the map was built, because its
+    A transactional batch qualifies if it was not discarded when the map was built, because its
     records were then put into the map.
     """
     attributes = row[COL_ATTRIBUTES]
@@ -241,11 +241,11 @@ def hash_group(
     rules: PassRules,
     keys: Keys,
 ) -> int:
-    """Hash the keys of the batches to look up from a row on, and prefetch their slots.
+    """Hash the keys of the batches to look up, from a row on, and prefetch their slots.
 
-    Each record has an entry among the keys, even if it has no key. In a damaged batch, the
-    records after the damage are left out. Returns the row after the last batch. At least one
-    batch is hashed, and more while there is room.
+    Each record has an entry in `keys`, even without a key. In a damaged batch, records after the
+    damage are omitted. Returns the row after the last batch. Hashes at least one batch, and more as
+    long as there is room.
     """
     count = 0
     end_row = len(table)
@@ -273,7 +273,7 @@ def hash_group(
 
 @inline_kernel
 def with_record(kept: Kept, row: Int64s, record: RecordFields) -> Kept:
-    """Return the kept part of a batch with another record."""
+    """Return the retained part of a batch with one more record."""
     timestamp = record_timestamp(row, record)
     return Kept(
         kept.records + 1,
@@ -294,10 +294,10 @@ def judge_records(
     first_code: int,
     first_kept: Int,
 ) -> tuple[int, Kept]:
-    """Decide each record's fate by a look-up of its key, and sum up the kept records.
+    """Decide each record's fate by looking up its key, and sum up the retained records.
 
-    Returns (status, Kept), `OK` or `DAMAGED`. The arguments say where the batch's hashes, codes and
-    starts of kept records begin.
+    Returns (status, Kept), where status is `OK` or `DAMAGED`. `first_hash`, `first_code` and
+    `first_kept` are the positions of the batch's first hash, code and record start.
     """
     position = row[COL_SECTION_START]
     kept = Kept(np.int64(0), False, np.int64(0), np.int64(-1))
@@ -321,10 +321,10 @@ def judge_records(
 def pick_winners(
     data: Bytes, row: Int64s, key_map: MapArrays, judging: Judging, first_kept: Int
 ) -> tuple[int, Kept]:
-    """Sum up the kept records of a batch that `is_decided_by_winners`, as `judge_records` does.
+    """Sum up the retained records of a batch that `is_decided_by_winners`, like `judge_records`.
 
-    Does not read a batch whose records are all removed, or all kept without a tombstone. Parses
-    only the kept records of a batch without gaps in its offsets.
+    A batch is not read if all its records are removed, or all are retained and none is a tombstone.
+    If its offsets have no gaps, only its retained records are parsed.
     """
     count = row[COL_RECORD_COUNT]
     first_bit = row[COL_BASE_OFFSET] - key_map.state[STATE_WINNERS_BASE]
@@ -358,7 +358,7 @@ def pick_winners(
 
 @inline_kernel
 def choose_form(row: Int64s, kept: Kept, new_horizon_ms: int) -> None:
-    """Write the form of the kept part of a batch into its row."""
+    """Write the form of a batch's retained part into the batch's row."""
     has_horizon = row[COL_ATTRIBUTES] & DELETE_HORIZON_BIT != 0
     needs_horizon = (
         kept.records > 0
@@ -397,15 +397,16 @@ def classify_batches(
 ) -> tuple[int, int]:
     """Decide the fate of each record and the form of each batch in a chunk.
 
-    `VERDICT` and `DISCARD` of each row must be set before, because kernels do not know
+    `VERDICT` and `DISCARD` of each row must already be set, because kernels have no access to
     producers and transactions. Source: docs/spec/cleaner.md §8.
 
     Parameters
     ----------
     key_map : MapArrays
-        A map of offsets; under a strategy with versions, a map of versions.
+        A map of offsets or, under a version strategy, a map of versions.
     judging : Judging
-        `codes` has the fates for batches with `COL_PARSED` not 0, unless the rules use winner bits.
+        Receives the fates in `codes` for batches whose `COL_PARSED` is not 0, unless the rules use
+        winner bits.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""List the fate of each record in a pass. Not used for cleaning."""
+"""List the fate of each record in a pass. Not used by cleaning itself."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from logstore.types import NO_OFFSET
 
 FACT_OFFSET = 0
 FACT_FATE = 1
-FACT_SUPERSEDED_BY = 2  # the offset mapped for its key if it is superseded, otherwise NO_OFFSET
+FACT_SUPERSEDED_BY = 2  # offset mapped for the key if superseded, or NO_OFFSET
 FACT_KEY_START = 3
 FACT_KEY_SIZE = 4  # -1 for null
-FACT_CONTROL = 5  # COL_CONTROL of its batch
+FACT_CONTROL = 5  # COL_CONTROL of the batch
 FACT_COLUMNS = 6
 
 
@@ -38,20 +38,20 @@ def list_records(
     key_map: MapArrays,
     facts: Int64s,
 ) -> tuple[int, int]:
-    """List what `classify_batches` decided for each record of a chunk, and the superseding offset.
+    """List the fate that `classify_batches` chose for each record, and the superseding offset.
 
     Parameters
     ----------
     table : (rows, TABLE_COLUMNS) int64
-        Output of `classify_batches`; `COL_PARSED` is 0 in other chunks.
+        Output of `classify_batches`. In chunks that were not classified, `COL_PARSED` is 0.
     codes : (parsed,) uint8
         Fates of the records of parsed batches, one batch after another.
     unread_fates : (rows,) uint8
         Fate of the records in each batch that was not parsed.
     key_map : MapArrays
-        Used for superseded records only.
+        Only used for superseded records.
     facts : (records, FACT_COLUMNS) int64, out
-        One row for each record; positions are offsets in `data`.
+        One row per record. Positions are offsets in `data`.
 
     Returns
     -------

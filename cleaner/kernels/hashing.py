@@ -1,8 +1,8 @@
 """Hash many keys by computing the SipHash rounds of several keys at once.
 
-The rounds of one key depend on each other, but rounds of different keys do not, so the compiler can
-use wide registers. Short keys wait for longer ones. If some keys are much longer, all keys are
-sorted first.
+The rounds of a single key depend on each other, but the rounds of different keys do not, so the
+compiler can vectorize them. Short keys wait for longer ones. If some keys are much longer than
+others, all keys are sorted first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WORDS_SPARED = 2
 
 
 class Keys(NamedTuple):
-    """Some keys and their hashes."""
+    """Keys and their hashes."""
 
     starts: Int64s  # start of each key
     sizes: Int64s
@@ -76,10 +76,10 @@ def _begin(
 def _load_words(
     data: Bytes, starts: Int64s, sizes: Int64s, at: Int, count: Int, words: UInt64s
 ) -> None:
-    """Load 8 bytes from `at` on of the first `count` keys, as SipHash mixes them in.
+    """Load 8 bytes from `at` on of the first `count` keys, as SipHash consumes them.
 
-    The last word of a key contains its size. A word past the end of a key is not used. Bytes after
-    the key are read and masked.
+    The last word of a key includes the key's size. A word past the end of a key is ignored. Bytes
+    after the key are read and masked.
     """
     for lane in range(count):
         _ = data[starts[lane] + at + 7]  # so that NUMBA_BOUNDSCHECK=1 sees it
@@ -140,7 +140,7 @@ def _hash_together(
     longest: Int,
     key_map: MapArrays,
 ) -> None:
-    """Hash up to `LANES` keys of one size in bytes."""
+    """Hash up to `LANES` keys of the same size."""
     v0, v1, v2, v3, words = (
         keys.lanes[0],
         keys.lanes[1],
@@ -165,9 +165,9 @@ def _hash_together(
 
 @kernel
 def _rank(starts: Int64s, sizes: Int64s, words: Int, ranks: Int64s) -> None:
-    """Sort keys of up to `words` words, most words first.
+    """Sort keys of up to `words` words, longest first.
 
-    `ranks` receives the index, start and size of each key, and the number of keys with 0, 1, 2 and
+    `ranks` receives the index, start and size of each key, and the numbers of keys with 0, 1, 2 and
     more whole words.
     """
     order, sorted_starts, sorted_sizes, behind = ranks[0], ranks[1], ranks[2], ranks[3]
@@ -193,7 +193,7 @@ def _rank(starts: Int64s, sizes: Int64s, words: Int, ranks: Int64s) -> None:
 def _hash_ranked(
     data: Bytes, keys: Keys, first: int, end: int, whole_words: Int, key_map: MapArrays
 ) -> None:
-    """Hash up to `LANES` keys of up to `whole_words` whole words, sorted by `sort_keys`."""
+    """Hash up to `LANES` keys of up to `whole_words` whole words, sorted by `_rank`."""
     v0, v1, v2, v3, words = (
         keys.lanes[0],
         keys.lanes[1],
@@ -227,7 +227,7 @@ def _hash_ranked(
 def hash_keys(data: Bytes, keys: Keys, count: int, key_map: MapArrays) -> None:
     """Hash the first `count` keys, and prefetch their slots.
 
-    Same result as `siphash128` for each key. O(bytes).
+    The results equal `siphash128` of each key. O(bytes).
     """
     data = borrowed(data)
     keys = borrowed_keys(keys)

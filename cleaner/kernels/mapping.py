@@ -1,7 +1,7 @@
 """Fill a map with the records of a chunk (docs/spec/cleaner.md §5, §13.5).
 
-Keys are processed in blocks: a block is hashed and its slots are prefetched, then its keys are put.
-So the keys of a block wait for memory together.
+Keys are processed in blocks: all keys of a block are hashed and their slots prefetched before any
+key is put, so that the memory latencies of a block overlap.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ BLOCK_KEYS = LANES
 
 
 class Build(NamedTuple):
-    """The range of a log to map, and how."""
+    """The range of a log to map, and how to map it."""
 
     strategy: KernelStrategy
     start_offset: int
@@ -76,10 +76,10 @@ class KeyBlock(NamedTuple):
     keys: Keys
     offsets: Int64s
     rows: Int64s  # row of the chunk's table
-    messages: Int64s  # messages of the chunk before the record
-    versions: Int64s  # versions, like the next one, for version strategies
+    messages: Int64s  # number of messages in the chunk before the record
+    versions: Int64s  # only for version strategies, like the next two
     found: Int64s  # FOUND, MISSING or MALFORMED
-    displaced: Int64s  # previously mapped offset, without versions
+    displaced: Int64s  # previously mapped offset (without versions only)
 
     @classmethod
     def empty(cls) -> KeyBlock:
@@ -103,7 +103,7 @@ def borrowed_block(block: KeyBlock) -> KeyBlock:
 
 @inline_kernel
 def put_offsets(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -> int:
-    """Put the first `count` keys of a block under strategy `offset`, and return how many fit."""
+    """Put the first `count` keys of a block under strategy `offset`. Return how many fit."""
     state = key_map.state
     fitting = count
     for number in range(count):
@@ -122,7 +122,7 @@ def put_offsets(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -
 
 @inline_kernel
 def put_orders(key_map: MapArrays, build: Build, block: KeyBlock, count: int) -> int:
-    """Put the first `count` keys of a block by their versions, and return how many fit."""
+    """Put the first `count` keys of a block by their versions. Return how many fit."""
     state = key_map.state
     for index in range(count):
         fits = not build.insert or state[STATE_ENTRIES] < state[STATE_LIMIT]
@@ -150,9 +150,9 @@ def put_block(
     count: int,
     messages: np.int64,
 ) -> int:
-    """Put the first `count` keys of a block; return `OK`, or `MAP_FULL` with the state at that key.
+    """Put the first `count` keys of a block. Return `OK`, or `MAP_FULL` with the state at that key.
 
-    `messages` were counted before the chunk.
+    `messages` is the number of messages before the chunk.
     """
     table = borrowed(table)
     key_map = borrowed_map(key_map)
@@ -168,7 +168,7 @@ def put_block(
         state[STATE_LATEST_OFFSET] = block.offsets[fitting - 1]
     if fitting == count:
         return OK
-    # The map covers offsets up to the preceding record or batch.
+    # The map now covers offsets up to the preceding record or batch.
     row = block.rows[fitting]
     if insert and row > 0 and table[row - 1, COL_LAST_OFFSET] >= build.start_offset:
         latest = max(state[STATE_LATEST_OFFSET], table[row - 1, COL_LAST_OFFSET])
@@ -183,16 +183,16 @@ def map_batches(
 ) -> tuple[int, int]:
     """Put the records of a chunk into the map, in offset order (docs/spec/cleaner.md §5, §13.5).
 
-    Control batches and discarded ones map nothing, but count and move the latest offset. A control
-    batch counts as one message, as in Kafka, even if compaction left only its header. Without
-    `insert`, in the seed pass, only entries of known keys are raised, and records that are too old
-    by timestamp are not read.
+    Control batches and discarded batches map no keys but are counted and advance the latest offset.
+    A control batch counts as one message, as in Kafka, even if compaction has left only its header.
+    Without `insert` (in the seed pass), only entries of known keys are raised, and records that are
+    too old by timestamp are skipped.
 
     Returns
     -------
     (status, row)
-        `OK` with the number of rows; `MAP_FULL` if a keyed record met a full map: the build ends
-        there, between two puts; `DAMAGED` if the row's records cannot be read.
+        `OK` with the number of rows; `MAP_FULL` if a record with a key met a full map, so that the
+        build ends there, between two puts; or `DAMAGED` if the row's records cannot be read.
     """
     data = borrowed(data)
     table = borrowed(table)

@@ -1,4 +1,4 @@
-"""The map from key to latest offset, with two words per slot."""
+"""The map from keys to latest offsets, with two words per slot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LAST = SLOT_WORDS - 1
 
 @inline_kernel
 def get_offset(key_map: MapArrays, low: np.uint64, high: np.uint64) -> np.int64:
-    """Return the offset mapped for a key's hash, -1 if there is none."""
+    """Return the offset mapped for a key's hash, or -1 if there is none."""
     tag = (high >> np.uint64(OFFSET_BITS)) << np.uint64(OFFSET_BITS)
     slot, found = find_slot(key_map.slots, low, tag, _LAST, TAG_MASK)
     if not found:
@@ -39,15 +39,15 @@ def get_offset(key_map: MapArrays, low: np.uint64, high: np.uint64) -> np.int64:
 def put_offset(
     key_map: MapArrays, low: np.uint64, high: np.uint64, offset: np.int64
 ) -> tuple[bool, np.int64]:
-    """Map the hash of a key to `offset`. The latest offset and the winners are not changed.
+    """Map a key's hash to `offset`, without updating the latest offset and the winners.
 
     An insertion shifts the entries up to the next free slot.
 
     Returns
     -------
     (fits, displaced)
-        `fits` is False, with nothing changed, if the offset does not fit or no slot is free.
-        `displaced` is the offset mapped before, -1 if there was none.
+        `fits` is False, without any change, if the offset does not fit or no slot is free.
+        `displaced` is the previously mapped offset, or -1 if there was none.
     """
     slots = key_map.slots
     state = key_map.state
@@ -70,7 +70,7 @@ def put_offset(
 
 @kernel
 def map_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> np.int64:
-    """Return the offset mapped for a key, -1 if there is none. O(1) expected."""
+    """Return the offset mapped for a key, or -1 if there is none. O(1) expected."""
     key_map = borrowed_map(key_map)
     low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
     return get_offset(key_map, low, high)
@@ -78,7 +78,7 @@ def map_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> np.int64:
 
 @kernel
 def map_put(key_map: MapArrays, data: Bytes, start: int, size: int, offset: int) -> bool:
-    """Map a key to `offset` and update the latest offset. See `put_offset`."""
+    """Map a key to `offset` and update the latest offset; see `put_offset`."""
     key_map = borrowed_map(key_map)
     low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
     fits, displaced = put_offset(key_map, low, high, np.int64(offset))

@@ -1,7 +1,7 @@
 """Select the parts of a mapped segment that the rewrite must read or parse.
 
-The selection uses the winner bits. If a batch has no winner, all of its records are superseded and
-its bytes are not needed.
+The selection is based on winner bits. If a batch has no winner, all of its records are superseded,
+and its bytes are not needed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from logstore.record.layout import CODEC_MASK, CONTROL_BIT
 
 @inline_kernel
 def has_winner(key_map: MapArrays, first_offset: Int, last_offset: Int) -> bool:
-    """Return whether a record wins, among offsets with a bit."""
+    """Return whether any record in a range of offsets, all of which have a bit, is a winner."""
     first = np.int64(first_offset) - key_map.state[STATE_WINNERS_BASE]
     if first_offset == last_offset:
         return is_winner(key_map.winners, first)
@@ -57,9 +57,9 @@ def copy_locations(table: Int64s, start: int, locations: Int64s, filled: int) ->
     table : (n, TABLE_COLUMNS) int64
         The mapped batches of the chunk.
     start : int
-        Where the chunk begins in its file.
+        Position of the chunk in its file.
     locations : (room, LOCATION_COLUMNS) int64, out
-        Positions are positions in the file.
+        Receives the locations. Positions are positions in the file.
 
     Returns
     -------
@@ -93,23 +93,23 @@ def choose_ranges(
     Parameters
     ----------
     first_row : int
-        The first batch of the chunk, which is always read.
+        First batch of the chunk, which is always read.
     room, span : int
-        Maximum number of bytes to read and to cover, not counting the first batch.
+        Maximum number of bytes to read and to span, excluding the first batch.
     locations : (n, LOCATION_COLUMNS) int64
-        The segment's batches in order, from `copy_locations`. None belongs to a producer.
+        The segment's batches in order, from `copy_locations`. No batch may have a producer.
     ranges : (n, 2) int64, out
         Start and exclusive end of each range.
     kept_last_offset : int
-        The batch that ends there is read: its header is retained.
+        The batch that ends at this offset is read, because its header is retained.
     least_gap : int
-        Bytes worth skipping; smaller gaps are read.
+        Minimum size of a gap to skip. Smaller gaps are read.
 
     Returns
     -------
     (count, row, position, records)
-        Ranges, at least one; first row of the next chunk, and end of the row before it; records of
-        the skipped batches, all superseded.
+        The number of ranges (at least one); the first row of the next chunk, and the end of the row
+        before it; and the number of records in skipped batches, which are all superseded.
     """
     locations = borrowed(locations)
     ranges = borrowed(ranges)
@@ -121,7 +121,7 @@ def choose_ranges(
     ranges[0, 1] = start + filled
     count = 1
     records = np.int64(0)
-    waiting = np.int64(0)  # records of the batches after the last range
+    waiting = np.int64(0)  # records of batches after the last range
     row = first_row + 1
     while row < len(locations):
         location = locations[row]
@@ -164,16 +164,16 @@ def scan_survivors(
     key_map: MapArrays,
     rules: PassRules,
 ) -> Any:
-    """Scan complete batches like `scan_batches`, without CRCs and rows for batches without winner.
+    """Scan batches like `scan_batches`, without CRCs and without rows for batches without winners.
 
-    There are exceptions that have a row: the first batch, batches of producers, and batches
-    after a compressed batch or a control batch, because a chunk may have to end before one of
-    them.
+    Three kinds of batches always have a row: the first batch, batches of producers, and batches
+    after a compressed batch or a control batch, because a chunk may have to end before such a
+    batch.
 
     Parameters
     ----------
     kept_last_offset : int
-        The batch that ends there has a row: its header is retained.
+        The batch that ends at this offset has a row, because its header is retained.
 
     Returns
     -------

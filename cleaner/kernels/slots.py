@@ -1,9 +1,10 @@
 """Slots of a map from keys to records: keyed hash, lookup and insertion.
 
-`slots` is (home slots + SLACK_SLOTS, words) uint64. Word 0 of a slot has 64 bits of the key's hash.
-The last word has, from the low bits: the offset relative to the map's base plus 1 in 40 bits, where
-0 means a free slot; flags; and more bits of the hash, the tag. Entries are in hash order starting
-at their home slot, so the search for an absent key ends early. Source: docs/spec/cleaner.md §4.
+`slots` is (home slots + SLACK_SLOTS, words) uint64. Word 0 of a slot contains 64 bits of the key's
+hash. The last word contains, from the low bits: the offset relative to the map's base plus 1 in 40
+bits, where 0 means a free slot; flags; and further bits of the hash, the tag. Entries are in hash
+order from their home slot on, so the search for an absent key ends early. Source:
+docs/spec/cleaner.md §4.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SLACK_SLOTS = 4096
 
 
 class MapArrays(NamedTuple):
-    """The arrays of a map for kernels. `MapState` names the words of `state`."""
+    """The arrays of a map, for kernels. `MapState` names the words of `state`."""
 
     slots: UInt64s
     state: Int64s  # (STATE_WORDS,) int64
@@ -104,7 +105,7 @@ def siphash128(
 ) -> tuple[np.uint64, np.uint64]:
     """Return SipHash-1-3-128 of `data[start:start+size]` under the key (k0, k1).
 
-    Returns (low, high), both uint64. O(size), 8 bytes a round.
+    Returns (low, high), both uint64. O(size), 8 bytes per round.
     """
     v0, v1, v2, v3 = sip_words(k0, k1)
     position = start
@@ -145,9 +146,9 @@ def home_slot(slots: UInt64s, low: np.uint64) -> np.int64:
 def find_slot(
     slots: UInt64s, low: np.uint64, tag: np.uint64, last: int, tag_mask: int
 ) -> tuple[np.uint64, bool]:
-    """Return (slot, found): the slot of a hash, or the slot at which it would be inserted.
+    """Return (slot, found): the slot of a hash, or the slot where it would be inserted.
 
-    `last` is the column of the word with the offset and, under `tag_mask`, the tag.
+    `last` is the column of the word that contains the offset and, under `tag_mask`, the tag.
     """
     slot = np.uint64(home_slot(slots, low))
     end = np.uint64(len(slots))
@@ -164,7 +165,7 @@ def find_slot(
 
 @kernel
 def open_slot(slots: UInt64s, slot: np.uint64, last: int) -> bool:
-    """Shift the entries from a slot to the next free one. Return False if none is free."""
+    """Shift the entries from a slot on to the next free slot. Return False if there is none."""
     offset_mask = np.uint64(MAX_OFFSET_SPAN + 1)
     one, end = np.uint64(1), np.uint64(len(slots))
     free = slot

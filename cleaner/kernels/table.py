@@ -1,8 +1,8 @@
-"""The batch table, with a row for each batch of a chunk, and the scan that fills it.
+"""The batch table, with a row for each batch in a chunk, and the scan that fills it.
 
-`data` has a chunk of a segment, followed by decompressed sections, so that all record sections are
-extents of one array. The `COL_*` constants are the columns of the table. Positions are in bytes
-from the start of `data`, and ends are exclusive.
+`data` contains a chunk of a segment, followed by decompressed sections, so that all record sections
+are extents of a single array. The `COL_*` constants are the columns of the table. Positions are in
+bytes from the start of `data`, and ends are exclusive.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ COL_SECTION_END = 10
 COL_VERDICT = 11  # in: one of VERDICT_*
 COL_DISCARD = 12  # in: DISCARD_*, for all records of the batch
 COL_PRODUCER_EPOCH = 13
-COL_CONTROL = 14  # one of CONTROL_*, after control batches have been read
+COL_CONTROL = 14  # one of CONTROL_*, set after control batches are read
 COL_FORM = 15  # out: one of FORM_*
 COL_KEPT = 16  # out: number of retained records
 COL_OUT_BASE_TIMESTAMP = 17  # out: baseTimestamp of a rebuilt batch
@@ -86,15 +86,15 @@ VERDICT_RETAIN_EMPTY = 1
 
 DISCARD_NONE = 0
 DISCARD_ABORTED = 1
-DISCARD_EXPIRING = 2  # a control batch, removed after its horizon
-DISCARD_NONE_MAPPED = 3  # neither discarded now nor when building the map
+DISCARD_EXPIRING = 2  # a control batch that is removed after its horizon
+DISCARD_NONE_MAPPED = 3  # discarded neither now nor when the map was built
 
 FORM_DROPPED = 0
 FORM_VERBATIM = 1
 FORM_REBUILT = 2
 FORM_EMPTY = 3
 
-# Statuses, besides `OK`.
+# Statuses other than `OK`.
 DAMAGED = 1
 MAP_FULL = 2
 COMPRESSED = 3
@@ -108,7 +108,7 @@ _CONTROL_TYPE_POSITION = 2  # in the key, after the version
 class Header(NamedTuple):
     """The fields of a batch header needed here."""
 
-    size: Any  # of the whole batch
+    size: Any  # size of the whole batch
     base_offset: Any
     last_offset: Any
     attributes: Any
@@ -117,7 +117,7 @@ class Header(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Totals over rows. See `Scan`."""
+    """Totals over rows; see `Scan`."""
 
     attributes: Int
     producers: Int
@@ -129,18 +129,18 @@ class Sums(NamedTuple):
 class Scan(NamedTuple):
     """The result of scanning batches, in addition to the rows.
 
-    Kernels return the fields, because compiled code returns plain tuples ten times as fast.
+    Kernels return its fields, because compiled code returns plain tuples ten times as fast.
     """
 
     status: int  # `OK`, `DAMAGED` or `MISPLACED`
     rows: int  # filled rows
-    position: int  # after the last whole batch
-    attributes: int  # union of the batches' attribute bits
-    producers: int  # batches of producers with an id
+    position: int  # position after the last complete batch
+    attributes: int  # union of all batches' attribute bits
+    producers: int  # number of batches with a producer id
     records: int
     largest: int  # maximum number of records in a batch
     unfit: int  # first row with an impossible record count, or -1
-    passed_over: int  # records of batches without a row, which are all superseded
+    passed_over: int  # number of records in batches without a row, which are all superseded
 
 
 _NO_HEADER = Header(0, 0, 0, 0, 0, 0)
@@ -154,8 +154,8 @@ def read_header(data: Bytes, position: int, end: int) -> tuple[int, Header]:
     Returns
     -------
     (status, Header)
-        `OK`, `DAMAGED`, or `TORN` if `data[:end]` ends inside the batch. Then the header is empty.
-        Checks neither the CRC nor its place.
+        `OK`, `DAMAGED`, or `TORN` if `data[:end]` ends inside the batch, in which case the header
+        is empty. Neither the CRC nor the offsets are checked.
     """
     if end - position < HEADER_SIZE_UP_TO_MAGIC:
         return TORN, _NO_HEADER
@@ -208,7 +208,7 @@ def fill_row(row: Int64s, data: Bytes, position: int, header: Header) -> None:
 
 @inline_kernel
 def is_unfit(header: Header) -> bool:
-    """Return whether an uncompressed batch counts more records than fit its bytes."""
+    """Return whether an uncompressed batch has a higher record count than its bytes permit."""
     return (  # type: ignore[no-any-return]
         header.attributes & CODEC_MASK == 0
         and header.record_count * MIN_RECORD_SIZE > header.size - HEADER_SIZE
@@ -217,7 +217,7 @@ def is_unfit(header: Header) -> bool:
 
 @inline_kernel
 def with_row(sums: Sums, number: int, header: Header) -> Sums:
-    """Return the sums including another row."""
+    """Return the sums including one more row."""
     return Sums(
         sums.attributes | header.attributes,
         sums.producers + (header.producer_id >= 0),
@@ -229,7 +229,7 @@ def with_row(sums: Sums, number: int, header: Header) -> Sums:
 
 @inline_kernel
 def scanned(status: Int, rows: Int, position: Int, sums: Sums, passed_over: Int) -> Any:
-    """Return the fields of a `Scan` that ended with a status."""
+    """Return the fields of a `Scan` that ended with a given status."""
     # An incomplete batch is not damage, because the rest may follow.
     return (
         OK if status == TORN else status,
@@ -253,22 +253,23 @@ def scan_batches(
     greatest_offset: int,
     table: Int64s,
 ) -> Any:
-    """Walk the whole batches of `data[:end]` into `table`, verifying each.
+    """Walk the complete batches in `data[:end]` into `table`, verifying each batch.
 
     Parameters
     ----------
     check_crc : bool
-        Whether to compare the stored CRC-32C; lengths, magic, record count and offsets are always
-        checked.
+        Whether to verify the CRC-32C. Lengths, magic, record count and offsets are always checked.
     least_offset, greatest_offset : int
-        Lowest offset of the first batch and highest of the last one; offsets rise between them.
+        Minimum offset of the first batch and maximum offset of the last one. Offsets must increase
+        in between.
     table : (rows, TABLE_COLUMNS) int64, out
 
     Returns
     -------
     Scan
-        `DAMAGED` or `MISPLACED` if the batch at its position is; `OK` if the chunk ends there,
-        perhaps inside a batch, or the table is full. O(bytes) with CRCs, else O(batches).
+        `DAMAGED` or `MISPLACED` if the batch at the final position is; `OK` if the chunk ends
+        there, possibly inside a batch, or the table is full. O(bytes) with CRCs, O(batches)
+        without.
     """
     data = borrowed(data)
     table = borrowed(table)
@@ -286,7 +287,7 @@ def scan_batches(
             if crc32c(data, position + ATTRIBUTES_POSITION, position + header.size) != stored:
                 status = DAMAGED
                 break
-        # Compare last offsets, because the largest offset has no next one.
+        # Compare last offsets, because the largest offset has no successor.
         if header.base_offset <= last_offset or header.last_offset > greatest_offset:
             status = MISPLACED
             break
@@ -300,10 +301,11 @@ def scan_batches(
 
 @inline_kernel
 def read_row_record(data: Bytes, row: Int64s, position: Int) -> tuple[int, RecordFields]:
-    """Parse the record at `position` of a row's section, and check that its offset is in the batch.
+    """Parse the record at `position` in a row's section, and check that its offset is in the batch.
 
-    Returns (status, RecordFields): `OK` or `DAMAGED`. The loop over a row's records starts at
-    `COL_SECTION_START`, continues at the `end` of each, and must end at `COL_SECTION_END`.
+    Returns (status, RecordFields), where status is `OK` or `DAMAGED`. A loop over a row's records
+    starts at `COL_SECTION_START`, continues at the `end` of each record, and must end at
+    `COL_SECTION_END`.
     """
     status, record = read_record(data, position, row[COL_SECTION_END])
     if status != OK or row[COL_BASE_OFFSET] + record.offset_delta > row[COL_LAST_OFFSET]:
@@ -313,7 +315,7 @@ def read_row_record(data: Bytes, row: Int64s, position: Int) -> tuple[int, Recor
 
 @inline_kernel
 def record_timestamp(row: Int64s, record: RecordFields) -> Any:
-    """Return the timestamp of a row's record, in ms."""
+    """Return the timestamp of a row's record, in milliseconds."""
     if row[COL_ATTRIBUTES] & TIMESTAMP_TYPE_BIT:
         return row[COL_MAX_TIMESTAMP]
     return row[COL_BASE_TIMESTAMP] + record.timestamp_delta
@@ -326,8 +328,7 @@ def read_control_types(data: Bytes, table: Int64s) -> tuple[int, int]:
     Returns
     -------
     (status, row)
-        `OK` with the number of rows, or `DAMAGED` with the row of a batch whose key cannot be
-        read.
+        `OK` with the number of rows, or `DAMAGED` with the row of a batch whose key cannot be read.
     """
     data = borrowed(data)
     table = borrowed(table)
@@ -350,7 +351,7 @@ def read_control_types(data: Bytes, table: Int64s) -> tuple[int, int]:
 
 @inline_kernel
 def _is_among(offsets: Int64s, offset: Int) -> bool:
-    """Return whether a rising list of offsets contains one."""
+    """Return whether an ascending list of offsets contains a given offset."""
     low, high = 0, len(offsets)
     while low < high:
         middle = (low + high) // 2
@@ -367,19 +368,19 @@ def list_transactional(
 ) -> int:
     """List the runs of transactional batches in a chunk, and its control batches, in order.
 
-    A run consists of data batches of one producer in adjacent rows. A control batch is listed on
-    its own.
+    A run consists of one producer's data batches in adjacent rows. Each control batch is listed
+    separately.
 
     Parameters
     ----------
     table : (n, TABLE_COLUMNS) int64
-        `DISCARD_NONE_MAPPED` is written into the mapped data batches.
+        Receives `DISCARD_NONE_MAPPED` in the mapped data batches.
     is_mapped_known : bool
         Whether the mapped batches are known.
     discarded_before : (m,) int64
-        Last offsets, rising, of the batches that were not mapped, also of other chunks.
+        Last offsets (ascending) of the batches that were not mapped, including other chunks.
     found : (rows, 6) int64, out
-        For each run: first row, row after the last, last offsets of its first and last batch,
+        For each run: first row, row after the last one, last offsets of its first and last batch,
         producer id and `COL_CONTROL`.
 
     Returns
@@ -415,16 +416,16 @@ def list_transactional(
 
 @kernel
 def keep_last_batches(table: Int64s, last_offsets: Int64s, producer_ids: Int64s) -> None:
-    """Keep at least the header of each batch that ends at a given offset of its producer.
+    """Retain at least the header of each batch that ends at a given offset of its producer.
 
     Parameters
     ----------
     table : (n, TABLE_COLUMNS) int64
-        Verdicts are written.
+        Receives the verdicts.
     last_offsets : (m,) int64
-        Rising. Some may be equal.
+        Ascending. Some may be equal.
     producer_ids : (m,) int64
-        The producer of each offset.
+        The producer id for each offset.
     """
     table = borrowed(table)
     last_offsets = borrowed(last_offsets)

@@ -1,8 +1,8 @@
-"""The map with versions (KIP-280): the record of the highest order for each key.
+"""The map with versions (KIP-280): for each key, the record with the highest order.
 
-It has three words per slot. Word 1 is the version. Word 2 has the offset, PRESENT, LATER_LOSER and
-22 bits of the hash. The order of a record is (has a version, version, offset). Source:
-docs/spec/cleaner.md §13.
+It has three words per slot. Word 1 contains the version. Word 2 contains the offset, PRESENT,
+LATER_LOSER and 22 bits of the hash. The order of a record is (has a version, version, offset).
+Source: docs/spec/cleaner.md §13.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LONG_BYTES = 8
 
 
 class KernelStrategy(NamedTuple):
-    """A strategy for kernels."""
+    """A compaction strategy, for kernels."""
 
     number: int  # OFFSET, TIMESTAMP or one of HEADER_*
     header: Bytes  # name of the header with the version
@@ -77,7 +77,7 @@ def borrowed_strategy(strategy: KernelStrategy) -> KernelStrategy:
 
 
 class Order(NamedTuple):
-    """Rank of a record among the records with its key."""
+    """The rank of a record among the records with the same key."""
 
     present: bool  # whether it has a version
     version: np.int64
@@ -88,20 +88,21 @@ class Order(NamedTuple):
 def header_version(
     data: Bytes, position: int, end: int, strategy: KernelStrategy
 ) -> tuple[int, np.int64]:
-    """Return the version in the last header of a name.
+    """Return the version in the last header with the strategy's name.
 
     Parameters
     ----------
     position, end : int
-        The record's headers, already checked.
+        Range of the record's headers, which must already be checked.
     strategy : KernelStrategy
-        One with a header.
+        The strategy, which must use a header.
 
     Returns
     -------
     (status, version)
-        FOUND; MISSING without such a header or with a null value; MALFORMED if the value has
-        another form. Earlier headers of the name do not count (docs/spec/cleaner.md §13.2).
+        FOUND; MISSING if the header is absent or its value is null; or MALFORMED if the value has a
+        different format. Earlier headers with the same name are ignored (docs/spec/cleaner.md
+        §13.2).
     """
     name = strategy.header
     status, version = MISSING, np.int64(0)
@@ -138,7 +139,7 @@ def header_version(
 def record_version(
     data: Bytes, record: RecordFields, timestamp: np.int64, strategy: KernelStrategy
 ) -> tuple[int, np.int64]:
-    """Return a record's (status, version) under a strategy with versions."""
+    """Return a record's (status, version) under a version strategy."""
     if strategy.number == TIMESTAMP:
         return FOUND, timestamp
     return header_version(data, record.headers_start, record.end, strategy)
@@ -159,7 +160,7 @@ def is_above(order: Order, other: Order) -> Any:
 
 @inline_kernel
 def _entry(key_map: MapArrays, slot: np.uint64) -> Order:
-    """Return the order in a used slot."""
+    """Return the order stored in a used slot."""
     present = key_map.slots[slot, _LAST] & np.uint64(PRESENT) != np.uint64(0)
     version = np.int64(key_map.slots[slot, 1])
     return Order(present, version, absolute_offset(key_map, slot, _LAST))
@@ -174,7 +175,7 @@ def _write_entry(
     order: Order,
     later_loser: bool | np.bool[bool],
 ) -> None:
-    """Put a record into the slot of its key's hash. `relative` is its offset minus the base."""
+    """Store a record in its key's slot. `relative` is the offset minus the map's base."""
     word = tag | np.uint64(relative + 1)
     if order.present:
         word |= np.uint64(PRESENT)
@@ -188,22 +189,22 @@ def _write_entry(
 def put_order(
     key_map: MapArrays, low: np.uint64, high: np.uint64, order: Order, insert: bool
 ) -> bool:
-    """Enter a record for the hash of its key. Inserted records must come first, in offset order.
+    """Enter a record under its key's hash. Inserted records must come first, in offset order.
 
-    The record of lower order is superseded. If its offset is the higher one, the entry is marked
+    The record with the lower order is superseded. If it has the higher offset, the entry is marked
     LATER_LOSER. The mark is cleared when an inserted record supersedes all of them, because records
-    of the clean section have lower offsets than the superseded one (docs/spec/cleaner.md §13.3,
+    of the clean section have lower offsets than the superseded record (docs/spec/cleaner.md §13.3,
     §13.5).
 
     Parameters
     ----------
     insert : bool
-        Whether an unknown key receives an entry, and the smallest version is updated.
+        Whether an unknown key gets an entry and the smallest version is updated.
 
     Returns
     -------
     bool
-        False, with nothing changed, if the offset does not fit or no slot is free.
+        False, without any change, if the offset does not fit or no slot is free.
     """
     slots = key_map.slots
     state = key_map.state
@@ -236,7 +237,7 @@ def put_order(
 
 @inline_kernel
 def get_order(key_map: MapArrays, low: np.uint64, high: np.uint64) -> tuple[Order, bool]:
-    """Return the order and the LATER_LOSER mark of a hash. The offset is -1 without an entry."""
+    """Return the order and LATER_LOSER mark of a hash. The offset is -1 if it has none."""
     tag = (high >> np.uint64(_TAG_SHIFT)) << np.uint64(_TAG_SHIFT)
     slot, found = find_slot(key_map.slots, low, tag, _LAST, _TAG_MASK)
     if not found:
@@ -249,7 +250,7 @@ def get_order(key_map: MapArrays, low: np.uint64, high: np.uint64) -> tuple[Orde
 def is_beaten(
     key_map: MapArrays, low: np.uint64, high: np.uint64, order: Order
 ) -> tuple[bool, bool]:
-    """Return whether a record is below its key's entry, and whether that is marked LATER_LOSER."""
+    """Return whether a record ranks below its key's entry, and whether the entry is LATER_LOSER."""
     winner, later_loser = get_order(key_map, low, high)
     if winner.offset < 0:
         return False, False
@@ -260,9 +261,9 @@ def is_beaten(
 def version_put(
     key_map: MapArrays, data: Bytes, start: int, size: int, order: Order, insert: bool
 ) -> bool:
-    """Enter a record for its key; see `put_order`.
+    """Enter a record under its key; see `put_order`.
 
-    With `insert` the latest offset follows, even if the record is superseded.
+    With `insert`, the latest offset is updated even if the record is superseded.
     """
     key_map = borrowed_map(key_map)
     low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
@@ -275,7 +276,7 @@ def version_put(
 
 @kernel
 def version_get(key_map: MapArrays, data: Bytes, start: int, size: int) -> tuple[Order, bool]:
-    """Return the order and the LATER_LOSER mark of a key's entry, or offset -1 if there is none."""
+    """Return the order and LATER_LOSER mark of a key. The offset is -1 if it has none."""
     key_map = borrowed_map(key_map)
     low, high = siphash128(data, start, size, key_map.k0, key_map.k1)
     return get_order(key_map, low, high)

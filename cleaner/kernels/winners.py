@@ -1,8 +1,8 @@
-"""A bit for each mapped offset, set if the record is the survivor of its key.
+"""A bit for each mapped offset, set if the record survives for its key.
 
-Mapping sets the bit of the record in a key's entry and clears the bit of the replaced one. So the
-rewrite does not need to hash or look up mapped records. Bits start at `STATE_WINNERS_BASE`. Offsets
-before it or after the last bit have none.
+Mapping sets the bit of the record entered for a key and clears the bit of the record it replaces.
+The rewrite therefore need not hash or look up mapped records. Bits start at `STATE_WINNERS_BASE`.
+Lower offsets, and offsets after the last bit, have no bit.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def has_bit(key_map: MapArrays, offset: np.int64) -> bool:
 
 @inline_kernel
 def note_winner(key_map: MapArrays, offset: np.int64) -> None:
-    """Set the bit of the record that wins now, if it has one."""
+    """Set the bit of a record that is now the winner, if it has a bit."""
     if has_bit(key_map, offset):
         bit = np.uint64(offset - key_map.state[STATE_WINNERS_BASE])
         mask = np.uint64(1) << (bit & np.uint64(63))
@@ -33,7 +33,7 @@ def note_winner(key_map: MapArrays, offset: np.int64) -> None:
 
 @inline_kernel
 def note_loser(key_map: MapArrays, offset: np.int64) -> None:
-    """Clear the bit of the record that won so far, if it has one."""
+    """Clear the bit of a record that is no longer the winner, if it has a bit."""
     if has_bit(key_map, offset):
         bit = np.uint64(offset - key_map.state[STATE_WINNERS_BASE])
         mask = np.uint64(1) << (bit & np.uint64(63))
@@ -64,8 +64,8 @@ def note_winners(key_map: MapArrays, winners: Int64s, losers: Int64s, count: int
     words[place] |= mask
     for number in range(count):
         bit = np.uint64(losers[number] - base)
-        # No branch, because it would be unpredictable. If an offset has no bit, the word does not
-        # change.
+        # Branch-free, because a branch would be unpredictable. If an offset has no bit, the word
+        # does not change.
         has_one = np.uint64(bit < bits)
         words[(bit >> np.uint64(6)) * has_one] &= ~(has_one << (bit & np.uint64(63)))
 
@@ -80,7 +80,7 @@ def is_winner(winners: UInt64s, bit: np.int64) -> bool:
 
 @kernel
 def count_winners(winners: UInt64s, first: np.int64, end: np.int64) -> np.int64:
-    """Count the bits that are set in [first, end). O(bits / 64)."""
+    """Count the set bits in [first, end). O(bits / 64)."""
     found = np.int64(0)
     all_bits = ~np.uint64(0)
     word = first >> 6

@@ -59,7 +59,7 @@ def new_map(
 
 
 def _mapping(key_map: KeyMap, build: Build) -> jit.Bound[tuple[int, int]]:
-    """Bind the mapping kernel to the bytes and the table of a chunk."""
+    """Bind the mapping kernel, leaving the bytes and the table of a chunk open."""
     return jit.Bound(map_batches, key_map.arrays, build, KeyBlock.empty())
 
 
@@ -90,13 +90,13 @@ class MapBuild:
     Attributes
     ----------
     bytes_read, messages_read : int
-        Bytes and records of completely mapped chunks.
+        Number of bytes and records in completely mapped chunks.
     full : bool
         Whether the map became full before the end of the range.
     locations : BatchLocations
         Locations of the mapped batches.
     discarded : set of int, optional
-        Batches of aborted transactions, which are not mapped. See `TransactionState`.
+        Batches of aborted transactions, which are not mapped; see `TransactionState`.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class MapBuild:
 
     @property
     def unversioned(self) -> int:
-        """Number of mapped records without a version, including malformed ones."""
+        """Number of mapped records without a valid version."""
         return self._map.state.unversioned
 
     @property
@@ -142,16 +142,16 @@ class MapBuild:
     def steps(self) -> Iterator[int]:
         """Build the map.
 
-        Yields the number of bytes of each chunk before it is mapped. Afterwards, `latest_offset` of
-        the map is the last offset that it covers: the end of the range, or the last record before
-        the map became full.
+        Yields the number of bytes in each chunk before it is mapped. When exhausted, the map's
+        `latest_offset` is the last offset that it covers: the end of the range, or the last record
+        before the map became full.
 
         Raises
         ------
         CorruptRecordError, UnsupportedFormatError
             A batch is damaged.
         OffsetMapFullError
-            Not even the first key fits, because its offset is too far from the log start.
+            Even the first key does not fit, because its offset is too far from the log start.
         """
         key_map = self._map
         if self._strategy.has_versions and self._takes_one_before:
@@ -185,9 +185,9 @@ class MapBuild:
     def _put_one_before(self) -> None:
         """Map the record before the first dirty offset, if it exists.
 
-        It may be a superseded record that was retained as the last one of the log. The record that
-        supersedes it must not be removed first, even if it is an expired tombstone. It is not
-        counted (docs/spec/cleaner.md §13.5.1).
+        This may be a superseded record that was retained because it was the log's last. The record
+        that supersedes it must not be removed first, even if it is an expired tombstone. The record
+        is not counted (docs/spec/cleaner.md §13.5.1).
         """
         offset = self._start - 1
         if not self._log.log_start_offset <= offset < self._end:
@@ -211,7 +211,7 @@ class SeedPass:
     """Compares the clean section with the mapped keys, for version strategies.
 
     The clean section is read at most once, and not at all if the map is empty. With strategy
-    `timestamp`, segments that are too old to supersede a mapped record are skipped.
+    `timestamp`, segments too old to supersede a mapped record are skipped.
 
     Parameters
     ----------
@@ -221,9 +221,9 @@ class SeedPass:
     Attributes
     ----------
     bytes_read, messages_read : int
-        Bytes and records read.
+        Number of bytes and records read.
     verified : set of int
-        Base offsets of segments that were completely read and verified.
+        Base offsets of the segments that were completely read and verified.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class SeedPass:
 
     @property
     def messages_read(self) -> int:
-        """Number of records compared or skipped, in whole batches."""
+        """Number of records compared or skipped, in complete batches."""
         return self._map.state.messages - self._messages_before
 
     @property
@@ -264,12 +264,12 @@ class SeedPass:
     def _may_win(self, segment: LogSegment, strategy: Strategy) -> bool:
         if strategy.name != TIMESTAMP:
             return True
-        # With equal timestamps the later offset survives, which is the mapped record.
+        # If timestamps are equal, the later offset survives, which is the mapped record's.
         largest = segment.max_timestamp_so_far.timestamp
         return largest < 0 or largest > self._map.state.min_version
 
     def steps(self) -> Iterator[int]:
-        """Run the pass, yielding the bytes of each chunk before its records are compared.
+        """Run the pass. Yields the bytes of each chunk before its records are compared.
 
         Raises
         ------
@@ -280,7 +280,7 @@ class SeedPass:
         mapping = _mapping(self._map, Build(self._strategy, self._start, self._end, insert=False))
         for segment in self._segments:
             end = end_of(segment, self._log)
-            # Use one state per segment, because the scan misses markers in skipped segments.
+            # Use a new state per segment, because the scan misses markers in skipped segments.
             transactions = TransactionState()
             base_offset = segment.base_offset
             transactions.add_aborted(self._aborted.between(base_offset, end))
@@ -308,13 +308,13 @@ def passes_after(
     Parameters
     ----------
     first_dirty_offset : int
-        First dirty offset of the pass that ended at the start offset.
+        First dirty offset of the pass that ended at `start_offset`.
 
     Notes
     -----
-    Reads the range once, and the rest of a chunk again each time the map is full. With version
+    Reads the range once, and the rest of a chunk again each time the map fills up. With version
     strategies, it rebuilds the map of the preceding pass and reads the clean section for each pass,
-    because a superseded record at the end of a range is missing from the next map.
+    because the next map lacks a superseded record at the end of a range.
     """
     strategy = Strategy.of(log.config)
     reader = ChunkReader(config.io_buffer_bytes, log.config.logstore_decompression_max_bytes)
@@ -334,7 +334,7 @@ def passes_after(
         for _ in SeedPass(log, start_offset, key_map, reader, strategy).steps():
             pass
         if key_map.latest_offset < start_offset:
-            return passes + 1  # the log was changed, so no records remain
+            return passes + 1  # the log has changed, so no records remain
         start_offset = key_map.latest_offset + 1
         takes_one_before = start_offset < end_offset and not _is_beaten(
             log, key_map, start_offset - 1

@@ -1,7 +1,7 @@
-"""Read segments in chunks of whole, verified batches.
+"""Read segments in chunks of complete, verified batches.
 
-Checks the CRC, lengths and counts of each batch, and that offsets ascend within the range of the
-segment, so that later steps can rely on them.
+Verifies the CRC, lengths and counts of each batch, and that offsets are ascending within the
+segment's range, so that later steps can rely on this.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ UNFOLDED_BYTES = 16 * 1024 * 1024
 
 
 class Chunk:
-    """Whole batches of a segment in a buffer, with a table row for each.
+    """Complete batches of a segment in a buffer, with a table row for each batch.
 
     Attributes
     ----------
@@ -71,12 +71,12 @@ class Chunk:
     position : int
         Position of the chunk in the segment file.
     size_bytes : int
-        Total size of its batches.
+        Total size of the batches.
     found : Scan
-        Common attributes of the batches, and totals or upper bounds.
+        Combined attributes of the batches, and totals or upper bounds.
     passed_over : int
         Number of (superseded) records in batches that were not read or have no row. `size_bytes`
-        includes these batches, which are between or after those with a row.
+        includes these batches, which are between or after the batches with a row.
     """
 
     __slots__ = (
@@ -118,12 +118,12 @@ class Chunk:
 
     @property
     def first_offset(self) -> int:
-        """First offset of its first batch."""
+        """First offset of the first batch."""
         return int(self.table[0, COL_BASE_OFFSET])
 
     @property
     def last_offset(self) -> int:
-        """Last offset of its last batch."""
+        """Last offset of the last batch."""
         return int(self.table[-1, COL_LAST_OFFSET])
 
     @property
@@ -132,12 +132,12 @@ class Chunk:
         return int(self.table[:, COL_RECORD_COUNT].sum())
 
     def may_have(self, attributes: int) -> bool:
-        """Return whether any batch may have one of these attribute bits."""
+        """Return whether any batch might have one of these attribute bits."""
         return self.found.attributes & attributes != 0
 
     @property
     def has_producers(self) -> bool:
-        """Whether any batch may have a producer id."""
+        """Whether any batch might have a producer id."""
         return self.found.producers != 0
 
     def refuse(self, row: int) -> NoReturn:
@@ -152,10 +152,10 @@ class Chunk:
         raise AssertionError("the row is inside a range")
 
     def end_before(self, row: int) -> None:
-        """Leave a damaged batch and all later ones to the next chunk, which raises.
+        """Leave a damaged batch and all later batches to the next chunk, which raises the error.
 
-        Batches before the damage are returned first. If the first batch is damaged, raises
-        immediately.
+        Batches before the damage are thus returned first. If the first batch is damaged, this
+        raises the error immediately.
         """
         if row == 0:
             self.refuse(row)
@@ -169,15 +169,16 @@ class ChunkReader:
     Parameters
     ----------
     io_buffer_bytes : int
-        Number of bytes read at once. For a larger batch the buffer grows, regardless of the current
-        `max.message.bytes`, and shrinks again after the segment.
+        Number of bytes read at once. For a larger batch, the buffer grows, regardless of the
+        current `max.message.bytes`, and shrinks again after the segment.
     unfolded_max : int, optional
-        Maximum decompressed size of a batch. [default: from the segments]
+        Maximum decompressed size of a batch. [default: taken from the segments]
 
     Attributes
     ----------
     bytes_ahead : int
-        Number of bytes that will be read. Set by callers, so that large work is compiled at once.
+        Number of bytes that will be read. Set by the caller, so that large work is compiled at
+        once.
     """
 
     def __init__(self, io_buffer_bytes: int, unfolded_max: int | None = None) -> None:
@@ -197,28 +198,28 @@ class ChunkReader:
         skipping: Skipping | None = None,
         survivors: Survivors | None = None,
     ) -> Iterator[Chunk]:
-        """Yield the chunks of a segment starting at a position. Each is valid until the next one.
+        """Yield the chunks of a segment from a position on. A chunk is valid until the next one.
 
-        Whole batches before a damaged one are a separate chunk. Callers that find damage in a chunk
-        may end it there (`Chunk.end_before`).
+        Complete batches before a damaged batch form a separate chunk. Callers that find damage in a
+        chunk can end the chunk there (`Chunk.end_before`).
 
         Parameters
         ----------
         end_offset : int
-            See `end_of`. Higher offsets are damage.
+            See `end_of`. Higher offsets count as damage.
         verify : bool
-            Verify CRCs. Lengths, magic, counts and offsets are always verified.
+            Whether to verify CRCs. Lengths, magic, counts and offsets are always verified.
         skipping : Skipping, optional
             Selects the parts to read. After an unexpected part, everything is read.
         survivors : Survivors, optional
-            Selects batches that need a row in the table. CRCs are then not verified.
+            Selects the batches that need a row in the table. CRCs are then not verified.
 
         Raises
         ------
         CorruptRecordError, UnsupportedFormatError
             A batch is damaged, torn or out of order. The message contains file and position.
         OverflowedSegmentError
-            An offset is more than 31 bits above the base offset.
+            An offset is more than 2^31-1 above the base offset.
         """
         position = start
         next_offset = segment.base_offset
@@ -251,7 +252,7 @@ class ChunkReader:
         skipping: Skipping,
         survivors: Survivors | None,
     ) -> Chunk | None:
-        """Read the selected parts. Return None if one is unexpected or does not fit."""
+        """Read the selected parts. Return None if a part is unexpected or does not fit."""
         ranges = skipping.next_ranges(self._io_buffer_bytes)
         if ranges is None:
             return None
@@ -273,7 +274,7 @@ class ChunkReader:
         verify: bool,
         survivors: Survivors | None,
     ) -> Scan:
-        """Scan the batches at the start of the buffer. See `scan_batches`."""
+        """Scan the batches at the start of the buffer; see `scan_batches`."""
         rows_max = min(count, self._io_buffer_bytes) // HEADER_SIZE + 1
         if len(self._table) < rows_max:
             self._table = np.empty((rows_max, TABLE_COLUMNS), np.int64)
@@ -321,7 +322,7 @@ class ChunkReader:
             self._hold(self._io_buffer_bytes)
 
     def _hold(self, size_bytes: int) -> None:
-        """Replace the buffer by one of a different size."""
+        """Replace the buffer with a buffer of a different size."""
         self._buffer = np.empty(size_bytes, np.uint8)
         self._view = memoryview(self._buffer)  # type: ignore[arg-type]  # a buffer
 
@@ -350,7 +351,7 @@ class ChunkReader:
     ) -> Chunk:
         """Return the scanned batches, decompressed, with the types of control batches.
 
-        A chunk ends before a batch whose record count is too large for its size, because space is
+        A chunk ends before a batch whose record count is too high for its size, because space is
         reserved for that many records.
         """
         table = self._table[: found.rows]
@@ -398,8 +399,9 @@ class ChunkReader:
     ) -> tuple[NDArray[np.uint8], int]:
         """Append decompressed sections to the bytes of the chunk.
 
-        Returns the bytes, and the number of rows whose sections they contain. That is fewer than
-        all rows if the sections exceed the limit for a chunk, or if a later one is damaged.
+        Returns the bytes, and the number of rows whose sections they contain. This is less than the
+        number of all rows if the sections exceed the limit for a chunk, or if a later section is
+        damaged.
         """
         rows = len(table)
         limit = self._unfolded_max or segment.config.logstore_decompression_max_bytes
@@ -430,13 +432,13 @@ class ChunkReader:
 
 
 def end_of(segment: LogSegment, log: Log) -> int:
-    """Return the exclusive end of a segment: the base offset of the next one, or the log end."""
+    """Return the exclusive end of a segment: the next base offset or the log end offset."""
     following = log.segments.higher(segment.base_offset)
     return log.log_end_offset if following is None else following.base_offset
 
 
 def raise_damage(segment: LogSegment, position: int) -> NoReturn:
-    """Raise the error for the batch at `position`, as found by a step-by-step read."""
+    """Raise the error for the batch at `position`, found by reading step by step."""
     at = next(walk_headers(segment.file, segment.log_path, position, segment.size_bytes), None)
     if at is not None:
         batch: RecordBatch = segment.read_batch(at)

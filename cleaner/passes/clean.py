@@ -1,7 +1,7 @@
 """A pass over a partition: map the dirty section, rewrite segments, and swap them in.
 
 A pass is a generator that yields before each chunk that it maps or rewrites. The caller can then
-report progress, throttle, or throw `CleaningAbortedError`. A suspended pass holds no lock.
+report progress, throttle the pass, or throw `CleaningAbortedError`. A suspended pass holds no lock.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class PassProgress(NamedTuple):
     phase : str
         `map`, `seed` (the clean section, for version strategies) or `rewrite`.
     bytes_done, bytes_total : int
-        Bytes of the phase before the next chunk, and in total.
+        Number of bytes in the current phase: before the next chunk, and in total.
     bytes_read, bytes_written : int
-        Input and output of the pass so far, including the input of the next chunk.
+        Input and output of the pass so far, including the next chunk's input.
     """
 
     phase: str
@@ -74,37 +74,39 @@ def clean_pass(
     first_dirty_offset : int
         End of the section that is already clean.
     upper_bound_offset : int
-        Base offset of the first segment that is not cleaned, at most the active segment's. If
-        it is not above `first_dirty_offset`, no key is mapped and the clean section is rewritten
-        once to remove expired tombstones. In a dry run the active segment may be below it, as if it
-        was rolled.
+        Base offset of the first segment that is not cleaned, at most the active segment's. If it is
+        not above `first_dirty_offset`, no key is mapped, and the clean section is rewritten once to
+        remove expired tombstones. In a dry run, the active segment may be below it, as if it had
+        been rolled.
     dry_run : bool
-        Decide the fate of every record, but do not write or swap.
+        Decide the fate of every record, but write nothing and swap nothing.
     observer : Observer, optional
         Called with each chunk of the rewrite after its records have been classified.
 
     Returns
     -------
     CleanerStats
-        `end_offset` is the next first dirty offset, never below the current one. It is below the
-        upper bound if the map became full.
+        `end_offset` is the next first dirty offset, which is never below the current one. It is
+        below the upper bound if the map became full.
 
     Raises
     ------
     CleaningAbortedError
-        Thrown by the caller. Swapped groups remain, and unfinished output is removed.
+        Thrown by the caller. Groups that were already swapped remain, and unfinished output is
+        removed.
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError, KafkaStorageError, OSError
-        Unfinished `.cleaned` files remain, and are removed when the log is loaded.
+        Unfinished `.cleaned` files remain and are removed when the log is loaded.
 
     Notes
     -----
-    Memory: the map and the I/O buffers, regardless of log size. Source: docs/spec/cleaner.md §1.
+    Requires memory for the map and the I/O buffers, regardless of log size. Source:
+    docs/spec/cleaner.md §1.
     """
     log.check_open()
     generation = log.generation
     clock = log.runtime.clock
     now_ms = clock.now_ms()
-    log_end_offset = log.log_end_offset  # read after the clock, so that older records are below it
+    log_end_offset = log.log_end_offset  # read after the clock; older records are below it
     started_ns = clock.monotonic_ns()
     strategy = Strategy.of(log.config)
     key_map = new_map(
@@ -202,8 +204,8 @@ def clean_pass(
 def _last_modified_ms(log: Log, end_offset: int) -> int:
     """Return when the last segment that is entirely below an offset was modified.
 
-    Later records were appended no earlier (docs/spec/cleaner.md §13.7). INT64_MIN if there is no
-    such segment.
+    Later records were not appended before that time (docs/spec/cleaner.md §13.7). INT64_MIN if
+    there is none.
     """
     below = [
         segment
@@ -218,11 +220,11 @@ def _create_destination(log: Log, base_offset: int) -> LogSegment:
 
 
 def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> None:
-    """Remove the output of unfinished groups, or leave it to be removed by loading.
+    """Remove the output of unfinished groups, or leave its removal to loading.
 
-    All output is removed after an abort and before a split, because `.cleaned` files with a higher
-    base offset would invalidate the new files of the split. After damage the last file remains.
-    After a disk failure all files remain.
+    After an abort and before a split, all output is removed, because `.cleaned` files with a higher
+    base offset would invalidate the new files of the split. After damage, the last file remains.
+    After a disk failure, all files remain.
     """
     told = isinstance(error, (CleaningAbortedError, GeneratorExit, SegmentOverflowError))
     failed = (
@@ -232,7 +234,8 @@ def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> 
     )
     for destination in destinations:
         is_kept = failed or not (told or destination is not destinations[-1])
-        # If the log is closed or belongs to a parent process, another pass may use these names.
+        # If the log is closed or belongs to a parent process, another pass might be using these
+        # names.
         if is_kept or log.lifetime.is_over:
             destination.close_handlers()
         else:
@@ -240,27 +243,28 @@ def _give_up(log: Log, destinations: list[LogSegment], error: BaseException) -> 
 
 
 def _finish(replacements: list[Replacement]) -> None:
-    """Complete cleaned segments: write last time entries, trim, flush, and set file times.
+    """Complete cleaned segments: write the last time index entries, trim, flush, set file times.
 
-    Each step is done for all segments before the next step, because consecutive syncs are fast.
+    Each step is done for all segments before the next step, because consecutive fsyncs are fast.
     """
     for destination, _ in replacements:
         destination.on_become_inactive()
     for destination, _ in replacements:
         destination.flush()
     for destination, group in replacements:
-        # A source that was removed meanwhile is below the log start, so its time does not matter.
+        # A source that was removed in the meantime is below the log start, so its time does not
+        # matter.
         with suppress(FileNotFoundError):
             destination.set_last_modified_ms(group[-1].last_modified_ms)
 
 
 def _swap(log: Log, replacements: list[Replacement], generation: int) -> None:
-    """Replace source segments by cleaned ones, unless the log was truncated meanwhile.
+    """Replace source segments with cleaned ones, unless the log was truncated in the meantime.
 
     Raises
     ------
     CleaningAbortedError
-        The cleaned records may no longer be part of the log (KAFKA-631).
+        The cleaned records might no longer be part of the log (KAFKA-631).
     """
     with log.lock:
         if log.generation == generation:
@@ -271,7 +275,7 @@ def _swap(log: Log, replacements: list[Replacement], generation: int) -> None:
                 if any(segment.base_offset in log.segments for segment in group):
                     new.append(destination)
                     old += group
-                else:  # retention removed the sources first
+                else:  # retention has already removed the sources
                     destination.delete_if_exists()
             log.replace_segments(new, old, apart=True)
             return

@@ -1,8 +1,8 @@
 """The fate of each record in the next pass, as decided by the pass itself.
 
-A dry run of `clean_pass` with an observer reports the cleaner's decisions, so that each rule exists
-only once. Records that the pass does not read are listed afterwards, with the section of their
-segment as the reason.
+A dry run of `clean_pass` with an observer reports the cleaner's decisions, so that each rule is
+implemented only once. Records that the pass does not read are listed after it, with their segment's
+section as the reason.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class FateChunk(NamedTuple):
     superseded_by : (n,) int64
         Offset of the superseding record, or -1.
     controls : (n,) int8
-        `kernels.table.CONTROL_*`. `CONTROL_NONE` for data records.
+        `kernels.table.CONTROL_*`, or `CONTROL_NONE` for data records.
     data : bytes
-        Bytes that contain the keys.
+        Bytes that include the keys.
     key_starts, key_sizes : (n,) int64
-        Extents in `data`. A null key has size -1.
+        Extents in `data`. Size -1 means a null key.
     """
 
     offsets: NDArray[np.int64]
@@ -100,12 +100,12 @@ def list_fates(
     *,
     progress: Callable[[PassProgress], None] | None = None,
 ) -> Generator[FateChunk, None, CleanerStats | None]:
-    """Yield the records of a log with their fates in the next pass, in offset order.
+    """Yield a log's records in offset order with their fates in the next pass.
 
     Parameters
     ----------
     state : CleanableState, optional
-        The range of the pass, from a decision. If None, no pass will run and records below the
+        The range of the pass, from a decision. If None, no pass will run, and records below the
         active segment are retained.
     progress : callable, optional
         Called before each chunk that the pass reads.
@@ -113,19 +113,19 @@ def list_fates(
     Returns
     -------
     CleanerStats or None
-        The statistics of the pass, if any.
+        The statistics of the pass, or None if no pass will run.
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError, SegmentOverflowError
         A batch is damaged. Earlier records are yielded first, but damage in the dirty section stops
-        the pass before it yields any.
+        the pass before it yields any records.
 
     Notes
     -----
-    Changes nothing. The log must not be truncated meanwhile. Memory: the map, and the bytes of one
-    chunk plus 60 bytes per record. If the map becomes full before the end of the dirty section,
-    later records are retained, as by the pass.
+    Changes nothing. The caller must ensure that the log is not truncated in the meantime. Requires
+    memory for the map, and for one chunk plus 60 bytes per record. If the map becomes full before
+    the end of the dirty section, later records are retained, as by the pass.
     """
     log_start_offset = log.log_start_offset
     untouched_from = log.segments.first.base_offset
@@ -179,7 +179,7 @@ def _judged(
 
 
 def _untouched(chunk: Chunk, fate: str, log_start_offset: int) -> FateChunk:
-    """Return a chunk outside the pass, whose records all have the same fate."""
+    """Return a chunk that the pass does not read. All its records have the same fate."""
     table = chunk.table
     table[:, COL_PARSED] = 0
     facts = np.empty((chunk.record_count, FACT_COLUMNS), np.int64)

@@ -1,4 +1,4 @@
-"""Select segments that are merged (docs/spec/cleaner.md §6.1), and groups swapped together."""
+"""Select segments to merge (docs/spec/cleaner.md §6.1), and groups to swap together."""
 
 from __future__ import annotations
 
@@ -24,19 +24,20 @@ All copies exist at the same time.
 def group_segments(
     segments: Sequence[LogSegment], config: LogConfig, upper_bound_offset: int
 ) -> list[list[LogSegment]]:
-    """Group adjacent segments greedily. Each group becomes a segment.
+    """Group adjacent segments greedily. Each group becomes one segment.
 
     Parameters
     ----------
     segments : sequence of LogSegment
         Source segments in order.
     upper_bound_offset : int
-        Exclusive end of the round, which limits the offsets of the last source.
+        Exclusive end of the pass, which limits the offsets of the last source.
 
     Notes
     -----
-    Uses sizes before cleaning. A group takes the next segment as long as log, offset index and time
-    index are within the limits of the topic, and all offsets are within 31 bits of its base.
+    Uses sizes before cleaning. A group includes the next segment as long as log, offset index and
+    time index are within the topic's limits, and all offsets fit into 31 bits above its base
+    offset.
     """
     groups: list[list[LogSegment]] = []
     log_bytes = index_bytes = time_index_bytes = 0
@@ -67,10 +68,10 @@ def group_segments(
 
 
 def batch_groups(groups: Sequence[list[LogSegment]]) -> Iterator[list[list[LogSegment]]]:
-    """Combine adjacent groups to swap them together. A large group is swapped separately.
+    """Combine adjacent groups to be swapped together. A large group is swapped separately.
 
-    Kafka swaps each group separately. For tiny groups the syncs would take a hundred times as long
-    as the rewrite.
+    Kafka swaps each group separately. For tiny groups, the fsyncs would take a hundred times as
+    long as the rewrite.
     """
     batch: list[list[LogSegment]] = []
     batch_bytes = 0

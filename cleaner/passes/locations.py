@@ -1,4 +1,4 @@
-"""Locations of mapped batches, so that a rewrite does not need to read all of them."""
+"""Locations of mapped batches, so that a rewrite need not read all of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Skipping smaller batches is not faster.
 
 
 class _Span(NamedTuple):
-    """The rows of a segment's batches, and their total size."""
+    """The rows for a segment's batches, and their total size."""
 
     first_row: int
     end_row: int
@@ -38,7 +38,7 @@ class BatchLocations:
     """Locations of batches in completely mapped segments, as far as space permits.
 
     Excludes segments with producers, because a rewrite tracks their last batches and transactions,
-    and segments with compressed batches, because these are decompressed after the chunk's bytes.
+    and segments with compressed batches, because decompressed sections follow the chunk's bytes.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class BatchLocations:
         self._spans: dict[int, _Span] = {}
 
     def note(self, chunk: Chunk) -> None:
-        """Add the batches of a mapped chunk. The chunks of a segment must be added in order."""
+        """Add a mapped chunk's batches. The chunks of a segment must be added in order."""
         rows = len(chunk.table)
         if (
             rows * LEAST_BATCH_BYTES > chunk.size_bytes
@@ -62,7 +62,7 @@ class BatchLocations:
         self._spans[base_offset] = _Span(first_row, self._filled, size_bytes + chunk.size_bytes)
 
     def of(self, segment: LogSegment) -> NDArray[np.int64] | None:
-        """Return the batch locations of a segment, or None if some are unknown."""
+        """Return the batch locations of a segment, or None if any are unknown."""
         span = self._spans.get(segment.base_offset)
         if span is None or span.size_bytes != segment.size_bytes:
             return None

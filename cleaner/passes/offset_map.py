@@ -1,8 +1,8 @@
-"""The map from key to latest offset, in a fixed-size buffer.
+"""The map from keys to latest offsets, in a fixed-size buffer.
 
-A buffer of B bytes has the same number of keys as Kafka's map (24 bytes each), so that both stop at
-the same record. The slots actually take 16 bytes, and the remaining memory lowers the load factor.
-Keys are identified by 88 bits of a keyed hash. Source: docs/spec/cleaner.md §4.
+A buffer of B bytes holds the same number of keys as Kafka's map (24 bytes each), so that both stop
+at the same record. The slots actually take 16 bytes, and the remaining memory lowers the load
+factor. Keys are identified by 88 bits of a keyed hash. Source: docs/spec/cleaner.md §4.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WINNERS_MAX = 8 * 8 * 1024 * 1024
 
 
 class _Word:
-    """A word of a map's state, as an attribute."""
+    """A word of a map's state, accessed as an attribute."""
 
     def __init__(self, index: int) -> None:
         self._index = index
@@ -43,30 +43,30 @@ class _Word:
 
 
 class MapState:
-    """Limits and counters of a map, shared with kernels.
+    """Limits and counters of a map, shared with the kernels.
 
     Attributes
     ----------
     words : (STATE_WORDS,) int64
-        The array passed to kernels.
+        The array that is passed to kernels.
     limit : int
         Maximum number of entries.
     base_offset : int
-        Base of the relative offsets in slots.
+        Base of the relative offsets in the slots.
     entries : int
         Number of keys in the map.
     latest_offset : int
-        The last offset that the map covers, or -1 for an empty map.
+        Last offset that the map covers, or -1 for an empty map.
     messages : int
         Number of records mapped or skipped.
     unversioned, malformed : int
-        Number of mapped records without a version, and with a malformed header.
+        Number of mapped records without a version, and with a malformed version header.
     min_version : int
-        Minimum version.
+        Minimum version of the mapped records.
     keyless, tombstones : int
-        Number of records without a key, and of mapped records without a value.
+        Number of records without a key, and of mapped tombstones.
     unordered : int
-        1 if the offsets of a batch did not ascend, otherwise 0.
+        1 if the offsets in any batch were not ascending, 0 otherwise.
     winners_base : int
         Offset of the first winner bit.
     """
@@ -100,7 +100,7 @@ class MapState:
         self.forget_counts()
 
     def forget_counts(self) -> None:
-        """Reset the counts of records, but not the entries."""
+        """Reset the record counts but not the entries."""
         self.messages = self.unversioned = self.malformed = 0
         self.keyless = self.tombstones = self.unordered = 0
 
@@ -111,18 +111,18 @@ class KeyMap:
     Parameters
     ----------
     memory_bytes : int
-        Buffer size, which determines the capacity.
+        Size of the buffer, which determines the capacity.
     load_factor : float
-        Fraction of the counted slots that may be used.
+        Fraction of the slots that may be used.
     base_offset : int
-        Lowest offset that can be mapped. Slots store offsets relative to it, in 40 bits.
+        Lowest offset that can be mapped. Slots store offsets relative to it in 40 bits.
     max_entries : int, optional
-        Upper bound for the number of distinct keys, so that small jobs take little memory.
+        Upper bound of the number of distinct keys, so that small jobs take little memory.
     winners_from, winners_end : int, optional
-        Range of offsets with winner bits, up to `WINNERS_MAX`. See `kernels.winners`. [default:
+        Range of offsets with winner bits, up to `WINNERS_MAX`; see `kernels.winners`. [default:
         none]
     rng : Random, optional
-        Source of the hash key. [default: a fixed key]
+        Random source of the hash key. [default: a fixed key]
 
     Raises
     ------
@@ -170,7 +170,7 @@ class KeyMap:
 
     @property
     def latest_offset(self) -> int:
-        """The last offset that the map covers, or -1 for an empty map."""
+        """Last offset that the map covers, or -1 for an empty map."""
         return self.state.latest_offset
 
     @latest_offset.setter
@@ -179,7 +179,7 @@ class KeyMap:
 
     @property
     def utilization(self) -> float:
-        """Entries divided by counted slots, from 0 to the load factor."""
+        """Entries divided by slots, from 0 to the load factor."""
         return len(self) / self.capacity
 
     def clear(self) -> None:
@@ -189,7 +189,7 @@ class KeyMap:
         self.state.clear()
 
     def _check(self) -> None:
-        """Assert that the number of used slots is correct, and that hashes are in order."""
+        """Assert that the number of used slots is correct and that hashes are in order."""
         offset_bits = np.uint64(slots.MAX_OFFSET_SPAN + 1)
         used = (self.slots[:, -1] & offset_bits) != 0
         assert int(used.sum()) == len(self)
@@ -198,20 +198,20 @@ class KeyMap:
 
 
 class OffsetMap(KeyMap):
-    """A map from key to the offset of its latest record. See `KeyMap`.
+    """A map from keys to the offsets of their latest records; see `KeyMap`.
 
     Notes
     -----
-    `put` and `get` are O(1) expected, about 50 ns in kernels. Not thread-safe.
+    `put` and `get` take O(1) expected time, about 50 ns in kernels. Not thread-safe.
     """
 
     def put(self, key: bytes, offset: int) -> None:
-        """Map `key` to `offset`, replacing an existing entry, and update `latest_offset`.
+        """Map `key` to `offset`, replacing any existing entry, and update `latest_offset`.
 
         Raises
         ------
         OffsetMapFullError
-            The map is full. Raised even if the key exists.
+            The map is full. Raised even if the key is already in the map.
         """
         fits = len(self) < self.capacity and offsets.map_put(
             self.arrays, as_array(key), 0, len(key), offset
@@ -220,7 +220,7 @@ class OffsetMap(KeyMap):
             raise OffsetMapFullError(f"the map is full with {len(self)} keys")
 
     def get(self, key: bytes) -> int:
-        """Return the offset mapped for `key`, or -1."""
+        """Return the offset mapped for `key`, or -1 if there is none."""
         return int(offsets.map_get(self.arrays, as_array(key), 0, len(key)))
 
 

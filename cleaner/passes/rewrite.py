@@ -1,7 +1,7 @@
 """Rewrite a group of segments to a `.cleaned` segment (docs/spec/cleaner.md §6, §8).
 
-Kernels classify records and move bytes. This module passes them one chunk at a time, recompresses
-batches, and appends to the destination.
+Kernels classify records and move bytes. This module passes chunks to them one at a time,
+recompresses batches, and appends to the destination.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Rules(NamedTuple):
     Attributes
     ----------
     strategy : Strategy
-        By offset by default, which ignores the other attributes.
+        Compaction strategy. With the default, offset, the other attributes are ignored.
     keep_offset : int
-        The record that is always retained (the last of the log), or -1.
+        Offset of the record that is always retained (the last one in the log), or -1.
     safe_ms : int
         Latest delete horizon for which this pass compares all earlier appends.
     """
@@ -91,7 +91,7 @@ class Rules(NamedTuple):
     def for_kernels(
         self, now_ms: int, new_horizon_ms: int, *, by_winners: bool = False
     ) -> PassRules:
-        """Convert the rules for kernels. See `PassRules`."""
+        """Convert the rules for kernels; see `PassRules`."""
         strategy = kernel_strategy(self.strategy)
         keep_offset = self.keep_offset if strategy.has_versions else NO_OFFSET
         return PassRules(strategy, keep_offset, self.safe_ms, now_ms, new_horizon_ms, by_winners)
@@ -103,23 +103,23 @@ class Rewriter:
     Parameters
     ----------
     upper_bound_offset : int
-        End of the round. At least the header of the batch that ends there is retained.
+        End of the pass. At least the header of the batch that ends there is retained.
     now_ms : int
         Time of the pass, which determines expired horizons.
     first_dirty_offset : int
-        Offset from which building the map has verified batches.
+        Offset from which on batches were already verified when the map was built.
     rules : Rules, optional
         How records are compared. [default: by offset]
     verified : collection of int
         Base offsets of other segments verified by this pass.
     locations : BatchLocations, optional
-        Locations of mapped batches, to skip those without survivors.
+        Locations of mapped batches, used to skip batches without survivors.
     discarded : collection of int, optional
-        Batches of transactions that were not mapped. See `TransactionState`.
+        Transactional batches that were not mapped; see `TransactionState`.
     aborted : AbortedTransactions, optional
         See `MapBuild`.
     observer : Observer, optional
-        Called with the decisions.
+        Called with the decisions for each chunk.
 
     Attributes
     ----------
@@ -151,9 +151,9 @@ class Rewriter:
         self._reader = reader
         self._first_dirty_offset = first_dirty_offset
         self._upper_bound_offset = upper_bound_offset
-        # Saturate, whereas Kafka overflows to a negative horizon (docs/spec/cleaner.md §8.4).
+        # Capped, whereas Kafka overflows to a negative horizon (docs/spec/cleaner.md §8.4).
         new_horizon_ms = min(now_ms + log.config.delete_retention_ms, INT64_MAX)
-        # An observer needs the fate and the superseding offset of each record.
+        # An observer requires the fate and the superseding offset of each record.
         self._rules = (rules or Rules()).for_kernels(
             now_ms, new_horizon_ms, by_winners=observer is None
         )
@@ -183,7 +183,7 @@ class Rewriter:
 
     @property
     def messages_read(self) -> int:
-        """Number of records in the batches read."""
+        """Number of records in the batches that were read."""
         return int(self._judging.tally[TALLY_READ])
 
     @property
@@ -192,16 +192,16 @@ class Rewriter:
         return int(self._judging.tally[TALLY_WRITTEN])
 
     def steps(self, group: Sequence[LogSegment], destination: LogSegment | None) -> Iterator[int]:
-        """Rewrite a group, yielding the bytes of each chunk before it is filtered.
+        """Rewrite a group. Yields the bytes of each chunk before it is filtered.
 
-        Without a destination, writes nothing.
+        Without a destination, this writes nothing.
 
         Raises
         ------
         CorruptRecordError, UnsupportedFormatError
             The destination is incomplete.
         SegmentOverflowError
-            An offset does not fit the destination.
+            An offset does not fit into the destination.
         """
         with self._log.lock:
             producers = self._log.producer_state.active_producers(
@@ -227,7 +227,7 @@ class Rewriter:
         self._flush(destination)
 
     def _skipping(self, segment: LogSegment) -> Skipping | None:
-        """Return the parts of a segment to read, or None for all."""
+        """Return the parts of a segment to read, or None to read everything."""
         if self._locations is None or not self._rules.by_winners:
             return None
         locations = self._locations.of(segment)
@@ -254,7 +254,7 @@ class Rewriter:
         self.bytes_read += chunk.size_bytes
 
     def _reserve_records(self, chunk: Chunk) -> None:
-        """Make space for as many records as the batches of a chunk have."""
+        """Reserve space for all records in a chunk."""
         judging = self._judging
         total, largest = chunk.found.records, chunk.found.largest
         if total > len(judging.codes):
@@ -269,11 +269,11 @@ class Rewriter:
             self._judge = self._bound()
 
     def _bound(self) -> jit.Bound[tuple[int, int]]:
-        """Bind the classification kernel to the bytes and the table of a chunk."""
+        """Bind the classification kernel, leaving the bytes and the table of a chunk open."""
         return jit.Bound(classify_batches, self._map.arrays, self._rules, self._judging)
 
     def _assemble(self, chunk: Chunk, destination: LogSegment | None) -> int:
-        """Add the survivors of a chunk to the output buffer, and return their size."""
+        """Add the survivors of a chunk to the output buffer and return their size."""
         table = chunk.table
         bound = int(self._judging.tally[TALLY_BOUND])
         if self._filled + bound > len(self._out):
@@ -315,7 +315,7 @@ class Rewriter:
         return self._filled - start
 
     def _flush(self, destination: LogSegment | None) -> None:
-        """Append the output buffer to the destination, if any, and empty it."""
+        """Append the output buffer to the destination, if any, and clear it."""
         if destination is not None and self._filled:
             jit.follow(find_index_entries, assemble_batches)
             waiting = memoryview(self._out)[: self._filled]  # type: ignore[arg-type]  # a buffer
@@ -328,7 +328,7 @@ class Rewriter:
             self._out = np.empty(OUT_BYTES, np.uint8)
 
     def _compressed_body(self, chunk: Chunk, row: int) -> bytes:
-        """Return the retained records of a batch, recompressed with its codec."""
+        """Return the retained records of a batch, recompressed with the batch's codec."""
         columns = chunk.table[row]
         section = np.empty(int(columns[COL_OUT_SIZE]), np.uint8)
         end = write_kept_records(chunk.data, columns, self._judging.kept_starts, section, 0)
@@ -337,6 +337,6 @@ class Rewriter:
 
 
 def fates_unread(table: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Return the fate, by row, of records that were discarded without being parsed."""
+    """Return the fates, by row, of records that were discarded without being parsed."""
     aborted = table[:, COL_DISCARD] == DISCARD_ABORTED
     return np.where(aborted, np.uint8(ABORTED), np.uint8(CONTROL_EXPIRED))

@@ -1,4 +1,4 @@
-"""Select the batches that a rewrite must read. Other batches have no survivors."""
+"""Select the batches that a rewrite must read. All others have no survivors."""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ class Ranges(NamedTuple):
 
 
 class Skipping:
-    """Selects the parts to read of a segment with known batch locations.
+    """Selects the parts to read in a segment with known batch locations.
 
     Parameters
     ----------
     locations : (n, LOCATION_COLUMNS) int64
         See `BatchLocations.of`.
     key_map, rules
-        Map and rules of the rewrite.
+        The map and rules of the rewrite.
     upper_bound_offset : int
-        The batch that ends just before it is always read.
+        The batch that ends just before this offset is always read.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Skipping:
 
 
 class Survivors:
-    """Scans mapped batches, with rows only for batches that have survivors.
+    """Scans mapped batches, adding rows only for batches with survivors.
 
     Parameters
     ----------
     key_map, rules
-        Map and rules of the rewrite.
+        The map and rules of the rewrite.
     upper_bound_offset : int
-        The batch that ends just before it always has a row.
+        The batch that ends just before this offset always has a row.
     """
 
     def __init__(self, key_map: MapArrays, rules: PassRules, upper_bound_offset: int) -> None:

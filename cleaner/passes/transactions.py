@@ -1,7 +1,7 @@
 """Determine which batches belong to aborted transactions, and which markers are needed.
 
-Kernels do not know producers, so this module sets the `DISCARD` and `VERDICT` columns of a chunk's
-table, but only for batches of producers. Source: docs/spec/cleaner.md §8.
+Kernels have no access to producers, so this module sets the `DISCARD` and `VERDICT` columns of a
+chunk's table, but only for batches with a producer. Source: docs/spec/cleaner.md §8.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ DISCARDED_MAX = 32 * 1024
 
 
 class TransactionState:
-    """Transactions found while scanning a log, to build the map or to rewrite it.
+    """Transactions found while scanning a log in order to build the map or rewrite the log.
 
     Parameters
     ----------
     discarded_before : collection of int, optional
-        `discarded` of the scan that mapped the log. Other transactional batches were mapped, so
-        their records may have winner bits. Without it, this is unknown. It may differ from the
+        The `discarded` attribute of the scan that mapped the log. All other transactional batches
+        were mapped, so their records may have winner bits. None if unknown. It may differ from the
         batches that this scan discards, because aborts below a new log start do not count.
 
     Attributes
     ----------
     discarded : set of int, optional
-        Last offsets of batches discarded because of an aborted transaction, or None if there are
-        more than `DISCARDED_MAX`.
+        Last offsets of the batches discarded because of an aborted transaction, or None if there
+        are more than `DISCARDED_MAX`.
     kept_aborts : list of AbortedTxn
-        Aborted transactions whose markers are retained, because their data was found. They belong
-        to the index of the segment with the markers. The caller clears the list.
+        Aborted transactions whose markers are retained because their data was found. They belong in
+        the index of the segment that contains the markers. The caller must clear the list.
     """
 
     def __init__(self, discarded_before: Collection[int] | None = None) -> None:
@@ -77,12 +77,12 @@ class TransactionState:
         self._seen: set[int] = set()
         self._committed: set[int] = set()
         self.kept_aborts: list[AbortedTxn] = []
-        self._found = np.empty((0, 6), np.int64)  # space for runs to examine
+        self._found = np.empty((0, 6), np.int64)  # space for the runs to examine
 
     def add_aborted(self, transactions: Iterable[AbortedTxn]) -> None:
-        """Add aborted transactions that begin at or after the current batch of the scan.
+        """Add aborted transactions that start at or after the current batch of the scan.
 
-        Transactions that are already known may be repeated.
+        Known transactions may be added again.
         """
         for transaction in transactions:
             entry = (transaction.first_offset, transaction.producer_id, transaction)
@@ -92,7 +92,7 @@ class TransactionState:
         """Mark the batches in a chunk's table that can be discarded.
 
         Data of aborted transactions is discarded immediately. A marker is discarded after its
-        delete horizon when no data of its transaction remains.
+        delete horizon, once no data of its transaction remains.
         """
         if not chunk.may_have(TRANSACTIONAL_BIT | CONTROL_BIT):
             return
@@ -120,7 +120,7 @@ class TransactionState:
     def _judge_apart(
         self, table: NDArray[np.int64], start: int, end: int, producer_id: int
     ) -> None:
-        """Judge the batches of a run individually, because an aborted transaction starts in it."""
+        """Judge a run's batches individually, because an aborted transaction starts in it."""
         for row in range(start, end):
             self._reach(int(table[row, COL_LAST_OFFSET]))
             self._meet_data(table, row, row + 1, producer_id)
@@ -138,7 +138,7 @@ class TransactionState:
                 self.discarded = None
 
     def _meet_marker(self, producer_id: int, control: int) -> bool:
-        """Record a control batch, and return whether it is no longer needed."""
+        """Record a control batch and return whether it is no longer needed."""
         if control == CONTROL_ABORT:
             transaction = self._aborted.pop(producer_id, None)
             if transaction is None or producer_id not in self._seen:
@@ -157,9 +157,9 @@ class TransactionState:
 class AbortedTransactions:
     """The aborted transactions of a log, from the indexes of its segments.
 
-    Segments with a transaction index are determined once. Most have none, and searching all later
-    segments for each segment would take quadratic time. Later aborts are above the range of the
-    pass.
+    Segments with a transaction index are only determined once. Most segments have none, and
+    searching all later segments for each segment would take quadratic time. Later aborts are above
+    the range of the pass.
     """
 
     def __init__(self, log: Log) -> None:
@@ -175,8 +175,8 @@ class AbortedTransactions:
     def between(self, start_offset: int, end_offset: int) -> list[AbortedTxn]:
         """Return the transactions that overlap [start, end), in marker order.
 
-        Markers may be after the end. As in Kafka, transactions that ended below the log start are
-        omitted. Their batches are treated as committed, and their markers as not needed.
+        Markers may be beyond the end. As in Kafka, transactions that ended below the log start are
+        omitted: their batches are treated as committed, and their markers as not needed.
         """
         found: list[AbortedTxn] = []
         if start_offset >= end_offset:
@@ -191,15 +191,15 @@ class AbortedTransactions:
 
 
 class LastBatches:
-    """The last batch of each producer, whose header is retained even without records.
+    """The last batch of each producer, whose header is retained even if it has no records.
 
-    Sequences and epochs are read from it after a restart.
+    After a restart, sequences and epochs are read from this header.
 
     Parameters
     ----------
     producers : mapping
-        Producers by id when the group was started. Producers whose last data is in another group
-        may be omitted.
+        Producers by id when the group was started. Producers whose last data is in a different
+        group may be omitted.
     """
 
     def __init__(self, producers: Mapping[int, LastRecord]) -> None:
@@ -221,7 +221,7 @@ class LastBatches:
         """Mark the last batches of producers in a chunk's table."""
         if not chunk.has_producers:
             return
-        # Only a batch with the last offset of a producer may be its last batch.
+        # Only a batch that ends at a producer's last offset can be the producer's last batch.
         start = bisect_left(self._ends, chunk.first_offset)
         end = bisect_right(self._ends, chunk.last_offset, start)
         if start < end:
@@ -232,7 +232,7 @@ class LastBatches:
             self._keep_markers(chunk.table)
 
     def _keep_markers(self, table: NDArray[np.int64]) -> None:
-        """Mark control batches of producers without data, in their current epoch."""
+        """Mark control batches, in the current epoch, of producers without data."""
         columns = [COL_PRODUCER_ID, COL_PRODUCER_EPOCH]
         rows = np.flatnonzero(table[:, COL_CONTROL] != CONTROL_NONE)
         for row, (producer_id, epoch) in zip(

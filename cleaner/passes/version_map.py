@@ -1,4 +1,4 @@
-"""The map from key to the record of the highest order, for version strategies (KIP-280).
+"""The map from each key to its record with the highest order, for version strategies (KIP-280).
 
 Each key counts as 32 bytes, so a pass maps three quarters as many keys as with an offset map. The
 slots actually take 24 bytes. Source: docs/spec/cleaner.md §13.3.
@@ -45,21 +45,22 @@ def kernel_order(order: Order) -> versions.Order:
 
 
 class VersionEntry(NamedTuple):
-    """The state of a key: its survivor, and whether it supersedes a later offset."""
+    """The state of a key: its survivor, and whether the survivor supersedes a later offset."""
 
     order: Order
     later_loser: bool
 
 
 class VersionMap(KeyMap):
-    """Maps each key to the order of its current survivor. See `KeyMap`.
+    """Maps each key to the order of its current survivor; see `KeyMap`.
 
-    At least two keys must fit: the one before the first dirty offset, and one to make progress.
+    There must be room for at least two keys: one for the record before the first dirty offset, and
+    one to make progress.
 
     Notes
     -----
-    O(1) expected. Records must be put in offset order, before comparing records of the clean
-    section. Not thread-safe.
+    O(1) expected. The caller must put records in offset order, before comparing records of the
+    clean section. Not thread-safe.
     """
 
     ENTRY_BYTES = VERSION_ENTRY_BYTES
@@ -67,12 +68,12 @@ class VersionMap(KeyMap):
     LEAST_KEYS = 2
 
     def put(self, key: bytes, order: Order) -> None:
-        """Put a record and update `latest_offset`, even if the record is superseded.
+        """Put a record, and update `latest_offset` even if the record is superseded.
 
         Raises
         ------
         OffsetMapFullError
-            The map is full. Raised even if the key exists.
+            The map is full. Raised even if the key is already in the map.
         """
         fits = len(self) < self.capacity and versions.version_put(
             self.arrays, as_array(key), 0, len(key), kernel_order(order), True
@@ -81,7 +82,7 @@ class VersionMap(KeyMap):
             raise OffsetMapFullError(f"the map is full with {len(self)} keys")
 
     def get(self, key: bytes) -> VersionEntry | None:
-        """Return the state of `key`, or None."""
+        """Return the state of `key`, or None if it is not in the map."""
         order, later_loser = versions.version_get(self.arrays, as_array(key), 0, len(key))
         if order.offset < 0:
             return None

@@ -13,27 +13,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerMetrics:
-    """The gauges at a point in time, from the last passes and selections of all workers.
+    """The gauges at a point in time, based on the last passes and selections of all workers.
 
     Attributes
     ----------
     max_buffer_utilization_percent : int
         Maximum offset map utilization in the last passes, 0 to 100.
     cleaner_recopy_percent : int
-        Bytes written divided by bytes read, over the last passes.
+        Bytes written divided by bytes read over the last passes, in percent.
     max_clean_time_secs : int
-        Maximum duration of the last passes.
+        Maximum duration of the last passes, in seconds.
     max_compaction_delay_secs : int
-        Maximum time by which a log exceeded `max.compaction.lag.ms` at the last selection of a
-        worker.
+        Maximum time, in seconds, by which a log exceeded `max.compaction.lag.ms` when a worker last
+        selected a log.
     dead_thread_count : int
-        Number of workers that died. Errors in a log do not count, but make it uncleanable.
+        Number of workers that died. Errors in a log do not count, because they make the log
+        uncleanable.
     max_dirty_percent : int
         Maximum dirty ratio of all logs examined by the last selection.
     time_since_last_run_ms : int
-        Time since the start of the last selection, or since 1970 as in Kafka.
+        Milliseconds since the start of the last selection, or since 1970 as in Kafka.
     uncleanable_partitions_count, uncleanable_bytes : mapping of str to int
-        Uncleanable partitions and their cleanable bytes, by data directory.
+        Number of uncleanable partitions and their cleanable bytes, by data directory.
     """
 
     max_buffer_utilization_percent: int
@@ -47,7 +48,7 @@ class CleanerMetrics:
     uncleanable_bytes: Mapping[str, int]
 
     def to_json(self) -> dict[str, Any]:
-        """Return the gauges with Kafka's names."""
+        """Return the gauges under Kafka's names."""
         return {
             "max-buffer-utilization-percent": self.max_buffer_utilization_percent,
             "cleaner-recopy-percent": self.cleaner_recopy_percent,
@@ -64,13 +65,13 @@ class CleanerMetrics:
 def metrics_of(
     manager: LogCleanerManager, workers: Sequence[CleanerWorker] = (), dead_thread_count: int = 0
 ) -> CleanerMetrics:
-    """Read the gauges of a pool, or those that do not need workers."""
+    """Read the gauges of a pool. Without workers, read the gauges that do not depend on them."""
     passes = [worker.last_pass for worker in workers if worker.last_pass is not None]
     written = sum(stats.bytes_written for stats in passes)
     read = sum(stats.bytes_read for stats in passes)
     counts, sizes = manager.uncleanable_totals()
     return CleanerMetrics(
-        # Kafka truncates before multiplying, so it reports only 0 or 100 (docs/spec/cleaner.md
+        # Kafka truncates before multiplying, so it only reports 0 or 100 (docs/spec/cleaner.md
         # §15.5).
         max_buffer_utilization_percent=int(
             100 * max((stats.map_utilization for stats in passes), default=0.0)

@@ -1,8 +1,8 @@
 """The pool of cleaner threads.
 
-It starts and stops with the log manager. Workers are generators (`worker`) run by the scheduler of
-the runtime. With threads, each worker runs until it must sleep. In virtual time, workers take steps
-in an order that depends on the seed. Source: docs/spec/cleaner.md §11 and §12, KAFKA-631.
+It starts and stops with the log manager. Workers are generators (`worker`) that the runtime's
+scheduler runs. With threads, each worker runs until it must sleep. In virtual time, workers take
+steps in an order that depends on the seed. Source: docs/spec/cleaner.md §11 and §12, KAFKA-631.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class _Thread:
         self.error: BaseException | None = None
         self.is_stopped = False
         self.rounds_missed: _Rounds | None = None
-        self.sleeps = False  # until a log can become due without an append
+        self.sleeps = False  # until a log might become due without an append
         self.wakes_ms = 0  # monotonic ms
 
 
 class _Rounds(NamedTuple):
-    """Rounds without work, one per back-off, starting at a monotonic time in ms."""
+    """Rounds without work, one per back-off period, from a given monotonic time (ms) on."""
 
     since_ms: int
     backoff_ms: int
@@ -53,25 +53,25 @@ class _Rounds(NamedTuple):
 
 
 class CleanerPool:
-    """Cleaner threads for the logs of a log manager.
+    """The cleaner threads of a log manager.
 
     Parameters
     ----------
     runtime : Runtime
-        If its scheduler has threads, there must be an extra one per worker.
+        If its scheduler has threads, it must have one extra thread per worker.
     manager : LogCleanerManager
-        Checkpoints, states and decisions, shared with other callers.
+        Checkpoints, states and decisions, which are shared with other callers.
     config : BrokerConfig
-        Number, memory and limits of workers. There are none if `log.cleaner.enable` is false.
+        Number, memory and limits of the workers. If `log.cleaner.enable` is false, there are none.
 
     Attributes
     ----------
     pass_ended : Signal of CleanerStats
-        Statistics of each completed pass. Emitted in the worker's thread without holding a lock.
+        Statistics of each completed pass. Emitted in the worker's thread, without holding a lock.
 
     Notes
     -----
-    Thread-safe, but `start`, `stop` and `reconfigure` must not run concurrently.
+    Thread-safe, except that `start`, `stop` and `reconfigure` must not run concurrently.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class CleanerPool:
         self._threads: list[_Thread] = []
         self._sleeps = False
         manager.changed.subscribe(self._wake_sleepers)
-        # Without threads the clock does not advance during a step.
+        # Without threads, the clock does not advance during a step.
         manager.lifetime.add(self)
         self._throttles = Throttles(runtime, config, eager=not runtime.scheduler.is_concurrent)
 
@@ -97,7 +97,7 @@ class CleanerPool:
         return f"CleanerPool({len(self._threads)} workers)"
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Examine logs in the next round after each change, and apply new settings."""
+        """After each change, examine the logs in the next round. Apply new settings."""
         return (
             events.partition_added.subscribe(self._wake_sleepers),
             events.config_changed.subscribe(self._wake_sleepers),
@@ -122,7 +122,7 @@ class CleanerPool:
             self._schedule(thread, 0)
 
     def stop(self) -> None:
-        """Stop all workers and wait for them. Running passes are aborted."""
+        """Stop all workers and wait for them. Passes in progress are aborted."""
         with self._lock:
             threads, self._threads = self._threads, []
             for thread in threads:
@@ -137,8 +137,8 @@ class CleanerPool:
     def reconfigure(self, config: BrokerConfig) -> None:
         """Apply new settings.
 
-        Limits change immediately, then all workers are restarted. This replaces dead workers.
-        Running passes are aborted and start again.
+        Limits change immediately, then all workers are restarted, which also replaces dead workers.
+        Passes in progress are aborted and start again.
         """
         self._throttles.configure(config)
         self.stop()
@@ -152,7 +152,7 @@ class CleanerPool:
 
     @property
     def dead_thread_count(self) -> int:
-        """Number of workers ended by an interrupt or simulated crash, not by an `Exception`."""
+        """Number of workers that died of an interrupt or simulated crash, not of an `Exception`."""
         return sum(thread.error is not None for thread in self._threads)
 
     def workers(self) -> list[tuple[CleanerWorker, bool]]:
@@ -182,7 +182,7 @@ class CleanerPool:
                 )
 
     def _advance(self, thread: _Thread) -> None:
-        """Take the next steps of a worker until it sleeps or yields."""
+        """Run the next steps of a worker until it sleeps or yields."""
         thread.rounds_missed, thread.sleeps = None, False
         while not thread.is_stopped:
             try:
@@ -197,10 +197,11 @@ class CleanerPool:
                 return
 
     def _sleep_through(self, thread: _Thread, backoff_ms: int) -> int:
-        """Return the time in ms until the first round that may have work.
+        """Return the time in ms until the first round that might have work.
 
-        Otherwise, several months of virtual time would have a million empty rounds. Periodic tasks
-        of the scheduler use `idle_ms` for this, but a worker schedules each of its steps itself.
+        Otherwise, several months of virtual time would include a million empty rounds. Periodic
+        tasks of the scheduler use `idle_ms` for this, but a worker schedules each of its steps
+        itself.
         """
         now_ms = self._clock.monotonic_ms()
         thread.rounds_missed = _Rounds(now_ms, backoff_ms)
@@ -214,7 +215,7 @@ class CleanerPool:
         return delay_ms
 
     def _wake_sleepers(self, *_: object) -> None:
-        """Wake workers that skip rounds, for the next round."""
+        """Wake the workers that skip rounds, starting with the next round."""
         if not self._sleeps:
             return
         with self._lock:

@@ -1,8 +1,8 @@
-"""Cleaner throttles: Kafka's limit for reads plus writes, and the two limits of KAFKA-631.
+"""Cleaner throttles: Kafka's limit on reads plus writes, and the two limits of KAFKA-631.
 
 A throttle measures windows of 300 ms. If the bytes in a window exceed its share, cleaners sleep
-until the rate is correct again. All cleaner threads share a throttle. Source: docs/spec/cleaner.md
-§11, KAFKA-631.
+until the rate is within the limit. All cleaner threads share a throttle. Source:
+docs/spec/cleaner.md §11, KAFKA-631.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ class Throttle:
     Parameters
     ----------
     bytes_per_second : float
-        May change at any time. Applies from the end of the current window.
+        Can be changed at any time. A change applies from the end of the current window.
     eager : bool
-        Also end a window when its bytes exceed its share. Needed in virtual time, where work takes
-        no time and windows would otherwise not end.
+        Also end a window once its bytes exceed its share. Required in virtual time, where work
+        takes no time and windows would otherwise never end.
 
     Notes
     -----
-    Thread-safe. `observe` returns how long to sleep. As in Kafka, all threads sleep together, and
-    windows do not include that time.
+    Thread-safe. `observe` returns how long to sleep. As in Kafka, all threads sleep at the same
+    time, and windows exclude that time.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Throttle:
         self._observed_bytes = 0
 
     def observe(self, size_bytes: int) -> int:
-        """Count bytes read or written, and return how many ms to sleep."""
+        """Count bytes read or written, and return for how many ms to sleep."""
         with self._lock:
             self._observed_bytes += size_bytes
             now_ns = self._clock.monotonic_ns()
@@ -65,7 +65,7 @@ class Throttle:
 
 
 class Throttles:
-    """Limits of a pool for reads, for writes, and for both."""
+    """The limits of a pool on reads, on writes, and on both."""
 
     def __init__(self, runtime: Runtime, config: BrokerConfig, *, eager: bool = False) -> None:
         self.both = Throttle(runtime, eager=eager)
@@ -80,7 +80,7 @@ class Throttles:
         self.writes.bytes_per_second = config.logstore_cleaner_max_write_bytes_per_second
 
     def observe(self, read_bytes: int, written_bytes: int) -> int:
-        """Count bytes, and return how many ms to sleep due to the strictest limit."""
+        """Count bytes, and return for how many ms the strictest limit requires a sleep."""
         return max(
             self.both.observe(read_bytes + written_bytes),
             self.reads.observe(read_bytes),

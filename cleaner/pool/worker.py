@@ -1,7 +1,7 @@
 """A cleaner thread, as a generator of pauses (docs/spec/cleaner.md §11).
 
-Each round selects a log, cleans it in one pass, and runs retention for compacted logs. If no log
-was due, the worker sleeps. The caller decides when and in which thread to take the next step.
+Each round selects a log, cleans it in one pass, and runs retention for compacted logs. If no log is
+due, the worker sleeps. The caller decides when and in which thread to run the next step.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ class CleanerWorker:
     Parameters
     ----------
     number : int
-        Number from 0, for logging and thread names.
+        Number of the worker, starting at 0, for logging and thread names.
     backoff_ms : int
-        Time to sleep after a round in which no log was due.
+        Time to sleep after a round in which no log was due, in milliseconds.
     on_pass : callable, optional
         Called in the worker's thread with the statistics of each completed pass.
 
     Attributes
     ----------
     last_pass : CleanerStats or None
-        Statistics of the last completed pass.
+        Statistics of the last completed pass, or None.
     max_compaction_delay_ms : int
-        Maximum delay found by the last selection. See `Selected`.
+        Maximum delay found by the last selection; see `Selected`.
     passes : int
         Number of completed passes.
     at : TopicPartition or None
-        Current partition.
+        The current partition, or None.
     pause_ms : int
-        How long it was throttled before the last step of a pass.
+        How long the worker was throttled before the last step of a pass, in milliseconds.
     is_quiet : bool
         Whether the last round had no work.
     """
@@ -76,16 +76,16 @@ class CleanerWorker:
 
     @property
     def name(self) -> str:
-        """Thread name, as in Kafka."""
+        """Name of the thread, as in Kafka."""
         return f"kafka-log-cleaner-thread-{self.number}"
 
     def rounds(self) -> Generator[int, None, None]:
         """Run rounds forever.
 
-        Yields the ms to sleep before the next step, or 0 to let other workers run. A suspended
-        worker holds no lock, and closing it aborts its pass. If cleaning a log fails, the log
-        becomes uncleanable (`UncleanablePartitions.leave_alone`). Other failures are logged, and
-        the round is repeated after the back-off.
+        Yields the milliseconds to sleep before the next step, or 0 to let other workers run. A
+        suspended worker holds no lock, and closing it aborts its pass. If cleaning a log fails, the
+        log becomes uncleanable (`UncleanablePartitions.leave_alone`). Other failures are logged,
+        and the round is repeated after the back-off.
         """
         while True:
             self.is_quiet = False
@@ -108,7 +108,7 @@ class CleanerWorker:
         return selected is not None
 
     def _clean(self, selected: Selected) -> Generator[int, None, None]:
-        """Run a pass, throttled."""
+        """Run a throttled pass."""
         log, state, self.max_compaction_delay_ms = selected
         steps = self._manager.run_pass(log, state, claimed=True)
         self.at = log.topic_partition
@@ -126,7 +126,7 @@ class CleanerWorker:
         except (
             KafkaStorageError,
             UnknownTopicOrPartitionError,
-        ) as error:  # the latter: just deleted
+        ) as error:  # deleted in the meantime (the latter error)
             logger.warning("%s", error)
             return
         except Exception as error:

@@ -1,7 +1,7 @@
 """Assumptions about facts that a directory does not contain.
 
-An assumption is a sentence with the missing fact, the assumed value, and how to override it with a
-command line option or by copying another file.
+An assumption is a sentence that states the missing fact, the assumed value, and how to provide the
+actual one, with a command line option or by copying another file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def assumptions(
 
 
 def clock_assumption(now_text: str) -> str:
-    """Return the assumption if no time was given."""
+    """Return the assumption that applies if no time was given."""
     return f"the time is the system clock's, {now_text}; override with --now TIME"
 
 
@@ -65,7 +65,7 @@ def policy_assumption(manager: LogManager, topic: str) -> str | None:
 def limits_assumption(manager: LogManager, topic: str) -> str | None:
     """Return the assumption about the retention limits of a topic whose policy was given.
 
-    None if the topic config is stored, or if the limits were given too or do not apply.
+    None if the topic config is stored, or if the limits were also given or do not apply.
     """
     laid = manager.catalog.temporary_overrides(topic)
     if not manager.catalog.topic(topic).adopted or "cleanup.policy" not in laid:
@@ -104,7 +104,7 @@ def is_policy_known(manager: LogManager, topic: str) -> bool:
 
 
 def refuse_assumed_policy(manager: LogManager, topic_partition: TopicPartition) -> None:
-    """Raise an error instead of deleting data under an assumed cleanup.policy.
+    """Raise an error rather than delete data under an assumed cleanup.policy.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def refuse_assumed_policy(manager: LogManager, topic_partition: TopicPartition) 
 
 def _yield_assumptions(manager: LogManager, tp: TopicPartition, *, cleaning: bool) -> Iterator[str]:
     if not manager.catalog.topic(tp.topic).adopted:
-        return  # created by this engine, which writes other files only when needed
+        return  # created by this engine, which writes other files only if needed
     policy = policy_assumption(manager, tp.topic)
     if policy is not None:
         yield policy

@@ -1,6 +1,6 @@
 """The state of a broker: directories, open logs, configs, and the state of the cleaner.
 
-The page, the command line and the simulation use this module instead of the log manager and the
+The page, the command line and the simulation use this module rather than the log manager and the
 cleaner.
 """
 
@@ -38,7 +38,7 @@ def node_id(broker: HasLogs) -> int:
     Raises
     ------
     InvalidConfigurationError, CorruptCheckpointError
-        The data directories disagree about it.
+        The data directories contain contradictory ids.
     """
     return broker.manager.identity.node_id
 
@@ -64,7 +64,7 @@ def topic_config(broker: HasLogs, topic: str) -> LogConfig:
 
 
 def partition_folder(broker: HasLogs, topic_partition: TopicPartition) -> str | None:
-    """Return the directory of a partition, or None if it does not exist yet."""
+    """Return the directory of a partition, or None if the partition does not exist yet."""
     try:
         directory = broker.manager.registry.directory_of(topic_partition)
     except UnknownTopicOrPartitionError:
@@ -75,7 +75,7 @@ def partition_folder(broker: HasLogs, topic_partition: TopicPartition) -> str | 
 def subscribe_to_changes(
     broker: Cleaned, listener: Callable[..., object]
 ) -> tuple[Unsubscribe, ...]:
-    """Call a listener after each change of a log, partition, config or the cleaner."""
+    """Call a listener after each change to a log, partition, config or the cleaner."""
     events = broker.manager.services.events
     return tuple(
         signal.subscribe(listener)
@@ -100,9 +100,9 @@ class CleanerView(NamedTuple):
     Attributes
     ----------
     uncleanable : UncleanablePartition or None
-        Why the cleaner skips the partition.
+        Why the cleaner skips the partition, or None if it does not.
     state : CleaningState or None
-        The cleaning pass or pause in progress.
+        The cleaning pass or pause in progress, or None.
     """
 
     uncleanable: UncleanablePartition | None
@@ -118,7 +118,7 @@ def cleaner_view(broker: Cleaned, topic_partition: TopicPartition) -> CleanerVie
 
 
 def cleaner_offset(broker: Cleaned, topic_partition: TopicPartition) -> int | None:
-    """Return the first dirty offset stored by the last cleaning pass, or None."""
+    """Return the first dirty offset stored by the last cleaning pass, or None if there is none."""
     return broker.cleaner.checkpoints.of(topic_partition)
 
 
@@ -139,7 +139,7 @@ def cleaning_decision(broker: Cleaned, log: Log, *, foresee: bool = True) -> Cle
     Parameters
     ----------
     foresee : bool
-        Whether to compute when closed gates open by themselves.
+        Whether to compute when closed gates open without intervention.
     """
     chooser = broker.cleaner.chooser
     return chooser.decision_of(log, rolled=chooser.is_idle(log), foresee=foresee)

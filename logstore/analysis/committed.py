@@ -1,9 +1,9 @@
-"""Committed data of a log, as a `READ_COMMITTED` consumer reads it.
+"""The committed data of a log, as a `READ_COMMITTED` consumer reads it.
 
 All commands that report live, surviving or lost records use this definition, which is Kafka's: a
 data batch is committed if it is below the last stable offset and not part of an aborted
 transaction. Data at or above the last stable offset is not committed, even if it is not
-transactional. Consumers receive it after the earlier transaction has ended.
+transactional. Consumers receive such data once the earlier transaction has ended.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ replicated.
 
 
 class CommittedData:
-    """Commit states of the batches in a log, when this object was created.
+    """Commit states of the batches in a log at the time when this object was created.
 
     Notes
     -----

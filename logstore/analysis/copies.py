@@ -34,7 +34,7 @@ UNFINISHED = ".logstore-unfinished-copy"
 
 
 class CopyProgress(NamedTuple):
-    """Progress of a copy, currently of `topic_partition`."""
+    """Progress of a copy, which is currently copying `topic_partition`."""
 
     topic_partition: TopicPartition
     bytes_done: int
@@ -61,11 +61,11 @@ def copy_partitions(
     Parameters
     ----------
     source : LogManager
-        Opened read-only, with no log opened yet, so that files are unchanged.
+        Opened read-only. No log may be open yet, so that files are unchanged.
     fs : FileSystem
         File system of the target.
     target : str
-        New data directory, missing or empty, and not inside a directory of the source.
+        New data directory, missing or empty, and not within a directory of the source.
     link : callable, optional
         Hard-links `.log` files of closed segments if possible, instead of copying them. The file
         system class copies such a file before changing it, so the original is safe unless another
@@ -86,7 +86,7 @@ def copy_partitions(
     Notes
     -----
     Modification times are preserved. The copy counts as cleanly shut down if its source directories
-    do. Otherwise it is recovered when opened. Durable on return.
+    do. If not, it is recovered when opened. Durable on return.
     """
     with unfinished(fs, target):
         _Copy(source, fs, target, link, progress).run(partitions)
@@ -101,9 +101,9 @@ def copy_into(
     link: Link | None = None,
     progress: CopyListener | None = None,
 ) -> None:
-    """Copy as `copy_partitions` does, to an `unfinished` directory.
+    """Copy as `copy_partitions` does, into an `unfinished` directory.
 
-    The directory is empty, or contains earlier copies of other partitions. It counts as cleanly
+    The directory must be empty or contain earlier copies of other partitions. It counts as cleanly
     shut down if all sources do.
     """
     _Copy(source, fs, target, link, progress).run(partitions)
@@ -113,13 +113,14 @@ def copy_into(
 def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
     """Reserve a missing or empty directory for a copy that is valid after this context.
 
-    Until then it contains a marker file. After an error or interrupt, everything written is
-    removed. If a process was killed, the next copy to this directory removes its output.
+    Until then, the directory contains a marker file. After an error or interrupt, everything
+    written is removed. If the process is killed, the next copy to this directory removes the
+    output.
 
     Raises
     ------
     InvalidConfigurationError
-        The target is a file, or is not empty and not an unfinished copy.
+        The target is a file, or is neither empty nor an unfinished copy.
     KafkaStorageError
         A file operation failed.
     """
@@ -139,7 +140,7 @@ def unfinished(fs: FileSystem, target: str) -> Iterator[None]:
 
 
 def _take_target(fs: FileSystem, target: str) -> bool:
-    """Make sure that a directory exists and is empty. Return whether it was created."""
+    """Ensure that a directory exists and is empty. Return whether it was created."""
     if not fs.exists(target):
         with StorageGuard(None, target, "cannot create it"):
             make_dirs_durably(fs, target)
@@ -157,7 +158,7 @@ def _take_target(fs: FileSystem, target: str) -> bool:
 
 
 def _discard(fs: FileSystem, target: str, *, created: bool) -> None:
-    """Remove a copy, with its marker file last."""
+    """Remove a copy, and its marker file last."""
     for name in fs.list_dir(target):
         if name != UNFINISHED:
             path = f"{target}/{name}"
@@ -168,7 +169,7 @@ def _discard(fs: FileSystem, target: str, *, created: bool) -> None:
 
 
 class _Copy:
-    """A run of `copy_partitions` into an empty directory."""
+    """One run of `copy_partitions` into an empty directory."""
 
     def __init__(
         self,
@@ -187,12 +188,12 @@ class _Copy:
         self._bytes_total = 0
 
     def run(self, partitions: Sequence[TopicPartition]) -> None:
-        # A partition that is in a checkpoint but has no directory is empty.
+        # A checkpointed partition without a directory is empty.
         homes = {tp: home for tp in partitions if (home := self._home(tp)) is not None}
         clean = all(home.clean for home in homes.values())
         is_first = not any(map(parse_partition_dir, self._fs.list_dir(self._target)))
         source = self._source.runtime.fs
-        # Read checkpoints before the data, since they may be behind the data but not ahead of it.
+        # Read checkpoints before the data, because they may be behind the data but not ahead of it.
         checkpoints = _checkpoints(homes)
         folders = {tp: files_of(source, home.partition_path(tp)) for tp, home in homes.items()}
         for tp, files in folders.items():
@@ -215,7 +216,7 @@ class _Copy:
 
     def _home(self, topic_partition: TopicPartition) -> LogDirectory | None:
         for directory in self._source.directories:
-            directory.check_online()  # it may be in an offline directory
+            directory.check_online()  # the partition may be in an offline directory
             if topic_partition in directory.partitions:
                 return directory
         return None
@@ -255,7 +256,7 @@ class _Copy:
         self._bytes_done += stat.size
 
     def _store_topics(self, partitions: Sequence[TopicPartition]) -> None:
-        """Store the topics with their configs. Adopted topics remain adopted."""
+        """Store the topics with their configs. Adopted topics are not stored and remain adopted."""
         store = TopicStore(self._fs, self._target)
         for name in dict.fromkeys(tp.topic for tp in partitions):
             topic = self._source.catalog.topic(name)
@@ -289,7 +290,7 @@ def _checkpoints(
 
 
 def _growing(files: Mapping[str, FileStat]) -> set[str]:
-    """Return the files to which a process with the partition open may append."""
+    """Return the files to which a process with the partition open may be appending."""
     parts = {name: parse_segment_file(name) for name in files}
     active = max((p.base_offset for p in parts.values() if p and p.kind == LOG_SUFFIX), default=0)
     return {name for name, each in parts.items() if each is None or each.base_offset >= active}

@@ -1,7 +1,7 @@
-"""Compare two copies of a partition, and determine the fate of each record.
+"""Compare two copies of a partition and determine the fate of each record.
 
-Fates are derived from the copies and the rules without the cleaner's code, so that this verifies
-the cleaner independently. Takes about 200 bytes of memory per key.
+The fates are derived from the copies and the rules without the cleaner's code, which makes this an
+independent verification of the cleaner. Requires about 200 bytes of memory per key.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class BatchRecord(NamedTuple):
 
 
 class _CommitStates:
-    """Commit states of data in the first copy, as of the second copy.
+    """Commit states of data in the first copy, as known from the second copy.
 
-    A transaction that is open in the first copy may have ended before the second one. Its marker in
-    the second copy shows how, since the transaction indexes omit aborted transactions whose data
-    has been removed by cleaning.
+    A transaction that is open in the first copy may have ended before the second copy. Its marker
+    in the second copy shows the outcome, because the transaction indexes omit aborted transactions
+    whose data was removed by cleaning.
     """
 
     def __init__(self, before: PartitionView, after: PartitionView) -> None:
@@ -99,22 +99,22 @@ def _first_markers(view: PartitionView, start_offset: int) -> Iterator[tuple[int
 
 
 class PartitionDiff:
-    """The fate of each record of a partition, from two copies.
+    """The fate of each record of a partition, determined from two copies.
 
     Parameters
     ----------
     before, after : PartitionView
-        The copies. The topic in the first copy defines the strategy.
+        The copies. The topic in the first copy determines the strategy.
     cleaned_until : int, optional
-        End of the clean section of the second copy. Later records supersede none. [default: offset
-        in its cleaner checkpoint, or its log end offset]
+        End of the clean section of the second copy. Later records supersede nothing. [default:
+        offset in its cleaner checkpoint, or its log end offset]
     progress : callable, optional
         Called before each batch of the first copy.
 
     Attributes
     ----------
     counts : Counter of str
-        Number of records by fate, among those yielded so far.
+        Number of records by fate, counting the fates yielded so far.
     assumed : tuple of str
         Assumptions about missing files.
     """
@@ -146,7 +146,7 @@ class PartitionDiff:
 
     @property
     def is_explained(self) -> bool:
-        """Whether all fates yielded so far are explained by cleaning, retention and appends."""
+        """Whether cleaning, retention and appends explain all fates yielded so far."""
         return not any(self.counts[fate] for fate in UNEXPLAINED)
 
     def __iter__(self) -> Iterator[RecordFate]:
@@ -174,7 +174,7 @@ class PartitionDiff:
         return winners
 
     def _committed(self, states: _CommitStates) -> Iterator[Record]:
-        """Yield the committed records of the first copy, then those appended in the second one."""
+        """Yield the committed records of the first copy, then those appended in the second copy."""
         for stored, record in self._records(self._before, "reading keys"):
             header = stored.batch.header
             if not header.is_control and states.state_before(header) == COMMITTED:
@@ -222,7 +222,7 @@ class PartitionDiff:
         return self._records(self._after, "")
 
     def _records(self, view: PartitionView, task: str) -> Iterator[BatchRecord]:
-        """Yield all records of a copy, including those below its log start."""
+        """Yield all records of a copy, including records below its log start."""
         log = view.log
         done, position = 0, -1
         for stored, record in view.records(log.segments.first.base_offset):

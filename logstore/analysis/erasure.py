@@ -1,8 +1,8 @@
-"""Find all locations of a key, and when each can be removed.
+"""Find all locations of a key, and when each of them can be removed.
 
 Files are read as they are, including files that no longer belong to a log. Removal times are
-determined by running the engine on a copy (`rehearsal`), not by evaluating rules. The earliest time
-assumes appends that make passes due, and the latest time assumes no appends.
+determined by running the engine on a copy (`rehearsal`) rather than by evaluating rules. The
+earliest time assumes appends that make passes due; the latest time assumes no appends.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ ErasureProgress = Callable[[str, int, int], None]
 
 
 class Erasable(HasLogs, Protocol):
-    """The parts of a broker needed here."""
+    """The parts of a broker that are needed here."""
 
     @property
     def broker_config(self) -> BrokerConfig:
@@ -109,7 +109,7 @@ class Erasable(HasLogs, Protocol):
 
 
 def rule_json(reasons: Sequence[Reason]) -> dict[str, Any]:
-    """Return the reasons of a location as JSON, and the rule separately."""
+    """Return the reasons of a location as JSON, with the rule as a separate member."""
     rule = reasons[1]
     return {
         "rule": text_of(reasons),
@@ -125,20 +125,21 @@ class ErasurePlace(NamedTuple):
     Attributes
     ----------
     position : int
-        Position of the batch, or of the key itself outside a valid batch.
+        Position of the batch or, outside a valid batch, of the key itself.
     offset : int or None
         Offset of the record, or None outside a valid batch.
     state : str
         One of `STATES`.
     earliest_ms : int or None
-        Earliest removal, Unix ms: until then a broker with the current config retains the bytes,
-        regardless of appends for other keys. None if removal requires an event named in `reasons`.
+        Earliest removal, in Unix milliseconds. Until then, a broker with the current config retains
+        the bytes, regardless of appends for other keys. None if removal requires an event named in
+        `reasons`.
     latest_ms : int or None
-        Latest removal, Unix ms, if a broker runs from now on without appends, checks as late as its
-        intervals permit, and deletes files `file.delete.delay.ms` after renaming them. None if
-        removal requires an event.
+        Latest removal, in Unix milliseconds, if a broker runs from now on without appends, performs
+        checks as late as its intervals permit, and deletes files `file.delete.delay.ms` after
+        renaming them. None if removal requires an event.
     reasons : tuple of Reason
-        Explanation of the state, the rule that removes the bytes, and its conditions.
+        Explanation of the state, of the rule that removes the bytes, and of its conditions.
     timestamp : int or None
         Timestamp of the record, or None outside a valid batch.
     """
@@ -166,7 +167,7 @@ class ErasurePlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ErasureReport:
-    """The result of `erasure` at `now_ms`."""
+    """The result of `erasure` as of `now_ms`."""
 
     topic: str
     key: bytes
@@ -208,17 +209,17 @@ class Occurrence(NamedTuple):
 
     @property
     def offset(self) -> int | None:
-        """Offset of the record."""
+        """Offset of the record, or None outside a valid batch."""
         return None if self.record is None else self.record[0]
 
 
 def scan_file(
     file: File, path: str, base_offset: int, key: bytes, limit: int
 ) -> Iterator[Occurrence]:
-    """Yield the occurrences of a key in a `.log` file, in valid batches and between them.
+    """Yield the occurrences of a key in a `.log` file, both inside and outside valid batches.
 
-    Outside valid batches, a key is recognized if its length precedes it, as in a record. A damaged
-    compressed batch may contain any key.
+    Outside valid batches, a key is recognized if it is preceded by its length, as in a record. A
+    damaged compressed batch may contain any key.
     """
     size = file.size()
     position = 0
@@ -284,7 +285,7 @@ def _raw(
             return
         start = at - len(before)
         for found in _raw_bytes(before + data, path, start, at + len(data), key, state):
-            # A key that ends before this block was found in the previous block.
+            # A key that ends before this block was already found in the previous block.
             if found.state == UNREADABLE or found.position + len(key) > at:
                 yield found
         at += len(data)
@@ -292,7 +293,7 @@ def _raw(
 
 
 def _patterns(key: bytes) -> tuple[bytes, ...]:
-    """Return the encodings of a key in records of magic 2 and messages of magic 0 and 1."""
+    """Return the encodings of a key in magic 2 records and in magic 0 and 1 messages."""
     return (encode_varint(len(key)) + key, len(key).to_bytes(4, "big") + key)
 
 
@@ -332,7 +333,7 @@ def _folders(broker: Erasable, fs: FileSystem, partition: TopicPartition) -> Ite
 
 
 def _log_files(fs: FileSystem, folder: str) -> Iterator[tuple[str, int, str]]:
-    """Yield path, base offset and suffix of files that may contain records."""
+    """Yield the path, base offset and suffix of files that may contain records."""
     for name, kind in fs.kinds(folder).items():
         parts = parse_segment_file(name)
         is_log = parts is not None and parts.kind == LOG_SUFFIX
@@ -356,7 +357,7 @@ def erasure(
     *,
     progress: ErasureProgress | None = None,
 ) -> ErasureReport:
-    """Find all locations of a key in the partitions of a topic. See `Broker.erasure`."""
+    """Find all locations of a key in the partitions of a topic; see `Broker.erasure`."""
     fs = broker.manager.runtime.fs
     base = fs.base if isinstance(fs, OverlayFileSystem) else fs
     now_ms = broker.clock.now_ms()
@@ -401,9 +402,9 @@ class _Transactions:
         self._known: list[TransactionMetadata] | None = None
 
     def ends(self, tp: TopicPartition) -> tuple[TransactionEnd, ...]:
-        """Return how and when open transactions of a partition end without a request.
+        """Return how and when a partition's open transactions end without a request.
 
-        Transactions unknown to the coordinator are omitted, because they remain open.
+        Transactions unknown to the coordinator are omitted, because they never end.
         """
         producers = self._broker.manager.log(tp).producer_state
         if producers.first_undecided_offset() is None:
@@ -438,7 +439,7 @@ class _RemovalTimes(NamedTuple):
 
 
 class _Partition:
-    """The locations in one partition."""
+    """The locations in a single partition."""
 
     def __init__(
         self,
@@ -458,7 +459,7 @@ class _Partition:
         self._key = key
         self._log: Log = broker.manager.log(topic_partition)
         self._now_ms = now_ms
-        self._sizes: dict[str, int] | None = None  # segment sizes after starting a broker
+        self._sizes: dict[str, int] | None = None  # segment sizes after a broker has started
 
     def locations(self, occurrences: list[tuple[_Folder, Occurrence]]) -> Iterator[ErasurePlace]:
         """Yield the locations with their states and removal times, in file order."""
@@ -598,7 +599,7 @@ class _Partition:
         return _RemovalTimes(earliest_ms, latest_ms, tuple(reasons))
 
     def _has_hanging_transaction(self) -> bool:
-        """Return whether an open transaction will not end by itself."""
+        """Return whether an open transaction will not end without intervention."""
         known = {end.producer_id for end in self._ends}
         return any(
             entry.current_txn_first_offset is not None and entry.producer_id not in known
@@ -606,12 +607,12 @@ class _Partition:
         )
 
     def _is_kept_as_last(self, offset: int) -> bool:
-        """Return whether cleaning retains a record only because it is the last one of the log."""
+        """Return whether cleaning retains a record only because it is the last one in the log."""
         log = self._log
         return Strategy.of(log.config).has_versions and offset == log.log_end_offset - 1
 
     def _missing_condition(self, state: str) -> Reason:
-        """Return the unmet condition because of which a record is never removed."""
+        """Return the unmet condition that prevents a record from ever being removed."""
         config = self._log.config
         if not config.compact and not config.delete:
             return Reason.of("erasure.empty_policy")
@@ -641,7 +642,7 @@ class _Partition:
         return self._now_ms + max(0, due_ms - self._broker.clock.monotonic_ns() // 1_000_000)
 
     def _is_truncated(self, occurrence: Occurrence) -> bool:
-        """Return whether starting a broker truncates bytes that are not a valid batch."""
+        """Return whether a starting broker truncates bytes that are not a valid batch."""
         if self._sizes is None:
             self._sizes = {}
             with suppress(LogStoreError), closing(self._open_rehearsal()) as rehearsal:
@@ -651,7 +652,7 @@ class _Partition:
 
 
 def _rules(cause: Cause, state: str, config: LogConfig) -> Iterator[Reason]:
-    """Yield the rule by which a record is removed, and its conditions."""
+    """Yield the rule that removes a record, and its conditions."""
     if cause is Cause.OPENING:
         yield Reason.of("erasure.by_opening")
     elif cause is Cause.RETENTION and config.retention_ms < 0:

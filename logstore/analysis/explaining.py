@@ -1,4 +1,4 @@
-"""Explain partitions: the decision about each, and facts from reading its records."""
+"""Explain partitions: the decision about each, and facts from reading their records."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def explain(
     key: bytes | None = None,
     progress: ProgressListener | None = None,
 ) -> ExplainReport:
-    """Explain which gates prevent cleaning of partitions. See `Broker`."""
+    """Explain which gates prevent cleaning of partitions; see `Broker.explain`."""
     explanations = []
     for tp in partitions:
-        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+        with suppress(UnknownTopicOrPartitionError):  # deleted in the meantime
             explanations.append(
                 explain_partition(broker, tp, quick=quick, exact=exact, key=key, progress=progress)
             )
@@ -54,7 +54,7 @@ def explain_partition(
     key: bytes | None = None,
     progress: ProgressListener | None = None,
 ) -> PartitionExplanation:
-    """Explain which gates prevent cleaning of a partition. See `Broker.explain`."""
+    """Explain which gates prevent cleaning of a partition; see `Broker.explain`."""
     return PartitionView(broker, topic_partition).evaluate(
         lambda log: _explained(broker, log, quick=quick, exact=exact, key=key, progress=progress)
     )

@@ -29,7 +29,7 @@ LEFT = "left_damaged_end"
 
 
 class Cleaned(HasLogs, Protocol):
-    """The parts of a broker needed for cleaning."""
+    """The parts of a broker that are needed for cleaning."""
 
     @property
     def broker_config(self) -> BrokerConfig:
@@ -49,12 +49,12 @@ class Cleaned(HasLogs, Protocol):
 
 
 class RecordFacts(NamedTuple):
-    """Facts about the records of a log: its surviving tombstones, and damage.
+    """Facts about the records in a log: its surviving tombstones, and damage.
 
     Attributes
     ----------
     is_read : bool
-        Whether all records were read. Otherwise only damage that was met before is known.
+        Whether all records were read. If not, only damage found earlier is known.
     """
 
     tombstones: Sequence[Tombstone] | None
@@ -88,7 +88,7 @@ def read_facts(broker: Cleaned, tp: TopicPartition, decision: CleaningDecision) 
 def known_facts(
     broker: Cleaned, log: Log, decision: CleaningDecision, damaged: Sequence[Damaged] = ()
 ) -> RecordFacts:
-    """Return damage that is known without reading records.
+    """Return the damage that is known without reading records.
 
     Parameters
     ----------
@@ -105,8 +105,8 @@ def known_facts(
 def _stops(broker: Cleaned, log: Log, decision: CleaningDecision, path: str | None) -> bool:
     """Return whether damage in a file stops the next cleaning pass.
 
-    This is the case if the pass reads the file, or if recovery would truncate the log there, which
-    commands that write refuse to do.
+    This is the case if the pass reads the file, or if recovery would truncate the log at the
+    damage, which commands that write refuse to do.
     """
     directory = broker.manager.registry.directory_of(log.topic_partition)
     if broker.read_only and not directory.is_at_rest(log.topic_partition):
@@ -134,7 +134,7 @@ def rehearse(
     roll: bool = False,
     progress: ProgressListener | None = None,
 ) -> tuple[CleaningDecision, CleanerStats | None, int]:
-    """Run a cleaning pass as a dry run. An obstacle closes its gate in the decision.
+    """Dry-run a cleaning pass. An obstacle closes its gate in the decision.
 
     Parameters
     ----------
@@ -144,8 +144,8 @@ def rehearse(
     Returns
     -------
     CleaningDecision, CleanerStats or None, int
-        The decision, the statistics of the first pass, and the number of passes (an upper bound
-        without statistics).
+        The decision, the statistics of the first pass, and the number of passes (an upper bound if
+        there are no statistics).
     """
     passes_needed = cleaner.passes_bound(log, decision.state)
     try:

@@ -1,6 +1,6 @@
 """Effect of the next cleaning pass on each record of a partition, as in `inspect --fate`.
 
-`logstore.cleaner.passes.fate` decides. This module converts its columns to records.
+`logstore.cleaner.passes.fate` decides the fates. This module converts its columns to records.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class RecordFate(NamedTuple):
     Attributes
     ----------
     key : bytes or None
-        None for a null key and for control records, whose keys are internal.
+        The key. None for null keys and for control records, whose keys are internal.
     fate : str
         `retained`, `superseded`, `tombstone_expired`, `aborted`, `control_expired` or `null_key` as
-        in a `CleanReport`. Records outside the pass have `below_log_start`, `active` or
+        in a `CleanReport`. Records that the pass does not read have `below_log_start`, `active` or
         `not_yet_cleanable`.
     superseded_by : int or None
-        Offset of the superseding record.
+        Offset of the superseding record, or None.
     control : str or None
-        `abort`, `commit` or `other` for a control record.
+        `abort`, `commit` or `other` for a control record. None for data.
     """
 
     offset: int
@@ -55,9 +55,9 @@ class RecordFate(NamedTuple):
 
 
 def fate_json(topic_partition: TopicPartition, record: RecordFate, *, raw: bool = False) -> str:
-    """Return the fate of a record as a JSON object on one line, as in `inspect --fate`.
+    """Return the fate of a record as a single-line JSON object, as in `inspect --fate`.
 
-    Keys of internal topics are also decoded, unless `raw`.
+    Unless `raw`, keys of internal topics are also decoded.
     """
     decoded = "" if raw else _decoded(topic_partition.topic, record)
     by = "null" if record.superseded_by is None else record.superseded_by
@@ -96,27 +96,28 @@ class FatesPage(NamedTuple):
 
 
 class PartitionFates:
-    """The fates of all records in a partition. Each iteration is a dry run of a pass.
+    """The fates of all records in a partition. Each iteration dry-runs a pass.
 
-    The pass covers the range of `decision` with the offset map as it would be built now, even if
+    The pass covers the range of `decision`, with the offset map that would be built now, even if
     the partition is not due.
 
     Attributes
     ----------
     decision : CleaningDecision
-        The range to clean and the closed gates when this object was created.
+        The range to clean and the closed gates at the time when this object was created.
     is_compacted : bool
         Whether the topic is compacted. If not, cleaning removes no records.
     stats : CleanerStats or None
-        The statistics of the pass after a complete iteration, or None before, or if the topic is
-        not compacted. If `end_offset` is before the end of the range, the map was full there: the
+        The statistics of the pass after a complete iteration. None before that, or if the topic is
+        not compacted. If `end_offset` is below the end of the range, the map became full there: the
         pass retains later records, and more passes follow.
 
     Notes
     -----
     Iteration raises `CorruptRecordError`, `UnsupportedFormatError` or `SegmentOverflowError` if
     cleaning would mark the partition uncleanable, and `KafkaStorageError` if the disk fails. The
-    log must not be truncated meanwhile. Memory: the map and the I/O buffers.
+    caller must ensure that the log is not truncated in the meantime. Requires memory for the map
+    and the I/O buffers.
     """
 
     def __init__(
@@ -152,7 +153,7 @@ class PartitionFates:
     def page(self, first: int, count: int) -> FatesPage:
         """Return `count` fates starting at index `first`, and the counts of all fates.
 
-        Raises the errors of an iteration. Runs the whole pass, but builds only the returned
+        Raises the errors of an iteration. Runs the entire pass, but only creates the returned
         records.
         """
         from logstore.cleaner.passes.fate import FATES

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class KeyRecord(NamedTuple):
-    """A record with the key. Times and reasons are as in `ErasurePlace`.
+    """A record with the key. For times and reasons, see `ErasurePlace`.
 
     Attributes
     ----------
     section : str
-        Section of its segment: `clean`, `dirty`, `uncleanable` or `active`.
+        Section of the record's segment: `clean`, `dirty`, `uncleanable` or `active`.
     delete_horizon_ms : int or None
-        Delete horizon of its batch.
+        Delete horizon of the record's batch, or None if it has none.
     """
 
     offset: int
@@ -50,7 +50,7 @@ class KeyRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeyExplanation:
-    """The future of a key in a partition, as of `now_ms`, and the steps to its removal."""
+    """The future of a key in a partition as of `now_ms`, and the steps to its removal."""
 
     key: bytes
     records: tuple[KeyRecord, ...]
@@ -74,7 +74,7 @@ def explain_key(
     decision: CleaningDecision,
     remedies: Sequence[Remedy],
 ) -> KeyExplanation:
-    """Explain a key, given the decision and remedies of the partition."""
+    """Explain a key, given the partition's decision and remedies."""
     report = erasure(broker, topic_partition.topic, key, topic_partition.partition)
     locations = {
         location.offset: location

@@ -25,14 +25,14 @@ _ILLEGAL = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 class Location(NamedTuple):
-    """Data directories to open for reading, or one partition directory in them.
+    """Data directories to open for reading, or a single partition directory in them.
 
     Attributes
     ----------
     directories : tuple of str
         The data directories.
     shown : ShownFolder or None
-        The only directory to show, of any name, or None for all.
+        The only directory to show, under any name, or None for all.
     """
 
     directories: tuple[str, ...]
@@ -42,8 +42,8 @@ class Location(NamedTuple):
 def locate(fs: FileSystem, path: str, display_name: str | None = None) -> Location:
     """Resolve the absolute path of a directory.
 
-    It may be a data directory, a directory of data directories, or a partition directory of any
-    name.
+    The path may be a data directory, a directory of data directories, or a partition directory with
+    any name.
 
     Parameters
     ----------
@@ -80,10 +80,10 @@ def locate(fs: FileSystem, path: str, display_name: str | None = None) -> Locati
 
 
 def partition_of_folder(name: str) -> TopicPartition:
-    """Return the partition in a directory, according to its name.
+    """Return the partition in a directory, according to the directory's name.
 
-    Copies may have other names: `users-3.bak` is partition 3 of users, and `orders.bak` is
-    partition 0 of a topic of that name.
+    Copies may have different names: `users-3.bak` is partition 3 of users, and `orders.bak` is
+    partition 0 of a topic with that name.
     """
     named = parse_log_dir(name)
     if named is not None and not named.state:
@@ -112,7 +112,7 @@ def _is_data_directory(fs: FileSystem, path: str) -> bool:
             and _has_segments(fs, f"{path}/{child}")
             for child in fs.list_dir(path)
         )
-    except OSError:  # not readable
+    except OSError:  # the directory is not readable
         return False
 
 

@@ -1,7 +1,7 @@
 """Losses: records visible to consumers that an operation would remove.
 
-Compaction does not count as a loss. For other operations, this determines in advance which records
-they remove, how many, and their timestamps.
+Compaction does not count as a loss. For all other operations, this determines in advance which
+records would be removed, how many, and their timestamps.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class LostRecords(NamedTuple):
     Attributes
     ----------
     first_offset, last_offset : int
-        Range of visible records, inclusive, or -1 if the partition cannot be opened.
+        Range of visible records (inclusive), or -1 if the partition cannot be opened.
     records : int
-        Number of records according to batch headers, without control records. Unless `is_counted`,
-        the number of offsets, which is an upper bound.
+        Number of records according to batch headers, excluding control records. If not
+        `is_counted`, the number of offsets, which is an upper bound.
     size_bytes : int
-        Size of their batches.
+        Total size of the records' batches.
     first_timestamp, last_timestamp : int or None
-        Minimum and maximum timestamp, Unix ms, or None.
+        Minimum and maximum timestamp in Unix milliseconds, or None.
     """
 
     topic: str
@@ -87,7 +87,7 @@ class Loss:
         return cls(tuple(part for loss in losses for part in loss.parts))
 
     def visible_to(self, sees: Callable[[str], bool]) -> Loss:
-        """Return this loss without the names of topics for which `sees` is false."""
+        """Return this loss without naming the topics for which `sees` is false."""
         return replace(
             self, unnamed=frozenset(part.topic for part in self.parts if not sees(part.topic))
         )
@@ -99,7 +99,7 @@ class Loss:
 
     @property
     def records(self) -> int:
-        """Number of records, or an upper bound unless `is_counted`."""
+        """Number of records, or an upper bound if not `is_counted`."""
         return sum(part.records for part in self.parts)
 
     @property
@@ -114,7 +114,7 @@ class Loss:
 
     @property
     def text(self) -> str:
-        """The loss as a sentence, with times in Unix ms."""
+        """The loss as a sentence, with times in Unix milliseconds."""
         if not self.parts:
             return "nothing is lost"
         bound = "" if self.is_counted else "up to "
@@ -134,7 +134,7 @@ class Loss:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the loss as JSON, with the first partitions and the number of others."""
+        """Return the loss as JSON, with the first partitions and the number of further ones."""
         firsts = [each.first_timestamp for each in self.parts if each.first_timestamp is not None]
         lasts = [each.last_timestamp for each in self.parts if each.last_timestamp is not None]
         listed = self.named[:_LISTED_MAX]
@@ -177,7 +177,7 @@ def _lost_between(log: Log, start_offset: int, end_offset: int) -> Loss:
     if size <= COUNTED_BYTES_MAX:
         try:
             part = _count_records(log, segments, start, end)
-        except (CorruptionError, UnsupportedFormatError):  # damaged data would be removed too
+        except (CorruptionError, UnsupportedFormatError):  # damaged data would be removed as well
             part = _measure(log, segments, start, end)
     else:
         part = _measure(log, segments, start, end)
@@ -257,7 +257,7 @@ def lost_by_retention(
     Parameters
     ----------
     beyond : RetentionDecision, optional
-        Removals that happen anyway, which are not counted.
+        Removals that happen in any case, which are not counted.
     """
     if not decision.removed:
         return NOTHING_LOST
@@ -268,7 +268,7 @@ def lost_by_retention(
 
 
 def lost_by_delete_records(log: Log, before_offset: int) -> Loss:
-    """Return the loss of deleting records before an offset, or all records with -1."""
+    """Return the loss of deleting records before an offset, or all records if it is -1."""
     end = log.high_watermark if before_offset == -1 else before_offset
     return lost_between(log, log.log_start_offset, min(end, log.high_watermark))
 
@@ -288,9 +288,9 @@ def lost_unread(manager: LogManager, topic_partition: TopicPartition) -> Loss:
 
 
 def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool) -> Loss:
-    """Return the records that a forced cleaning pass removes despite `min.compaction.lag.ms`.
+    """Return the records that forced cleaning would remove despite `min.compaction.lag.ms`.
 
-    Compares dry runs with and without the records protected by the lag.
+    Compares dry runs with and without the records that the lag protects.
     """
     config = log.config
     if not config.compact or config.min_compaction_lag_ms == 0:
@@ -303,7 +303,7 @@ def lost_by_forced_cleaning(cleaner: LogCleanerManager, log: Log, *, roll: bool)
     removals = []
     for bound in (state.upper_bound_offset, max(allowed, state.first_dirty_offset)):
         stats = cleaner.clean(log, state._replace(upper_bound_offset=bound), dry_run=True)
-        if not isinstance(stats, CleanerStats):  # damaged or in use, which the cleaner reports
+        if not isinstance(stats, CleanerStats):  # damaged or in use; the cleaner reports this
             return NOTHING_LOST
         removals.append(
             (stats.fates_total - stats.fates["retained"], stats.bytes_read - stats.bytes_written)

@@ -1,4 +1,4 @@
-"""Offsets that are missing between two segments, where a segment may be lost."""
+"""Missing offsets between two segments, where a segment might be missing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def missing_offsets(log: Log, files: FileSystem, first_dirty_offset: int | None) -> list[range]:
-    """Return the ranges of offsets between two segments in which a segment may be lost.
+    """Return the offset ranges between two segments where a segment might be missing.
 
     Parameters
     ----------
     files : FileSystem
-        The stored files. An overlay may have removed the indexes of a lost segment.
+        The stored files, because an overlay may have removed the indexes of a lost segment.
     first_dirty_offset : int or None
-        Entry in the cleaner checkpoint, or None.
+        Entry in the cleaner checkpoint, or None if there is none.
 
     Notes
     -----

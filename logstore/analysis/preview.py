@@ -49,7 +49,7 @@ _STANDING = ("policy", "cleaner_disabled", "uncleanable", "empty")
 
 
 class Supposition(NamedTuple):
-    """New configs of a broker and its topics.
+    """Hypothetical configs of a broker and its topics.
 
     Attributes
     ----------
@@ -57,9 +57,9 @@ class Supposition(NamedTuple):
     configs : mapping of str to LogConfig
         Configs of the affected topics.
     changed : tuple of ConfigChange
-        The keys whose value or origin changes.
+        The keys whose value or origin would change.
     notes : tuple of str
-        Old names that were replaced.
+        Messages about old names that were replaced.
     """
 
     broker_config: BrokerConfig
@@ -71,7 +71,7 @@ class Supposition(NamedTuple):
 def suppose_topic(
     manager: LogManager, topic: str, set_configs: Mapping[str, object], unset: Iterable[str]
 ) -> Supposition:
-    """Return the configs after changing a topic. See `alter_configs`.
+    """Return the configs after a topic change; see `alter_configs`.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def suppose_topic(
 def suppose_broker(
     manager: LogManager, changes: Mapping[str, object], layer: Layer = Layer.BROKER
 ) -> Supposition:
-    """Return the configs after changing the broker. See `alter_broker_configs`.
+    """Return the configs after a broker change; see `alter_broker_configs`.
 
     Raises
     ------
@@ -120,19 +120,20 @@ class Outlook:
     Attributes
     ----------
     explanation : PartitionExplanation
-        The decision, as in `explain`. `first_pass` has the statistics of a pass that is due now.
+        The decision, as in `explain`. If a pass is due now, `first_pass` contains its statistics.
     later_pass : CleanerStats or None
-        If no pass is due now, the statistics of the next one, assuming that the active segment was
+        If no pass is due now, the statistics of the next pass, assuming that the active segment is
         rolled and ignoring dirty ratio and lags.
     later_passes_needed : int
-        Number of passes of that cleaning, or 0 without statistics.
+        Number of passes for that cleaning, or 0 without statistics.
     retention : RetentionDecision
-        Removals by a retention run now.
+        Removals if retention ran now.
     next_expiry_ms : int or None
-        Unix ms when retention may next remove something without an append.
+        Time when retention may next remove segments without an append, in Unix milliseconds, or
+        None.
     horizon_ms : int or None
-        Delete horizon that the next cleaning pass sets: its time plus `delete.retention.ms`. None
-        if no pass becomes due without an append.
+        Delete horizon that the next cleaning pass would set: its time plus `delete.retention.ms`.
+        None if no pass becomes due without an append.
     """
 
     explanation: PartitionExplanation
@@ -162,16 +163,16 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True)
 class PartitionPreview:
-    """A partition with the current and the new configs.
+    """A partition under the current and the new configs.
 
     Attributes
     ----------
     size_bytes, segments : int
         Current size of the partition.
     before, after : Outlook
-        The future with the current and the new configs. `before` has no statistics.
+        The outlook with the current and the new configs. `before` has no statistics.
     unread : str or None
-        Why records were not read, or None if they were read or are not needed.
+        Why records were not read. None if they were read or are not needed.
     """
 
     topic: str
@@ -202,17 +203,17 @@ class Preview:
     Attributes
     ----------
     topic : str or None
-        None for broker configs.
+        The topic, or None for broker configs.
     changed : tuple of ConfigChange
-        The keys whose value or origin changes.
+        The keys whose value or origin would change.
     notes : tuple of str
-        Old names that were replaced.
+        Messages about old names that were replaced.
     partitions : tuple of PartitionPreview
-        The affected partitions, or all partitions of the given topic.
+        The affected partitions, or all partitions if a topic is given.
     left_out : int
         Number of partitions that were not examined.
     loss : Loss
-        Records that a retention run would remove only with the new configs.
+        Records that retention would remove only with the new configs.
     """
 
     topic: str | None
@@ -239,13 +240,13 @@ class Preview:
 
 
 class Budget:
-    """Number of bytes that may still be read, or None for no limit."""
+    """Number of bytes that may still be read. None if unlimited."""
 
     def __init__(self, bytes_max: int | None) -> None:
         self._left = bytes_max
 
     def take(self, size_bytes: int) -> bool:
-        """Take this many bytes if available, and return whether they were."""
+        """Take a number of bytes if available. Return whether they were."""
         if self._left is None:
             return True
         if size_bytes > self._left:
@@ -264,7 +265,7 @@ def preview(
     read_bytes_max: int | None = None,
     partitions_max: int | None = None,
 ) -> Preview:
-    """Return the effect of new configs. See `Broker.preview`."""
+    """Return the effect of new configs; see `Broker.preview`."""
     catalog = broker.manager.catalog
     if topic is None:
         selected = [tp for name in supposition.configs for tp in catalog.partitions(name)]
@@ -275,7 +276,7 @@ def preview(
     previews = []
     losses = []
     for tp in examined:
-        with suppress(UnknownTopicOrPartitionError):  # deleted meanwhile
+        with suppress(UnknownTopicOrPartitionError):  # deleted in the meantime
             one = _preview_partition(broker, supposition, tp, budget, quick=quick)
             previews.append(one)
             losses.append(lost_by_settings(broker, supposition, tp))
@@ -323,7 +324,7 @@ def _preview_partition(
         unread = f"its {size_bytes} bytes exceed the read limit of this preview"
     elif config.compact:
         facts = then_facts = read_facts(broker, tp, decision)
-        now, then = trials()  # logs are reopened after damage
+        now, then = trials()  # logs may have been reopened after damage
         if facts.tombstones is not None and Strategy.of(config) != Strategy.of(now.log.config):
             then_facts = facts._replace(
                 tombstones=live_tombstones(PartitionView(broker, tp), config)
@@ -355,12 +356,12 @@ def _preview_partition(
 
 
 def _can_be_due(decision: CleaningDecision) -> bool:
-    """Return whether a cleaning pass can ever be due."""
+    """Return whether a cleaning pass could ever be due."""
     return all(gate.open for gate in decision.gates if gate.gate in _STANDING)
 
 
 def _bytes_to_read(log: Log, decision: CleaningDecision) -> int:
-    """Estimate the bytes to read for examining a compacted log and a dry run."""
+    """Estimate the number of bytes to read for examining and dry-running a compacted log."""
     if not _can_be_due(decision):
         return log.size_bytes
     return 3 * log.size_bytes

@@ -1,7 +1,7 @@
-"""Rehearsals: run the future of a partition on a copy in memory.
+"""Rehearsals: run the future of a partition on an in-memory copy.
 
 The copy has an overlay file system and a virtual clock. Retention and cleaning are not predicted
-but actually run.
+but actually executed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Cause(StrEnum):
 
 
 class Removal(NamedTuple):
-    """A removal: when, why, and since when it was due."""
+    """A removal: its time, its cause, and since when it was due."""
 
     at_ms: int
     cause: Cause
@@ -61,7 +61,7 @@ class Removal(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A record that is still in the log, and the delete horizon of its batch."""
+    """A record that is still in the log, and its batch's delete horizon."""
 
     is_tombstone: bool
     delete_horizon_ms: int | None
@@ -75,9 +75,9 @@ class TransactionEnd(NamedTuple):
     producer_epoch : int
         Producer epoch of the marker.
     commit : bool
-        Whether the transaction is committed, which must be decided already.
+        Whether the transaction is committed, which requires that it is already decided.
     due_ms : int
-        Earliest time, Unix ms. The coordinator may check later.
+        Earliest time, in Unix milliseconds. The coordinator may check later.
     """
 
     producer_id: int
@@ -87,21 +87,22 @@ class TransactionEnd(NamedTuple):
 
 
 class Rehearsal:
-    """The log of a partition on a copy in memory, with its own clock.
+    """The log of a partition in an in-memory copy, with its own clock.
 
     Parameters
     ----------
     fs : FileSystem
-        Only read.
+        File system, only read.
     log_dirs : sequence of str
     configs : mapping
         Overrides of topic configs.
     now_ms : int
-        Time at which the copy is opened, as when a broker starts.
+        Time at which the copy is opened, as by a starting broker.
     ends : sequence of TransactionEnd
-        Ends of open transactions known to the coordinator. Others remain open.
+        Ends of the open transactions known to the coordinator. All others remain open.
     progress : callable, optional
-        Called at each step of a cleaning pass with the task, the bytes done, and the total.
+        Called at each step of a cleaning pass with the task, the number of bytes done, and the
+        total.
 
     Raises
     ------
@@ -110,7 +111,7 @@ class Rehearsal:
 
     Notes
     -----
-    The output of cleaning passes is in memory until this is closed.
+    The output of cleaning passes stays in memory until the rehearsal is closed.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class Rehearsal:
         self._trial.close()
 
     def held(self, offset: int, key: bytes) -> Held | None:
-        """Return the state of a record, or None if it was removed. Unreadable records are held."""
+        """Return a record's state, or None if it was removed. Unreadable records count as held."""
         segment = self.log.segments.floor(offset)
         if segment is None:
             return None
@@ -170,8 +171,8 @@ class Rehearsal:
         ----------
         late : bool
             Act as late as the broker's intervals permit: `log.retention.check.interval.ms` for
-            retention of topics with policy `delete`, and `log.cleaner.backoff.ms` for everything
-            else. Otherwise act immediately.
+            retention of topics with policy `delete`, `log.cleaner.backoff.ms` for everything else.
+            If False, act immediately.
         """
         check_ms = self._check_interval_ms() if late else 0
         end_ms = self._broker_config.transaction_abort_timed_out_transaction_cleanup_interval_ms
@@ -221,7 +222,7 @@ class Rehearsal:
         return trial.is_due or trial.is_idle or bool(trial.retention().removed)
 
     def _run_due(self, cause: Cause) -> bool:
-        """Do the work that is due, and return whether anything changed."""
+        """Do the work that is due. Return whether anything changed."""
         trial, log = self._trial, self.log
         if cause is Cause.RETENTION:
             first_dirty_offset = trial.first_dirty_offset
@@ -233,7 +234,7 @@ class Rehearsal:
         return bool(CleanCommand(trial.cleaner, progress=self._report).run([log]).cleaned)
 
     def _next_due_ms(self) -> int | None:
-        """Return the next time when the engine may have work without an append."""
+        """Return the next time when the engine may have work without an append, or None."""
         next_ms = self._trial.next_due_ms()
         return next_ms if next_ms is not None and next_ms < _TIME_ENDS_MS else None
 
@@ -246,13 +247,13 @@ class Rehearsal:
 
         Yields after each removal. The active segment is rolled immediately, and a pass runs as soon
         as the configs permit: `min.compaction.lag.ms`, open transactions and delete horizons apply.
-        A low dirty ratio does not prevent a pass, because appends change it. Transactions end
-        immediately, because their producers may end them.
+        A low dirty ratio does not prevent a pass, because appends can raise it. Transactions end
+        immediately, because their producers could end them.
 
         Parameters
         ----------
         key : bytes
-            Key of the awaited records. Appends have other keys.
+            Key of the awaited records. Appended records have different keys.
         wanted : callable
             Returns the awaited records that still exist, by offset.
         """
@@ -275,9 +276,9 @@ class Rehearsal:
             self.clock.advance(ms=next_ms - now_ms)
 
     def _append_behind(self, key: bytes, wanted: Mapping[int, Held]) -> None:
-        """Append a record with another key in its own segment, if the last record is awaited.
+        """If the last record is awaited, append a record with a different key in its own segment.
 
-        Version strategies always retain the last record of the log.
+        Version strategies always retain the last record in the log.
         """
         log = self.log
         is_kept = Strategy.of(log.config).has_versions and log.log_end_offset - 1 in wanted
@@ -289,9 +290,9 @@ class Rehearsal:
             log.writer.roll()
 
     def _run_pass(self, wanted: Collection[Held], passes: int) -> bool:
-        """Run a pass if one can be due and changes something. Return whether it ran.
+        """Run a pass if one can be due and would change anything. Return whether it ran.
 
-        `passes` is the number of passes at this time: with versions an expired survivor may remain
+        `passes` is the number of passes at this time. With versions, an expired survivor may remain
         for one more pass, and a tombstone that expires immediately is removed by the second pass.
         """
         log, cleaner, now_ms = self.log, self._trial.cleaner, self.clock.now_ms()
@@ -308,11 +309,11 @@ class Rehearsal:
         return isinstance(result, CleanerStats)
 
     def _can_be_due(self, now_ms: int) -> bool:
-        """Return whether a pass is due, or could be due because of appends."""
+        """Return whether a pass is due, or appends could make it due."""
         return now_ms >= self._append_due_ms() or self._trial.is_due
 
     def _append_due_ms(self) -> int:
-        """Return when appends with the earliest permitted timestamps cause a pass."""
+        """Return when appends with the earliest permitted timestamps make a pass due."""
         config = self.log.config
         age_ms = config.timestamp_before_max_ms
         if config.message_timestamp_type is TimestampType.LOG_APPEND_TIME:
@@ -340,7 +341,7 @@ def _is_expired(held: Held, now_ms: int) -> bool:
 
 
 class Watch(NamedTuple):
-    """Removals of watched records by offset, or None for records that remain."""
+    """Removals of the watched records by offset. None for records that remain."""
 
     removals: Mapping[int, Removal | None]
     failure: str | None
@@ -352,7 +353,7 @@ def watch(
     offsets: list[int],
     run: Callable[[Rehearsal, Callable[[], Mapping[int, Held]]], Iterator[Removal]],
 ) -> Watch:
-    """Run a rehearsal until all watched records are removed or nothing changes any more."""
+    """Run a rehearsal until all watched records are removed or nothing changes anymore."""
     removals: dict[int, Removal | None] = dict.fromkeys(offsets)
     failure = None
     rehearsal = make()

@@ -1,4 +1,4 @@
-"""Results of requests as values, with the names used in JSON."""
+"""Results of requests as values, with the member names used in JSON."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class RetainReport:
     Attributes
     ----------
     decisions : tuple of RetentionDecision
-        One per partition, with each segment and the rule that removes it or the reason to retain
-        it.
+        One decision per partition, with each segment and the rule that deletes it or the reason for
+        keeping it.
     """
 
     decisions: tuple[RetentionDecision, ...]
@@ -71,48 +71,49 @@ class RetainReport:
 
 @dataclass(frozen=True, slots=True)
 class PartitionExplanation:
-    """Why a partition is cleaned or not, with the names used in JSON.
+    """Why a partition will or will not be cleaned, with the member names used in JSON.
 
     Attributes
     ----------
     will_clean : bool
         Whether all gates are open.
     binding : str or None
-        The first closed gate.
+        The first closed gate that prevents cleaning, or None.
     opens_at_ms : int or None
-        Unix ms when it will be cleaned, or None if that requires an append or a command.
+        Time when the partition will be cleaned, in Unix milliseconds. None if that requires an
+        append or a command.
     gates : tuple of Gate
-        All gates. Closed gates have the time when they open by themselves.
+        All gates. Closed gates have the time when they open without intervention.
     passes_needed : int
-        Number of passes, each filling the offset map, if a pass was rehearsed. Otherwise an upper
-        bound that assumes a distinct key for every dirty record.
+        Number of passes (each fills the offset map) if a pass was dry-run. Otherwise an upper
+        bound, which assumes a distinct key for every dirty record.
     must_clean_ratio, cleanable_ratio : float
-        Fractions of bytes past `max.compaction.lag.ms` and of dirty bytes.
+        Fraction of bytes that exceed `max.compaction.lag.ms`, and of dirty bytes.
     max_compaction_delay_ms : int
-        How long the oldest dirty data has exceeded `max.compaction.lag.ms`.
+        By how long the oldest dirty data exceeds `max.compaction.lag.ms`, in milliseconds.
     first_dirty_offset, first_uncleanable_offset : int
-        Start and end (exclusive) of the range to clean.
+        Start, and exclusive end, of the range to clean.
     reason : Reason
         The verdict without its time. `headline` is its text.
     remedies : tuple of Remedy
-        Causes and remedies of each closed gate that prevents cleaning.
+        Causes and remedies for each closed gate that prevents cleaning.
     active_segment : ActiveSegment
         The active segment, which is never cleaned, and the conditions for rolling it.
     tombstones : Tombstones or None
-        None if the records were not read or are unreadable.
+        Counts of surviving tombstones. None if the records were not read or are unreadable.
     tombstone_reasons : tuple of Reason
         Conditions for removing tombstones, and whether the required pass becomes due.
     damages : tuple of str
         Damage in the files, if the records were read.
     first_pass : CleanerStats or None
         Statistics of the first pass, as in a dry run. None if the partition will not be cleaned or
-        the records were not read.
+        its records were not read.
     assumed : tuple of str
         Assumptions about configs that the directory does not contain.
     key : KeyExplanation or None
-        The future of the requested key, if any.
+        The future of the requested key, or None if no key was requested.
     verdict : Verdict or None
-        State of the partition and bytes that cleaning would free. None in a preview.
+        State of the partition, and bytes that cleaning would free. None in a preview.
     decision : CleaningDecision
         The underlying decision.
     """
@@ -145,7 +146,7 @@ class PartitionExplanation:
     def of(
         cls, decision: CleaningDecision, passes_needed: int, **attributes: Any
     ) -> PartitionExplanation:
-        """Explain a decision made with foresight; `found` has the other attributes."""
+        """Explain a decision made with foresight. `found` contains the other attributes."""
         state, binding = decision.state, decision.binding
         return cls(
             topic=state.topic_partition.topic,
@@ -200,7 +201,7 @@ class PartitionExplanation:
 
 @dataclass(frozen=True, slots=True)
 class ExplainReport:
-    """The result of `explain`, with an item per partition."""
+    """The result of `explain`, with one item per partition."""
 
     partitions: tuple[PartitionExplanation, ...]
 
@@ -214,7 +215,7 @@ class ExplainReport:
 
 
 class ConfigChange(NamedTuple):
-    """A key whose effective value or origin changes."""
+    """A config key whose effective value or origin changes."""
 
     key: str
     before: ConfigValue
@@ -246,7 +247,7 @@ def changes_between(
 
 
 def segment_sizes(manager: LogManager, topic_partition: TopicPartition) -> list[int]:
-    """Return the segment sizes of a partition without opening its log, which may be damaged.
+    """Return a partition's segment sizes without opening its log, which may be damaged.
 
     Segments removed by another process are omitted.
     """

@@ -1,8 +1,8 @@
 """Salvage: copy all valid batches of damaged partitions to a new data directory.
 
-Batches are copied byte for byte into segments with the same base offsets. Only fields that no CRC
-covers (length, magic, base offset, leader epoch) are repaired, using adjacent batches. All other
-files (indexes, snapshots, epochs, checkpoints) are rebuilt, so damage to them does not matter.
+Batches are copied byte for byte into segments with the same base offsets. Only fields without a CRC
+(length, magic, base offset, leader epoch) are repaired, using adjacent batches. All other files
+(indexes, snapshots, epochs, checkpoints) are rebuilt, so damage to them does not matter.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Lost(NamedTuple):
 
 
 class SalvageReport(NamedTuple):
-    """Saved and lost data, with the names used in JSON."""
+    """Saved and lost data, with the member names used in JSON."""
 
     partitions: tuple[TopicPartition, ...]
     batches: int
@@ -123,8 +123,8 @@ def salvage(
 
     Notes
     -----
-    Reads and writes all data once, then reads the output: opening it as after a crash builds the
-    derived files. Memory: a chunk of 1 MiB or a batch. Durable on return.
+    Reads and writes all data once, then reads the output, because opening it as after a crash
+    builds the derived files. Requires memory for a chunk of 1 MiB or a batch. Durable on return.
     """
     with unfinished(fs, target):
         run = _Salvage(broker, fs, target)
@@ -137,7 +137,7 @@ def salvage(
 
 
 class _Salvage:
-    """A run of `salvage`."""
+    """One run of `salvage`."""
 
     def __init__(self, broker: HasLogs, fs: FileSystem, target: str) -> None:
         self._broker = broker
@@ -166,12 +166,12 @@ class _Salvage:
         )
 
     def save(self, tp: TopicPartition) -> None:
-        """Save a partition. If it cannot be opened, all of it is lost."""
+        """Save a partition. If it cannot be opened, the entire partition is lost."""
         view = PartitionView(self._broker, tp)
         try:
             directory = self._broker.manager.registry.directory_of(tp)
         except UnknownTopicOrPartitionError:
-            return  # stored but without a directory: empty
+            return  # stored but without a directory, so empty
         try:
             log = view.survey()
         except LogStoreError as error:
@@ -220,7 +220,7 @@ class _Salvage:
             entries[tp] = max(min(cleaned, partition.last_base), partition.first_base)
 
     def _derive(self, tp: TopicPartition, log: Log, folder: str, log_start_offset: int) -> int:
-        """Build the files derived from batches, and return the log end offset."""
+        """Build the files that are derived from batches, and return the log end offset."""
         opened = open_log(
             self._runtime,
             LoadRequest(
@@ -238,10 +238,10 @@ class _Salvage:
 
     def _copy_topic_id(self, view: PartitionView, log: Log, folder: str) -> None:
         topic = log.topic_partition.topic
-        with suppress(CorruptCheckpointError):  # a broker assigns a new one
+        with suppress(CorruptCheckpointError):  # a broker assigns a new id
             topic_id = read_partition_metadata(view.files, log.directory)
             if topic_id is not None:
-                # A broker would reject an id that differs from the stored or the first one.
+                # A broker would reject an id that differs from the stored id or the first one.
                 topic_id = self._topic_ids.setdefault(topic, topic_id)
                 write_partition_metadata(self._fs, folder, topic_id)
 
@@ -283,7 +283,7 @@ class _Partition:
     Parameters
     ----------
     refused : dict of int to str
-        Reasons to omit batches, by base offset.
+        Reasons for omitting batches, by base offset.
     """
 
     def __init__(
@@ -309,7 +309,7 @@ class _Partition:
         self._file: tuple[str, File] | None = None
 
     def write(self) -> None:
-        """Write the segments, closed and durable. The last one may be empty."""
+        """Write the segments, closed and durable. The last segment may be empty."""
         segment: LogSegment | None = None
         chunk: list[tuple[BatchExtent, bytes]] = []
         size = 0
@@ -355,7 +355,7 @@ class _Partition:
         segment.close_handlers()
 
     def _batches(self) -> Iterator[tuple[int, StoredBatch, bytes]]:
-        """Yield the batches to save, each with the base offset of its segment and its bytes."""
+        """Yield the batches to save, each with its segment's base offset and its bytes."""
         start = self._log.segments.first.base_offset
         for stored, epoch in _with_epochs(self._view, self._log, start):
             header = stored.batch.header
@@ -387,7 +387,7 @@ class _Partition:
             self._file = None
 
     def _wrong(self, stored: StoredBatch) -> str | None:
-        """Return the first check of severity `error` that a batch fails, or None."""
+        """Return the first check of severity `error` that a batch fails, or None if it is valid."""
         if stored.magic != layout.MAGIC:
             return None
         for row in verify_batch(stored.batch, self._limit, is_metadata=self._is_metadata):
@@ -420,7 +420,7 @@ def _with_epochs(
     """Yield batches with their correct leader epochs.
 
     No CRC covers the epoch. Epochs never decrease, so an epoch that is not between its neighbours
-    is wrong. The epoch file of the partition or the previous batch determines the correct one.
+    is wrong. The partition's epoch file or the previous batch determines the correct epoch.
     """
     known: LeaderEpochCache | None = None
     with suppress(CorruptCheckpointError):
@@ -453,7 +453,7 @@ def _with_epochs(
 
 
 def _offset_at(fs: FileSystem, error: CorruptRecordError) -> int | None:
-    """Return the base offset of the batch that raised an error."""
+    """Return the base offset of the batch that raised an error, or None if unknown."""
     if error.path is None or error.position is None:
         return None
     file = fs.open(error.path)

@@ -31,23 +31,23 @@ DELETED = "deleted"
 
 @dataclass(frozen=True, slots=True)
 class SegmentMapItem:
-    """A segment, or several adjacent segments of the same section.
+    """A segment, or several adjacent segments in the same section.
 
     Attributes
     ----------
     first, segments : int
         Index of the first segment in the map, and number of segments.
     summary : SegmentSummary
-        Totals of the values in `logstore inspect`.
+        Totals of the values shown by `logstore inspect`.
     holes : int
-        Number of offsets without a record, up to the next segment or the log end.
+        Number of offsets without a record, up to the next segment or the log end offset.
     delete_horizon_ms : int or None
-        Earliest time when its tombstones or markers may be removed, or None if no cleaning pass has
-        set any.
+        Earliest time when tombstones or markers may be removed. None if no cleaning pass has set a
+        delete horizon.
     deleted : bool
-        Whether its file awaits deletion.
+        Whether the segment's file awaits deletion.
     error : str or None
-        Damage because of which its batches are not counted.
+        Damage that prevents its batches from being counted, or None.
     """
 
     first: int
@@ -67,13 +67,13 @@ class SegmentMapItem:
         sums: BatchTotals,
         error: str | None,
     ) -> SegmentMapItem:
-        """Return the item for a segment. `next_offset` is the base offset of the next one."""
+        """Return the item for a segment. `next_offset` is the next segment's base offset."""
         offsets = next_offset - summary.base_offset
         holes = max(0, offsets - summary.records) if error is None else 0
         return cls(index, 1, summary, holes, sums.delete_horizon_ms, False, error)
 
     def join(self, other: SegmentMapItem) -> SegmentMapItem:
-        """Combine this item with the next one, which is in the same section."""
+        """Combine this item with the next item, which must be in the same section."""
         horizons = [
             ms for ms in (self.delete_horizon_ms, other.delete_horizon_ms) if ms is not None
         ]
@@ -97,7 +97,7 @@ class SegmentMapItem:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return the members of `inspect --format json` for a segment, and additional ones."""
+        """Return a segment's members in `inspect --format json`, and additional ones."""
         return {
             **self.summary._asdict(),
             "first": self.first,
@@ -115,7 +115,7 @@ class SegmentMaps:
 
     Notes
     -----
-    Thread-safe. Takes about 0.5 µs per batch in segments that were not read yet.
+    Thread-safe. Takes about 0.5 µs per batch in segments that have not been read yet.
     """
 
     def __init__(self, broker: Cleaned) -> None:
@@ -127,13 +127,13 @@ class SegmentMaps:
     def items(
         self, topic_partition: TopicPartition, first: int = 0, count: int | None = None
     ) -> tuple[int, list[SegmentMapItem]]:
-        """Return the number of segments, and some of them, by base offset.
+        """Return the number of segments, and a range of them by base offset.
 
         Raises
         ------
         UnknownTopicOrPartitionError, KafkaStorageError
         CorruptionError, UnsupportedFormatError
-            The partition cannot be opened. Damage in a segment is part of its item.
+            The partition cannot be opened. Damage in a segment is reported in its item.
         """
         view = PartitionView(self._broker, topic_partition)
         try:
@@ -178,7 +178,7 @@ class SegmentMaps:
         return len(segments), items
 
     def sums(self, log: Log, segment: LogSegment) -> BatchTotals:
-        """Return the totals of a segment's batch headers. Only new batches are read.
+        """Return the totals over a segment's batch headers. Only new batches are read.
 
         Raises
         ------
@@ -186,7 +186,7 @@ class SegmentMaps:
         """
         size, generation = segment.size_bytes, log.generation
         known = self._sums.get(segment)
-        if known is not None and known[0] != generation:  # truncated, and may have grown again
+        if known is not None and known[0] != generation:  # truncated, and possibly grown again
             known = None
         if known is not None and known[1] == size:
             return known[2]
@@ -201,14 +201,14 @@ def _base_offset(each: LogSegment | tuple[int, int]) -> int:
 
 
 def deleted_files(fs: FileSystem, directory: str) -> list[tuple[int, int]]:
-    """Return base offset and size of `.log` files that await deletion in a directory."""
+    """Return the base offset and size of a directory's `.log` files that await deletion."""
     return log_files(fs, directory, DELETED_SUFFIX)
 
 
 def log_files(fs: FileSystem, directory: str, state: str = "") -> list[tuple[int, int]]:
-    """Return base offset and size of `.log` files with a suffix.
+    """Return the base offset and size of `.log` files with a suffix.
 
-    Without a suffix, lists live files. Files that disappear meanwhile are skipped. Empty if the
+    An empty suffix lists live files. Files that disappear in the meantime are skipped. Empty if the
     directory cannot be read.
     """
     files = []

@@ -1,12 +1,12 @@
 """Statistics of a partition: records, batches and keys, and which records are live.
 
 All numbers are exact. A record is *live* if a table built from the topic would contain it: it is
-committed (`analysis.committed`), and either has no key, or has a value and is the survivor of its
-key under the topic's strategy. Other records are dead, even if they still exist. `dead` has the
-reasons.
+committed (`analysis.committed`) and either has no key, or has a value and is the survivor for its
+key under the topic's strategy. All other records are dead, even if they still exist. `dead`
+contains the reasons.
 
-Memory is limited to about 250 bytes for each of `KEYS_MAX` keys. If there are more, the records are
-read again for other ranges of key hashes.
+Memory is limited to about 250 bytes for each of `KEYS_MAX` keys. If there are more keys, the
+records are read again for other ranges of key hashes.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ StatsProgress = Callable[[int, int], None]
 
 
 class KeyStats(NamedTuple):
-    """A key with the number and uncompressed size of its records."""
+    """A key, and the number and uncompressed size of its records."""
 
     key: bytes
     records: int
@@ -97,7 +97,7 @@ class KeyStats(NamedTuple):
 
 
 class SegmentStats(NamedTuple):
-    """A segment. `bytes` is the file size, while other sizes are of uncompressed records."""
+    """A segment. `bytes` is the file size; all other sizes are of uncompressed records."""
 
     base_offset: int
     bytes: int
@@ -111,12 +111,12 @@ class SegmentStats(NamedTuple):
 
 @dataclass(slots=True)
 class Sizes:
-    """Histogram of sizes, by powers of two.
+    """A histogram of sizes by powers of two.
 
     Attributes
     ----------
     counts : list of int
-        Item n counts sizes in [2^(n-1), 2^n), and item 0 empty values.
+        Item n counts sizes in [2^(n-1), 2^n); item 0 counts empty values.
     nulls : int
         Number of nulls.
     """
@@ -171,7 +171,7 @@ class Sizes:
 
 @dataclass(slots=True)
 class Tally:
-    """Batches, records and bytes of one kind."""
+    """Number of batches, records and bytes of one kind."""
 
     batches: int = 0
     records: int = 0
@@ -188,32 +188,32 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStats:
-    """The statistics of a partition, with the names used in JSON.
+    """The statistics of a partition, with the member names used in JSON.
 
     Attributes
     ----------
     records : int
-        All records in the files, including control records and records below the log start. The sum
-        of `live_records` and `dead_records`.
+        All records in the files, including control records and records below the log start. Equals
+        `live_records` plus `dead_records`.
     bytes : int
         Size of the `.log` files.
     record_bytes, live_bytes : int
         Uncompressed size of all records and of live records.
     tombstones : int
-        Committed records without a value at or above the log start, including superseded ones.
-        `dead["tombstone"]` counts the surviving ones.
+        Committed records with a null value at or above the log start, including superseded ones.
+        `dead["tombstone"]` counts the surviving tombstones.
     live_keys, distinct_keys : int
-        Keys with a live record, and all keys.
+        Number of keys with a live record, and of all keys.
     top_keys, top_keys_by_bytes : tuple of KeyStats
-        Top keys by records and by bytes. Ties are sorted by the offset of the survivor.
+        Top keys by records and by bytes. Ties are ordered by the survivor's offset.
     dead : mapping
-        Dead records by reason (`DEAD`).
+        Number of dead records by reason (`DEAD`).
     codecs, producers, days : mapping
-        Batches and records by codec, producer id (-1 for none), and day of the timestamp.
+        Batches and records by codec, by producer id (-1 for none), and by day of the timestamp.
     headers : mapping
-        Records by header name.
+        Number of records by header name.
     passes : int
-        How often the records were read.
+        Number of times the records were read.
     verdict : Verdict
         State of the partition, and bytes that cleaning would free.
     """
@@ -297,7 +297,7 @@ def _tally_json(kind: str, name: object, tally: Tally) -> dict[str, Any]:
 
 
 class _Key:
-    """Counts of one key in the current range."""
+    """Counts for one key in the current range."""
 
     __slots__ = ("bytes", "has_value", "offset", "order", "records", "size")
 
@@ -305,13 +305,13 @@ class _Key:
         self.records = 0
         self.bytes = 0
         self.order: Order | None = None
-        self.offset = -1  # of the current survivor, or any record if none is committed
+        self.offset = -1  # offset of the current survivor, or of any record if none is committed
         self.size = 0
         self.has_value = False
 
 
 class _Keys:
-    """The keys in a range of hashes, which shrinks if it contains too many."""
+    """The keys in a range of hashes. The range shrinks if it contains too many keys."""
 
     def __init__(self, strategy: Strategy, first_hash: int, keys_max: int) -> None:
         self._strategy = strategy
@@ -326,7 +326,7 @@ class _Keys:
         return self._keys_max - len(self.known)
 
     def add(self, columns: RecordColumns, *, is_committed: bool) -> None:
-        """Count the records of a group. Only committed records can survive."""
+        """Count the records of a group. Only committed records can be survivors."""
         strategy, known = self._strategy, self.known
         first, end = self.first_hash, self.end_hash
         is_whole = first == 0 and end == _HASHES
@@ -376,7 +376,7 @@ class _Keys:
         hashes = sorted(int.from_bytes(hashed[:4], "big") for hashed in self.known)
         middle = hashes[len(hashes) // 2]
         if middle == hashes[0]:
-            return  # all have the same hash
+            return  # all keys have the same hash
         self.end_hash = middle
         self.known = {
             hashed: key
@@ -391,7 +391,7 @@ def _record_sizes(columns: RecordColumns) -> NDArray[np.int64]:
 
 
 class _Kind(NamedTuple):
-    """Values that batches counted together have in common."""
+    """The properties shared by batches that are counted together."""
 
     segment: int
     codec_id: int
@@ -401,7 +401,7 @@ class _Kind(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Batches of a kind, and their records."""
+    """Batches of the same kind, and their records."""
 
     kind: _Kind
     batches: int
@@ -413,7 +413,7 @@ class _Group(NamedTuple):
 
 
 class _Contents:
-    """Counts of records and batches, except counts by key."""
+    """Counts of records and batches, excluding counts by key."""
 
     def __init__(self, bases: list[int]) -> None:
         self.bases = bases
@@ -437,7 +437,7 @@ class _Contents:
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def add_live(self, offset: int, records: int, size: int) -> None:
-        """Count live records of a segment."""
+        """Count live records in a segment."""
         live = self.live[self.slot(offset)]
         live[0] += records
         live[1] += size
@@ -469,7 +469,7 @@ class _Contents:
     def _add_data(
         self, columns: RecordColumns, sizes: NDArray[np.int64], commit_state: str
     ) -> None:
-        """Count data records visible to consumers."""
+        """Count data records that are visible to consumers."""
         keys, values = columns.keys, columns.values
         self.key_sizes.add(keys.sizes.astype(np.int64))
         self.value_sizes.add(values.sizes.astype(np.int64))
@@ -487,11 +487,11 @@ class _Contents:
             self.add_live(int(columns.offsets[0]), count, int(sizes[keyless].sum()))
 
     def add_survivors(self, keys: Iterable[_Key]) -> int:
-        """Count the survivors of keys, and return how many have a value."""
+        """Count the survivors of keys. Return how many have a value."""
         live = 0
         for key in keys:
             if key.order is None:
-                continue  # no committed record
+                continue  # no record is committed
             self.dead["superseded"] -= 1
             if key.has_value:
                 live += 1
@@ -543,9 +543,9 @@ def partition_stats(
     Parameters
     ----------
     top : int
-        Number of top keys by records, and by bytes.
+        Number of top keys, both by records and by bytes.
     progress : callable, optional
-        Called before each batch with the bytes read in all passes.
+        Called before each batch with the number of bytes read in all passes.
     dry_run_progress : callable, optional
         Called before each chunk of the verdict's dry runs.
     keys_max : int
@@ -593,7 +593,7 @@ def partition_stats(
 
 
 class _Rank(NamedTuple):
-    """Sort key of a record key. Ties are sorted by the offset of a record."""
+    """The sort key of a record key. Ties are ordered by the offset of a record."""
 
     first: int
     second: int
@@ -609,7 +609,7 @@ def _groups(
     keys: _Keys,
     progress: StatsProgress | None,
 ) -> Iterator[_Group]:
-    """Yield the batches below an offset with their records, combining small batches.
+    """Yield the batches below an offset with their records. Small batches are combined.
 
     A group of several batches never causes the range of `keys` to shrink.
     """
@@ -649,7 +649,7 @@ def _groups(
 
 
 def _key_stats(view: PartitionView, ranks: Iterable[_Rank]) -> tuple[KeyStats, ...]:
-    """Return statistics of ranked keys. Reads a record of each, since only hashes are known."""
+    """Return statistics of ranked keys. Reads a record of each, because only hashes are known."""
     stats = []
     for rank in ranks:
         at = view.at(rank.key.offset)
@@ -726,7 +726,7 @@ def _build_stats(
 
 
 def _day(day: int) -> str:
-    """Format a day since 1970 as a date, or as a number if it is out of range."""
+    """Format a day since 1970 as a date, or as a number if out of range."""
     try:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(days=day)).date().isoformat()
     except OverflowError:

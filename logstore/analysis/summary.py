@@ -1,6 +1,6 @@
 """Summaries of partitions, as shown by `logstore inspect`.
 
-Reads only batch headers, without NumPy and numba, unless records are requested.
+Only reads batch headers, without NumPy and numba, unless records are requested.
 docs/spec/cleaner.md §2 defines the sections.
 """
 
@@ -33,7 +33,7 @@ CORRUPT_BATCH = "corrupt_batch"
 
 
 class SegmentSummary(NamedTuple):
-    """A segment. If it is empty, `last_offset` is its base offset minus 1."""
+    """A segment. If the segment is empty, `last_offset` is its base offset minus 1."""
 
     base_offset: int
     last_offset: int
@@ -58,7 +58,7 @@ class SegmentSummary(NamedTuple):
 
 
 class FindingSummary(NamedTuple):
-    """A finding from opening the partition, and its repair."""
+    """A finding from opening the partition, and the repair."""
 
     action: str
     path: str
@@ -66,28 +66,27 @@ class FindingSummary(NamedTuple):
 
 
 class PartitionSummary(NamedTuple):
-    """A partition, with the names in `logstore inspect --format json`.
+    """A partition, with the member names of `logstore inspect --format json`.
 
     Attributes
     ----------
     records : int
-        According to batch headers, including control records.
+        Number of records according to batch headers, including control records.
     live_keys, tombstones : int or None
-        Number of keys whose survivor has a value, and of committed records without a value. None
-        unless counted.
+        Number of keys whose survivor has a value, and of committed tombstones. None if not counted.
     recovery : tuple of FindingSummary
         Repairs that opening for writing would make, and damage that would remain.
     dirty_since_ms : int or None
-        Timestamp of the first batch in the oldest segment that is not clean, Unix ms. None if the
-        partition is clean, not compacted, or has no timestamps.
+        Timestamp of the first batch in the oldest segment that is not clean, in Unix milliseconds.
+        None if the partition is clean, not compacted, or has no timestamps.
     now_ms : int
-        Time of the summary.
+        Time of the summary, in Unix milliseconds.
     damages : tuple of Damage
         Skipped damage.
     assumed : tuple of str
         Assumptions about configs that the directory does not contain.
     is_policy_assumed : bool
-        Whether `cleanup_policy` is one of them.
+        Whether `cleanup_policy` is assumed.
     verdict : Verdict or None
         State of the partition, and bytes that cleaning would free.
     """
@@ -117,7 +116,7 @@ class PartitionSummary(NamedTuple):
 
     @property
     def lag_ms(self) -> int | None:
-        """Age of the oldest data that is not clean, by timestamp."""
+        """Age of the oldest data that is not clean, by timestamp, or None."""
         return None if self.dirty_since_ms is None else max(self.now_ms - self.dirty_since_ms, 0)
 
     @property
@@ -127,9 +126,9 @@ class PartitionSummary(NamedTuple):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether a batch is damaged, not counting a torn batch at the end."""
+        """Whether any batch is damaged, apart from a torn batch at the end."""
         if self.verdict is not None and self.verdict.state == DAMAGED:
-            return True  # a dry run may have found it
+            return True  # a dry run may have found damage
         return bool(self.damages) or any(
             finding.action == CORRUPT_BATCH for finding in self.recovery
         )
@@ -168,7 +167,7 @@ class PartitionSummary(NamedTuple):
         }
 
     def to_line_json(self) -> dict[str, Any]:
-        """Return the JSON object of `logstore inspect --summary`, without its segments."""
+        """Return the JSON object of `logstore inspect --summary`, without segments."""
         members = self.to_json()
         members["segments"] = len(self.segments)
         return {**members, "size_bytes": self.size_bytes, "lag_ms": self.lag_ms}
@@ -196,14 +195,14 @@ def inspect_partition(
     Parameters
     ----------
     broker : Cleaned
-        Opened read-only, unless recovery may be performed.
+        Opened read-only, unless recovery is permitted.
     deep : bool
-        Decode and verify all records up to the log end, to count keys and tombstones. Takes 16
-        bytes plus overhead per live key.
+        Decode and verify all records up to the log end offset, to count keys and tombstones.
+        Requires 16 bytes plus overhead per live key.
     exact : bool
-        Compute the exact verdict by dry runs of the cleaner, as with `deep`.
+        Compute the exact verdict by dry-running the cleaner, as `deep` also does.
     sums : callable
-        Returns the totals of a segment. May be cached.
+        Returns the totals of a segment, which may be cached.
     progress : callable, optional
         Called before each chunk of a dry run.
 
@@ -217,7 +216,7 @@ def inspect_partition(
 
     Notes
     -----
-    Takes about 0.5 µs per batch without `deep`.
+    Without `deep`, takes about 0.5 µs per batch.
     """
     view = PartitionView(broker, topic_partition)
     try:
@@ -246,9 +245,9 @@ def _summarize(
     deep: bool,
     collects: bool,
 ) -> PartitionSummary:
-    """Summarize a log. Damage is raised, or added to `recovery` with `collects`."""
+    """Summarize a log. Damage is raised or, with `collects`, added to `recovery`."""
     topic_partition = log.topic_partition
-    # A summary imports only these parts of the cleaner.
+    # A summary only imports these parts of the cleaner.
     checkpoint = CleanerCheckpoints(broker.manager.registry.directory_of).of(topic_partition)
     now_ms = broker.runtime.clock.now_ms()
     state = steady_state(log, checkpoint, now_ms)
@@ -305,10 +304,10 @@ def _summarize(
 
 
 def count_keys(log: Log) -> tuple[int, int]:
-    """Return the number of keys whose survivor has a value, and of records without a value.
+    """Return the number of keys whose survivor has a value, and of tombstones.
 
-    Counts committed records. The topic's compaction strategy determines survivors. Decodes all
-    records up to the log end and verifies CRCs.
+    Only committed records count. The topic's compaction strategy determines survivors. Decodes all
+    records up to the log end offset and verifies CRCs.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Surviving tombstones, the only ones that need a delete horizon.
+"""Surviving tombstones, the only tombstones that need a delete horizon.
 
-A superseded tombstone is removed like any superseded record. Uncommitted tombstones do not count
-yet.
+A superseded tombstone is removed like any other superseded record. Uncommitted tombstones do not
+count yet.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def live_tombstones(view: PartitionView, config: LogConfig | None = None) -> lis
     Parameters
     ----------
     config : LogConfig, optional
-        Config with the compaction strategy. [default: from the log]
+        Config with the compaction strategy. [default: the log's config]
 
     Notes
     -----
-    Reads all records. Memory: about 300 bytes per surviving tombstone, plus about 200 bytes per key
-    with a version strategy.
+    Reads all records. Requires about 300 bytes of memory per surviving tombstone and, with a
+    version strategy, about 200 bytes per key.
     """
     log = view.log
     strategy = Strategy.of(log.config if config is None else config)

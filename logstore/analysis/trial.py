@@ -1,6 +1,6 @@
-"""The log and cleaner of a partition with other configs or at a later time.
+"""The log and cleaner of a partition with different configs or at a later time.
 
-Previews, dry runs and rehearsals use the engine, so that each rule is implemented only once.
+Previews, dry runs and rehearsals use the engine itself, so that each rule is implemented only once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Trial(NamedTuple):
     """A log and its cleaner with given configs.
 
     `of_log` shares the open log and its clock, for decisions and dry runs. `of_copy` opens the
-    partition over an overlay in memory, so it can also append, clean and remove, at any time.
+    partition over an in-memory overlay, so it can also append, clean and remove records, at any
+    time.
     """
 
     log: Log
@@ -53,14 +54,14 @@ class Trial(NamedTuple):
     def of_log(
         cls, cleaner: LogCleanerManager, log: Log, config: LogConfig, settings: BrokerConfig
     ) -> Trial:
-        """Return an open log with other configs, without opening or copying it.
+        """Return an open log with different configs, without opening or copying it.
 
         Parameters
         ----------
         cleaner : LogCleanerManager
-            Cleaner of the broker.
+            The broker's cleaner.
         config : LogConfig
-            Topic config.
+            The topic's config.
         settings : BrokerConfig
             Broker config.
         """
@@ -79,12 +80,12 @@ class Trial(NamedTuple):
         configs: Mapping[str, str],
         clock: VirtualClock,
     ) -> Trial:
-        """Open a partition as a broker does at startup, over files that remain unchanged.
+        """Open a partition as a starting broker does, without changing its files.
 
         Parameters
         ----------
         fs : FileSystem
-            Only read. All changes are in memory.
+            Only read. All changes stay in memory.
         configs : mapping of str to str
             Overrides of topic configs.
 
@@ -93,7 +94,7 @@ class Trial(NamedTuple):
         LogStoreError
             The partition cannot be opened.
         """
-        from logstore.cleaner.manager import LogCleanerManager  # not needed by quick verdicts
+        from logstore.cleaner.manager import LogCleanerManager  # not needed for quick verdicts
 
         overlay = OverlayFileSystem(ReadOnlyFileSystem(fs), clock)
         runtime = Runtime(clock, overlay, random_source(0))
@@ -104,7 +105,7 @@ class Trial(NamedTuple):
 
     @property
     def is_cleaned(self) -> bool:
-        """Whether cleaner threads clean the log at all."""
+        """Whether cleaner threads ever clean the log."""
         return self.cleaner.chooser.broker_config.log_cleaner_enable and self.log.config.compact
 
     @property
@@ -122,20 +123,20 @@ class Trial(NamedTuple):
 
     @property
     def first_dirty_offset(self) -> int:
-        """The stored first dirty offset, or 0."""
+        """The checkpointed first dirty offset, or 0."""
         return self.cleaner.checkpoints.of(self.log.topic_partition) or 0
 
     def decision(self) -> CleaningDecision:
-        """Return the decision of the next selection, and when closed gates open."""
+        """Return the next selection's decision, and when closed gates open."""
         return self.cleaner.chooser.explain(self.log)
 
     def retention(self) -> RetentionDecision:
-        """Return the removals of a retention run now."""
+        """Return what retention would remove now."""
         first_dirty_offset = self.first_dirty_offset if self.log.config.compact else 0
         return self.log.retention_decision(first_dirty_offset=first_dirty_offset)
 
     def next_due_ms(self) -> int | None:
-        """Return the next time when retention or a cleaning pass may become due without an append.
+        """Return the next time when retention or cleaning may become due without an append.
 
         None if nothing will become due.
         """
@@ -146,5 +147,5 @@ class Trial(NamedTuple):
         return min((each for each in times if each is not None and each > now_ms), default=None)
 
     def close(self) -> None:
-        """Close a copy of `of_copy` and discard its changes."""
+        """Close a copy made by `of_copy` and discard its changes."""
         self.cleaner.logs.close()

@@ -1,7 +1,7 @@
 """The verdict on a partition: its state, the bytes that cleaning would free, and remedies.
 
-It uses only decisions of the cleaner and retention, and dry runs of the cleaner. Bytes are sizes in
-`.log` files.
+It is based only on decisions of the cleaner and retention, and on dry runs of the cleaner. Bytes
+are sizes in `.log` files.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ _FAILURES = ("uncleanable", "offset_map", "paused")
 
 
 class Removal(NamedTuple):
-    """Bytes and records that cleaning removes, from dry runs.
+    """Bytes and records that cleaning would remove, according to dry runs.
 
     Attributes
     ----------
     bytes_if_rolled : int or None
-        Bytes, if the active segment were rolled first. None if that needs
-        several passes.
+        Number of bytes if the active segment were rolled first. None if that requires several
+        passes.
     """
 
     bytes: int
@@ -87,9 +87,10 @@ class Measured(NamedTuple):
     decision : CleaningDecision
         The decision, including a gate closed by the dry run.
     removal : Removal or None
-        None if nothing was measured, or if several passes are needed (a dry run covers only one).
+        The measured removal. None if nothing was measured, or if several passes are required,
+        because a dry run covers only one.
     met_damage : bool
-        Whether a dry run could not read a batch.
+        Whether a dry run met an unreadable batch.
     """
 
     decision: CleaningDecision
@@ -98,12 +99,12 @@ class Measured(NamedTuple):
 
 
 class Retention(NamedTuple):
-    """Segments that a retention run would remove now.
+    """The segments that retention would delete now.
 
     Attributes
     ----------
     reasons : tuple of Reason
-        The settings that remove them, and whether the log is empty afterwards.
+        The settings that cause the deletion, and whether it would empty the log.
     """
 
     segments: int
@@ -135,7 +136,7 @@ class Retention(NamedTuple):
 
 
 class Removable(NamedTuple):
-    """Bytes that can be freed now, and if the active segment were rolled first."""
+    """Bytes that can be freed now, and bytes if the active segment were rolled first."""
 
     now: int
     if_rolled: int
@@ -148,38 +149,38 @@ class Verdict:
     Attributes
     ----------
     state : str
-        One of `STATES`. Damage precedes everything else.
+        One of `STATES`. Damage takes precedence.
     exact : bool
         Whether a dry run has read all records counted in `frees_records` without finding damage. If
         the policy does not include `compact`, whether the headers of all batches that retention
-        removes were read.
+        would remove were read.
     frees_bytes, frees_records : int or None
-        Removed now by a pass that is due, or else by a forced pass, or by retention if the topic is
-        not compacted. None unless exact.
+        Number of bytes and records that would be removed now: by the pass that is due, or else by a
+        forced pass; if the topic is not compacted, by retention. None unless exact.
     frees_bytes_if_rolled : int or None
-        The same if the active segment were rolled first.
+        `frees_bytes` if the active segment were rolled first.
     frees_bytes_at_most : int
-        `frees_bytes` if exact. Otherwise the size of all segments that the pass may rewrite, or
-        that retention removes.
+        `frees_bytes` if exact. Otherwise the size of all segments that the pass may rewrite or
+        retention would delete.
     frees_bytes_if_rolled_at_most : int
-        The same if the active segment were rolled first.
+        `frees_bytes_at_most` if the active segment were rolled first.
     reason : Reason
     since_ms : int or None
-        Timestamp of the oldest data that waits to be cleaned, or the time at which cleaning failed;
-        Unix ms.
+        Timestamp of the oldest data that awaits cleaning, or the time when cleaning failed, in Unix
+        milliseconds.
     helps : tuple of Reason
-        Commands and configs, of which one is sufficient.
+        Commands and configs, any one of which is sufficient.
     retention : Retention
-        Removed by a retention run now, with any policy.
+        What retention would remove now, under any policy.
     size_bytes : int
         Size of the partition.
     is_due : bool
-        Whether the cleaner would clean it now, even if there is damage elsewhere.
+        Whether the cleaner would clean the partition now, even if there is damage elsewhere.
     notes : tuple of Reason
         Other observations, such as missing offsets.
     examined : str or None
-        `HEADERS` or `RECORDS`; None if the partition was not opened. Damage inside batches is
-        found in records only.
+        `HEADERS` or `RECORDS`, or None if the partition was not opened. Damage inside batches can
+        only be found by reading records.
     """
 
     state: str
@@ -200,7 +201,7 @@ class Verdict:
 
     @property
     def is_of_an_empty_log(self) -> bool:
-        """Whether the log is open and empty and has nothing to report."""
+        """Whether the log is open and empty, and there is nothing to report."""
         is_opened = self.state in (NOTHING_TO_DO, NOT_COMPACTED) or (
             self.reason.code == "verdict.unknown_policy"
         )
@@ -208,7 +209,7 @@ class Verdict:
 
     @property
     def is_final(self) -> bool:
-        """Whether reading the records would not change it."""
+        """Whether reading the records would not change the verdict."""
         return self.exact or self.state == DAMAGED or not self.size_bytes
 
     @property
@@ -218,9 +219,9 @@ class Verdict:
 
     @property
     def removable_bytes(self) -> Removable:
-        """The most bytes that the cleaner or retention can free; for sorting.
+        """Upper bound of the bytes that the cleaner or retention can free, for sorting.
 
-        Damage stops the cleaner, also in a forced pass.
+        Damage stops the cleaner, even in a forced pass.
         """
         retained = self.retention.bytes
         is_stopped = self.state in (DAMAGED, UNCLEANABLE) and not self.is_due
@@ -261,7 +262,7 @@ class Verdict:
 
     @classmethod
     def unmeasured(cls, size_bytes: int) -> Verdict:
-        """Return the verdict on a partition that is not open yet."""
+        """Return the verdict on a partition that has not been opened yet."""
         return cls._without_numbers(UNKNOWN, Reason.of("verdict.unmeasured"), size_bytes)
 
     @classmethod
@@ -293,18 +294,18 @@ class Summary:
     states : dict of str to int
         Number of partitions by state.
     frees_bytes : int or None
-        Removed now from partitions that are due, including damaged ones. None unless all these
-        verdicts are exact.
+        Bytes that cleaning would free now in due partitions, including damaged ones. None unless
+        all their verdicts are exact.
     frees_bytes_at_most : int
     bytes : int
         Size of all partitions.
     retention_bytes : int
-        Removed by a retention run now.
+        Bytes that retention would free now.
     retention_bytes_of_due : int
-        Part of `retention_bytes` in partitions that are due, which `frees_bytes` and
+        The part of `retention_bytes` in partitions that are due, which `frees_bytes` and
         `frees_bytes_at_most` may also include.
     headers_only : int
-        Partitions with records that were not read.
+        Number of partitions with records that were not read.
     """
 
     partitions: int
@@ -372,17 +373,17 @@ def partition_verdict(
     Parameters
     ----------
     exact : bool
-        Run a cleaning pass as a dry run, twice if the active segment is not empty. [default: use
-        batch headers and known damage only]
+        Dry-run a cleaning pass, twice if the active segment is not empty. [default: use only batch
+        headers and known damage]
     damaged : sequence of Damaged
-        Damage found by the caller, in addition to skipped damage.
+        Damage found by the caller, in addition to damage that was skipped.
     progress : callable, optional
         Called before each chunk of a dry run.
 
     Raises
     ------
     LogStoreError
-        The partition cannot be opened, or the disk failed. See `Verdict.of_error`.
+        The partition cannot be opened, or the disk failed; see `Verdict.of_error`.
     """
     view = PartitionView(broker, topic_partition)
     decision = view.evaluate(broker.cleaner.chooser.explain)
@@ -393,7 +394,7 @@ def partition_verdict(
         measured = measure(broker, log, decision, facts, progress=progress)
         if measured.met_damage or facts.damages:
             read = read_facts(broker, topic_partition, decision)
-            log = view.log  # reopened after the damage
+            log = view.log  # reopened after damage
             known = known_facts(broker, log, decision, damaged)
             facts = (known if known.damages else read)._replace(is_read=True)
             measured = Measured(decision)
@@ -403,12 +404,12 @@ def partition_verdict(
 
 
 def quick_verdict(broker: Cleaned, log: Log, decision: CleaningDecision) -> Verdict:
-    """Return the verdict on an open log from a few batch headers.
+    """Return the verdict on an open log, based on a few batch headers.
 
     Parameters
     ----------
     decision : CleaningDecision
-        Made without foresight, so that `helps` has no times.
+        Decision made without foresight, so `helps` contains no times.
     """
     facts = known_facts(broker, log, decision)
     return verdict_of(broker, log, Measured(stopped(decision, facts)), facts, counts=False)
@@ -423,12 +424,12 @@ def explained_verdict(
     exact: bool,
     progress: ProgressListener | None = None,
 ) -> Verdict:
-    """Return the verdict on an explained partition. Exact if it is due, or on request.
+    """Return the verdict on an explained partition. Exact if it is due, or if requested.
 
     Parameters
     ----------
     done : DryRun
-        The decision, and the dry run if a pass is due.
+        The decision and, if a pass is due, its dry run.
     """
     decision = done[0]
     measured = Measured(decision)
@@ -450,12 +451,12 @@ def measure(
     *,
     progress: ProgressListener | None = None,
 ) -> Measured:
-    """Measure the removal by dry runs, of a forced pass if none is due.
+    """Measure the removal by dry-running the pass that is due or, if none is, a forced pass.
 
     Parameters
     ----------
     facts : RecordFacts
-        The known damage.
+        Known damage.
     done : DryRun, optional
         An earlier dry run without a roll, if any.
     """
@@ -476,7 +477,7 @@ def measure(
 
 
 class _Outcome(NamedTuple):
-    """The gate that stopped a dry run, or its removal. All are None for several passes."""
+    """The gate that stopped a dry run, or its removal. Both are None if several passes run."""
 
     failure: str | None
     bytes: int | None
@@ -506,12 +507,12 @@ def verdict_of(
     Parameters
     ----------
     measured : Measured
-        The decision, and results of dry runs if any.
+        The decision, and the results of dry runs, if any.
     facts : RecordFacts
-        The known damage.
+        Known damage.
     counts : bool
-        Whether to read batch headers, to count records that retention removes and to find missing
-        offsets.
+        Whether to read batch headers, to count the records that retention would remove and to find
+        missing offsets.
     """
     judgement = _Judgement(broker, log, measured.decision, facts)
     return judgement.verdict(measured.removal, counts=counts)
@@ -541,7 +542,7 @@ class _Judgement:
         else:
             at_most, rolled_at_most = self._bounds()
         if state == NOTHING_TO_DO and removal is not None and removal.bytes:
-            state = WAITING  # waiting for dirty data, even with a forced pass
+            state = WAITING  # waiting for dirty data, which even a forced pass requires
         if removal is not None:
             at_most = removal.bytes
             if removal.bytes_if_rolled is not None:
@@ -590,7 +591,7 @@ class _Judgement:
     def _bounds(self) -> tuple[int, int]:
         """Return the size of the segments that a pass may rewrite, now and after a roll.
 
-        A pass also removes records from the clean section that are superseded by dirty records.
+        A pass also removes clean records that are superseded by dirty ones.
         """
         end = self.decision.state.upper_bound_offset
         if not self.decision.will_clean:
@@ -600,7 +601,7 @@ class _Judgement:
         return sum(sizes), self.log.size_bytes
 
     def _retention_only(self, state: str, *, counts: bool) -> tuple[Removal | None, int, int]:
-        """Return what retention removes from a log that is not compacted, and its bounds."""
+        """Return what retention would remove from a log that is not compacted, and its bounds."""
         if state == UNKNOWN:
             return None, self.log.size_bytes, self.log.size_bytes
         size = self.retention.bytes
@@ -665,7 +666,8 @@ class _Judgement:
     def _helps(self, state: str, *, has_notes: bool) -> Iterator[Reason]:
         """Yield the commands and settings that help.
 
-        Nothing that removes data helps while a segment may be lost: the loss comes first.
+        While a segment might be lost, nothing that removes data is suggested, because the loss
+        takes priority.
         """
         topic, partition = self.log.topic_partition
         names: dict[str, Value] = {"topic": topic, "partition_id": partition}
@@ -701,7 +703,7 @@ class _Judgement:
         yield from helps or cures
 
     def _help_code(self, cure: Reason) -> str:
-        """Return the code of the help for a cure. A roll alone may not make a pass due."""
+        """Return the help code for a cure. A roll alone might not make a pass due."""
         if cure.code == "cure.roll":
             chooser = self.broker.cleaner.chooser
             if not chooser.decision_of(self.log, rolled=True).will_clean:

@@ -1,7 +1,8 @@
 """The stored content of a partition: all valid batches with their locations, and damage.
 
 All commands that read use this layer. Opening a partition does not change files. Damaged batches
-are skipped and reported. If the broker was opened `as_recovered`, the log is as after recovery.
+are skipped and reported. If the broker was opened `as_recovered`, the log is in the state after
+recovery.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class StoredBatch(NamedTuple):
     Attributes
     ----------
     path, position, size_bytes : str, int, int
-        File, position and size.
+        File, position and size of the batch.
     magic : int
-        Magic in the file. `batch` always has magic 2.
+        Magic number in the file. `batch` always has magic 2.
     batch : RecordBatch
         A batch with a valid CRC and decodable records.
     """
@@ -63,7 +64,7 @@ class StoredBatch(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """A description of damage, and its file if known."""
+    """A description of damage, and the damaged file if known."""
 
     text: str
     path: str | None
@@ -80,7 +81,7 @@ class PartitionView:
 
     Notes
     -----
-    Damage is found while reading. All damage is known when `batches` is exhausted.
+    Damage is found by reading. Once `batches` is exhausted, all damage is known.
     """
 
     def __init__(self, broker: HasLogs, topic_partition: TopicPartition) -> None:
@@ -109,7 +110,7 @@ class PartitionView:
         return self.log.findings
 
     def survey(self) -> Log:
-        """Verify all batches now, and return the log without damaged ones.
+        """Verify all batches now, and return the log without damaged batches.
 
         Raises
         ------
@@ -121,8 +122,8 @@ class PartitionView:
     def evaluate(self, question: Callable[[Log], Answer]) -> Answer:
         """Evaluate a function of the log.
 
-        It is called again if there was damage that can be skipped, or if another reader reopened
-        the log, which closed the files.
+        The function is called again if damage can be skipped, or if another reader has reopened the
+        log and thus closed its files.
 
         Raises
         ------
@@ -142,12 +143,12 @@ class PartitionView:
                     raise
 
     def reopen(self, log: Log, failures: int, error: Exception) -> None:
-        """Reopen a log after an error, unless another reader did. Raises the error if that fails.
+        """Reopen a log after an error, unless another reader did. Raise the error if that fails.
 
         Parameters
         ----------
         failures : int
-            Number of failures so far, including this one.
+            Number of failures so far, including the current one.
         """
         registry = self.broker.manager.registry
         if self.log is not log or registry.reopen(self.topic_partition, failures, error):
@@ -163,7 +164,7 @@ class PartitionView:
         Parameters
         ----------
         start_offset : int, optional
-            [default: the log start offset, since lower offsets are hidden]
+            [default: the log start offset, because lower offsets are hidden]
         end_offset : int, optional
             [default: the log end offset]
         """
@@ -216,7 +217,7 @@ class PartitionView:
                 raise misplaced(header.base_offset, previous, expected, path, at.position)
             batch = read_batch(file, path, at.position, header.size_bytes)
             batch.ensure_valid()
-            stored_rows(batch, limit)  # decodes and checks all records
+            stored_rows(batch, limit)  # decodes and verifies all records
             yield StoredBatch(path, at.position, header.size_bytes, header.magic, batch)
 
     def _surveyed(self, log: Log, bounds: SegmentBounds) -> Iterator[StoredBatch]:
@@ -236,7 +237,7 @@ class PartitionView:
     def sources(self, segments: Iterable[LogSegment]) -> Iterator[tuple[BatchSource, int]]:
         """Yield the `.log` files of segments, each with the first visible offset.
 
-        Use each one before requesting the next.
+        The caller must use each file before requesting the next one.
         """
         from logstore.inspect.files import source_of_segment, sources_of
 
@@ -255,7 +256,7 @@ class PartitionView:
     def records(
         self, start_offset: int | None = None, end_offset: int | None = None
     ) -> Iterator[tuple[StoredBatch, Record]]:
-        """Yield the records in [start, end) and their batches, including control records."""
+        """Yield the records in [start, end), including control records, with their batches."""
         start = self.log.log_start_offset if start_offset is None else start_offset
         limit = self.log.config.logstore_decompression_max_bytes
         for stored in self.batches(start_offset, end_offset):
@@ -264,7 +265,7 @@ class PartitionView:
                     yield stored, record
 
     def at(self, offset: int) -> tuple[RecordBatch, Record] | None:
-        """Return the data record at an offset and its batch, or None. Uses the index.
+        """Return the data record at an offset with its batch, or None. Uses the index.
 
         Raises
         ------

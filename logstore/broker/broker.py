@@ -1,7 +1,7 @@
 """The broker: create topics, and append, read and compact records, in one or more data directories.
 
-This is a facade over the log manager, the coordinators and the cleaner. It adds no rules of its
-own.
+This is a facade over the log manager, the coordinators and the cleaner. It contains no rules
+itself.
 """
 
 from __future__ import annotations
@@ -138,15 +138,15 @@ class Broker(Generic[ClockT]):
         A file system to use instead of the disk or the memory.
     background : bool
         Run the cleaner threads, and Kafka's periodic tasks: retention, flushes, checkpoints, and
-        the removal of deleted files. They run in threads or, with a `VirtualClock`, inside of
-        `clock.advance(...)`. Otherwise, the broker has no background tasks.
+        the removal of deleted files. They run in threads or, with a `VirtualClock`, inside
+        `clock.advance(...)`. If False, there are no background tasks.
     on_load : callable, optional
-        Called when a partition is opened whose directory was not shut down cleanly.
+        Called for each partition that is opened because of an unclean shutdown.
     on_damage : str
         What to do about damage that is followed by valid batches. `recover` truncates the log
         before the damage, as Kafka does, and logs a warning about the loss. `refuse` raises an
-        error if a partition would be truncated below its recovery point, or has no recovery point.
-        Nothing is changed. `pass_over` requires `read_only`. It skips the damage, lists it in
+        error, without any change, if a partition would be truncated below its recovery point or has
+        no recovery point. `pass_over` requires `read_only`. It skips the damage, lists it in
         `Log.damages`, and reads the rest.
     shown : ShownFolder, optional
         The only folder of `data_dir` to open, even if its name is not valid. Requires `read_only`.
@@ -158,8 +158,8 @@ class Broker(Generic[ClockT]):
         operation a little slower. The default is True in memory and with a virtual clock, unless
         `fs` is given.
     host : CoordinatorHost, optional
-        The role of the broker in a `Cluster`. Its logs are replicas. They reject appends until the
-        cluster has assigned their leaders.
+        The role of the broker in a `Cluster`. The broker's logs are then replicas, which reject
+        appends until the cluster has assigned their leaders.
 
     Attributes
     ----------
@@ -252,7 +252,7 @@ class Broker(Generic[ClockT]):
         self.manager.services.add_holder(cleaner)
         self._pool = CleanerPool(self.runtime, cleaner, self.broker_config)
         coordinators: list[LogService] = []
-        if self._host is None:  # otherwise, they are started when they are first used
+        if self._host is None:  # if not, they are started on first use
             self._groups = GroupCoordinator(self.runtime, self.manager)
             coordinators = [self._groups, self.coordinator]
         self.manager.start([Housekeeping(self.manager), *coordinators, cleaner, self._pool])
@@ -295,9 +295,9 @@ class Broker(Generic[ClockT]):
         )
 
     def close(self) -> None:
-        """Flush and close everything. It can be called more than once.
+        """Flush and close everything. Calling it again has no effect.
 
-        Afterwards, any use of the broker, or of an object obtained from it, raises
+        After that, any use of the broker, or of an object obtained from it, raises
         `IllegalStateError`. This also applies to a forked child process, where `close` has no
         effect because the files belong to the parent.
 
@@ -329,15 +329,15 @@ class Broker(Generic[ClockT]):
         condition: Callable[[], bool] | datetime | int,
         timeout: timedelta | float | None = None,
     ) -> bool:
-        """Advance time or wait, running everything that becomes due, until a condition is true.
+        """Advance time or wait until a condition is true, running everything that becomes due.
 
         Parameters
         ----------
         condition : callable, datetime or int
-            A function that is called after each event. Or a wall time to wait for, given as a
-            datetime with a time zone or in Unix ms.
+            A function that is called after each event, or a wall-clock time to wait for, given as a
+            datetime with a time zone or in Unix milliseconds.
         timeout : timedelta or ms, optional
-            The longest time to wait. Unlimited by default.
+            Maximum time to wait. [default: unlimited]
 
         Returns
         -------
@@ -347,8 +347,8 @@ class Broker(Generic[ClockT]):
         Raises
         ------
         Deadlock
-            In virtual time, if no scheduled event can make the condition true. If the broker has a
-            listener, the call blocks instead, because a client may do so.
+            In virtual time, no scheduled event can make the condition true. If the broker has a
+            listener, the call blocks instead, because a client could do so.
         """
         from logstore.broker.waiting import run_until
 
@@ -398,10 +398,9 @@ class Broker(Generic[ClockT]):
         ----------
         kind : str
             The kind of request: `append` (a batch for a partition, from any client), `fetch` (from
-            a partition), `commit` (of a group's offsets) or `join` (of a group; a new member
-            sends it twice). Or a disk operation: `write`, `read`, `fsync` (of a file or a
-            directory), `rename`, or `swap`, which is the rename that replaces segments by a cleaned
-            one.
+            a partition), `commit` (of a group's offsets) or `join` (of a group; a new member sends
+            it twice). Or a disk operation: `write`, `read`, `fsync` (of a file or a directory),
+            `rename`, or `swap`, the rename that replaces segments with a cleaned segment.
         error : str, int or exception class, optional
             For a request, the name of an error of Kafka, or its exception class. Clients retry
             retriable errors using the broker's clock. `append` and `read` raise all errors. For the
@@ -434,7 +433,7 @@ class Broker(Generic[ClockT]):
         return rule
 
     def crash(self, mode: CrashMode | None = None) -> Self:
-        """Simulate a power failure: lose all data that was not synced, and return a new broker.
+        """Simulate a power failure: lose all unsynced data, and return a new broker.
 
         This broker, and every object obtained from it, cannot be used anymore. The new broker has
         the same clock, directories and settings. It recovers the remaining files as Kafka does.
@@ -776,7 +775,7 @@ class Broker(Generic[ClockT]):
         ----------
         records : iterable
             Tuples `(key, value[, timestamp[, headers]])`, mappings with these names, `NewRecord`s
-            or `ConsumerRecord`s. It is iterated once. Each partition has one open batch.
+            or `ConsumerRecord`s. The iterable is consumed once. Each partition has one open batch.
         batch_records : int, optional
             Number of records per batch. By default, batches have about 16 KiB, as with a producer.
 
@@ -1054,8 +1053,8 @@ class Broker(Generic[ClockT]):
             The first offset, inclusive. It may also be `earliest` (the log start, which is the
             default) or `latest`.
         until : int or str, optional
-            The last offset, exclusive. Defaults to the end of the log for this `isolation`, which
-            can also be given as `latest`.
+            The last offset, exclusive. Defaults to the end of the log for this `isolation`;
+            `latest` means the same.
         isolation : str
             `read_uncommitted`, or `read_committed` to exclude uncommitted and aborted records.
         key : bytes, optional
@@ -1080,7 +1079,7 @@ class Broker(Generic[ClockT]):
     def table(
         self, topic: str | TopicPartition, *, isolation: str = "read_committed"
     ) -> dict[bytes, bytes]:
-        """Return the latest value of each key under the topic's strategy, without deleted keys."""
+        """Return each key's latest value under the topic's strategy, without deleted keys."""
         from logstore.clients.table import values_per_key
         from logstore.storage.log.reader import Isolation
 
@@ -1093,7 +1092,7 @@ class Broker(Generic[ClockT]):
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """Look up the first record at or after a timestamp in each partition.
 
-        The result is None if such a record does not exist.
+        The result is None if there is no such record.
         """
         from logstore.clients import partition_requests
 
@@ -1104,7 +1103,7 @@ class Broker(Generic[ClockT]):
     def alter_replica_log_dirs(
         self, assignments: Mapping[TopicPartition, str | PathLike[str]]
     ) -> dict[TopicPartition, AlterReplicaLogDirsResult]:
-        """Move partitions to other data directories. Appends to a partition wait while it is moved.
+        """Move partitions to other data directories. Appends to a partition wait during its move.
 
         Returns one result per partition, in the given order. An error only affects its own
         partition.
@@ -1141,7 +1140,7 @@ class Broker(Generic[ClockT]):
         Parameters
         ----------
         dry_run : bool
-            Only decide, and do not delete anything.
+            Only decide; do not delete anything.
 
         Returns
         -------
@@ -1217,7 +1216,7 @@ class Broker(Generic[ClockT]):
         Returns
         -------
         CleanReport
-            The statistics of each pass, and the reason why the other partitions were not cleaned.
+            The statistics of each pass, and why the other partitions were not cleaned.
         """
         from logstore.cleaner.command import CleanCommand
 
@@ -1253,7 +1252,7 @@ class Broker(Generic[ClockT]):
             Tombstones are counted, and partitions that are due are cleaned in a dry run. This finds
             damage that would stop a cleaning pass.
         exact : bool
-            Also run a dry run of partitions that are not due, so that each verdict is exact.
+            Also dry-run partitions that are not due, so that each verdict is exact.
         progress : callable, optional
             Called before each chunk of a dry run.
         """
@@ -1283,7 +1282,7 @@ class Broker(Generic[ClockT]):
         """Find all locations of a key's bytes, and when each of them can be removed.
 
         All files are read, even those that will be deleted. The partitions that contain the key are
-        cleaned in a simulation, which needs as much memory as cleaning them.
+        cleaned in a simulation, which requires as much memory as cleaning them.
         """
         from logstore.analysis.erasure import erasure
 
@@ -1314,7 +1313,7 @@ class Broker(Generic[ClockT]):
     def metrics(self) -> CleanerMetrics:
         """Return the metrics of Kafka's log cleaner.
 
-        Without cleaner threads, their metrics are 0.
+        Metrics of cleaner threads are 0 if there are none.
         """
         from logstore.cleaner.pool.metrics import metrics_of
 
@@ -1329,7 +1328,7 @@ class Broker(Generic[ClockT]):
     def describe_broker_configs(self) -> dict[str, ConfigValue]:
         """Return the effective broker settings, with their origin, documentation and overrides.
 
-        Keys that have no value are left out, such as the finer units of a duration.
+        Keys without a value are omitted, such as the finer units of a duration.
         """
         return describe_broker_values(self.broker_config)
 
@@ -1338,7 +1337,7 @@ class Broker(Generic[ClockT]):
     ) -> tuple[str, ...]:
         """Change broker settings at run time: the cleaner's, and the defaults of topics.
 
-        The changes are stored. Also after a restart, they take precedence over the properties file.
+        The changes are stored, and take precedence over the properties file after a restart.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
-"""Servers for a broker that are in higher layers.
+"""Servers for a broker that are implemented in higher layers.
 
-They are found by entry point instead of imported.
+They are found through entry points instead of imports.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Page(Protocol):
     url : str
         The address to open. It includes the token.
     token : str
-        The secret part of the address. It authorizes its holder.
+        The secret part of the address, which authorizes its holder.
     address : tuple of str and int
         Host and port of the server.
     """
@@ -73,12 +73,12 @@ class Page(Protocol):
 
 
 def find_plugin(name: str) -> Callable[..., Any]:
-    """Return the function that opens the server of an entry point.
+    """Return the function that opens the server registered under an entry point.
 
     Raises
     ------
     InvalidConfigurationError
-        No installed package has this entry point.
+        No installed package provides this entry point.
     """
     from importlib.metadata import entry_points
 

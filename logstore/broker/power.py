@@ -25,7 +25,7 @@ def end_process(
     clients: Iterable[Consumer | Producer],
     why: str = "was killed",
 ) -> None:
-    """End a broker like a process that is killed. Its files remain as written."""
+    """End a broker like a killed process. Its files remain as written."""
     for listener in listeners:
         listener.close()
     for client in clients:

@@ -1,7 +1,7 @@
 """Metrics of the cleaner and the sizes of logs for Prometheus, using its client library.
 
-This needs the extra `metrics`. The names are those of Kafka's MBeans, as the JMX exporter writes
-them in lower case::
+Requires the extra `metrics`. The names are those of Kafka's MBeans, as the JMX exporter writes them
+in lower case::
 
     from prometheus_client import REGISTRY, start_http_server
 

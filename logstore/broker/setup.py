@@ -38,7 +38,7 @@ def build_runtime(
     Parameters
     ----------
     read_only : bool
-        Leave the files unchanged. Changes are only made in memory.
+        Leave the files unchanged and only make changes in memory.
     threads : int
         Number of background threads, if the clock is not virtual.
     """
@@ -51,7 +51,7 @@ def build_runtime(
 
 
 def parse_on_damage(name: str, *, read_only: bool) -> OnDamage:
-    """Return the rule for damaged logs that has this name.
+    """Return the rule for damaged logs with this name.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def wrap_disk(fs: FileSystem, faults: Faults) -> FaultyDisk:
 
 
 def background_threads(config: BrokerConfig) -> int:
-    """Return the number of background threads: as many as in Kafka, and one per cleaner thread."""
+    """Return the number of background threads: Kafka's number, plus one per cleaner thread."""
     return BACKGROUND_THREADS + config.log_cleaner_threads
 
 

@@ -1,10 +1,10 @@
-"""Snapshots of a broker in memory: its files, settings and time.
+"""In-memory snapshots of a broker: its files, settings and time.
 
 A snapshot contains all files as they were written, synced or not, and the time of the clock. A
-broker that is started from it opens the files as after the end of a process. Open transactions are
-still open, group members can rejoin within their session timeout, and the producers, consumers and
-logs of the first broker do not belong to it. The files share blocks that cannot change anymore, so
-a snapshot is cheap.
+broker started from it opens the files as after the end of a process. Open transactions are still
+open, group members can rejoin within their session timeout, and the producers, consumers and logs
+of the original broker do not belong to it. Taking a snapshot is cheap, because the files share
+immutable blocks.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Snapshot(Generic[B]):
         self._broker_config = broker_config
         self._background = background
         self._disk_faults = disk_faults
-        # If the broker has a seed, all brokers created from it have the same seed.
+        # If the broker has a seed, all brokers created from the snapshot have the same seed.
         rng = runtime.rng
         self._next_seed = copy(rng).getrandbits(64) if is_repeatable(rng) else None
 
@@ -80,7 +80,7 @@ class Snapshot(Generic[B]):
         return f"Snapshot({', '.join(self._data_dirs)} at {self._clock!r})"
 
     def broker(self) -> B:
-        """Return a new broker in the state of the snapshot. It has its own clock."""
+        """Return a new broker in the state of the snapshot, with its own clock."""
         clock = self._clock.copy()
         return self._make(
             self._data_dirs,

@@ -26,7 +26,7 @@ def read_topics(
     broker_config: BrokerConfig,
     on_damage: Literal["recover", "refuse", "pass_over"],
 ) -> list[Topic]:
-    """Return the topics by name, like a read-only `Broker` with the same parameters.
+    """Return the topics by name, as a read-only `Broker` with the same parameters would.
 
     Raises the errors of its constructor.
     """

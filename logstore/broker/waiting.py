@@ -17,7 +17,7 @@ def run_until(
     condition: Callable[[], bool] | datetime | int,
     timeout: timedelta | float | None,
 ) -> bool:
-    """Let time pass until a condition is true or a wall time comes; see `Broker.run_until`."""
+    """Let time pass until a condition is true or a wall-clock time; see `Broker.run_until`."""
     clock = runtime.clock
     timeout_ms = None if timeout is None else _to_ms(timeout)
     if callable(condition):

@@ -12,12 +12,12 @@ _RECORDS = 400
 def warm_up() -> None:
     """Compile all kernels by appending, reading, explaining and cleaning in memory.
 
-    Afterwards, this process always runs compiled kernels. The compiled code is cached for all
-    processes of the machine. Processes that warm up at the same time share the work.
+    After that, this process always runs compiled kernels. The compiled code is cached for all
+    processes on the machine. Concurrent warm-ups share the work.
 
     Notes
     -----
-    The first time on a machine takes about 16 s. After that, it takes about one second.
+    Takes about 16 s the first time on a machine, and about one second after that.
     """
     if policy.MODE == policy.PYTHON:
         return  # kernels are not compiled in this mode

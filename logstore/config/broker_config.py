@@ -34,8 +34,8 @@ class TopicDefault(NamedTuple):
 class BrokerConfig(BrokerSettings):
     """The configuration of a broker.
 
-    The fields are named like the broker keys (`BROKER_KEYS`), with underscores instead of dots.
-    There are five more:
+    The fields are named after the broker keys (`BROKER_KEYS`), with underscores instead of dots.
+    There are five additional fields:
 
     Attributes
     ----------
@@ -123,13 +123,13 @@ class BrokerConfig(BrokerSettings):
         properties : Mapping
             Broker keys and their values. A value is text, a number or a boolean.
         refuse_unknown : bool
-            Whether an unknown key is an error. Otherwise a note is added, because the properties
-            file of a broker may be for another release of Kafka.
+            Whether an unknown key is an error. If not, a note is added, because the properties file
+            may be for a different release of Kafka.
 
         Returns
         -------
         BrokerConfig
-            Its `notes` list the keys that have an old name, are unknown, or have no effect.
+            The `notes` list the keys that have an old name, are unknown, or have no effect.
 
         Raises
         ------
@@ -208,7 +208,7 @@ def _overridden_keys(texts: Mapping[str, str]) -> frozenset[str]:
 def topic_defaults_of(
     values: Mapping[str, Value], origin: str = ORIGIN_BROKER
 ) -> dict[str, TopicDefault]:
-    """Return the topic defaults by topic key. The first synonym in `values` sets the default."""
+    """Return topic defaults by topic key. The first synonym in `values` sets the default."""
     defaults = {}
     for topic_key in TOPIC_KEYS.values():
         for synonym in topic_key.synonyms:
@@ -233,7 +233,7 @@ def _directories(key: str, paths: Value) -> tuple[str, ...]:
 
 
 def read_properties(path: str) -> dict[str, str]:
-    """Read a Java properties file or a pipe.
+    """Read a Java properties file or pipe.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def parse_properties(data: bytes, path: str) -> dict[str, str]:
     InvalidConfigurationError
         The content is malformed.
     """
-    # Import this lazily, because few commands read a file and the library is slow to import.
+    # Imported here, because few commands read a file and the library is slow to import.
     import javaproperties
 
     try:
@@ -265,9 +265,9 @@ def parse_properties(data: bytes, path: str) -> dict[str, str]:
 
 
 def _join_lines(text: str) -> str:
-    """Join continuation lines. The library would need quadratic time to do it.
+    """Join continuation lines, for which the library would take quadratic time.
 
-    If a line is not a comment and ends in an odd number of backslashes, it continues in the next
+    A line that is not a comment and ends in an odd number of backslashes continues in the next
     line.
     """
     lines: list[str] = []
@@ -280,7 +280,7 @@ def _join_lines(text: str) -> str:
             parts.append(piece[:-1])
             continue
         whole = "".join([*parts, piece])
-        # If a line only starts like a comment because lines were joined, it is a key.
+        # A line that only starts like a comment because lines were joined is a key.
         lines.append(f"\\{whole}" if parts and whole.startswith(("#", "!")) else whole)
         parts.clear()
     return "\n".join([*lines, "".join(parts)])

@@ -1,4 +1,4 @@
-"""All broker keys that have an effect in this engine, including the synonyms of topic keys.
+"""All broker keys with an effect in this engine, including the synonyms of topic keys.
 
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12 and §13.1.
 """
@@ -29,7 +29,7 @@ CONSUMER_GROUP_BOUNDED = (
 
 
 class BrokerSettings(Settings):
-    """A broker's own settings. A field is named like its key, with underscores instead of dots."""
+    """A broker's own settings. Fields are named after keys, with underscores for dots."""
 
     log_dirs: tuple[str, ...] = list_key(
         (),

@@ -1,9 +1,9 @@
 """Dynamic broker configurations, which can be changed while the broker is running.
 
-Of Kafka's dynamic keys, these have an effect: the settings of the cleaner, the connection limits,
-the first broker synonym of each topic key, group.consumer.assignment.interval.ms, and
-transaction.partition.verification.enable. Keys without an effect (`INERT_BROKER_KEYS`) are stored
-too, and so are unknown keys, as in Kafka.
+The following of Kafka's dynamic keys have an effect: the settings of the cleaner, the connection
+limits, the first broker synonym of each topic key, group.consumer.assignment.interval.ms, and
+transaction.partition.verification.enable. Keys without an effect (`INERT_BROKER_KEYS`) and, as in
+Kafka, unknown keys are stored as well.
 
 Source: docs/spec/cleaner.md §12.
 """
@@ -86,13 +86,13 @@ def merge_layers(
 ) -> BrokerConfig:
     """Return the effective configuration.
 
-    Settings of the broker take precedence over settings of the cluster, which take precedence over
-    the static configuration.
+    Broker settings take precedence over cluster settings, which take precedence over the static
+    configuration.
 
     Parameters
     ----------
     cluster, broker : mapping
-        Dynamic broker keys with their values as text. The keys may be unknown.
+        Dynamic broker keys with their values as text. Unknown keys are accepted.
 
     Raises
     ------
@@ -117,12 +117,12 @@ def merge_layers(
 
 
 def changes_of(given: Mapping[str, object], unset: Iterable[str]) -> dict[str, object]:
-    """Combine the values to set and the keys to unset into one change for `reconfigure`.
+    """Combine the values to set and the keys to unset into a single change for `reconfigure`.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is to be both set and unset.
+        A key is both set and unset.
     """
     removals: dict[str, object] = {key.strip(): None for key in unset}
     both = sorted({key.strip() for key in given} & removals.keys())
@@ -140,17 +140,17 @@ def reconfigure(
     *,
     refuse_unknown: bool = False,
 ) -> tuple[BrokerConfig, tuple[str, ...]]:
-    """Return the configuration of a broker after a dynamic change. The result is validated.
+    """Return a broker's configuration after a dynamic change, validated.
 
     Parameters
     ----------
     changes : mapping
-        Broker keys, which may have old names, and their new values. A time or size may have a unit
+        New values by broker key. Old key names are accepted. A time or size may have a unit
         (`logstore.config.units`). None removes the key from the layer.
     layer : Layer
         The layer to change.
     refuse_unknown : bool
-        Whether an unknown key is an error. Otherwise it is stored, as in Kafka.
+        Whether an unknown key is an error. If not, it is stored, as in Kafka.
 
     Returns
     -------
@@ -161,10 +161,10 @@ def reconfigure(
     Raises
     ------
     InvalidConfigurationError
-        A key is not dynamic. A value is not allowed, or values contradict each other. There are too
-        many unknown keys, one of them is too long, or one that should be removed was not set. The
-        number of cleaner threads would be 0, more than twice the current number, or less than half
-        of it.
+        A key is not dynamic; a value is not allowed, or values contradict each other; there are too
+        many unknown keys, an unknown key is too long, or an unknown key to remove was not set; or
+        the number of cleaner threads would become 0, more than twice or less than half of the
+        current number.
     """
     texts, notes = translate_broker(
         {key.strip(): to_text(value) for key, value in changes.items() if value is not None}
@@ -213,7 +213,7 @@ def with_layer(broker: BrokerConfig, texts: Mapping[str, str], layer: Layer) -> 
 
 
 def own_layer(broker: BrokerConfig, layer: Layer) -> Mapping[str, str]:
-    """Return the broker keys that are set in a layer, with their values as text."""
+    """Return the broker keys set in a layer, with their values as text."""
     if broker.dynamic is None:
         return {}
     return broker.dynamic.cluster if layer is Layer.CLUSTER else broker.dynamic.broker
@@ -230,7 +230,7 @@ def _check_reconfigurable(keys: Iterable[str]) -> None:
 
 
 def _check_unknown(keys: Iterable[str], layer: Mapping[str, str]) -> None:
-    """Check the length of the unknown keys in a change, and their number in the resulting layer."""
+    """Check the length of the unknown keys in a change, and their number after it."""
     count = sum(map(is_unknown_broker_key, layer))
     for key in keys:
         if not 0 < len(key) <= UNKNOWN_KEY_CHARACTERS_MAX:
@@ -254,7 +254,7 @@ def _check_unknown(keys: Iterable[str], layer: Mapping[str, str]) -> None:
 
 
 def _check_threads(old: int, new: int) -> None:
-    """Check Kafka's rule for changing the size of a thread pool."""
+    """Enforce Kafka's rule for resizing a thread pool."""
     if old == new:
         return
     name = "log.cleaner.threads"

@@ -50,12 +50,12 @@ class GroupConfig(NamedTuple):
 
 
 def effective_group_config(overrides: Mapping[str, str], broker: BrokerConfig) -> GroupConfig:
-    """Return the effective configuration of a group. Its values are within the broker's bounds.
+    """Return the effective configuration of a group, limited to the broker's bounds.
 
     Parameters
     ----------
     overrides : mapping
-        The values that are set for the group, as returned by `alter_group_overrides`.
+        The values set for the group, as returned by `alter_group_overrides`.
     """
     return GroupConfig(*(_effective(each, overrides, broker) for each in CONSUMER_GROUP_BOUNDED))
 
@@ -80,7 +80,7 @@ def _broker_value(key: str, broker: BrokerConfig) -> int:
 
 
 def parse_group_overrides(texts: Mapping[str, object]) -> dict[str, str]:
-    """Validate the values of a group one at a time.
+    """Validate the values of a group individually.
 
     A time may have a unit (`logstore.config.units`).
 
@@ -107,19 +107,19 @@ def parse_group_overrides(texts: Mapping[str, object]) -> dict[str, str]:
 def alter_group_overrides(
     own: Mapping[str, str], values: Mapping[str, object], unset: Iterable[str], broker: BrokerConfig
 ) -> dict[str, str]:
-    """Return the values that are set for a group after a change. The result is validated.
+    """Return the values set for a group after a change, validated.
 
     Parameters
     ----------
     values : mapping
         Values to set, as in `parse_group_overrides`.
     unset : iterable of str
-        Keys to reset to the broker's value, whether they are set or not.
+        Keys to reset to the broker's value. They need not be set.
 
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown. A value is not allowed or exceeds the bounds of the broker. Or the session
+        A key is unknown, a value is not allowed or exceeds the broker's bounds, or the session
         timeout is not larger than the heartbeat interval.
     """
     changed = {key: text for key, text in own.items() if key not in set(unset)}
@@ -145,7 +145,7 @@ def alter_group_overrides(
 
 
 def check_new_group(group_id: str, known: Collection[str]) -> None:
-    """Check that configurations may be stored for another group.
+    """Check that configurations may be stored for a new group.
 
     Raises
     ------

@@ -1,10 +1,10 @@
 """Keys that have no effect of their own: ignored keys, old names, and inert keys.
 
-An inert key is stored and described, but it changes nothing in this engine. Some tools set these
-keys on every topic or broker. For example, MirrorMaker copies the configurations of topics, and
+An inert key is stored and described but has no effect in this engine. Some tools set these keys on
+every topic or broker. For example, MirrorMaker copies topic configurations, and
 `kafka-reassign-partitions` sets and removes throttles. The values are validated as in Kafka. A
-value that needs a missing feature is refused. Types, defaults and ranges are taken from Kafka 3.9,
-or from the release that added the key.
+value that requires a missing feature is refused. Types, defaults and ranges are those of Kafka 3.9,
+or of the release that added the key.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ NAMES = frozenset(
 
 
 def has_no_effect(key: str) -> bool:
-    """Return whether `key` is a broker key of Kafka that is ignored here."""
+    """Return whether `key` is a Kafka broker key that is ignored here."""
     return key in NAMES or key.startswith(PREFIXES)
 
 
@@ -149,7 +149,7 @@ OLD_COMPACT = "dedupe"
 
 
 class OldName(NamedTuple):
-    """An old broker key, the key that replaced it, and how to convert its value."""
+    """An old broker key, its replacement, and how to convert its value."""
 
     old: str
     current: str
@@ -189,16 +189,16 @@ _CURRENT = {name.old: name.current for name in OLD_BROKER_NAMES}
 
 
 def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tuple[str, str]:
-    """Return a key and its value with old names of the cleanup policy replaced.
+    """Return a key and its value after replacing old names of the cleanup policy.
 
     Parameters
     ----------
     key, text : str
         The key and the value that the user set.
     current : str
-        The current name of the key: cleanup.policy for a topic, or log.cleanup.policy for a broker.
+        The current name of the key: cleanup.policy for a topic, log.cleanup.policy for a broker.
     notes : list of str
-        A message about each translated name is added to this list.
+        Receives a message about each translated name.
     """
     if key == OLD_POLICY_KEY:
         notes.append(f"{OLD_POLICY_KEY} is the old name of {current}")
@@ -210,9 +210,9 @@ def translate_policy(key: str, text: str, current: str, notes: list[str]) -> tup
 
 
 def translate_broker(texts: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return broker properties with old names replaced, and messages about the replaced names.
+    """Return broker properties with old names replaced, and messages about the replacements.
 
-    If both names are set, the current one takes precedence.
+    If both names are set, the current name takes precedence.
 
     Raises
     ------
@@ -357,7 +357,7 @@ STORED_BROKER_KEYS: Mapping[str, ConfigKey] = {**BROKER_KEYS, **INERT_BROKER_KEY
 
 
 def is_unknown_broker_key(key: str) -> bool:
-    """Return whether a key is known neither to this engine nor to Kafka's broker."""
+    """Return whether a key is unknown to both this engine and Kafka's broker."""
     return key not in STORED_BROKER_KEYS and not has_no_effect(key)
 
 

@@ -1,4 +1,4 @@
-"""Configuration keys: their types, ranges, synonyms, origins and releases, and how to parse values.
+"""Configuration keys: types, ranges, synonyms, origins and releases, and parsing of values.
 
 The keys are listed in `topic_keys` and `broker_keys`.
 """
@@ -49,7 +49,7 @@ None means unbounded. An empty tuple allows all numbers.
 
 
 class Kind(enum.Enum):
-    """The type of a value, with its name in Kafka."""
+    """The type of a value, named as in Kafka."""
 
     BOOLEAN = "boolean"
     INT = "int"
@@ -62,8 +62,8 @@ class Kind(enum.Enum):
 class Synonym(NamedTuple):
     """A broker key that sets the default of a topic key. Its value is multiplied by `factor`.
 
-    The `ranges` are used instead of the topic key's ranges. They are checked only if no other
-    synonym takes precedence.
+    `ranges` replaces the topic key's ranges. It is only checked if no other synonym takes
+    precedence.
     """
 
     key: str
@@ -73,7 +73,7 @@ class Synonym(NamedTuple):
 
 
 class Form(NamedTuple):
-    """The format of a value: a regular expression and a description for the user."""
+    """The format of a value: a regular expression, and a description for users."""
 
     pattern: str
     words: str
@@ -85,19 +85,19 @@ class ConfigKey(NamedTuple):
     Attributes
     ----------
     default : Value
-        The parsed default.
+        The parsed default value.
     ranges : Ranges
-        The range of a number. It is also limited to the 32 or 64 bits of its kind.
+        The allowed range of a number, in addition to the 32 or 64 bits of its kind.
     values : tuple of str
-        The allowed strings or list elements. If it is empty, all are allowed.
+        The allowed strings or list elements. Empty if all are allowed.
     synonyms : tuple of Synonym
-        The broker keys of a topic key, in order of precedence.
+        The broker keys that correspond to a topic key, in order of precedence.
     blank_is_default : bool
         Whether an empty string means the default.
     form : Form, optional
         The required format of the value as text (`to_text`).
     ignores_case : bool
-        Whether the `values` are case-insensitive.
+        Whether the values are case-insensitive.
     """
 
     key: str
@@ -118,7 +118,7 @@ class ConfigKey(NamedTuple):
 
     @property
     def range_text(self) -> str:
-        """A description of the allowed values for the user."""
+        """A description of the allowed values, for users."""
         if self.form is not None:
             return self.form.words
         if self.kind is Kind.BOOLEAN:
@@ -133,13 +133,13 @@ class ConfigKey(NamedTuple):
         return " ".join([*parts, bounds]) if bounds else parts[0]
 
     def parse(self, text: str, *, key: str | None = None) -> Value:
-        """Parse a value like Kafka. Whitespace around it is ignored.
+        """Parse a value as Kafka does. Surrounding whitespace is ignored.
 
         Parameters
         ----------
         text : str
         key : str, optional
-            The name under which the value was set, for the error message.
+            The name under which the value was set, for error messages.
 
         Raises
         ------
@@ -158,7 +158,7 @@ class ConfigKey(NamedTuple):
     def check(self, value: object) -> None:
         """Raise `InvalidConfigurationError` unless `value` is a valid parsed value of this key."""
         if value is self.default:
-            return  # this is fast, because nearly all values are defaults
+            return  # fast path, because nearly all values are defaults
         if not self._has_type(value) or not self._allows(value):
             raise InvalidConfigurationError(
                 f"{self.key} = {value!r} is not allowed: it must be {self.range_text}", key=self.key
@@ -206,7 +206,7 @@ class ConfigKey(NamedTuple):
 
 
 def render(value: Value) -> str:
-    """Return a parsed value as text, as in a configuration file. This is the inverse of `parse`."""
+    """Return a parsed value as text for a configuration file. This is the inverse of `parse`."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
@@ -272,7 +272,7 @@ def to_texts(values: Mapping[str, object]) -> dict[str, str]:
 
 
 class ReleaseChange(NamedTuple):
-    """A change of a key in a later release of Kafka. None means unchanged.
+    """A change to a key in a later release of Kafka. None means unchanged.
 
     Attributes
     ----------
@@ -305,8 +305,7 @@ LATER_RELEASES = (
 class Operation(IntEnum):
     """An operation on a config key, with its number in the protocol.
 
-    DELETE resets the key to its default. APPEND and SUBTRACT add elements to a list, or remove
-    them.
+    DELETE resets the key to its default. APPEND and SUBTRACT add or remove list elements.
     """
 
     SET = 0
@@ -329,7 +328,7 @@ def apply_operations(
     keys : mapping
         All known keys.
     now : mapping
-        The effective values as text, which APPEND and SUBTRACT modify. Defaults may be left out.
+        The effective values as text, which APPEND and SUBTRACT modify. Defaults may be omitted.
 
     Raises
     ------

@@ -19,8 +19,8 @@ MAX_LAG = "max.compaction.lag.ms"
 class LogConfig(TopicSettings):
     """The effective configuration of a topic's logs.
 
-    The fields are named like the topic keys (`TOPIC_KEYS`), with underscores instead of dots.
-    `LogConfig()` has the defaults of Kafka.
+    The fields are named after the topic keys (`TOPIC_KEYS`), with underscores instead of dots.
+    `LogConfig()` has Kafka's defaults.
 
     Raises
     ------
@@ -38,7 +38,7 @@ class LogConfig(TopicSettings):
 
     @cached_property
     def batch_bytes_max(self) -> int:
-        """Maximum size of a batch in bytes. Both max.message.bytes and segment.bytes limit it."""
+        """Maximum size of a batch in bytes, limited by max.message.bytes and segment.bytes."""
         return min(self.max_message_bytes, self.segment_bytes)
 
     @cached_property
@@ -62,9 +62,9 @@ class LogConfig(TopicSettings):
 
     @cached_property
     def max_segment_ms(self) -> int:
-        """Age in ms at which a segment is rolled.
+        """Age in milliseconds at which a segment is rolled.
 
-        With compaction, max.compaction.lag.ms limits it.
+        For compacted topics, limited by max.compaction.lag.ms.
         """
         if not self.compact:
             return self.segment_ms
@@ -72,14 +72,14 @@ class LogConfig(TopicSettings):
 
     @cached_property
     def timestamp_before_max_ms(self) -> int:
-        """Maximum age of a create time in ms. The deprecated key is used if it is set."""
+        """Maximum age of a create time in ms. If only the deprecated key is set, it is used."""
         if self.message_timestamp_before_max_ms != INT64_MAX:
             return self.message_timestamp_before_max_ms
         return self.message_timestamp_difference_max_ms
 
     @cached_property
     def timestamp_after_max_ms(self) -> int:
-        """Maximum time in ms that a create time may be in the future.
+        """Maximum number of milliseconds that a create time may be in the future.
 
         See `timestamp_before_max_ms`.
         """
@@ -89,7 +89,7 @@ class LogConfig(TopicSettings):
 
 
 class LagSetting(NamedTuple):
-    """A compaction lag, the key to name in error messages, and the origin of the value if known."""
+    """A compaction lag, the key to name in error messages, and the value's origin if known."""
 
     key: str
     value: int
@@ -97,7 +97,7 @@ class LagSetting(NamedTuple):
 
 
 def check_lags(low: LagSetting, high: LagSetting) -> None:
-    """Raise `InvalidConfigurationError` if the maximum lag is less than the minimum lag."""
+    """Raise `InvalidConfigurationError` if the maximum lag is below the minimum lag."""
     if high.value >= low.value:
         return
     sources = f": the first is {high.source}, the second {low.source}" if high.source else ""

@@ -1,8 +1,8 @@
-"""The overrides of a topic: how they are validated, changed, and combined with broker settings.
+"""The overrides of a topic: validation, changes, and combination with broker settings.
 
-The value of a topic key is the topic's override. If there is none, it is the value of the first
-broker synonym that is set, or otherwise the default in `logstore.config.topic_keys`. Values are
-parsed as in Kafka. They are validated only here, and the rest of the engine relies on it.
+The value of a topic key is the topic's override or, if there is none, the value of the first broker
+synonym that is set or, if none is set, the default in `logstore.config.topic_keys`. Values are
+parsed as in Kafka. They are only validated here, and the rest of the engine relies on this.
 
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12. The order of the layers is from
 Kafka's ConfigHelper and DynamicBrokerConfig, 3.9.
@@ -58,7 +58,7 @@ default in Kafka.
 
 
 class LayeredValue(NamedTuple):
-    """A value in one of the layers: the key that sets it, its text, and the origin of the layer."""
+    """A value in a layer: the key that sets it, its text, and the origin of the layer."""
 
     key: str
     value: str
@@ -66,7 +66,7 @@ class LayeredValue(NamedTuple):
 
 
 def dynamic_layers(key: str, config: BrokerConfig) -> Iterator[LayeredValue]:
-    """Yield the dynamic values of a broker key: first the broker's, then the cluster's."""
+    """Yield the dynamic values of a broker key: the broker's first, then the cluster's."""
     if config.dynamic is not None:
         if key in config.dynamic.broker:
             yield LayeredValue(key, config.dynamic.broker[key], ORIGIN_DYNAMIC_BROKER)
@@ -77,7 +77,7 @@ def dynamic_layers(key: str, config: BrokerConfig) -> Iterator[LayeredValue]:
 def layers_below_topic(row: ConfigKey, config: BrokerConfig) -> Iterator[LayeredValue]:
     """Yield the values of the broker synonyms of a topic key, in order of precedence.
 
-    The effective one is first, and the default is last.
+    The effective value is first, and the default is last.
     """
     if row.synonyms:
         yield from dynamic_layers(row.synonyms[0].key, config)
@@ -96,7 +96,7 @@ def _own_default(row: ConfigKey) -> tuple[str, str] | None:
 
 
 def layers_of_broker_key(row: ConfigKey, config: BrokerConfig) -> list[LayeredValue]:
-    """Return the values of a broker key that is not a synonym of a topic key. It may have none."""
+    """Return the values of a broker key that is not a topic key's synonym. It may have none."""
     static = config if config.dynamic is None else config.dynamic.static
     value = getattr(static, row.attribute, None)
     if value is None:
@@ -111,17 +111,17 @@ def layers_of_broker_key(row: ConfigKey, config: BrokerConfig) -> list[LayeredVa
 class BrokerSetting(NamedTuple):
     """A broker key with its effective value.
 
-    The value of an unset synonym without a default is None.
+    The value is None for an unset synonym without a default.
 
     Attributes
     ----------
     row : ConfigKey
-        The key, under its name for brokers.
+        The key, with its broker name.
     layers : tuple of LayeredValue
-        The values in all layers, the effective one first. For a synonym, these are the values of
-        the topic key.
+        The values in all layers, the effective value first. For a synonym, the values of the topic
+        key.
     is_sensitive : bool
-        Whether the value is hidden. In this case, `value` is None and `layers` is empty.
+        Whether the value is hidden. If so, `value` is None and `layers` is empty.
     """
 
     row: ConfigKey
@@ -134,7 +134,7 @@ class BrokerSetting(NamedTuple):
 def describe_broker(config: BrokerConfig) -> Iterator[BrokerSetting]:
     """Yield the effective value, the origin and the layers of each broker key.
 
-    Dynamic keys that have no effect and unknown keys come last.
+    Dynamic keys without an effect and unknown keys come last.
     """
     for row in BROKER_KEYS.values():
         if layers := layers_of_broker_key(row, config):
@@ -185,7 +185,7 @@ class ConfigValue(NamedTuple):
     broker_key : str or None
         The broker key that sets the value.
     layers : tuple of LayeredValue
-        The values in all layers, the effective one first.
+        The values in all layers, the effective value first.
     """
 
     value: str
@@ -196,9 +196,9 @@ class ConfigValue(NamedTuple):
 
 
 class Overrides(Mapping[str, str]):
-    """The overrides of a topic under their current names. Each of them has been validated.
+    """The overrides of a topic under their current names, validated individually.
 
-    As a mapping, its values are text in Kafka's format, as they are stored.
+    The values of the mapping are text in Kafka's format, as stored.
 
     Attributes
     ----------
@@ -228,14 +228,14 @@ class Overrides(Mapping[str, str]):
 
 
 def parse_overrides(overrides: Mapping[str, object]) -> tuple[Overrides, tuple[str, ...]]:
-    """Validate the overrides of a topic one at a time, and translate old names.
+    """Validate the overrides of a topic individually, and translate old names.
 
     Parameters
     ----------
     overrides : Mapping
-        Topic keys and their values. A value can be text, where a time or size may have a unit
-        (`logstore.config.units`), a number, a boolean, a list, or a timedelta. If this is an
-        instance of `Overrides`, it is returned unchanged.
+        Topic keys and their values. A value can be text (a time or size may have a unit, see
+        `logstore.config.units`), a number, a boolean, a list, or a timedelta. An instance of
+        `Overrides` is returned unchanged.
 
     Returns
     -------
@@ -280,13 +280,13 @@ def effective_config(
     overrides : Mapping
         The overrides of the topic, as in `parse_overrides`.
     broker : BrokerConfig, optional
-        The configuration that has the defaults of topics. If None, Kafka's defaults are used.
+        The configuration with the defaults of topics. If None, Kafka's defaults are used.
 
     Raises
     ------
     InvalidConfigurationError
         A key is unknown, a value is not allowed, or two values contradict each other. In the last
-        case, the message contains the origin of both.
+        case, the message names the origin of both.
     """
     values = _resolve(overrides, broker or BrokerConfig())
     check_lags(values[MIN_LAG].setting(MIN_LAG), values[MAX_LAG].setting(MAX_LAG))
@@ -302,7 +302,7 @@ def alter_overrides(
     unset: Iterable[str],
     broker: BrokerConfig | None = None,
 ) -> tuple[Overrides, tuple[str, ...]]:
-    """Return the overrides of a topic after a change. The result is validated.
+    """Return the overrides of a topic after a change, validated.
 
     Parameters
     ----------
@@ -311,9 +311,9 @@ def alter_overrides(
     set : Mapping
         The values to set, as in `parse_overrides`.
     unset : iterable of str
-        Topic keys to reset to the broker's value, whether they are overridden or not.
+        Topic keys to reset to the broker's value. They need not be overridden.
     broker : BrokerConfig, optional
-        The configuration that has the defaults of topics.
+        The configuration with the defaults of topics.
 
     Returns
     -------
@@ -324,15 +324,15 @@ def alter_overrides(
     Raises
     ------
     InvalidConfigurationError
-        A key is unknown, a key is to be both set and unset, a value is not allowed, or effective
-        values contradict each other.
+        A key is unknown, a key is both set and unset, a value is not allowed, or effective values
+        contradict each other.
     """
     changes, notes = parse_overrides(set)
     removed: list[str] = []
     old_names: list[str] = []
     for name in unset:
         key, _ = translate_policy(name.strip(), "", "cleanup.policy", old_names)
-        # Any stored key can be removed, even if it is not known to this engine.
+        # Any stored key can be removed, even if it is unknown to this engine.
         if key not in STORED_TOPIC_KEYS and key not in overrides:
             raise _unknown_topic_key(key)
         if key in changes:
@@ -347,7 +347,7 @@ def alter_overrides(
 
 
 def _without(overrides: Mapping[str, str], replaced: Set[str]) -> Overrides:
-    """Return the overrides without the keys that are replaced. Their values may be invalid."""
+    """Return the overrides except the replaced keys, whose values may be invalid."""
     if isinstance(overrides, Overrides):
         return Overrides({k: v for k, v in overrides.parsed.items() if k not in replaced})
     return parse_overrides({k: text for k, text in overrides.items() if k not in replaced})[0]
@@ -356,10 +356,10 @@ def _without(overrides: Mapping[str, str], replaced: Set[str]) -> Overrides:
 def describe(
     overrides: Mapping[str, object], broker: BrokerConfig | None = None
 ) -> dict[str, ConfigValue]:
-    """Return the effective value, source and documentation of every topic config.
+    """Return the effective value, origin and documentation of every topic config.
 
-    If the topic sets keys that have no effect (`INERT_TOPIC_KEYS`), they come last. Raises the
-    errors of `effective_config`, except that values may contradict each other.
+    Keys without an effect (`INERT_TOPIC_KEYS`) come last, if the topic sets any. Raises the errors
+    of `effective_config`, except for values that contradict each other.
     """
     broker = broker or BrokerConfig()
     own = parse_overrides(overrides)[0]
@@ -378,9 +378,9 @@ def describe(
 
 
 def describe_broker_values(broker: BrokerConfig) -> dict[str, ConfigValue]:
-    """Return the effective value, source and documentation of every broker config that is set.
+    """Return the effective value, origin and documentation of every broker config that is set.
 
-    The values of unknown configs are hidden, because they may be secrets.
+    Values of unknown configs are hidden, because they may be secrets.
     """
     return {
         each.row.key: ConfigValue(value, each.origin, each.row.doc, None, each.layers)
@@ -441,15 +441,14 @@ def _default(key: str) -> int:
 
 
 class ReadLimits(NamedTuple):
-    """Limits for the memory that is needed to read files.
+    """Limits on the memory for reading files.
 
     Attributes
     ----------
     batch_bytes : int
         Maximum size of a batch after decompression (`logstore.decompression.max.bytes`).
     small_file_bytes : int
-        Maximum size of a checkpoint, a snapshot or a similar file
-        (`logstore.small.file.max.bytes`).
+        Maximum size of a checkpoint, snapshot or similar file (`logstore.small.file.max.bytes`).
     """
 
     batch_bytes: int = _default("logstore.decompression.max.bytes")
@@ -457,6 +456,6 @@ class ReadLimits(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig) -> ReadLimits:
-        """Return the limits that a broker uses for topics without overrides."""
+        """Return a broker's limits for topics without overrides."""
         topic = effective_config({}, config)
         return cls(topic.logstore_decompression_max_bytes, config.logstore_small_file_max_bytes)

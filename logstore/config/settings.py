@@ -23,16 +23,16 @@ followed by the other attributes of `ConfigKey`. The key is named like the field
 class Settings:
     """Base class of configurations.
 
-    It is like `dataclass(frozen=True, kw_only=True)` but loads faster.
+    Works like `dataclass(frozen=True, kw_only=True)` but loads faster.
 
     `dataclass` generates and compiles methods for sixty fields, which takes several milliseconds at
-    each start. Here, the methods loop over the fields, and all subclasses share them.
+    each start. Here, all subclasses share methods that loop over the fields.
 
     Attributes
     ----------
     keys : mapping of str to ConfigKey
-        The configuration keys by name. A field that is declared by `int_key` or another such
-        function has the default of its key. Without an annotation, it is a key without a field.
+        The configuration keys by name. A field declared by `int_key` or a similar function has the
+        default of its key. Without an annotation, it is a key without a field.
     """
 
     keys: ClassVar[Mapping[str, ConfigKey]] = {}
@@ -64,7 +64,7 @@ class Settings:
         self.__post_init__()
 
     def __post_init__(self) -> None:
-        """Check the values after they have been set."""
+        """Check the values after they are set."""
 
     def __repr__(self) -> str:
         shown = [each.name for each in fields(self) if each.repr]  # type: ignore[arg-type]  # as above

@@ -1,4 +1,4 @@
-"""Suggestions for unknown names: the most similar name that is known."""
+"""Suggestions for unknown names: the most similar known name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CUTOFF = 0.7
 
 
 def nearest_topic_key(key: str) -> str | None:
-    """Suggest a topic key: the one that corresponds to a broker key, or the most similar one."""
+    """Suggest the topic key that corresponds to a broker key, or the most similar topic key."""
     for row in TOPIC_KEYS.values():
         if any(synonym.key == key for synonym in row.synonyms):
             return row.key
@@ -20,25 +20,25 @@ def nearest_topic_key(key: str) -> str | None:
 
 
 def nearest_broker_key(key: str) -> str | None:
-    """Suggest a broker key: the one that corresponds to a topic key, or the most similar one."""
+    """Suggest the broker key that corresponds to a topic key, or the most similar broker key."""
     if key in TOPIC_KEYS:
         return TOPIC_KEYS[key].synonyms[0].key
     return nearest(key, BROKER_KEYS)
 
 
 def and_nearest(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion to append to an error about an unknown name, or an empty string."""
+    """Return a suggestion to append to an error about an unknown name. Empty if there is none."""
     return suggestion(nearest(name, names))
 
 
 def suggestion(near: str | None) -> str:
-    """Return the text that suggests `near` at the end of an error message. Empty if it is None."""
+    """Return the text that suggests `near` at the end of an error. Empty if it is None."""
     return "" if near is None else f"; the nearest is {near!r}"
 
 
 def nearest(key: str, names: Iterable[str]) -> str | None:
-    """Return the most similar name, or else the shortest name that starts with `key`, or None."""
-    import difflib  # import it here, because it is only needed for errors
+    """Return the most similar name, or else the shortest that starts with `key`, or None."""
+    import difflib  # imported here, because it is only needed for errors
 
     known = list(names)
     similar = difflib.get_close_matches(key, known, n=1, cutoff=_CUTOFF)

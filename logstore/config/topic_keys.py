@@ -1,7 +1,7 @@
 """The topic keys: their types, defaults, ranges, broker synonyms and documentation.
 
-A broker synonym sets the default for all topics. The synonyms are listed in Kafka's order of
-precedence. The ranges are data because they differ between releases of Kafka. These are the ranges
+A broker synonym sets the default for all topics. Synonyms are listed in Kafka's order of
+precedence. The ranges are data, because they differ between releases of Kafka. These are the ranges
 of Kafka 3.9.
 
 Source: docs/spec/storage-format.md §16, docs/spec/cleaner.md §12 and §13.1.
@@ -32,7 +32,7 @@ DELETE = "delete"
 
 
 class TopicSettings(Settings):
-    """The settings of a topic. A field is named like its key, with underscores instead of dots."""
+    """The settings of a topic. Fields are named after keys, with underscores for dots."""
 
     segment_bytes: int = int_key(
         1 << 30,

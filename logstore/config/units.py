@@ -26,7 +26,7 @@ def parse_duration(text: str) -> int:
     Raises
     ------
     ValueError
-        The text is not a duration. The message can be shown to the user.
+        The text is not a duration. The message can be shown to users.
     """
     text = text.strip()
     if INTEGER.fullmatch(text):
@@ -44,7 +44,7 @@ def parse_size(text: str) -> int:
     Raises
     ------
     ValueError
-        The text is not a size. The message is for the user.
+        The text is not a size. The message can be shown to users.
     """
     text = text.strip()
     if INTEGER.fullmatch(text):
@@ -61,7 +61,7 @@ def parse_loose_size(text: str) -> int:
     Raises
     ------
     ValueError
-        The text is not a size. The message can be shown to the user.
+        The text is not a size. The message can be shown to users.
     """
     match = _LOOSE_SIZE.fullmatch(text.strip())
     if match is None:
@@ -71,21 +71,21 @@ def parse_loose_size(text: str) -> int:
 
 
 def unit_of(key: str) -> str | None:
-    """Return the unit in which the value of a key may be given: `ms`, `bytes`, or None."""
+    """Return the unit in which a key's value may be given: `ms`, `bytes`, or None if unitless."""
     if key.endswith(".ms"):
         return "ms"
     return "bytes" if key.endswith((".bytes", ".buffer.size", ".max.bytes.per.second")) else None
 
 
 def without_unit(key: str, text: str) -> str:
-    """Convert a value with a unit to the milliseconds or bytes of the key.
+    """Convert a value with a unit to the key's milliseconds or bytes.
 
-    Text that is not a number followed by letters is returned unchanged.
+    Text other than a number followed by letters is returned unchanged.
 
     Raises
     ------
     ValueError
-        The unit is not known. The message can be shown to the user.
+        The unit is unknown. The message can be shown to users.
     """
     stripped = text.strip()
     if stripped[:1].isdigit() and stripped[-1:].isalpha():

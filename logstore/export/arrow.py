@@ -1,4 +1,4 @@
-"""Exports to Parquet and the Arrow IPC file format, by pyarrow."""
+"""Exports to Parquet and the Arrow IPC file format with pyarrow."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _schema(pa: Any, *, fates: bool, decoded: bool) -> Any:  # noqa: ANN401  # p
 
 
 def _headers(headers: tuple[tuple[str, bytes | None], ...]) -> list[dict[str, Any]]:
-    """Return headers for a column; invalid UTF-8 in names is replaced."""
+    """Return headers for a column. Invalid UTF-8 in names is replaced."""
     return [
         {"name": name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), "value": value}
         for name, value in headers

@@ -1,4 +1,4 @@
-"""The output file of an export, which gets its final name when it is complete."""
+"""The output file of an export, which gets its final name once it is complete."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _BUFFER_BYTES = 1 << 20
 class ExportFile:
     """A file that is written under a temporary name and renamed when complete.
 
-    Leaving the `with` block renames the file. An exception removes it. The temporary file of a
-    killed export is overwritten by the next one.
+    Leaving the `with` block renames the file; an exception removes it. The temporary file of a
+    killed export is overwritten by the next export.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class ExportFile:
     Raises
     ------
     FileExistsError
-        At the start, or at the end if the file was created in the meantime.
+        Raised at the start or, if the file was created in the meantime, at the end.
     """
 
     def __init__(self, fs: FileSystem, path: str, *, overwrite: bool = False) -> None:
@@ -82,7 +82,7 @@ class ExportFile:
 
 
 class _Stream(io.RawIOBase):
-    """Adapts a file of `logstore.runtime` to `io`; closing it does not close the file."""
+    """Adapts a file of `logstore.runtime` to `io`. Closing the adapter does not close the file."""
 
     def __init__(self, file: File) -> None:
         self._file = file

@@ -23,16 +23,16 @@ _OTHER_CONTROL = "other"
 
 
 class Row(NamedTuple):
-    """One record of an export.
+    """A record of an export.
 
     Attributes
     ----------
     topic, partition : str or None, int or None
-        None if the names of file and folder do not give them.
+        Topic and partition, or None if the directory and file names do not contain them.
     control : str or None
-        `abort`, `commit` or `other` for a control record, or None for data.
+        `abort`, `commit` or `other` for a control record. None for data.
     fate, superseded_by : str or None, int or None
-        As in `inspect --fate`, or None if not requested or unknown because of damage.
+        See `inspect --fate`. None if not requested, or unknown because of damage.
     decoded : dict or None
         `key` and `value` as JSON values, and `error` if decoding failed; for Kafka's internal
         topics also `type` and `version`. None if not requested.
@@ -57,18 +57,19 @@ RESTARTS_MAX = 64
 class Fates:
     """The fates of the records in a partition, in offset order.
 
-    Damaged batches are skipped, as readers do: the log is reopened and the fates restart.
+    Damaged batches are skipped, as by other readers: the log is reopened, and the fates are
+    restarted.
 
     Parameters
     ----------
     view : PartitionView
     start : callable
-        Returns the fates of a log, from its first record.
+        Returns the fates of a log, starting at its first record.
 
     Attributes
     ----------
     failure : LogStoreError or None
-        Why the fates end before the log does. A cleaning pass would fail too.
+        Why the fates end before the log does. A cleaning pass would also fail.
     """
 
     def __init__(self, view: PartitionView, start: Callable[[Log], Iterable[RecordFate]]) -> None:
@@ -80,7 +81,7 @@ class Fates:
         self.failure: LogStoreError | None = None
 
     def at(self, offset: int) -> RecordFate | None:
-        """Return the fate of a record, or None; offsets must not decrease between calls."""
+        """Return the fate of a record, or None. Offsets must not decrease between calls."""
         error: LogStoreError | None = None
         while self.failure is None:
             try:
@@ -96,7 +97,7 @@ class Fates:
         return None
 
     def _begin(self, error: LogStoreError | None) -> None:
-        """Start the fates; after damage, reopen the log first."""
+        """Start the fates. After damage, reopen the log first."""
         pending = [error] if isinstance(error, TRANSIENT) else []
 
         def look(log: Log) -> tuple[Iterator[RecordFate], RecordFate | None]:
@@ -125,14 +126,14 @@ def row_of(
     record: Record,
     fate: RecordFate | None,
 ) -> Row:
-    """Return the row of a record, undecoded.
+    """Return the row of a record without decoding the record.
 
     Parameters
     ----------
     topic_partition : TopicPartition or None
-        None if the names of file and folder do not give it.
+        The partition, or None if the directory and file names do not contain it.
     position : int
-        Position of its batch in the file.
+        Position of the record's batch in the file.
     """
     topic, partition = topic_partition or (None, None)
     header = batch.header

@@ -1,9 +1,10 @@
-r"""Exports to JSON lines, with the names of `read`, and to CSV.
+r"""Exports to JSON lines, with the member names of `read`, and to CSV.
 
-CSV writes null as `\N`, as `append` reads it from TSV. The literal text `\N` is therefore written
-to the base64 column, like bytes that are not UTF-8. Control characters except line feeds, tabs and
-CR LF are escaped (`\x1b`) because terminals interpret them. The base64 column then has the exact
-bytes. Optionally, an apostrophe keeps spreadsheets from evaluating a cell as a formula.
+CSV writes null as `\N`, which `append` reads from TSV. The literal text `\N` is therefore written
+to the base64 column, as are bytes that are not UTF-8. Control characters other than line feeds,
+tabs and CR LF are escaped (`\x1b`), because terminals interpret them. The base64 column then
+contains the exact bytes. Optionally, an apostrophe prevents spreadsheets from evaluating a cell as
+a formula.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FORMULA = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 
 def has_control_characters(text: str) -> bool:
-    """Return whether `csv_cell` would escape characters of a text."""
+    """Return whether `csv_cell` would escape any character of a text."""
     return _CONTROL.search(text) is not None
 
 
@@ -46,7 +47,7 @@ def csv_cell(text: str, *, escape_formulas: bool = False) -> str:
     Parameters
     ----------
     escape_formulas : bool
-        Put an apostrophe before a formula.
+        Whether to put an apostrophe before a formula.
     """
     is_formula = escape_formulas and _FORMULA.match(text) is not None
     text = _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
@@ -62,7 +63,7 @@ class JsonLines:
         self._decoded = decoded
 
     def write(self, row: Row) -> None:
-        """Write one row."""
+        """Write a row."""
         extra: dict[str, Any] = {
             "batch_base_offset": row.batch_base_offset,
             "position": row.position,
@@ -76,11 +77,11 @@ class JsonLines:
         self._write(f"{text}\n".encode())
 
     def finish(self) -> None:
-        """Do nothing: rows are written immediately."""
+        """Do nothing, because rows are written immediately."""
 
 
 class Csv:
-    """Writes rows as CSV with a header line; escapes as the module docstring describes."""
+    """Writes rows as CSV with a header line, escaped as described in the module docstring."""
 
     def __init__(
         self, stream: BinaryIO, *, fates: bool, decoded: bool, escape_formulas: bool = False
@@ -95,7 +96,7 @@ class Csv:
         )
 
     def write(self, row: Row) -> None:
-        """Write one row."""
+        """Write a row."""
         record = row.record
         headers = [header_json(header) for header in record.headers]
         key, key_base64 = _text_and_base64(record.key)
@@ -115,12 +116,12 @@ class Csv:
         return None if text is None else csv_cell(text, escape_formulas=self._escape_formulas)
 
     def finish(self) -> None:
-        """Detach the text wrapper without closing the stream."""
+        """Detach the text wrapper without closing the underlying stream."""
         self._text.detach()
 
 
 def decoded_fields(row: Row) -> tuple[str | None, str | None, str | None, str | None]:
-    """Return `DECODED_FIELDS` of a row, with JSON as text, because a column has one type."""
+    """Return `DECODED_FIELDS` of a row. JSON is returned as text, because a column has one type."""
     found = row.decoded or {}
     return (
         found.get("type"),
@@ -135,7 +136,7 @@ def _json_or_none(value: object) -> str | None:
 
 
 def _text_and_base64(data: bytes | None) -> tuple[str | None, str | None]:
-    """Return bytes as text, and as base64 unless the text is exact."""
+    """Return bytes as text, and also as base64 unless the text is exact."""
     if data is None:
         return None, None
     try:

@@ -1,20 +1,20 @@
 """Crashes, and which changes survive them.
 
-See `logstore.faults.disk` for the model, which records the changes. A `CrashMode` determines which
+`logstore.faults.disk` records the changes and describes the model. A `CrashMode` determines which
 changes survive. Pending contents can be
 
-- DROPPED: as last synced;
-- KEPT: as seen by the handles;
-- TORN: the first `cut` units over all files survive, in the order they were made. Each written byte
-  and each truncation is a unit, so contents can end after any byte;
-- ZEROED: sizes survive, but new bytes read as zeros and overwritten bytes as before. ext4 and xfs
-  may do this if blocks were allocated but not yet written;
-- SCATTERED: depending on `seed`, one of the above for each file, or each 512-byte sector was
-  written or not. Sectors that were not written are zeros, or garbage after the old end.
+- DROPPED: as last fsynced;
+- KEPT: as seen by open handles;
+- TORN: the first `cut` units over all files survive, in the order in which they were made. Each
+  written byte and each truncation is a unit, so contents can end after any byte;
+- ZEROED: sizes survive, but new bytes read as zeros, and overwritten bytes have their old values.
+  ext4 and xfs may do this for blocks that were allocated but not yet written;
+- SCATTERED: depending on `seed`, either one of the above for each file, or each 512-byte sector is
+  either written or not. Sectors that were not written are zeros, or garbage after the old end.
 
 Pending names can be UNDONE, KEPT, a PREFIX of `names_kept` changes, or a SUBSET that depends on
-`seed`. If a change is undone, later changes of the same names are undone too. So renames are
-atomic, a name never gets a state that it did not have before, and changes of different names may be
+`seed`. If a change is undone, later changes of the same names are undone as well. Renames are thus
+atomic, a name never gets a state that it never had, and changes of different names may be
 reordered.
 
 Modification times survive. Not modelled: damage to synced data, disks that ignore flushes, hard
@@ -36,7 +36,7 @@ SECTOR_SIZE = 512
 
 
 class Contents(Enum):
-    """What happens to contents that were not synced."""
+    """What happens to unsynced contents."""
 
     DROPPED = "dropped"
     KEPT = "kept"
@@ -46,7 +46,7 @@ class Contents(Enum):
 
 
 class Names(Enum):
-    """What happens to names whose directory was not synced."""
+    """What happens to names in unsynced directories."""
 
     UNDONE = "undone"
     KEPT = "kept"
@@ -56,7 +56,7 @@ class Names(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CrashMode:
-    """What happens to pending changes. See the module docstring."""
+    """What happens to pending changes; see the module docstring."""
 
     contents: Contents = Contents.DROPPED
     names: Names = Names.UNDONE
@@ -81,9 +81,9 @@ def leave(fs: FileSystem, pending: Pending, mode: CrashMode) -> None:
     Parameters
     ----------
     fs : FileSystem
-        The files, or a copy, with all changes as seen by the handles.
+        The files, or a copy, with all changes as seen by open handles.
     pending : Pending
-        Changes that are not durable. Its names must not be used afterwards.
+        Changes that are not durable. Its names must not be used after this call.
     """
     rng = random_source(mode.seed)
     changes = sorted(pending.contents, key=lambda change: change.order)
@@ -127,11 +127,11 @@ class _Redo(NamedTuple):
 
     @property
     def position(self) -> int:
-        """Start of the change, or the size truncated to."""
+        """Start of the change, or the new size for a truncation."""
         return self.change.position
 
     def apply(self, file: File, units: int | None = None) -> None:
-        """Make the change again, or only its first units."""
+        """Reapply the change, or only its first units."""
         if self.data is not None:
             file.write_at([self.data[:units]], self.position)
         elif units != 0:
@@ -153,7 +153,7 @@ def _leave_contents(
 
 
 def _roll_back(file: File, node: FileNode) -> list[_Redo]:
-    """Undo all changes that are not durable. Return the pending ones, oldest first."""
+    """Undo all changes that are not durable. Return the pending changes, oldest first."""
     redo = []
     for change in reversed(node.changes):
         data = None if change.length is None else file.read(change.position, change.length)
@@ -175,7 +175,7 @@ def _apply_first(file: File, redo: Iterable[_Redo], left: Mapping[int, int]) -> 
 
 
 def _apply_zeros(file: File, redo: Iterable[_Redo]) -> None:
-    """Set the last size of the file, without the written bytes."""
+    """Set the final size of the file without the written bytes."""
     for each in redo:
         if each.data is None:
             file.truncate(each.position)
@@ -184,7 +184,7 @@ def _apply_zeros(file: File, redo: Iterable[_Redo]) -> None:
 
 
 def _scatter(file: File, redo: Sequence[_Redo], rng: Random) -> None:
-    """Leave a random one of many possible contents."""
+    """Leave one of many possible contents, chosen at random."""
     if not redo:
         return
     choice = rng.randrange(6)
@@ -201,7 +201,7 @@ def _scatter(file: File, redo: Sequence[_Redo], rng: Random) -> None:
 
 
 def _apply_sectors(file: File, redo: Iterable[_Redo], rng: Random, *, garbage: bool) -> None:
-    """Set the last size of the file, without some of the written sectors."""
+    """Set the final size of the file without some of the written sectors."""
     old_end = file.size()
     for each in redo:
         if each.data is None:

@@ -1,23 +1,23 @@
 """A file system layer that fails according to rules and can lose unsynced changes.
 
-All changes are immediately applied to the underlying files. The layer can undo those that are not
-durable. So it has little overhead without a power failure, and works with memory and real disks.
-The model:
+All changes are applied to the underlying files immediately. The layer can undo changes that are not
+durable. It therefore has little overhead as long as power does not fail, and works both in memory
+and on real disks. The model:
 
 *Contents.* `File.sync` makes the contents of a file durable. Later writes and truncations are
-pending. To undo them, the layer stores the bytes that they overwrote or cut off. Zeros are stored
-as a count, so a preallocated index costs no more than its entries.
+pending. To be able to undo them, the layer stores the bytes that they overwrote or cut off. Zeros
+are stored as a count, so a preallocated index costs no more than its entries.
 
 *Names.* Creating, renaming or removing a name is pending until an affected directory is synced.
 That also makes earlier changes of the same names durable. `File.sync` does not affect names, and
 `sync_dir` does not affect contents. The name of a directory belongs to its parent. A file replaced
-by a rename is held open until the rename is durable. Removals are durable immediately, which any
-disk may do, because the space of removed files is needed.
+by a rename is held open until the rename is durable. Removals are durable immediately, as a disk is
+allowed to do, because the space of removed files is needed.
 
-*Failures.* After a failed sync, pending changes of the file remain visible but are lost with the
-power, regardless of later syncs, because Linux marks pages clean that it could not write.
+*Failures.* After a failed sync, pending changes of the file remain visible but are lost on a power
+failure, regardless of later syncs, because Linux marks pages that it could not write as clean.
 
-`logstore.faults.faultfs` records all changes, for crashes at any point and in any mode.
+`logstore.faults.faultfs` records all changes, which allows crashes at any point and in any mode.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _GHOST = "/\1"
 
 
 class Kind(Enum):
-    """Kinds of file operations. OPEN and later ones do not change anything and are not recorded."""
+    """Kinds of file operations. OPEN and later kinds change nothing and are not recorded."""
 
     CREATE = "create"
     WRITE = "write"
@@ -74,12 +74,12 @@ class Kind(Enum):
 
     @property
     def is_change(self) -> bool:
-        """Whether such operations are recorded, counted, and possible crash points."""
+        """Whether operations of this kind are recorded, counted, and possible crash points."""
         return self not in _READS
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Kinds of rules that apply to such an operation."""
+        """Kinds of rules that apply to operations of this kind."""
         rules = _RULES.get(self, (self.value,))
         return (*rules, "change") if self.is_change else rules
 
@@ -101,14 +101,14 @@ class Fate(Enum):
 
 
 class Change:
-    """A change of a file's contents, and how to undo it.
+    """A change to a file's contents, and how to undo it.
 
     Attributes
     ----------
     order : int
         Number of the operation.
     position : int
-        Start of the written bytes, or the size truncated to.
+        Start of the written bytes, or the new size for a truncation.
     length : int or None
         Number of written bytes, or None for a truncation.
     size_before : int
@@ -116,7 +116,7 @@ class Change:
     end : int
         End of the range, starting at `position`, whose previous bytes are stored.
     kept : list of (int, bytes)
-        Previous bytes in this range. Others were zero.
+        Previous bytes in this range. All others were zero.
     fate : Fate
     """
 
@@ -134,11 +134,11 @@ class Change:
 
     @property
     def units(self) -> int:
-        """Number of points after which the change can be torn, including its end."""
+        """Number of points at which the change can be torn, including its end."""
         return 1 if self.length is None else self.length
 
     def keep(self, file: File, end: int) -> None:
-        """Extend the range of stored bytes to `end`, reading them from the file."""
+        """Extend the range of stored bytes to `end`, reading the bytes from the file."""
         self.kept += written_pieces(file, self.end, end)
         self.end = end
 
@@ -152,7 +152,7 @@ class Change:
 
 
 def written_pieces(file: File, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-    """Yield the bytes [start, end) of a file in pieces with positions, without most zeros."""
+    """Yield the bytes [start, end) of a file as (position, bytes), without most zeros."""
     if isinstance(file, MemoryFile):
         end = min(end, file.written())
     while start < end and (data := file.read(start, min(_PIECE_BYTES, end - start))):
@@ -167,11 +167,11 @@ class FileNode:
     Attributes
     ----------
     path : str
-        Current path, or the last one.
+        Current path, or the last path if the file was removed.
     durable_size : int or None
-        Size at the last sync, or None without later changes.
+        Size at the last sync, or None if the file has not changed since then.
     kept_from : int
-        All bytes from here to the durable size are already stored.
+        All bytes from here up to the durable size are already stored.
     changes : list of Change
         Oldest first. Appends are omitted unless all changes are recorded.
     is_lossy : bool
@@ -188,7 +188,7 @@ class FileNode:
         self.is_lossy = False
 
     def begin(self, size: int) -> None:
-        """Note that the file, whose current size is `size`, is about to change."""
+        """Note that the file, which has `size` bytes, is about to change."""
         self.durable_size = self.kept_from = size
 
     def overwrite(self, file: File, start: int, end: int) -> None:
@@ -204,7 +204,7 @@ class FileNode:
             self.changes[-1].keep(file, end)
 
     def record(self, file: File, order: int, position: int, length: int | None) -> None:
-        """Record a write, or a truncation if `length` is None, before it happens."""
+        """Record a write, or a truncation if `length` is None, before it is applied."""
         size = file.size()
         if self.durable_size is None:
             self.durable_size = size
@@ -243,7 +243,7 @@ def dated(fs: FileSystem, path: str) -> Iterator[File]:
 
 
 class Held(NamedTuple):
-    """A removed or replaced file, held open so that it can be restored."""
+    """A removed or replaced file, kept open so that it can be restored."""
 
     node: FileNode
     file: File
@@ -261,7 +261,7 @@ class Held(NamedTuple):
 
 
 class NameChange:
-    """A change of names that is not durable.
+    """A change of names that is not yet durable.
 
     Attributes
     ----------
@@ -269,9 +269,9 @@ class NameChange:
     places : tuple of str
         Affected names (two for a rename), as paths with the current directory names.
     held : Held or None
-        Removed or replaced file.
+        The removed or replaced file, if any.
     ghost : str
-        Path under which names in a removed or replaced directory are remembered.
+        Path under which names in a removed or replaced directory are stored.
     """
 
     __slots__ = ("ghost", "held", "kind", "places")
@@ -284,7 +284,7 @@ class NameChange:
 
 
 class Pending:
-    """The changes that are not durable on a disk.
+    """The changes on a disk that are not yet durable.
 
     Attributes
     ----------
@@ -293,7 +293,7 @@ class Pending:
     changes : list of NameChange
         Oldest first.
     ghosts : list of str
-        Directories created or moved by an undo, to be removed at the end.
+        Directories created or moved by an undo, which are removed at the end.
     """
 
     def __init__(self) -> None:
@@ -303,7 +303,7 @@ class Pending:
         self._ghost_count = 0
 
     def copy(self) -> Pending:
-        """Return a copy whose names can be undone. Changes of files are shared."""
+        """Return a copy whose name changes can be undone. File changes are shared."""
         twin = Pending()
         twin.files = dict(self.files)
         twin.changes = [copy(change) for change in self.changes]
@@ -312,20 +312,20 @@ class Pending:
 
     @property
     def contents(self) -> Iterator[Change]:
-        """Yield pending changes of all files that a crash may leave."""
+        """Yield the pending changes of all files that can exist after a crash."""
         held = [change.held.node for change in self.changes if change.held is not None]
         for node in (*self.files.values(), *held):
             yield from (change for change in node.changes if change.fate is Fate.PENDING)
 
     def ghost(self, path: str) -> str:
-        """Move the names in a directory that is about to be removed to a separate path."""
+        """Move the names in a directory to a separate path before the directory is removed."""
         self._ghost_count += 1
         ghost = f"{directory_of(path).rstrip('/')}{_GHOST}{self._ghost_count}"
         self.move(path, ghost)
         return ghost
 
     def move(self, source: str, target: str) -> None:
-        """Note that a directory was renamed."""
+        """Record the renaming of a directory."""
         prefix = source + "/"
 
         def moved(path: str) -> str:
@@ -339,16 +339,16 @@ class Pending:
             self.files[moved(path)] = self.files.pop(path)
 
     def move_file(self, source: str, target: str) -> None:
-        """Note that a file was renamed."""
+        """Record the renaming of a file."""
         self.files.pop(target, None)
         node = self.files.pop(source, None)
         if node is not None:
             self.files[target] = node
 
     def settle(self, directory: str | None, places: Iterable[str] = ()) -> None:
-        """Mark changes in a directory, or of these names, as durable.
+        """Mark changes in a directory, or of the given names, as durable.
 
-        Earlier changes of names affected by such a change become durable too.
+        Earlier changes of names affected by such a change become durable as well.
         """
         needed = set(places)
         pending = []
@@ -375,7 +375,7 @@ class Pending:
                 yield path, node
 
     def undo(self, fs: FileSystem, changes: Sequence[NameChange]) -> None:
-        """Undo changes of names, and all later changes of the same names."""
+        """Undo name changes, together with all later changes of the same names."""
         for change in reversed(changes):
             self._undo(fs, change)
         for ghost in self.ghosts:
@@ -407,15 +407,15 @@ class Pending:
 
 
 class FaultyDisk(FileSystemLayer):
-    """A layer that makes operations fail by rule, and can undo changes that are not durable.
+    """A layer that fails operations by rule, and can undo changes that are not durable.
 
     Parameters
     ----------
     base : FileSystem
     faults : Faults
-        The rules. Also an attribute.
+        The rules, also available as an attribute.
     forgets : bool
-        Whether to store changes for `lose_power`. Not needed if the base can crash itself.
+        Whether to store changes for `lose_power`. Not required if the base can crash itself.
 
     Attributes
     ----------
@@ -424,8 +424,8 @@ class FaultyDisk(FileSystemLayer):
 
     Notes
     -----
-    As thread-safe as the base. A file must have only one writer at a time. Files below directories
-    in use must not be changed in other ways.
+    As thread-safe as the base. A file must have only one writer at a time. Files in directories in
+    use must not be changed by any other means.
     """
 
     _keeps_removed = False
@@ -438,18 +438,18 @@ class FaultyDisk(FileSystemLayer):
         self._forgets = forgets
         self._is_powered = True
         self._lock = threading.RLock()
-        # Rules may delay, so they are applied without the lock.
+        # Rules can cause delays, so they are applied without holding the lock.
         self._serial: AbstractContextManager[object] = nullcontext()
         self._pending = Pending()
 
     # -- power ---------------------------------------------------------------------------
 
     def cut_power(self) -> None:
-        """Start a power failure. Later changes do not become durable."""
+        """Start a power failure. Changes made from now on do not become durable."""
         self._is_powered = False
 
     def lose_power(self) -> None:
-        """Undo everything that is not durable, in the base. No file may be in use.
+        """Undo everything in the base that is not durable. No file may be in use.
 
         Raises
         ------
@@ -472,7 +472,7 @@ class FaultyDisk(FileSystemLayer):
     # -- the file system -----------------------------------------------------------------
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
-        """Open a file. See `FileSystem.open`."""
+        """Open a file; see `FileSystem.open`."""
         with self._lock:
             self._begin(Kind.OPEN, path)
             is_new = self._forgets and create and not self.base.exists(path)
@@ -544,10 +544,10 @@ class FaultyDisk(FileSystemLayer):
             self._pending.settle(change.ghost or None, change.places)
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and its missing parents, each as an operation."""
+        """Create a directory and its missing parents, one operation each."""
         with self._lock:
             if not self._forgets or self.base.exists(path):
-                self.base.make_dirs(path)  # fails if it is a file
+                self.base.make_dirs(path)  # fails if `path` is a file
                 return
             above = directory_of(path)
             if above not in ("", path):
@@ -558,7 +558,7 @@ class FaultyDisk(FileSystemLayer):
             self._end()
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Fsync a directory, which makes the names in it durable."""
         with self._serial:
             self._begin(Kind.SYNC_DIR, path)
             self._end()
@@ -569,7 +569,7 @@ class FaultyDisk(FileSystemLayer):
                         self._pending.settle(path)
 
     def sync_file(self, node: FileNode, base: File) -> None:
-        """Make the contents of a file durable, on behalf of a handle."""
+        """Fsync a file on behalf of a handle."""
         if not self._is_powered:
             return
         try:
@@ -600,7 +600,7 @@ class FaultyDisk(FileSystemLayer):
             self.meet(kind, path, target)
 
     def _end(self) -> None:
-        """Complete a change, or start a sync. A possible crash point."""
+        """Complete a change or start a sync. This is a possible crash point."""
 
     def _handle(self, node: FileNode, base: File, *, tracks: bool) -> File:
         return FaultyFile(self, node, base, tracks=tracks)
@@ -612,14 +612,14 @@ class FaultyDisk(FileSystemLayer):
         return node
 
     def _hold(self, path: str) -> Held | None:
-        """Hold a file that is about to be removed or replaced, if it exists."""
+        """Open a file that is about to be removed or replaced, if it exists."""
         if self.base.kind(path) is not FileKind.FILE:
             return None
         return Held(self._node(path), self.base.open(path), self.base.stat(path).mtime_ms)
 
 
 class FaultyFile:
-    """A handle for a file of a `FaultyDisk`."""
+    """A handle on a file of a `FaultyDisk`."""
 
     __slots__ = ("_base", "_fs", "_node", "_tracks")
 
@@ -634,19 +634,19 @@ class FaultyFile:
         return self._base.size()
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position`. Return the number of bytes read, fewer only at the end."""
+        """Fill `view` from `position` on. Return the number of bytes, lower only at the end."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.READ, self._node.path)
         return self._base.read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
-        """Read up to `size` bytes from `position`, fewer only at the end."""
+        """Return up to `size` bytes from `position` on, fewer only at the end."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.READ, self._node.path)
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end. Return the position of the first byte."""
+        """Append all `buffers`, and return the position of the first byte."""
         if self._fs.faults.rules:
             self._fs.meet(Kind.WRITE, self._node.path)
         if self._tracks and self._node.durable_size is None:
@@ -658,7 +658,7 @@ class FaultyFile:
         if self._fs.faults.rules:
             self._fs.meet(Kind.WRITE, self._node.path)
         durable_size = self._node.durable_size
-        # An undo needs no bytes after the durable ones, so most appends to a log skip this.
+        # Undoing a change requires no bytes after the durable ones, so most appends skip this.
         if self._tracks and (durable_size is None or position < durable_size):
             size = sum(memoryview(buffer).nbytes for buffer in buffers)
             if size:
@@ -675,11 +675,11 @@ class FaultyFile:
         self._base.truncate(size)
 
     def sync(self) -> None:
-        """Make the contents durable."""
+        """Fsync the contents."""
         self._fs.sync_file(self._node, self._base)
 
     def close(self) -> None:
-        """Close the handle. Idempotent."""
+        """Close the handle. Closing it again has no effect."""
         self._base.close()
 
 

@@ -1,12 +1,12 @@
-"""A disk for tests that records all changes, and can fail or crash at any of them.
+"""A disk for tests that records all changes, and can fail or crash at any change.
 
-The model is described in `logstore.faults.disk`, except that removals are pending like other
-changes of names. See `logstore.faults.crash` for crash modes.
+The model is described in `logstore.faults.disk`, except that removals are pending, like other name
+changes. See `logstore.faults.crash` for crash modes.
 
-If the crash happens at an operation, the operation has started, so its change is pending and never
-durable. An operation that fails raises an `OSError` and has no effect, except that a write may
-write some of its bytes first. Acquiring a lock is not a change: it is not recorded, cannot crash,
-and the lock file is durable immediately. A crash releases all locks.
+An operation at which the disk crashes has started, so its change is pending and never durable. An
+operation that fails raises an `OSError` and has no effect, except that a write may first write some
+of its bytes. Acquiring a lock is not a change: it is not recorded, cannot crash, and the lock file
+is durable immediately. A crash releases all locks.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = [
 
 
 class SimulatedCrash(BaseException):
-    """The machine stopped. Not an `Exception`, so that it is not handled by accident."""
+    """The machine crashed. Not an `Exception`, so that it is not caught by accident."""
 
 
 class Operation(NamedTuple):
     """A recorded operation.
 
-    `number` starts at 1. `size` is the number of written bytes, or the length of a truncation.
-    `target` is the new name of a rename.
+    `number` starts at 1. `size` is the number of bytes written, or the new size for a truncation.
+    `target` is the new name for a rename.
     """
 
     number: int
@@ -53,21 +53,21 @@ class Operation(NamedTuple):
 
 
 class FaultyFileSystem(FaultyDisk):
-    """Files in memory that can fail and crash. See the module docstring.
+    """An in-memory file system that can fail and crash; see the module docstring.
 
     Parameters
     ----------
     clock : Clock, optional
-        Clock for file times. [default: system clock]
+        Clock for modification times. [default: system clock]
     image : MemoryFileSystem, optional
-        Initial files, which are durable and copied. [default: none]
+        Initial files, which are copied and durable. [default: none]
 
     Attributes
     ----------
     operations : list of Operation
-        All attempted changes, including failed ones.
+        All attempted changes, including those that failed.
     faults : Faults
-        The current rules. `fail` adds rules, and `clear()` ends all.
+        The current rules. `fail` adds rules; `clear()` removes all.
     lost_contents : bool
         Whether a failed sync lost contents that are still visible to handles.
     """
@@ -92,7 +92,7 @@ class FaultyFileSystem(FaultyDisk):
 
     @property
     def operation_count(self) -> int:
-        """Number of attempted changes, which is the number of possible crash points."""
+        """Number of attempted changes, which equals the number of possible crash points."""
         return len(self.operations)
 
     @property
@@ -102,16 +102,16 @@ class FaultyFileSystem(FaultyDisk):
 
     @property
     def pending_units(self) -> int:
-        """Number of bytes and truncations that are not durable, where `TORN` can cut."""
+        """Number of bytes and truncations that are not durable, at which `TORN` can cut."""
         return sum(change.units for change in self._pending.contents)
 
     @property
     def pending_names(self) -> int:
-        """Number of changes of names that are not durable, for `PREFIX`."""
+        """Number of name changes that are not durable, for `PREFIX`."""
         return len(self._pending.changes)
 
     def crash_at(self, number: int) -> None:
-        """Stop the machine in the middle of operation `number`, counted from 1."""
+        """Crash in the middle of operation `number`, counted from 1."""
         self._crash_at = number
 
     def fail(
@@ -129,14 +129,14 @@ class FaultyFileSystem(FaultyDisk):
         Parameters
         ----------
         kind : str
-            `change` for all changes, a kind of the disk as in `Broker.fail`, or the value of a
+            `change` for all changes, a disk operation as in `Broker.fail`, or the value of a
             `Kind`.
         error : str or int
             Name or number of an `errno`.
         nth, times : int, optional
-            First operation to fail, and how many. See `Faults.add`.
+            The first operation to fail, and the number of operations; see `Faults.add`.
         suffix : str
-            Only match operations whose path or new path has this suffix.
+            Only match operations whose path or target has this suffix.
         written : int
             Number of bytes that a failing write still writes.
         """
@@ -148,12 +148,12 @@ class FaultyFileSystem(FaultyDisk):
         return self.faults.add(kind, error=error, nth=nth, times=times, when=when, written=written)
 
     def crash(self, mode: CrashMode | None = None) -> MemoryFileSystem:
-        """Return the files that would remain after a crash now. This file system is not changed.
+        """Return the files that a crash now would leave. This file system is not changed.
 
         Parameters
         ----------
         mode : CrashMode, optional
-            [default: only synced changes survive]
+            Which changes survive. [default: only synced changes]
         """
         with self._lock:
             image = self.base.fork()
@@ -163,7 +163,7 @@ class FaultyFileSystem(FaultyDisk):
     # -- the file system -----------------------------------------------------------------
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of that name exists."""
+        """Return whether a file or directory exists at `path`."""
         self._begin(Kind.STAT, path)
         return super().exists(path)
 
@@ -173,7 +173,7 @@ class FaultyFileSystem(FaultyDisk):
         return super().is_dir(path)
 
     def kind(self, path: str) -> FileKind | None:
-        """Return whether a name is a file or a directory."""
+        """Return whether a path is a file or a directory, or None if it does not exist."""
         self._begin(Kind.STAT, path)
         return super().kind(path)
 
@@ -188,19 +188,19 @@ class FaultyFileSystem(FaultyDisk):
         return super().kinds(path)
 
     def stat(self, path: str) -> FileStat:
-        """Return length and modification time of a file."""
+        """Return the length and modification time of a file."""
         self._begin(Kind.STAT, path)
         return super().stat(path)
 
     def set_mtime(self, path: str, mtime_ms: int) -> None:
-        """Set the modification time of a file in Unix ms."""
+        """Set the modification time of a file in Unix milliseconds."""
         with self._lock:
             self._begin(Kind.SET_MTIME, path)
             super().set_mtime(path, mtime_ms)
             self._end()
 
     def lock(self, path: str) -> FileLock | None:
-        """Take the exclusive lock of a file. See `FileSystem.lock` and the module docstring."""
+        """Acquire the exclusive lock on a file; see `FileSystem.lock` and the module docstring."""
         self._begin(Kind.LOCK, path)
         return super().lock(path)
 
@@ -217,7 +217,7 @@ class FaultyFileSystem(FaultyDisk):
         super()._begin(kind, path, target)
 
     def _refuse(self, kind: Kind, path: str, target: str) -> None:
-        """Raise the error of an impossible operation, which is not recorded."""
+        """Raise the error of an impossible operation, without recording the operation."""
         base = self.base
         if kind is Kind.REMOVE and base.kind(path) is not FileKind.FILE:
             base.remove(path)
@@ -233,7 +233,7 @@ class FaultyFileSystem(FaultyDisk):
             base.check_rename(path, target)
 
     def _end(self) -> None:
-        """Crash if this change or sync is the chosen one."""
+        """Crash if this change or sync is the selected one."""
         if self._crash_at is not None and len(self.operations) >= self._crash_at:
             self._crashed = True
             raise SimulatedCrash(str(self.operations[-1]))
@@ -263,7 +263,7 @@ class FaultyFileSystem(FaultyDisk):
             self._end()
 
     def sync_file(self, node: FileNode, base: File) -> None:
-        """Make the contents of a file durable, on behalf of a handle."""
+        """Fsync a file on behalf of a handle."""
         with self._lock:
             super().sync_file(node, base)
 
@@ -274,7 +274,7 @@ class FaultyFileSystem(FaultyDisk):
 
 
 class _RecordedFile(FaultyFile):
-    """A handle for a file of a `FaultyFileSystem`."""
+    """A handle on a file of a `FaultyFileSystem`."""
 
     __slots__ = ()
 
@@ -286,17 +286,17 @@ class _RecordedFile(FaultyFile):
         return self._base.size()
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position`. Return the number of bytes read, fewer only at the end."""
+        """Fill `view` from `position` on. Return the number of bytes, lower only at the end."""
         self._fs.begin_read(Kind.READ, self._node)
         return self._base.read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
-        """Read up to `size` bytes from `position`, fewer only at the end."""
+        """Return up to `size` bytes from `position` on, fewer only at the end."""
         self._fs.begin_read(Kind.READ, self._node)
         return self._base.read(position, size)
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end. Return the position of the first byte."""
+        """Append all `buffers`, and return the position of the first byte."""
         position = self.size()
         self.write_at(buffers, position)
         return position

@@ -1,12 +1,12 @@
 """Fault rules: which calls fail or are delayed, how often, and with which error.
 
-Each entry point for requests or file operations describes a call by a `Call`, and applies the rules
-of its `Faults` in the order they were added. Each rule counts matching calls, so the same calls
-always get the same faults. A rule has an error, a delay or both. The error replaces the call or,
-with `after`, only the response: the call is performed, but the caller does not get the response, as
-if the connection was lost.
+Each entry point for requests or file operations describes a call as a `Call`, and applies the rules
+of its `Faults` in the order in which they were added. Each rule counts matching calls, so the same
+calls always get the same faults. A rule has an error, a delay or both. The error replaces the call
+or, with `after`, only the response: the call is performed, but the caller gets no response, as if
+the connection was lost.
 
-Entry points that can wait use `Faults.through`. Others get the applicable rules from
+Entry points that can wait use `Faults.through`. All others get the applicable rules from
 `Faults.apply_to` and handle them.
 """
 
@@ -48,12 +48,12 @@ class Call(NamedTuple):
     Attributes
     ----------
     kind : str
-        As in `fail(kind)`.
+        The kind, as in `fail(kind)`.
     partitions : tuple of TopicPartition
         Partitions of the request, or the partition of the file.
     group_id, client_id : str or None
     path, target : str or None
-        The file, and its new name if it is renamed.
+        Path of the file, and its new path for a rename.
     """
 
     kind: str
@@ -80,9 +80,9 @@ class Kind(NamedTuple):
     Attributes
     ----------
     is_disk : bool
-        Whether it fails with an `errno` instead of a Kafka error.
+        Whether calls fail with an `errno` instead of a Kafka error.
     changes : bool
-        Whether it can be performed while the response is lost.
+        Whether the call can be performed while its response is lost.
     on_disk : str or None
         Operation on `.log` files to which a rule with an `errno` applies instead.
     """
@@ -124,7 +124,7 @@ FILE_KINDS = (
 
 
 class RuleOptions(TypedDict, total=False):
-    """Options of a rule, in addition to its error. See `Faults.add`."""
+    """Options of a rule, in addition to its error; see `Faults.add`."""
 
     delay: timedelta | float | None
     nth: int | None
@@ -137,20 +137,20 @@ class RuleOptions(TypedDict, total=False):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FaultRule:
-    """A rule, in force until `remove` or the end of its `with` block.
+    """A rule, active until `remove` or the end of its `with` block.
 
     Attributes
     ----------
     kind : str
     error : str or None
-        Name of a Kafka error or an `errno`, or None if calls are only delayed.
+        Name of a Kafka error or an `errno`. None if calls are only delayed.
     delay_ms : int
     nth : int
         First matching call to which the rule applies, counted from 1.
     times : int or None
-        Number of calls to which it applies, or None for all.
+        Number of calls to which the rule applies, or None for all.
     topic, partition : str, int or None
-        Only calls about this topic or partition match.
+        Only match calls about this topic or partition.
     when : callable or None
         Returns whether a `Call` matches.
     after : bool
@@ -160,13 +160,13 @@ class FaultRule:
     calls : int
         Number of matching calls so far.
     hits : int
-        Number of calls to which it has been applied.
+        Number of calls to which the rule has been applied.
 
     Notes
     -----
     Thread-safe. `when` is called without a lock, before the call is counted. It may use the broker,
     since the rule does not apply to calls made by its own `when`. Rules for disk operations are
-    evaluated during changes, where the log does not permit a second change.
+    evaluated during changes, when the log does not permit a second change.
     """
 
     kind: str
@@ -212,7 +212,7 @@ class FaultRule:
         self.remove()
 
     def remove(self) -> None:
-        """End the rule. Its counts remain. Idempotent."""
+        """End the rule. Its counts remain available. A second call has no effect."""
         self._remove(self)
 
     @property
@@ -221,7 +221,7 @@ class FaultRule:
         return self.times is not None and self.hits >= self.times
 
     def count(self) -> bool:
-        """Count a call and return whether the rule applies. The caller holds the lock."""
+        """Count a call and return whether the rule applies. The caller must hold the lock."""
         self.calls += 1
         if self.calls < self.nth or self.is_spent:
             return False
@@ -251,7 +251,7 @@ class FaultRule:
             self._threads_inside.discard(thread)
 
     def exception(self, call: Call) -> Exception:
-        """Return the error of the rule, which must have one, as an exception."""
+        """Return the error of the rule as an exception. The rule must have an error."""
         assert self.error is not None, "a rule that only delays raises nothing"
         if self.is_disk:
             code = getattr(errno, self.error)
@@ -277,7 +277,7 @@ class Faults(Collection[FaultRule]):
     Attributes
     ----------
     rules : tuple of FaultRule
-        The rules, to check quickly whether there are any.
+        The rules, for a quick check whether there are any.
 
     Notes
     -----
@@ -328,12 +328,12 @@ class Faults(Collection[FaultRule]):
             A kind given to the constructor.
         error : str, int or exception class, optional
             Name of a Kafka error, or an error class of `logstore.errors` or kafka-python. For a
-            disk, name or number of an `errno`. [default without a delay: `EIO`]
+            disk, the name or number of an `errno`. [default without a delay: `EIO`]
         delay : timedelta or ms, optional
-            Time to wait first.
+            Time to wait before the call.
         nth : int, optional
             First matching call to which the rule applies, counted from 1. Unless `times` is given,
-            the rule applies only to this call.
+            the rule only applies to this call.
         times : int, optional
             Number of calls to which the rule applies. [default: all]
         topic : str or TopicPartition, optional
@@ -344,14 +344,14 @@ class Faults(Collection[FaultRule]):
             Returns whether a `Call` matches, based on its `topic`, `partition`, `group_id`,
             `client_id` and `path`.
         after : bool
-            Perform the call, then lose the response.
+            Perform the call, but lose its response.
         written : int
-            Number of bytes that a failing write of a `FaultyFileSystem` still writes.
+            Number of bytes that a failing write of a `FaultyFileSystem` writes before it fails.
 
         Raises
         ------
         InvalidConfigurationError
-            The kind or error is unknown (the message suggests the closest), or the rule has no
+            The kind or error is unknown (the message suggests the closest name), or the rule has no
             effect.
         """
         row = self._kinds.get(kind)
@@ -400,7 +400,7 @@ class Faults(Collection[FaultRule]):
         return rule
 
     def clear(self) -> None:
-        """End all rules."""
+        """Remove all rules."""
         with self._lock:
             self.rules = ()
 
@@ -409,10 +409,10 @@ class Faults(Collection[FaultRule]):
             self.rules = tuple(each for each in self.rules if each is not rule)
 
     def apply_to(self, call: Call) -> list[FaultRule]:
-        """Count a call and return the rules that apply, up to the first with an error.
+        """Count a call and return the rules that apply, up to the first rule with an error.
 
-        The caller handles them in order: it waits for `delay_ms`, and returns the error instead of
-        the result. Unless `after` is set, it does not perform the call.
+        The caller must handle them in order: wait for `delay_ms`, and return the error instead of
+        the result. Unless `after` is set, the caller must not perform the call.
         """
         rules = []
         for rule in self.rules:
@@ -435,7 +435,7 @@ class Faults(Collection[FaultRule]):
         group_id: str | None = None,
         client_id: str | None = None,
     ) -> T:
-        """Serve a request with the rules applied. See `through`."""
+        """Serve a request, applying the rules; see `through`."""
         if not self.rules:
             return action()
         return self.through(Call(kind, tuple(partitions), group_id, client_id), action)
@@ -443,12 +443,12 @@ class Faults(Collection[FaultRule]):
     def has_answered(self, error: str) -> bool:
         """Return whether an active rule has answered a request with this Kafka error.
 
-        If so, a retry may succeed, as with other brokers. No other error here is temporary.
+        If so, a retry may succeed, as with a real broker. No other error here is temporary.
         """
         return any(rule.hits and rule.error == error for rule in self.rules)
 
     def through(self, call: Call, action: Callable[[], T]) -> T:
-        """Perform a call with the rules applied. Delays use the clock.
+        """Perform a call, applying the rules. Delays use the clock.
 
         Raises
         ------
@@ -462,7 +462,7 @@ class Faults(Collection[FaultRule]):
         return result
 
     def obey(self, rules: Iterable[FaultRule], call: Call, *, after: bool) -> None:
-        """Wait and raise according to the rules that apply before a call, or after it."""
+        """Wait and raise errors according to the rules that apply before or after a call."""
         for rule in rules:
             if rule.after is after:
                 self._obey(rule, call)
@@ -471,7 +471,7 @@ class Faults(Collection[FaultRule]):
         if rule.delay_ms:
             clock = self._clock
             if rule.is_disk and isinstance(clock, VirtualClock):
-                # Disk operations run while locks are held, when due jobs must not run.
+                # Disk operations run while locks are held, so due jobs must not run.
                 with clock.held():
                     clock.sleep(rule.delay_ms / 1000)
             else:
@@ -486,16 +486,16 @@ def is_injected(error: BaseException) -> bool:
 
 
 def is_passing(error: LogStoreError) -> bool:
-    """Return whether clients retry after an error, which is so only if a rule raised it.
+    """Return whether clients retry after an error, which requires that a rule raised it.
 
-    The error must also be retriable in Kafka. Without a rule, such errors are permanent here: for
+    The error must also be retriable in Kafka. Without a rule, such errors are permanent here. For
     example, a disk remains offline, and a topic remains unknown.
     """
     return is_injected(error) and error.kafka_error in RETRIABLE_ERRORS
 
 
 def kafka_exception(name: str, message: str) -> LogStoreError:
-    """Return an injected Kafka error by name, as its own class or else a `RequestError`."""
+    """Return an injected Kafka error by name, as its own class or as a `RequestError`."""
     kind = error_class(name)
     if kind is OffsetOutOfRangeError:
         error: LogStoreError = OffsetOutOfRangeError(
@@ -531,7 +531,7 @@ def _checked_delay_ms(delay: timedelta | float | None) -> int:
 
 
 def _error_name(kind: Kind, error: object) -> str:
-    """Return the name of the error given for a rule.
+    """Return the name of an error given for a rule.
 
     Raises
     ------
@@ -541,7 +541,7 @@ def _error_name(kind: Kind, error: object) -> str:
     if kind.is_disk and type(error) is int and error in errno.errorcode:
         return errno.errorcode[error]
     if not kind.is_disk and isinstance(error, type):
-        # The error classes of kafka-python have the code as `errno`.
+        # The error classes of kafka-python store the code as `errno`.
         found = getattr(error, "kafka_error", _NAMES_BY_CODE.get(getattr(error, "errno", 0)))
         if found in names:
             return str(found)

@@ -1,4 +1,4 @@
-"""Batches described under kafka-dump-log's field names, in its order."""
+"""Batches described with kafka-dump-log's field names, in its order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def describe_batch(batch: RecordBatch, position: int) -> dict[str, Any]:
-    """Describe the header of the batch at `position` of a file and check its CRC."""
+    """Describe the header of the batch at `position` of a file, and check its CRC."""
     header = batch.header
     return {
         "baseOffset": header.base_offset,
@@ -39,7 +39,7 @@ def describe_batch(batch: RecordBatch, position: int) -> dict[str, Any]:
 
 
 def describe_old(message: OldMessage) -> dict[str, Any]:
-    """Describe a message of magic 0 or 1 by the fields that its converted batch lacks."""
+    """Describe a magic 0 or 1 message by the fields that its converted batch lacks."""
     return {
         "size": message.size_bytes,
         "magic": message.magic,
@@ -51,13 +51,13 @@ def describe_old(message: OldMessage) -> dict[str, Any]:
 
 
 def old_timestamp_type(message: OldMessage) -> str:
-    """Return Kafka's name of a message's timestamp type; magic 0 has none."""
+    """Return Kafka's name of a message's timestamp type. Magic 0 has none."""
     kind = message.timestamp_type
     return "NoTimestampType" if kind is None else kind.kafka_name
 
 
 def codec_name(codec_id: int) -> str:
-    """Return kafka-dump-log's name of a codec. The number if the codec does not exist."""
+    """Return kafka-dump-log's name of a codec, or its number if the codec does not exist."""
     try:
         return Codec(codec_id).kafka_name
     except CorruptionError:

@@ -1,9 +1,9 @@
 """Output of kafka-dump-log's decoders for records of Kafka's internal topics.
 
-Each decoder returns key and payload as the tool prints them, or None if it does not print them.
-Record types that are new in Kafka 4 are decoded too, unlike by the tool of Kafka 3.9.2. The reason
-after `skipping.` differs from Kafka's, which is the text of a Java exception. Source: Kafka's
-DumpLogSegments, TransactionLog, and the classes of tiered logs.
+Each decoder returns the key and payload as the tool prints them, or None if it prints nothing.
+Record types that are new in Kafka 4 are decoded as well, unlike in the tool of Kafka 3.9.2. The
+reason after `skipping.` differs from Kafka's, which is the text of a Java exception. Source:
+Kafka's DumpLogSegments, TransactionLog, and the classes of tiered logs.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ DELETION_STATES = (
 
 
 def offsets_texts(record: Record) -> Texts:
-    """Return a record of `__consumer_offsets` as `--offsets-decoder` prints it."""
+    """Return a `__consumer_offsets` record as `--offsets-decoder` prints it."""
     return _coordinator_texts(GROUP_OFFSETS_TOPIC, record)
 
 
 def share_group_state_texts(record: Record) -> Texts:
-    """Return a record of `__share_group_state` as `--share-group-state-decoder` prints it."""
+    """Return a `__share_group_state` record as `--share-group-state-decoder` prints it."""
     return _coordinator_texts(SHARE_GROUP_STATE_TOPIC, record)
 
 
@@ -88,7 +88,7 @@ def _coordinator_texts(topic: str, record: Record) -> Texts:
 
 
 def transaction_log_texts(record: Record) -> Texts:
-    """Return a record of `__transaction_state` as `--transaction-log-decoder` prints it."""
+    """Return a `__transaction_state` record as `--transaction-log-decoder` prints it."""
     try:
         decoded = coordinator_record(TRANSACTION_STATE_TOPIC, record.key, record.value)
     except UnknownKindError as error:
@@ -116,7 +116,7 @@ def transaction_log_texts(record: Record) -> Texts:
 
 
 def cluster_metadata_texts(record: Record) -> Texts:
-    """Return a record of `__cluster_metadata` as `--cluster-metadata-decoder` prints it."""
+    """Return a `__cluster_metadata` record as `--cluster-metadata-decoder` prints it."""
     try:
         decoded = framed_record(CLUSTER_METADATA_TOPIC, record.value)
     except LogStoreError as error:
@@ -126,7 +126,7 @@ def cluster_metadata_texts(record: Record) -> Texts:
 
 
 def remote_log_metadata_texts(record: Record) -> Texts:
-    """Return a record of `__remote_log_metadata` as `--remote-log-metadata-decoder` prints it."""
+    """Return a `__remote_log_metadata` record as `--remote-log-metadata-decoder` prints it."""
     try:
         decoded = framed_record(REMOTE_LOG_METADATA_TOPIC, record.value)
     except LogStoreError as error:
@@ -155,14 +155,14 @@ _NUMBERS = {"IntegerDecoder": struct.Struct(">i"), "LongDecoder": struct.Struct(
 
 
 class DecoderClass(NamedTuple):
-    """One of the classes that `--key-decoder-class` and `--value-decoder-class` take.
+    """A class that `--key-decoder-class` and `--value-decoder-class` accept.
 
     Attributes
     ----------
     name : str
-        Class name without package.
+        Class name without the package.
     is_deprecated : bool
-        Whether it was given with its package before Kafka 3.5.
+        Whether the name was given with the package used before Kafka 3.5.
     """
 
     name: str = STRING_DECODER
@@ -170,7 +170,7 @@ class DecoderClass(NamedTuple):
 
     @property
     def warning(self) -> str:
-        """The tool's warning about a deprecated name."""
+        """The tool's warning for a deprecated name."""
         return (
             f"{DEPRECATED_PACKAGE}{self.name} is deprecated."
             f" Please use {DECODER_PACKAGE}{self.name} instead"
@@ -182,7 +182,7 @@ class DecoderClass(NamedTuple):
         Raises
         ------
         InvalidRecordError
-            There are too few bytes for a number; extra bytes are ignored.
+            There are too few bytes for a number. Extra bytes are ignored.
         """
         number = _NUMBERS.get(self.name)
         if number is None:
@@ -194,12 +194,12 @@ class DecoderClass(NamedTuple):
 
 
 def decoder_class(name: str) -> DecoderClass:
-    """Return a decoder by its full name, or by its name in Kafka's package.
+    """Return a decoder by its full name, or by its class name in Kafka's package.
 
     Raises
     ------
     UnsupportedFormatError
-        The decoder is unknown, or is `DefaultDecoder`, which prints only an address.
+        The decoder is unknown, or is `DefaultDecoder`, which only prints an address.
     """
     plain = name.removeprefix(DECODER_PACKAGE).removeprefix(DEPRECATED_PACKAGE)
     if plain not in (STRING_DECODER, *_NUMBERS):
@@ -212,7 +212,7 @@ def decoder_class(name: str) -> DecoderClass:
 
 
 def class_texts(key: DecoderClass, value: DecoderClass, record: Record) -> Texts:
-    """Return a record as decoder classes print it."""
+    """Return a record as the decoder classes print it."""
     try:
         return (
             None if record.key is None else key.text(record.key),
@@ -241,7 +241,7 @@ RAFT_CONTROLS: Mapping[ControlType, tuple[str, type[Message]]] = {
 
 
 def raft_control_text(control_type: ControlType, value: bytes) -> str | None:
-    """Return a control record of a Raft log as the tool prints it, or None for other types.
+    """Return a Raft log's control record as the tool prints it, or None for other types.
 
     Raises
     ------
@@ -325,7 +325,7 @@ def _custom(data: bytes | bytearray | memoryview | None) -> str:
 
 
 def _named(names: tuple[str, ...], number: int) -> str:
-    """Return the name of a state; Java's null if the number has none."""
+    """Return the name of a state, or Java's null if the number has no name."""
     return names[number] if 0 <= number < len(names) else "null"
 
 
@@ -352,7 +352,7 @@ def _text(value: str) -> str:
 
 
 def java_double(value: float) -> str:
-    """Return Java's `Double.toString`: shortest digits, an exponent outside 0.001 to 10^7."""
+    """Return Java's `Double.toString`: shortest digits; an exponent outside 0.001 to 10^7."""
     if value != value or value in (float("inf"), float("-inf")):
         return '"NaN"' if value != value else f'"{"-" if value < 0 else ""}Infinity"'
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -360,7 +360,7 @@ def java_double(value: float) -> str:
         return text if "." in text else f"{text}.0"
     shortest = Decimal(repr(value)).normalize()
     if len(shortest.as_tuple().digits) == 1:
-        shortest = Decimal(f"{value:.1e}")  # Java picks the nearest of two digits
+        shortest = Decimal(f"{value:.1e}")  # Java picks the nearest number with two digits
     sign, digits, _ = shortest.as_tuple()
     first, *rest = map(str, digits)
     fraction = "".join(rest).rstrip("0") or "0"
@@ -370,9 +370,9 @@ def java_double(value: float) -> str:
 def scala_set(batches: Iterable[Iterable[TopicPartition]]) -> list[TopicPartition]:
     """Return partitions in the iteration order of Scala's mutable set.
 
-    Kafka's coordinator adds them topic by topic. The table grows by the size of each addition.
-    The order is by slot, then by hash within a slot. Source: `scala.collection.mutable.HashSet`
-    of Scala 2.13.
+    Kafka's coordinator adds partitions topic by topic. The table grows by the size of each
+    addition. The order is by slot, then by hash within a slot. Source:
+    `scala.collection.mutable.HashSet` of Scala 2.13.
     """
     slots = 16
     known: dict[TopicPartition, int] = {}
@@ -381,7 +381,7 @@ def scala_set(batches: Iterable[Iterable[TopicPartition]]) -> list[TopicPartitio
         wanted = int((len(added) + 1) / 0.75)
         slots = max(slots, 1 << max(wanted - 1, 4).bit_length())
         for topic_partition in added:
-            # Five or more are a set of another class, whose entries are added without growing.
+            # Five or more form a set of a different class, whose entries are added without growing.
             if len(added) <= 4 and len(known) + 1 >= slots * 3 // 4:
                 slots *= 2
             known[topic_partition] = _scala_hash(topic_partition)

@@ -1,9 +1,9 @@
 """Output of Kafka's `kafka-dump-log`, line by line (docs/spec/storage-format.md §18).
 
-`dump_files` yields lines and their streams, and the caller prints them. The text is exactly the
-same as Kafka's, so scripts can parse both. There are two intended differences: Kafka's tool exits
-at a damaged file or batch, this one continues; and reports on several files follow the order of the
-files, not of a hash table. Source: Kafka's DumpLogSegments.
+`dump_files` yields lines and their streams, and the caller prints them. The text is exactly
+Kafka's, so scripts can parse both. There are two intended differences: Kafka's tool exits at a
+damaged file or batch, whereas this one continues; and reports on several files are in the order of
+the files, not of a hash table. Source: Kafka's DumpLogSegments.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ _SLASHES = re.compile("/+")
 
 
 class Stream(enum.Enum):
-    """The kind of a line: part of the dump, a report of mismatches, or a failure.
+    """The kind of a line: part of the dump, a mismatch report, or a failure.
 
-    Reports and failures are printed on standard error.
+    Reports and failures are printed to standard error.
     """
 
     OUTPUT = "output"
@@ -79,7 +79,7 @@ class Stream(enum.Enum):
 
 
 class DumpLine(NamedTuple):
-    """A line without its line end, and the exit code it implies."""
+    """A line without its line terminator, and the exit code that it implies."""
 
     text: str
     stream: Stream = Stream.OUTPUT
@@ -93,28 +93,28 @@ class DumpOptions:
     Attributes
     ----------
     deep_iteration : bool
-        Show records as well as batches; implied by `print_data_log`.
+        Show records in addition to batches. Implied by `print_data_log`.
     print_data_log : bool
         Show keys and values, decoded as UTF-8.
     decoder : str, optional
-        Show keys and values as records of this internal topic of Kafka
+        Show keys and values as records of this internal Kafka topic
         (`logstore.inspect.decoders.DECODERS`).
     decoder_classes : (DecoderClass, DecoderClass), optional
-        Decoders of keys and of values (default: UTF-8). `decoder` takes precedence.
+        Decoders for keys and values. `decoder` takes precedence. [default: UTF-8]
     verify_index_only : bool
         Verify indexes without showing their entries.
     index_sanity_check : bool
         Check the indexes without reading the log.
     skip_record_metadata : bool
-        Show only the keys and values of records.
+        Only show the keys and values of records.
     max_message_size : int
-        Number of bytes read at an index entry's position to find its batch.
+        Number of bytes to read at an index entry's position to find its batch.
     max_bytes : int
-        Number of bytes read of each `.log`; `UNLIMITED` by default.
+        Number of bytes to read from each `.log`. [default: `UNLIMITED`]
     limits : ReadLimits
-        Larger files and batches are failures.
+        Limits above which files and batches are reported as failures.
     working_dir : str
-        Base of relative paths; reports show absolute paths.
+        Base of relative paths. Reports show absolute paths.
     """
 
     deep_iteration: bool = False
@@ -131,7 +131,7 @@ class DumpOptions:
 
     @property
     def prints_data(self) -> bool:
-        """Whether keys and values are shown. This is implied by a decoder."""
+        """Whether keys and values are shown, which a decoder implies."""
         return self.print_data_log or self.decoder is not None or self.decoder_classes is not None
 
 
@@ -146,7 +146,7 @@ class _Reports:
     non_consecutive: dict[str, list[tuple[int, int]]] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
-        """Yield the reports in Kafka's order; like Kafka, list two kinds last entry first."""
+        """Yield the reports in Kafka's order. Like Kafka, list two kinds in reverse order."""
         for path, pairs in self.index_mismatches.items():
             yield f"Mismatches in :{path}"
             for index_offset, log_offset in reversed(pairs):
@@ -177,16 +177,16 @@ def dump_files(
     Parameters
     ----------
     fs : FileSystem
-        Only read. A `ReadOnlyFileSystem` is enough.
+        Only read. A `ReadOnlyFileSystem` is sufficient.
     paths : iterable of str
-        `.log`, `.index`, `.timeindex`, `.txnindex`, `.snapshot` or `.checkpoint` files. Others are
-        reported as unknown.
+        `.log`, `.index`, `.timeindex`, `.txnindex`, `.snapshot` or `.checkpoint` files. Any other
+        file is reported as unknown.
     options : DumpOptions, optional
 
     Notes
     -----
-    A file that cannot be dumped gives a line of `Stream.FAILURE`. The others are still dumped.
-    Memory: one batch, and a pair of numbers for each mismatch.
+    A file that cannot be dumped results in a line of `Stream.FAILURE`, and the remaining files are
+    still dumped. Requires memory for one batch and for a pair of numbers per mismatch.
     """
     dump = _Dump(fs, options or DumpOptions())
     for path in paths:
@@ -196,7 +196,7 @@ def dump_files(
 
 
 class _Dump:
-    """State of one `dump_files` call: its options and reports."""
+    """The state of a `dump_files` call: its options and reports."""
 
     def __init__(self, fs: FileSystem, options: DumpOptions) -> None:
         self._fs = fs
@@ -280,7 +280,7 @@ class _Dump:
                 return
             for slot, entry in enumerate(index):
                 if entry.offset == base_offset and slot > 0:
-                    return  # padding that a crash left after the last entry
+                    return  # padding left by a crash after the last entry
                 try:
                     at = self._batch_at(log, log_path, entry.position)
                 except LogStoreError as error:
@@ -350,7 +350,7 @@ class _Dump:
         entry: tuple[int, int],
         previous: int,
     ) -> None:
-        """Compare a time index entry with the batch that ends with its offset."""
+        """Compare a time index entry with the batch that ends at its offset."""
         timestamp, offset = entry
         reports = self.reports
         found = next(
@@ -425,7 +425,7 @@ class _BatchEntry(NamedTuple):
 
 
 class _OldEntry(NamedTuple):
-    """A message of magic 0 or 1, or a set of them."""
+    """A magic 0 or 1 message, or a set of messages."""
 
     position: int
     end_position: int
@@ -446,12 +446,12 @@ class _OldEntry(NamedTuple):
 
 
 def _entries(file: File, path: str, end: int) -> Iterator[_BatchEntry | _OldEntry]:
-    """Yield the entries of a file of any magic, in its order.
+    """Yield the entries of a file of any magic, in file order.
 
     Raises
     ------
     CorruptRecordError, InvalidRecordError
-        The next bytes are not a batch, or are an old message of inconsistent length.
+        The next bytes are not a batch, or are an old message with an inconsistent length.
     """
     position = 0
     while position < end:
@@ -461,7 +461,7 @@ def _entries(file: File, path: str, end: int) -> Iterator[_BatchEntry | _OldEntr
                 position = at.end_position
                 batch = read_batch(file, path, at.position, at.header.size_bytes)
                 yield _BatchEntry(at.position, position, batch)
-            position = end  # or a torn tail before it
+            position = end  # or before a torn tail
         except UnsupportedFormatError as error:
             if error.position is None or error.position < start:
                 raise
@@ -488,7 +488,7 @@ def _first_line(path: str) -> str:
 
 
 def _batch_line(batch: RecordBatch, position: int) -> str:
-    _ = batch.codec  # raises for an unknown codec: Kafka prints no line either
+    _ = batch.codec  # raises an error for an unknown codec, for which Kafka prints no line either
     facts = describe_batch(batch, position)
     timestamp_type = facts.pop("timestampType")
     facts["deleteHorizonMs"] = _optional(facts["deleteHorizonMs"])
@@ -531,7 +531,7 @@ def _record_line(header: BatchHeader, record: Record, options: DumpOptions) -> s
 def _old_record_line(
     outer: legacy.OldMessage, message: legacy.OldMessage, record: Record, options: DumpOptions
 ) -> str:
-    """Return the line of an old record as Kafka 3.9 prints it, unmatched brace included."""
+    """Return the line of an old record as Kafka 3.9 prints it, including the unmatched brace."""
     parts = []
     prefix = "| "
     if not options.skip_record_metadata:
@@ -622,7 +622,7 @@ def _size(data: bytes | None) -> int:
 
 
 def _normalized(path: str) -> str:
-    """Return a path as Java's `File` normalizes it: no double or trailing slashes."""
+    """Return a path as normalized by Java's `File`: no double or trailing slashes."""
     path = _SLASHES.sub("/", path)
     return path.removesuffix("/") or path
 
@@ -642,6 +642,6 @@ def _base_offset(path: str) -> int:
 
 
 def _sibling(path: str, suffix: str) -> str:
-    """Return the path of the file with the same base offset and another suffix."""
+    """Return the path of the file with the same base offset and a different suffix."""
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}{name.partition('.')[0]}{suffix}"

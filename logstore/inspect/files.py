@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class BatchSource(NamedTuple):
-    """A `.log` file to list, up to the position `end`.
+    """A `.log` file to list up to the position `end`.
 
     `topic_partition` and `base_offset` are None if they cannot be derived from the path.
     """
@@ -54,7 +54,7 @@ def sources_of(
 
 
 def source_of_segment(fs: FileSystem, path: str, source: BatchSource) -> BatchSource:
-    """Reopen a segment's file to see it as it is on disk."""
+    """Reopen a segment's file to read it as it is on disk."""
     file = fs.open(path)
     return source._replace(path=path, file=file, end=file.size())
 
@@ -71,7 +71,7 @@ def source_of_file(fs: FileSystem, path: str, decompression_limit: int) -> Batch
     is_log = parts is not None and parts.kind == LOG_SUFFIX
     file = fs.open(path)
     topic_partition = parse_partition_dir(directory.rpartition("/")[2])
-    if topic_partition is None and is_raft_snapshot(name):  # as bootstrap.checkpoint
+    if topic_partition is None and is_raft_snapshot(name):  # such as bootstrap.checkpoint
         topic_partition = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
     return BatchSource(
         topic_partition,
@@ -84,14 +84,14 @@ def source_of_file(fs: FileSystem, path: str, decompression_limit: int) -> Batch
 
 
 def describe_batches(source: BatchSource, damages: list[Damage]) -> Iterator[dict[str, Any]]:
-    """Yield the batches of a file under kafka-dump-log's field names, with their CRCs checked.
+    """Yield the batches of a file with kafka-dump-log's field names, and check their CRCs.
 
     Batches with a wrong CRC are included.
 
     Parameters
     ----------
     damages : list of Damage
-        Receives the damage met. Damage without a valid batch after it is the end of the file.
+        Receives the damage found. Damage with no valid batch after it is the end of the file.
     """
     for item in _walk(source):
         if isinstance(item, Damage):
@@ -121,7 +121,7 @@ def stored_records(
 ) -> Iterator[StoredRecord]:
     """Yield the records of a file from `start_offset` on, including control records.
 
-    `damages` is filled as in `describe_batches`.
+    `damages` is filled as by `describe_batches`.
     """
     for item in _walk(source):
         if isinstance(item, Damage):
@@ -136,7 +136,7 @@ def stored_records(
 
 def _walk(source: BatchSource) -> Iterator[ValidBatch | Damage]:
     base_offset = source.base_offset
-    if base_offset is None:  # not in the name: take it from the first batch
+    if base_offset is None:  # not in the file name; take it from the first batch
         base_offset = max(0, int.from_bytes(source.file.read(0, 8), "big", signed=True))
     bounds = SegmentBounds(source.path, base_offset, base_offset, None)
     return survey(source.file, bounds, source.decompression_limit, source.end)

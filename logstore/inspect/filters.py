@@ -1,4 +1,4 @@
-"""Selection of records by their content."""
+"""Selection of records by content."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ INT64_MIN = -INT64_MAX - 1
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """Conditions on a record; all of them must hold.
+    """Conditions on a record, all of which must be met.
 
     Attributes
     ----------
     key : bytes or None
-        The key.
+        Required key.
     text : bytes or None
-        Bytes that the key, the value or the value of a header contains.
+        Bytes that the key, the value or a header value must contain.
     pattern : callable or None
-        Whether it matches a part of the key, the value or the value of a header.
+        Returns whether a part of the key, the value or a header value matches.
     header, header_text : str or None, bytes or None
-        Name of a header, and bytes that its value contains.
+        Name of a required header, and bytes that its value must contain.
     first_ms, end_ms : int
-        Bounds of the timestamp; the second one is exclusive.
+        Bounds of the timestamp, the first inclusive, the second exclusive.
     """
 
     key: bytes | None = None
@@ -41,12 +41,12 @@ class RecordFilter:
     end_ms: int = INT64_MAX
 
     def matches(self, record: RecordFields, decoded: bytes = b"") -> bool:
-        """Return whether a record meets the conditions.
+        """Return whether a record meets all conditions.
 
         Parameters
         ----------
         decoded : bytes
-            The decoded key and value as JSON, which `text` and `pattern` also search.
+            The decoded key and value as JSON, which `text` and `pattern` search as well.
         """
         if self.key is not None and record.key != self.key:
             return False

@@ -1,9 +1,9 @@
 """Decoding of Kafka's internal topics: offsets, transactions, metadata, tiered logs, share groups.
 
-Field names follow Kafka's JSON. Coordinators write an int16 before each key (the record
-type) and each value (its version). Cluster metadata and tiered-log metadata records have no key.
-Their values start with a frame of three varints: frame version, record type and record version.
-Source: Kafka's `CoordinatorRecordSerde`, `AbstractApiMessageSerde`.
+Field names follow Kafka's JSON. Coordinators write an int16 before each key (the record type) and
+each value (its version). Cluster metadata and tiered-log metadata records have no key. Their values
+start with a frame of three varints: frame version, record type and record version. Source: Kafka's
+`CoordinatorRecordSerde`, `AbstractApiMessageSerde`.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _CONSUMER_PROTOCOL = "consumer"
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of a coordinator. The value is None for a tombstone.
+    """A coordinator record. The value is None for a tombstone.
 
     Attributes
     ----------
     kind : str
-        Common prefix of the key's and value's schema names, such as `OffsetCommit`.
+        Common prefix of the schema names of key and value, such as `OffsetCommit`.
     key_version, value_version : int
-        The int16 before each, or -1 if there is none.
+        The int16 before the key and before the value, or -1 if there is none.
     """
 
     kind: str
@@ -64,7 +64,7 @@ class CoordinatorRecord(NamedTuple):
         return to_json(self.key, self.key_version)
 
     def value_json(self) -> dict[str, Any] | None:
-        """Return the value as Kafka's tools print it, with subscriptions and assignments."""
+        """Return the value as Kafka's tools print it, with decoded subscriptions."""
         if self.value is None:
             return None
         value = to_json(self.value, self.value_version)
@@ -74,7 +74,7 @@ class CoordinatorRecord(NamedTuple):
 
 
 class UnknownKindError(UnsupportedFormatError):
-    """A coordinator record of unknown type; `kind` is the number in its key."""
+    """A coordinator record has an unknown type. `kind` is the number in its key."""
 
     def __init__(self, message: str, *, kind: int = -1) -> None:
         super().__init__(message)
@@ -82,7 +82,7 @@ class UnknownKindError(UnsupportedFormatError):
 
 
 def coordinator_record(topic: str, key: bytes | None, value: bytes | None) -> CoordinatorRecord:
-    """Decode a coordinator's record.
+    """Decode a coordinator record.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def coordinator_record(topic: str, key: bytes | None, value: bytes | None) -> Co
     InvalidRecordError
         The key is missing or too short for a record type.
     MessageError, UnsupportedFormatError
-        Key or value is malformed, or the value's version is unknown.
+        The key or value is malformed, or the version of the value is unknown.
     """
     if key is None or len(key) < _VERSION_SIZE:
         raise InvalidRecordError(f"a record of {topic} has no key with a record type")
@@ -112,7 +112,7 @@ def coordinator_record(topic: str, key: bytes | None, value: bytes | None) -> Co
 
 @cache
 def _kinds(topic: str) -> Mapping[int, str]:
-    """Return the record types of a topic by the number in the key."""
+    """Return the record types of a topic by their number in the key."""
     kinds: dict[int, str] = {}
     for name in definitions():
         kind = name.removesuffix("Key")
@@ -153,7 +153,7 @@ class FramedRecord(NamedTuple):
 
     @property
     def record_type(self) -> str:
-        """Kafka's enum constant of the record type, such as `TOPIC_RECORD`."""
+        """Kafka's enum constant for the record type, such as `TOPIC_RECORD`."""
         letters = (f"_{each}" if each.isupper() else each for each in self.kind)
         return "".join(letters).removeprefix("_").upper()
 
@@ -201,7 +201,7 @@ def framed_record(topic: str, value: bytes | None) -> FramedRecord:
 
 @cache
 def framed_kinds(topic: str) -> Mapping[int, str]:
-    """Return the record types of one of `FRAMED_TOPICS` by number."""
+    """Return the record types of a topic in `FRAMED_TOPICS` by number."""
     kinds: dict[int, str] = {}
     for name in definitions():
         kind = schema(name)

@@ -1,4 +1,4 @@
-"""Records as JSON; records of Kafka's internal topics are also decoded."""
+"""Records as JSON. Records of Kafka's internal topics are decoded."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class KeyAndValue(Protocol):
 
 
 def decoded_member(topic: str | None, record: KeyAndValue) -> dict[str, Any]:
-    """Return the `decoded` member of a record's JSON; empty unless the topic is internal."""
+    """Return the `decoded` member of a record's JSON. Empty unless the topic is internal."""
     if topic is None or not topic.startswith("__"):
         return {}
     from logstore.inspect.internal_topics import decode_internal_record
@@ -33,7 +33,7 @@ def decoded_member(topic: str | None, record: KeyAndValue) -> dict[str, Any]:
 
 
 def decoded_key_member(topic: str, key: bytes | None) -> dict[str, Any]:
-    """Return the `decoded` member for JSON that shows only a record's key.
+    """Return the `decoded` member for JSON that only shows a record's key.
 
     It contains `type` and `key`. Empty unless the topic is internal and the key can be decoded.
     """
@@ -62,7 +62,7 @@ def stored_record_json(
     *,
     raw: bool = False,
 ) -> str:
-    """Return a stored record as one line of JSON, with the position of its batch in the file."""
+    """Return a stored record as a line of JSON, with the position of its batch in the file."""
     header = batch.header
     topic, partition = topic_partition or (None, None)
     decoded = {} if raw else decoded_member(decodable_topic(topic_partition, batch), record)

@@ -3,8 +3,8 @@
 Functions decorated with `kernel`, in modules and packages named `kernels`, have two forms with the
 same source. Plain Python, exact but slow, is used below the compilation threshold. Otherwise numba
 compiles them, which takes a tenth of a second per function, and caches the code on disk. `pays`
-decides, based on the caller's estimate of the work. Only this package uses numba, and imports it
-only to compile or load a kernel.
+decides, based on the caller's estimate of the work. Only this package uses numba, which it does not
+import before it compiles or loads a kernel.
 
 ============== =================================================================
 `kernel`       kernels, and ways to call them with less overhead

@@ -1,4 +1,4 @@
-"""Load kernels in the background while plain Python does their work."""
+"""Load kernels in the background while plain Python does the work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def load_in_background(
 ) -> None:
     """Load the kernels of a package in the background, and use plain Python until then.
 
-    Loading starts immediately if the kernels are cached, otherwise when compiling is worthwhile.
+    Loading starts immediately if the kernels are cached, otherwise once compiling is worthwhile.
     Only the first call for a package has an effect, and only if `policy.MODE` is `auto`.
 
     Parameters
@@ -24,10 +24,10 @@ def load_in_background(
     function : kernel
         Any kernel of the package.
     exercise : callable
-        Calls each kernel that is called from Python, with all argument types that occur. This
-        compiles them in its thread.
+        Calls each kernel that Python calls, with all argument types that occur. This compiles the
+        kernels in the background thread.
     start : callable
-        Starts a function in another thread.
+        Starts a function in a new thread.
     """
     entry = cast("policy.Entry", function)
     group = entry.group

@@ -13,8 +13,8 @@ from numba.extending import lower_cast, models, register_model, unbox
 class BorrowedArray(types.Array):
     """The numba type of an array argument that the caller keeps alive.
 
-    For each array argument numba creates a reference-counted object, which takes as long as
-    encoding several records. Borrowed arrays have none, so a kernel must not return one.
+    For each array argument, numba creates a reference-counted object, which takes as long as
+    encoding several records. Borrowed arrays avoid this, so a kernel must not return one.
     """
 
     def __init__(self, array: types.Array) -> None:

@@ -30,7 +30,7 @@ closing any descriptor of the file releases it. numba's lock is acquired inside.
 
 
 def _renew_locks() -> None:
-    """Replace the locks in a forked child, which lacks the threads that may have held them."""
+    """Replace the locks in a forked child, where the threads that held them do not exist."""
     global compiling
     compiling = threading.RLock()
     global_compiler_lock._lock = threading.RLock()
@@ -40,19 +40,19 @@ os.register_at_fork(after_in_child=_renew_locks)
 
 
 class KernelDispatcher(CPUDispatcher):
-    """Compiles or loads a kernel for each signature used by Python.
+    """Compiles or loads a kernel for each signature with which Python calls it.
 
-    Only one process at a time compiles a kernel. Others wait and then load it from the cache.
+    Only one process at a time compiles a kernel. The others wait and then load it from the cache.
 
-    numba looks up the compiled function in a C table, by type codes of the arguments. Two equal
-    rows would make a call ambiguous, and numba then calls `compile` every time. So only `compile`
-    inserts rows, one per signature.
+    numba looks up the compiled function in a C table by the type codes of the arguments. Two equal
+    rows would make a call ambiguous, and numba would then call `compile` every time. Therefore only
+    `compile` inserts rows, one per signature.
     """
 
     def __init__(self, function: FunctionType, files: KernelFiles) -> None:
         super().__init__(function, targetoptions=_options(no_cfunc_wrapper=True))
         self._files = files
-        # Keep signatures alive: a type that is collected and recreated gets a new code.
+        # Keep signatures alive, because a type that is collected and re-created gets a new code.
         self._inserted: dict[tuple[int, ...], tuple[Any, Any]] = {}
         if cache_dir() is not None:
             self._cache = _KernelCache(function, files)
@@ -60,7 +60,7 @@ class KernelDispatcher(CPUDispatcher):
     def typeof_pyval(self, value: Any) -> Any:
         """Return the type of an argument.
 
-        Takes the lock under which numba creates types, since two threads that create equal types
+        Holds numba's lock for creating types, because two threads that create equal types
         concurrently would get different codes.
         """
         with global_compiler_lock:
@@ -72,19 +72,19 @@ class KernelDispatcher(CPUDispatcher):
         return None if found is None else found[1]
 
     def compile(self, signature: Any) -> Any:
-        """Compile for a signature, or load it from the cache, unless another thread just did."""
+        """Compile for a signature or load it from the cache, unless another thread just did so."""
         codes = _codes_of(signature)
         with compiling:
             if codes not in self._inserted:
                 entry = self._compile_or_load(signature)
-                # A signal handler in this thread may have called the kernel meanwhile.
+                # A signal handler in this thread may have called the kernel in the meantime.
                 if codes not in self._inserted:
                     self._inserted[codes] = signature, entry
                     self._insert(codes, entry, False)  # type: ignore[attr-defined]  # in C
             return self._inserted[codes][1]
 
     def add_overload(self, result: Any) -> None:
-        """Keep the compiled or loaded result. `compile` inserts it into the table."""
+        """Store the compiled or loaded result. `compile` inserts it into the table."""
         self.overloads[tuple(result.signature.args)] = result
 
     def _compile_or_load(self, signature: Any) -> Any:
@@ -106,7 +106,7 @@ def _codes_of(signature: Iterable[Any]) -> tuple[int, ...]:
 class InnerDispatcher(CPUDispatcher):
     """Compiles a kernel that other kernels call.
 
-    It is neither cached, because its callers contain it, nor callable from Python.
+    It is not cached, because its callers contain it, and cannot be called from Python.
     """
 
     def __init__(self, function: FunctionType, *, inline: bool) -> None:

@@ -1,4 +1,4 @@
-"""CRC-32C in kernels, by processor instructions or by tables."""
+"""CRC-32C in kernels, with processor instructions or tables."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def crc32c_u64_by_tables(crc: np.uint64, word: np.uint64) -> np.uint64:
 
 @kernel
 def crc32c_u8_by_tables(crc: np.uint64, byte: np.uint8) -> np.uint64:
-    """Advance a CRC-32C register by a byte, one of up to seven after the last word."""
+    """Advance a CRC-32C register by one of up to seven bytes after the last word."""
     slot = np.int64((crc ^ np.uint64(byte)) & np.uint64(0xFF))
     return (crc >> np.uint64(8)) ^ np.uint64(CRC_TABLES[0, slot])
 
@@ -102,7 +102,7 @@ def _shifted_crc(table: int, crc: np.uint64) -> np.uint64:
 def _crc_of_three(
     data: Bytes, position: int, end: int, crc: np.uint64, size: int, table: int
 ) -> tuple[int, np.uint64]:
-    """Advance a register over as many groups of three adjacent ranges of `size` bytes as possible.
+    """Advance a register over groups of three adjacent ranges of `size` bytes, as far as possible.
 
     The CRC instruction has a latency of three cycles and a throughput of one, so three ranges are
     computed at a time. Returns (position, register) after them.
@@ -125,7 +125,7 @@ CRC_BLOCK = 256
 
 def _crc_beginnings() -> NDArray[np.uint64]:
     """Return the registers that become the initial register after 0 to 255 zero bytes."""
-    # To reverse a step over a zero byte, use its high byte, which identifies the table entry.
+    # Reverse a step over a zero byte by its high byte, which identifies the table entry.
     entry_of = {int(entry) >> 24: number for number, entry in enumerate(CRC_TABLES[0])}
     registers = [0xFFFFFFFF]
     for _ in range(CRC_BLOCK - 1):

@@ -1,4 +1,4 @@
-"""Cache files of compiled kernels, and the lock between processes. Does not use numba."""
+"""Cache files of compiled kernels, and the lock between processes, without numba."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from types import FunctionType
 def cache_dir() -> Path | None:
     """Return the directory of compiled kernels, or None if none is writable.
 
-    This is `NUMBA_CACHE_DIR` if set, otherwise `__pycache__` in this package, or the user's cache
-    if that is read-only.
+    This is `NUMBA_CACHE_DIR` if set. Otherwise, it is `__pycache__` in this package or, if that is
+    read-only, the user's cache.
     """
     configured = os.environ.get("NUMBA_CACHE_DIR")
     pycache = Path(__file__).with_name("__pycache__")
@@ -44,7 +44,7 @@ class KernelFiles:
         self.index = f"{module}.{function.__qualname__}-{fingerprint}.{version}.nbi"
 
     def exist(self) -> bool:
-        """Return whether a compiled form exists, for any argument types."""
+        """Return whether a compiled form exists for any argument types."""
         folder = cache_dir()
         return folder is not None and (folder / self.index).exists()
 

@@ -1,6 +1,6 @@
 """Operations of kernels that Python cannot express.
 
-The compiled forms are in `logstore.jit.machine`, and the plain twins here.
+`logstore.jit.machine` contains the compiled forms, this module the plain twins.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Instruction(Twofold):
     name : str
         Name of the compiled form in `logstore.jit.machine`.
     plain : callable
-        Plain twin, a function or a kernel.
+        Plain twin: a function or a kernel.
     fallback : kernel, optional
         Compiled instead if the processor lacks the instruction.
     """
@@ -53,7 +53,7 @@ class Instruction(Twofold):
         return self._plain.twin(worlds) if isinstance(self._plain, Kernel) else self._plain
 
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
-        """Yield the parts of its compiled form."""
+        """Yield the parts of the instruction's compiled form."""
         yield self.name
         yield _machine_digest()
         if self._fallback is not None:
@@ -68,7 +68,7 @@ class Instruction(Twofold):
 
     @property
     def _numba_type_(self) -> Any:
-        """Its numba type, for the compilation of a kernel that uses it."""
+        """The instruction's numba type, for compiling kernels that use it."""
         from logstore.jit.machine import type_of
 
         found = type_of(self.name)

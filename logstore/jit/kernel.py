@@ -32,7 +32,7 @@ class Kernel(Twofold, Generic[P, R]):
     plain : callable, optional
         Plain form with a different source, such as a library function with the same results.
     inline : bool
-        Whether LLVM inlines it into all callers.
+        Whether LLVM inlines the kernel into all callers.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Kernel(Twofold, Generic[P, R]):
         self._run: Callable[P, R] = self._choose
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run it, compiled if its group is."""
+        """Run the kernel, compiled if its group is compiled."""
         return self._run(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -59,12 +59,12 @@ class Kernel(Twofold, Generic[P, R]):
 
     @property
     def signatures(self) -> list[Any]:
-        """Signatures compiled or loaded for calls from Python."""
+        """Signatures that were compiled or loaded for calls from Python."""
         return [] if self._outer is None else list(self._outer.signatures)
 
     @property
     def files(self) -> KernelFiles:
-        """The files of its compiled form."""
+        """The files of the kernel's compiled form."""
         if self._files is None:
             from logstore.jit.files import KernelFiles
 
@@ -83,15 +83,15 @@ class Kernel(Twofold, Generic[P, R]):
         return twin_in(worlds, self._function) if self._plain is None else self._plain
 
     def parts(self, seen: set[FunctionType]) -> Iterator[object]:
-        """Yield the parts of its compiled form."""
+        """Yield the parts of the kernel's compiled form."""
         yield self._is_inline
         yield from parts_of(self._function, seen)
 
     def entry_for(self, *args: object) -> Callable[..., R] | None:
         """Return the function compiled for exactly these argument types, or None.
 
-        The result is cached, because numba takes longer to determine the types of named tuples of
-        arrays than many kernels take to run.
+        The result is cached, because determining the types of named tuples of arrays takes numba
+        longer than running many kernels.
         """
         if self._outer is None:
             return None
@@ -120,7 +120,7 @@ class Kernel(Twofold, Generic[P, R]):
 
     @property
     def _numba_type_(self) -> Any:
-        """Its numba type, for the compilation of a kernel that calls it."""
+        """The kernel's numba type, for compiling kernels that call it."""
         if self._inner is None:
             from logstore.jit.compiler import InnerDispatcher
 
@@ -131,15 +131,15 @@ class Kernel(Twofold, Generic[P, R]):
 class Bound(Generic[R]):
     """A kernel bound to its last arguments, for repeated calls with different first arguments.
 
-    At every call numba determines the type of every array in every named tuple, which takes longer
-    than a small kernel. Here that is done once.
+    At every call, numba determines the type of every array in every named tuple, which takes longer
+    than a small kernel. Here this is done once.
 
     Parameters
     ----------
     function : kernel
         The kernel.
     arguments : any
-        Its last arguments.
+        Last arguments of the kernel.
     """
 
     __slots__ = ("_arguments", "_kernel", "_last")
@@ -147,16 +147,17 @@ class Bound(Generic[R]):
     def __init__(self, function: Callable[..., R], *arguments: object) -> None:
         self._kernel = cast("Kernel[..., R]", function)
         self._arguments = arguments
-        # The compiled function of the last call, and the position and kind of its array arguments.
-        # A single attribute, so that another thread cannot see a mismatch.
+        # The compiled function of the last call, and the positions and types of its array
+        # arguments. They are in a single attribute, so that another thread cannot see a mismatch.
         self._last: tuple[Callable[..., R], list[tuple[int, np.dtype[Any], int, int]]] | None = None
 
     def __call__(self, *first: NDArray[Any] | int) -> R:
-        """Run the kernel. The first arguments are arrays, integers or booleans."""
+        """Run the kernel. The first arguments must be arrays, integers or booleans."""
         last = self._last
         if last is not None:
             entry, arrays = last
-            # It converts numbers but does not check arrays, and would misread other types.
+            # The function converts numbers but does not check arrays, and would misread other
+            # types.
             for index, dtype, dimensions, flags in arrays:
                 array: Any = first[index]
                 if array.flags.num != flags or array.ndim != dimensions or array.dtype != dtype:
@@ -166,7 +167,7 @@ class Bound(Generic[R]):
         return self._run_any(first)
 
     def _run_any(self, first: tuple[NDArray[Any] | int, ...]) -> R:
-        """Run the kernel, and remember the array types for which it was compiled."""
+        """Run the kernel, and store the array types for which it was compiled."""
         arguments = (*first, *self._arguments)
         entry = self._kernel.entry_for(*arguments)
         result = (self._kernel if entry is None else entry)(*arguments)
@@ -181,9 +182,9 @@ class Bound(Generic[R]):
 
 
 class Direct(Generic[R]):
-    """A kernel whose only caller always passes the same argument types.
+    """A kernel with a single caller that always passes the same argument types.
 
-    At each call numba checks the type of each argument, which takes as long as a small kernel.
+    At each call, numba checks the type of each argument, which takes as long as a small kernel.
     Callers that use `entry` avoid this.
 
     Parameters
@@ -194,8 +195,8 @@ class Direct(Generic[R]):
     Attributes
     ----------
     entry : callable or None
-        Compiled function to call instead of this object, set by the first compiled call. It
-        misreads arguments of other types.
+        Compiled function to call instead of this object, set by the first compiled call. It would
+        misread arguments of other types.
     """
 
     __slots__ = ("_kernel", "entry")
@@ -221,10 +222,10 @@ def _kind_of(argument: object) -> object:
 
 
 def kernel(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function a kernel, which is compiled when worthwhile and then releases the GIL.
+    """Make a function a kernel, which is compiled once worthwhile and then releases the GIL.
 
-    mypy sees the original signature. Kernels do not validate arguments: callers validate them and
-    allocate the results. As in C, overflow wraps and bounds are not checked, unless
+    mypy sees the original signature. Kernels do not validate arguments: the caller must validate
+    them and allocate the results. As in C, overflow wraps and bounds are not checked, unless
     `NUMBA_BOUNDSCHECK=1`.
     """
     return cast("Callable[P, R]", Kernel(function, plain=None, inline=False))

@@ -1,7 +1,7 @@
 """Compiled forms of instructions as numba intrinsics.
 
-Each has the name of its instruction in `logstore.jit.instructions`, and is None if the processor
-does not support it.
+Each form has the name of its instruction in `logstore.jit.instructions`, and is None if the
+processor does not support it.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def prefetch(typing_context: Any, array: Any, row: Any) -> Any:
 def copy_u8(
     typing_context: Any, source: Any, start: Any, out: Any, position: Any, size: Any
 ) -> Any:
-    """Copy `size` bytes of a uint8 array into another one that does not overlap it."""
+    """Copy `size` bytes of a uint8 array to a different array that does not overlap it."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         given, start, taking, position, size = arguments
@@ -175,7 +175,7 @@ store_be_i32 = _store_be(32)
 
 @intrinsic
 def copy_block(typing_context: Any, source: Any, start: Any, out: Any, position: Any) -> Any:
-    """Copy `COPY_BLOCK` bytes of a uint8 array into another one."""
+    """Copy `COPY_BLOCK` bytes of a uint8 array to a different array."""
 
     def generate(context: Any, builder: Any, sig: Any, arguments: Any) -> Any:
         given, start, taking, position = arguments

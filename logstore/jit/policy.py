@@ -1,7 +1,7 @@
-"""The compilation threshold: when compiling is worth the wait.
+"""The compilation threshold: when compiling is worthwhile.
 
 All kernels of a package are compiled or loaded together, once plain Python has spent as much time
-on their work as compiling takes. They remain compiled until the process exits.
+on their work as compiling would take. They remain compiled until the process exits.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _deciding = threading.RLock()
 
 
 def _renew_lock() -> None:
-    """Replace the lock in a forked child, which lacks the thread that may have held it."""
+    """Replace the lock in a forked child, where a thread that held it does not exist."""
     global _deciding
     _deciding = threading.RLock()
 
@@ -60,9 +60,9 @@ class Group:
     Attributes
     ----------
     is_compiled : bool
-        Whether they run compiled.
+        Whether the kernels run compiled.
     is_loading : bool
-        Whether they are being compiled or loaded in the background.
+        Whether the kernels are being compiled or loaded in the background.
     load : callable or None
         Starts loading in the background. If None, the calling thread compiles or loads.
     """
@@ -85,7 +85,7 @@ class Group:
     def compile(self) -> bool:
         """Switch to compiled kernels, at once or after loading in the background.
 
-        Returns whether this call made the change. Only one of several concurrent calls does.
+        Returns whether this call made the change. Among concurrent calls, only one does.
         """
         with _deciding:
             if self.is_compiled or self.is_loading:
@@ -101,7 +101,7 @@ class Group:
         return True
 
     def load_by(self, load: Callable[[], object]) -> bool:
-        """Set `load`. Returns False if it was set before or the kernels already run compiled."""
+        """Set `load`. Return False if it is already set or the kernels already run compiled."""
         with _deciding:
             if self.is_compiled or self.load is not None:
                 return False
@@ -121,11 +121,11 @@ class Entry(Protocol):
 
     @property
     def group(self) -> Group:
-        """The kernels of its package."""
+        """The kernels of the same package."""
 
     @property
     def files(self) -> KernelFiles:
-        """The cache files."""
+        """The cache files of the kernel."""
 
 
 def group_of(module: str) -> Group:
@@ -135,7 +135,7 @@ def group_of(module: str) -> Group:
 
 
 def pays(function: Callable[..., Any], seconds: float, ahead_seconds: float = 0.0) -> bool:
-    """Announce work, and return whether to do it with compiled code.
+    """Report work, and return whether to do it with compiled code.
 
     Parameters
     ----------
@@ -144,12 +144,12 @@ def pays(function: Callable[..., Any], seconds: float, ahead_seconds: float = 0.
     seconds : float
         Approximate time of the work in plain Python.
     ahead_seconds : float
-        Approximate time of the work that will follow.
+        Approximate time in plain Python of the work that will follow.
 
     Notes
     -----
-    Kernels are compiled or loaded once the total of announced work reaches the time that compiling
-    or loading takes. So work takes at most twice as long as with the better choice. Work that is
+    Kernels are compiled or loaded once the total of reported work reaches the time that compiling
+    or loading takes. Work thus takes at most twice as long as with the better choice. Work that is
     known to be large is compiled from the start.
     """
     entry = cast("Entry", function)
@@ -174,9 +174,9 @@ def pays(function: Callable[..., Any], seconds: float, ahead_seconds: float = 0.
 
 
 def follow(function: Callable[..., Any], leader: Callable[..., Any]) -> None:
-    """Compile the kernels of a package if the kernels of another one are compiled.
+    """Compile the kernels of a package if the kernels of a different package are compiled.
 
-    For work that accompanies other work: it is large too, and numba is already loaded.
+    For work that accompanies other work: it is equally large, and numba is already loaded.
 
     Parameters
     ----------

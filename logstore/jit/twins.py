@@ -1,4 +1,4 @@
-"""Plain twins and fingerprints of operations that have a plain and a compiled form."""
+"""Plain twins and fingerprints of operations with a plain and a compiled form."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FORMAT = 2
 def plain_twin(function: FunctionType) -> FunctionType:
     """Return a copy of a function that calls plain twins instead of kernels.
 
-    Its globals are published when they are complete, for other threads and in case of an interrupt.
+    Its globals are published once they are complete, because of other threads and interrupts.
     """
     worlds = _plain_worlds.copy()
     twin = twin_in(worlds, function)
@@ -68,7 +68,7 @@ def fingerprint(function: FunctionType) -> str:
     """Return a hash of a kernel's code and everything else in its compiled form.
 
     Compiled code contains the kernels that it calls, from any file, and the values of named
-    constants. numba checks only the file of the kernel.
+    constants. numba only checks the kernel's own file.
     """
     digest = sha256(f"format {FORMAT}".encode())
     for part in parts_of(function, set()):

@@ -1,1 +1,1 @@
-"""The logs of a broker: opening, creating, changing, deleting, checkpoints, background tasks."""
+"""The log manager: opens, creates, changes and deletes logs, and runs background tasks."""

@@ -1,4 +1,4 @@
-"""Kafka's background tasks of the log manager, on its intervals."""
+"""The log manager's background tasks, at Kafka's intervals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def log_removals(decision: RetentionDecision) -> None:
-    """Log the segments that retention removed."""
+    """Log the segments that retention deleted."""
     for verdict in decision.removed:
         logger.info(
             "%s: segment %d deleted by %s: %s",
@@ -35,7 +35,7 @@ def log_removals(decision: RetentionDecision) -> None:
 
 @contextmanager
 def _one_of_many(topic_partition: TopicPartition, what: str) -> Iterator[None]:
-    """Log the errors of one log, which may just have been deleted, and continue with the others."""
+    """Log an error of one log, which might just have been deleted, and continue with the others."""
     try:
         yield
     except LogStoreError as error:
@@ -43,19 +43,19 @@ def _one_of_many(topic_partition: TopicPartition, what: str) -> Iterator[None]:
 
 
 class Housekeeping:
-    """Kafka's background tasks of the log manager, with its names and intervals.
+    """The log manager's background tasks, with Kafka's names and intervals.
 
-    Retention of topics that are not compacted, flushing by `flush.ms`, checkpoints, removal of
-    deleted files, and expiry of producer ids. Adopted topics have no retention in the background,
-    because records of a copied log are only removed by a command. The cleaner runs the retention of
-    compacted topics, as in Kafka.
+    These are retention of topics that are not compacted, flushing by `flush.ms`, checkpoints,
+    removal of deleted files, and expiry of producer ids. Adopted topics are excluded from
+    background retention, because records of a copied log are only removed by a command. The cleaner
+    runs the retention of compacted topics, as in Kafka.
     """
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._tasks: list[ScheduledTask] = []
         self._watermarks_moved = False
-        self._must_retry = False  # whether retention must retry a log that was in use
+        self._must_retry = False  # whether retention must retry a log that was being cleaned
 
     def start(self) -> None:
         """Open all logs and schedule the tasks."""
@@ -120,7 +120,7 @@ class Housekeeping:
     ) -> None:
         if period_ms < INT64_MAX:
             task = self._manager.runtime.scheduler.schedule(
-                # Kafka runs a task whose interval is not positive once.
+                # Kafka runs a task whose interval is not positive only once.
                 name,
                 action,
                 delay_ms=delay_ms,
@@ -136,7 +136,7 @@ class Housekeeping:
         self._tasks.clear()
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Wake the tasks after a change, so they check the logs at their next run."""
+        """Wake the tasks after a change, so that their next run checks the logs."""
         return (
             events.log_changed.subscribe(self._on_log_changed),
             events.partition_added.subscribe(self._wake),
@@ -161,7 +161,8 @@ class Housekeeping:
         for log in self._retained_logs():
             tp = log.topic_partition
             is_done = False
-            # The topic may have been compacted until now, and a cleaning pass may still run.
+            # The topic may have been compacted until now, and a cleaning pass might still be
+            # running.
             with (
                 _one_of_many(tp, "retention"),
                 self._manager.services.paused_if_idle(tp) as is_idle,
@@ -180,11 +181,11 @@ class Housekeeping:
         ]
 
     def _retention_idle_ms(self) -> int | None:
-        """Return the time until a segment expires, not counting expired ones that were retained."""
+        """Return the time until a segment expires, ignoring expired segments that remain."""
         return 0 if self._must_retry else self._ms_until_next(self._retained_logs(), _expiry_ms)
 
     def flush(self) -> None:
-        """Flush the logs that were last flushed `flush.ms` ago or more."""
+        """Flush the logs whose last flush was at least `flush.ms` ago."""
         now_ms = self._manager.runtime.clock.now_ms()
         for log in self._manager.registry.open_logs():
             if not log.is_offline and now_ms - log.last_flush_ms >= log.config.flush_ms:
@@ -195,13 +196,13 @@ class Housekeeping:
         return self._ms_until_next(self._manager.registry.open_logs(), _flush_due_ms)
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks, if any may have moved."""
+        """Write the high watermarks if any may have changed."""
         if self._watermarks_moved:
             self._watermarks_moved = False
             self._manager.checkpoint_high_watermarks()
 
     def expire_producers(self) -> None:
-        """Forget producer ids that were idle for `producer.id.expiration.ms`."""
+        """Forget producer ids that have been idle for `producer.id.expiration.ms`."""
         now_ms = self._manager.runtime.clock.now_ms()
         for log in self._manager.registry.open_logs():
             with log.lock:
@@ -217,7 +218,7 @@ class Housekeeping:
     def _ms_until_next(
         self, logs: Iterable[Log], time_of: Callable[[Log], int | None]
     ) -> int | None:
-        """Return the ms until the earliest future time of any log, or None if there is none."""
+        """Return the ms until the earliest future time of any log, or None if no log has one."""
         now_ms = self._manager.runtime.clock.now_ms()
         times = []
         for log in logs:
@@ -230,7 +231,7 @@ class Housekeeping:
 
 
 def _until_woken() -> None:
-    """Return None, because the task only becomes due after a change."""
+    """Return None, because the task is only due after a change."""
 
 
 def _expiry_ms(log: Log) -> int | None:

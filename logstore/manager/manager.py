@@ -1,4 +1,4 @@
-"""The log manager, which manages all logs and topics of a broker."""
+"""The log manager: all logs and topics of a broker."""
 
 from __future__ import annotations
 
@@ -40,40 +40,40 @@ if TYPE_CHECKING:
 class LogManager:
     """All logs of a broker.
 
-    It is thread-safe. Changes of topics and partitions share one lock, and appends use the lock
-    of the log. Objects that use a manager are members of its `lifetime`. After the close they
-    raise `IllegalStateError`. A log is opened on first use. If a directory was not closed
-    cleanly, all its logs are opened at the start, because its clean-shutdown marker covers all
-    of them.
+    Thread-safe. Changes of topics and partitions share one lock; appends use the lock of the log.
+    Objects that use a manager are members of its `lifetime`, and raise `IllegalStateError` after it
+    is closed. A log is opened on first use. If a directory was not closed cleanly, all its logs are
+    opened at startup, because its clean-shutdown marker covers all of them.
 
     Parameters
     ----------
     runtime : Runtime
-        If `read_only`, its files are an overlay over a read-only view.
+        Provides files, clock and scheduler. If `read_only`, the files must be an overlay over a
+        read-only view.
     log_dirs : sequence of str
         Data directories, created if missing unless `read_only`. The first contains
         `logstore-topics.json`.
     broker_config : BrokerConfig
         Defaults for topics without an override.
     read_only : bool
-        Write no checkpoint or marker, take no lock, and refuse new topics.
+        Write no checkpoints or markers, take no lock, and refuse new topics.
     on_load : callable, optional
-        Called for each partition that is opened because of an unclean shutdown.
+        Called for each partition that is opened at startup because of an unclean shutdown.
     faults : Faults, optional
-        Empty by default.
+        Fault rules. [default: none]
     replicated : bool
-        Whether the logs are replicas of a cluster; see `LogRegistry`.
+        Whether the logs are replicas in a cluster; see `LogRegistry`.
     on_damage : OnDamage
         How to handle damaged partitions.
     metadata_log : bool
-        Open the log of a KRaft node, `__cluster_metadata-0`, as a partition; only if `read_only`.
+        Open the log of a KRaft node, `__cluster_metadata-0`, as a partition. Requires `read_only`.
     shown : ShownFolder, optional
         The only folder to open.
 
     Attributes
     ----------
     faults : Faults
-        Rules for requests. The log manager itself does not apply them.
+        Fault rules for requests. The log manager itself does not apply them.
     registry : LogRegistry
         The logs and their directories.
     topics : TopicAdmin
@@ -89,8 +89,9 @@ class LogManager:
     InvalidConfigurationError
         A directory is missing (read-only), or a partition is in two directories.
     KafkaStorageError
-        Another process holds a directory, or the first one, which has the topics, cannot be read,
-        or none can. Any other directory that cannot be read goes offline, and the rest is served.
+        Another process holds a directory, or the first directory, which has the topics, or all
+        directories cannot be read. Otherwise, an unreadable directory goes offline, and the others
+        are served.
     """
 
     def __init__(
@@ -153,12 +154,12 @@ class LogManager:
     @property
     @lasting
     def broker_config(self) -> BrokerConfig:
-        """The effective settings, which `TopicAdmin.reconfigure` changes."""
+        """The current settings, which `TopicAdmin.reconfigure` changes."""
         return self.catalog.broker_config
 
     @property
     def identity(self) -> BrokerIdentity:
-        """The broker's number and cluster, as of the first call.
+        """The broker's node id and cluster id, determined by the first call.
 
         Raises
         ------
@@ -166,7 +167,7 @@ class LogManager:
             See `read_identity`.
         """
         if self._identity is None:
-            # Most processes do not need it.
+            # imported here, because most processes do not need it
             from logstore.manager.directories.identity import read_identity
 
             paths = [directory.path for directory in self.directories if directory.is_online]
@@ -174,7 +175,7 @@ class LogManager:
         return self._identity
 
     def log(self, topic_partition: TopicPartition) -> Log:
-        """Return a partition's log, and open it if necessary; see `LogRegistry.log`."""
+        """Return a partition's log, opening it if necessary; see `LogRegistry.log`."""
         return self.registry.log(topic_partition)
 
     # -- deleting and truncating records -------------------------------------------------
@@ -182,7 +183,7 @@ class LogManager:
     def delete_records(self, topic_partition: TopicPartition, before_offset: int) -> int:
         """Delete the records below an offset, durably; see `Log.delete_records`.
 
-        The log start is checkpointed before this returns, so a crash does not bring records back.
+        The log start is checkpointed before this returns, so a crash cannot bring records back.
         """
         log = self.log(topic_partition)
         low_watermark = log.delete_records(before_offset)
@@ -196,12 +197,12 @@ class LogManager:
             self._write_checkpoints(log)
 
     def truncate_to(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Truncate a log at an offset, then its checkpoints; see `Log.truncate_to`.
+        """Truncate a log at an offset, and lower its checkpoints; see `Log.truncate_to`.
 
-        A cleaning pass that may read the truncated segments is stopped first.
+        A cleaning pass that might read the truncated segments is stopped first.
         """
         log = self.log(topic_partition)
-        with log.lock:  # a roll must not close the segment of the offset
+        with log.lock:  # a roll must not close the segment that contains the offset
             if offset >= log.active_segment.base_offset:
                 return self._truncate(log, offset)
         with self.services.paused(topic_partition), log.lock:
@@ -216,7 +217,7 @@ class LogManager:
     def truncate_fully_and_start_at(
         self, topic_partition: TopicPartition, offset: int, log_start_offset: int | None = None
     ) -> None:
-        """Drop all records and continue at `offset`, with the checkpoints, as in `truncate_to`."""
+        """Drop all records and continue at `offset`. Lower the checkpoints as in `truncate_to`."""
         log = self.log(topic_partition)
         with self.services.paused(topic_partition), log.lock:
             self._lower_checkpoints(log, min(offset, log.segments.first.base_offset))
@@ -224,16 +225,16 @@ class LogManager:
             self._write_checkpoints(log)
 
     def _lower_checkpoints(self, log: Log, offset: int) -> None:
-        """Lower the checkpoints of a log that is about to be truncated to an offset.
+        """Lower the checkpoints of a log before it is truncated to an offset.
 
-        Records that are appended again must not count as cleaned, whatever the present policy: a
-        topic that becomes compacted again uses its old checkpoint. The log end must not be below
-        the recovery point, even if the process ends before the checkpoints are written again. The
-        caller holds the log's lock.
+        Records that are appended again must not count as cleaned, regardless of the current policy,
+        because a topic that becomes compacted again uses its old checkpoint. The log end must not
+        be below the recovery point, even if the process ends before the checkpoints are written
+        again. The caller must hold the log's lock.
         """
         tp = log.topic_partition
         directory = self.registry.directory_of(tp)
-        floor = log.segments.floor(offset)  # the active segment after the truncation
+        floor = log.segments.floor(offset)  # active segment after the truncation
         cleaned_offset = offset if floor is None else floor.base_offset
         with directory.guard("cannot write checkpoints"):
             directory.lower_cleaner_offset(tp, cleaned_offset)
@@ -242,7 +243,7 @@ class LogManager:
     def _write_checkpoints(self, log: Log) -> None:
         """Write the checkpoints before responding.
 
-        Otherwise a log start beyond a new end would empty the log when it is reopened.
+        Otherwise a log start beyond the new log end would empty the log when it is reopened.
         """
         tp = log.topic_partition
         directory = self.registry.directory_of(tp)
@@ -271,7 +272,7 @@ class LogManager:
                     _write_current(directory, write, partial(self.registry.offsets_in, directory))
 
     def delete_expired_files(self) -> None:
-        """Remove deleted segments and topics after their delay."""
+        """Remove deleted segments and topics whose delay has expired."""
         for log in self.registry.open_logs():
             with suppress(UnknownTopicOrPartitionError):  # just deleted
                 if not log.is_offline:
@@ -298,16 +299,17 @@ class LogManager:
     def close(self) -> None:
         """Flush and close every log, write the checkpoints, and mark the directories clean.
 
-        Work of other threads finishes first or is refused. No file is written after the directories
-        are released. A second call waits for the first one.
+        Work in other threads is either completed first or refused. No file is written after the
+        directories are released. A second call waits for the first one.
 
         Raises
         ------
         KafkaStorageError
-            The disk failed. The other logs are closed. Directories with a failure, now or at the
-            start, are not marked clean, so the next start recovers them.
+            The disk failed. The other logs are closed. Directories with a failure, now or at
+            startup, are not marked clean, so the next start recovers them.
         IllegalStateError
-            A signal handler or a listener runs while this thread changes a log. Nothing was closed.
+            This was called in a signal handler or listener while the thread was changing a log.
+            Nothing was closed.
         """
         with self._closing:
             if self.lifetime.is_over:
@@ -324,12 +326,12 @@ class LogManager:
             log.check_not_inside()
 
     def abandon(self, why: str) -> None:
-        """Stop as if the process was killed, without flushing anything or marking a clean shutdown.
+        """Stop as if the process were killed, without flushing or marking a clean shutdown.
 
         Parameters
         ----------
         why : str
-            Follows "the broker" in the errors of later uses.
+            Reason for errors of later uses, as a continuation of "the broker".
         """
         with self._closing:
             if self.lifetime.is_over:
@@ -345,12 +347,12 @@ def _write_current(
     write: CheckpointWrite,
     measure: Callable[[], Mapping[TopicPartition, CheckpointOffsets]],
 ) -> None:
-    """Write a checkpoint of the logs' offsets; repeat if another thread wrote one meanwhile.
+    """Write a checkpoint of the logs' offsets. Retry if another thread wrote one in the meantime.
 
-    Writing a log start that was measured before records were deleted would bring them back at the
-    next start, after the deletion was acknowledged. The logs are not measured under the
-    checkpoints' lock, because a thread that moves a log holds the log's lock and waits for the
-    checkpoints'.
+    A log start measured before records were deleted must not be written after their deletion was
+    acknowledged, because the next start would bring the records back. The logs are not measured
+    under the checkpoint lock, because a thread that moves a log holds the log's lock while it waits
+    for the checkpoint lock.
     """
     while True:
         since = directory.checkpoint_writes

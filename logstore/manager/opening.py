@@ -1,4 +1,4 @@
-"""Opening many logs concurrently, with progress."""
+"""Open many logs concurrently and report progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 class LoadProgress(NamedTuple):
     """Progress of opening directories that were not closed cleanly.
 
-    `done` and `total` count partitions; `topic_partition` is the one just opened.
+    `done` and `total` count partitions. `topic_partition` was opened last.
     """
 
     topic_partition: TopicPartition
@@ -38,19 +38,19 @@ def load_logs(
     threads: int,
     on_load: LoadListener | None = None,
 ) -> list[TopicPartition]:
-    """Open logs on several threads.
+    """Open logs in several threads.
 
     Parameters
     ----------
     load : callable
-        Opens one log; called by up to `threads` threads at once.
+        Opens a log. Called by up to `threads` threads concurrently.
     on_load : callable, optional
-        Called for each open log, one call at a time. An exception from it ends the loading.
+        Called for each opened log, one call at a time. An exception from it ends the loading.
 
     Returns
     -------
     list of TopicPartition
-        Partitions that could not be opened, for reasons that are logged. The others are opened.
+        Partitions that could not be opened. The reasons are logged, and all others are opened.
     """
     lock = runtime.lock()
     done = 0

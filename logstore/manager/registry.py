@@ -1,6 +1,6 @@
-"""The logs of a broker and the data directory of each, opened on first use.
+"""The logs of a broker and their data directories. Logs are opened on first use.
 
-If a directory's disk fails, the directory and its logs go offline. The others keep serving.
+If a disk fails, its directory and logs go offline. All others remain in service.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CREATED_TOGETHER = 64
 
 
 class _Opened(NamedTuple):
-    """A log, and the topic id that its folder lacks."""
+    """A log, and the topic id that must be stored in its folder."""
 
     log: Log
     topic_id: bytes | None
@@ -55,19 +55,19 @@ class LogRegistry:
     Parameters
     ----------
     directories : sequence of LogDirectory
-        Open directories. Their partitions are in `homes`.
+        Open directories, whose partitions are in `homes`.
     homes : PartitionMap[LogDirectory]
-        The directory of each partition, kept current.
+        The directory of each partition, which the registry updates.
     catalog : TopicCatalog
         The topics and their configurations.
     services : LogServices
-        Notified about added and moved partitions, and every change of a log.
+        Receives added and moved partitions, and every change of a log.
     lock : context manager
         Held during changes of topics and partitions.
     read_only : bool
     replicated : bool
-        Whether logs are replicas: they start at their stored high watermark, and only a leader
-        appends to them, once one is assigned.
+        Whether the logs are replicas. If so, they start at their stored high watermark, and only a
+        leader appends to them, once assigned.
 
     Attributes
     ----------
@@ -102,7 +102,7 @@ class LogRegistry:
     # -- logs ----------------------------------------------------------------------------
 
     def log(self, topic_partition: TopicPartition) -> Log:
-        """Return a partition's log, and open it if necessary.
+        """Return a partition's log, opening it if necessary.
 
         Raises
         ------
@@ -110,7 +110,7 @@ class LogRegistry:
         UnsupportedFormatError, CorruptionError, KafkaStorageError
             The log cannot be opened; the last also if the disk failed earlier.
         InconsistentTopicIdError
-            The folder has the id of another topic; nothing was changed.
+            The folder has the id of a different topic. Nothing is changed.
         """
         log = self._logs.get(topic_partition)
         if log is None:
@@ -125,8 +125,8 @@ class LogRegistry:
     def create_logs(self, topic: str, numbers: Iterable[int]) -> None:
         """Open the logs of a topic.
 
-        Raises the errors of `log`. New logs are created together. They share syncs, which
-        take most of the time.
+        Raises the errors of `log`. New logs are created together and share fsyncs, which take most
+        of the time.
         """
         partitions = [TopicPartition(topic, number) for number in numbers]
         new: dict[LogDirectory, list[TopicPartition]] = {}
@@ -141,9 +141,9 @@ class LogRegistry:
             self._open_all(partitions[first : first + CREATED_TOGETHER])
 
     def _open_all(self, partitions: Iterable[TopicPartition]) -> None:
-        """Open logs, store the topic ids that their folders lack, and register them.
+        """Open logs, store missing topic ids in their folders, and register them.
 
-        An interrupt does not lose a registered log.
+        Registered logs survive an interrupt.
         """
         opened: dict[TopicPartition, _Opened] = {}
         try:
@@ -182,7 +182,7 @@ class LogRegistry:
 
     @one_at_a_time
     def reopen(self, topic_partition: TopicPartition, attempt: int, error: Exception) -> Log | None:
-        """Reopen a log that could not be read. Return None if that would not help.
+        """Reopen an unreadable log. Return None if that would not help.
 
         See `LogDirectory.may_reopen` and `pass_over`.
         """
@@ -197,19 +197,19 @@ class LogRegistry:
 
     @one_at_a_time
     def survey(self, topic_partition: TopicPartition) -> Log:
-        """Return a log all of whose batches were checked; see `OnDamage.PASS_OVER`."""
+        """Return a log whose batches have all been checked; see `OnDamage.PASS_OVER`."""
         self.directory_of(topic_partition).survey(topic_partition)
         if (log := self._logs.pop(topic_partition, None)) is not None:
             log.close()
         return self.log(topic_partition)
 
     def load_unclean(self, on_load: LoadListener | None, threads_per_directory: int) -> None:
-        """Open the logs of all directories that were not closed cleanly, several at a time.
+        """Open the logs of all uncleanly closed directories, several at a time.
 
         Raises
         ------
         KafkaStorageError
-            Every directory is offline now.
+            No directory is online anymore.
         """
         from logstore.manager.opening import load_logs  # not needed for reading
 
@@ -226,7 +226,7 @@ class LogRegistry:
 
         threads = threads_per_directory * len(self.directories)
         refused = load_logs(self.runtime, pending, load, threads=threads, on_load=on_load)
-        # Using them fails again, and their directory must not be marked clean.
+        # They cannot be used either, and their directory must not be marked clean.
         for tp in refused:
             self._homes[tp].half_opened.add(tp)
         reasons = [
@@ -247,7 +247,7 @@ class LogRegistry:
         directory.check_usable(topic_partition)
         try:
             opened = self._load(topic_partition, directory)
-        except UnknownTopicOrPartitionError:  # another process moved or deleted it
+        except UnknownTopicOrPartitionError:  # another process moved or deleted the partition
             self._homes[topic_partition] = find_folder(self.directories, topic_partition)
             return self._open(topic_partition)
         log = opened.log
@@ -278,7 +278,7 @@ class LogRegistry:
         return _Opened(log, decode_topic_id(topic.id))
 
     def _forget_log_start(self, directory: LogDirectory, log: Log) -> None:
-        """Replace a log start that loading ignored, before the log grows up to it."""
+        """Replace a log start that was ignored on loading, before the log grows beyond it."""
         directory.log_starts.pop(log.topic_partition)
         if not self._read_only:
             with directory.guard("cannot write checkpoints"):
@@ -287,7 +287,7 @@ class LogRegistry:
     def checked_topic_id(
         self, topic_partition: TopicPartition, expected: str | None, directory: LogDirectory
     ) -> str | None:
-        """Return the topic id in a partition's folder, or None if there is none, or no folder.
+        """Return the topic id in a partition's folder, or None if the id or the folder is missing.
 
         Raises
         ------
@@ -320,14 +320,14 @@ class LogRegistry:
             ) from None
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """Return the partitions of a topic that have a directory, in order."""
+        """Return the partitions of a topic that have a directory, in numeric order."""
         return self._homes.of(topic)
 
     def _place(self, topic_partition: TopicPartition) -> LogDirectory:
-        """Choose the directory of a new partition: the one with the fewest, as Kafka does."""
+        """Choose the directory with the fewest partitions for a new partition, as in Kafka."""
         offline = [each.path for each in self.directories if not each.is_online]
         if offline:
-            # The partition may be there, and a second folder would hide its data.
+            # The partition might be there, and a second folder would hide its data.
             raise KafkaStorageError(
                 f"{topic_partition} is in no directory that is online; it may be in"
                 f" {', '.join(offline)}"
@@ -342,13 +342,13 @@ class LogRegistry:
     def move_partition(self, topic_partition: TopicPartition, log_dir: str) -> None:
         """Move a partition to another data directory; see `logstore.manager.directories.moving`.
 
-        The log remains the same object. Appends wait until the move is complete, reads continue.
+        The log remains the same object. Appends wait until the move is complete; reads continue.
 
         Raises
         ------
         LogDirNotFoundError, UnknownTopicOrPartitionError, KafkaStorageError
-            The partition remains where it was, unless only removing the old files or opening the
-            new ones failed.
+            The partition remains in its directory, unless only the removal of the old files or the
+            opening of the new files failed.
         """
         target = find_directory(self.directories, log_dir)
         log = self.log(topic_partition)
@@ -375,7 +375,8 @@ class LogRegistry:
     def check_not_inside(self, topic: str) -> None:
         """Raise `IllegalStateError` if this thread is changing or cleaning a partition of a topic.
 
-        Call it before the first change: the caller may be a signal handler or a listener.
+        The caller must check this before the first change, because it may run in a signal handler
+        or a listener.
         """
         for log in self.open_logs_of(topic):
             log.check_not_inside()
@@ -387,14 +388,14 @@ class LogRegistry:
 
     @one_at_a_time
     def remove_partitions(self, topic: str, delay_ms: int, *, number: int | None = None) -> None:
-        """Forget the partitions of a topic. Their folders are removed after `delay_ms`.
+        """Forget the partitions of a topic, and remove their folders after `delay_ms`.
 
-        Partitions in offline directories are retained.
+        Partitions in offline directories are not affected.
 
         Parameters
         ----------
         number : int, optional
-            Only this partition.
+            Only remove this partition.
 
         Raises
         ------
@@ -422,14 +423,14 @@ class LogRegistry:
     # -- folders and disks ---------------------------------------------------------------
 
     def delete_folders(self) -> None:
-        """Remove the folders of deleted partitions after their delay."""
+        """Remove the folders of deleted partitions whose delay has expired."""
         for directory in self.directories:
             if directory.is_online:
                 with suppress(KafkaStorageError), directory.guard("cannot delete folders"):
                     directory.delete_retired_folders()
 
     def schedule_folder_deletion(self, delay_ms: int) -> None:
-        """Schedule `delete_folders` after a delay, if background work runs."""
+        """Schedule `delete_folders` after a delay, if the scheduler is started."""
         if self.runtime.scheduler.is_started:
             self.runtime.scheduler.schedule(
                 "kafka-delete-logs", self.delete_folders, delay_ms=delay_ms
@@ -441,7 +442,7 @@ class LogRegistry:
             directory.check_lock()
 
     def _take_directory_offline(self, log: Log, reason: str) -> None:
-        directory = self._homes.get(log.topic_partition)  # the log may have moved
+        directory = self._homes.get(log.topic_partition)  # the log may have been moved
         if directory is not None and not log.lifetime.is_over:
             directory.go_offline(reason)
 
@@ -465,7 +466,7 @@ class LogRegistry:
         Raises
         ------
         KafkaStorageError
-            The disk failed. The others were closed.
+            The disk failed. The other logs and directories are closed.
         """
         failures: list[KafkaStorageError] = []
         offsets: dict[TopicPartition, CheckpointOffsets] = {}
@@ -479,7 +480,7 @@ class LogRegistry:
                 closed_at = log.close()
             except KafkaStorageError as error:
                 failures.append(error)
-                closed_at = log.close()  # offline now: closes the files only
+                closed_at = log.close()  # if offline now, only closes the files
             if closed_at is not None:
                 offsets[tp] = closed_at
         for directory in self.directories:
@@ -519,12 +520,12 @@ class LogRegistry:
 
 @contextmanager
 def _opening(topic_partition: TopicPartition, directory: LogDirectory) -> Iterator[None]:
-    """Raise `KafkaStorageError` if a file is missing or irregular, or the disk fails."""
+    """Raise `KafkaStorageError` if a file is missing or not regular, or the disk fails."""
     with directory.guard("cannot open", topic_partition):
         try:
             yield
         except (NotRegularFileError, IsADirectoryError) as error:
-            # The disk did not fail, and the other partitions are served.
+            # The disk did not fail, and the other partitions remain in service.
             what = "a folder" if isinstance(error, IsADirectoryError) else "not a regular file"
             raise KafkaStorageError(
                 f"{topic_partition} cannot be opened: {error.filename} is {what}"

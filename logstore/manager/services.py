@@ -1,7 +1,7 @@
-"""The services of a log manager, the events that they follow, and holds on partitions.
+"""The services of a log manager, their events, and pauses of partitions.
 
-A service works on the logs in the background: housekeeping, the transaction coordinator, the
-cleaner and its pool. The manager owns, starts and stops the services.
+A service works on the logs in the background, for example housekeeping, the transaction
+coordinator, the cleaner and its pool. The manager owns, starts and stops its services.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class LogEvents:
-    """The events of one manager's logs.
+    """The events of a manager's logs.
 
-    All except `topic_deleted` and `log_changed` are emitted under the manager's lock.
+    All events except `topic_deleted` and `log_changed` are emitted under the manager's lock.
 
     Attributes
     ----------
@@ -30,11 +30,11 @@ class LogEvents:
     topic_deleted : Signal
         The partitions of a topic were deleted. Emitted without the manager's lock.
     partition_moved : Signal of TopicPartition, str
-        A partition was moved to another data directory. It is held.
+        A partition was moved to another data directory. It is paused while this is emitted.
     config_changed : Signal of str
         A topic's effective configuration may have changed.
     reconfigured : Signal of BrokerConfig
-        Other broker settings, already validated, are effective.
+        Broker settings changed. They are validated and in effect.
     log_changed : Signal
         A log was opened (under the manager's lock) or has changed (`LocalLog.changed`, under that
         log's lock). Emitted often.
@@ -54,33 +54,33 @@ class LogService(Protocol):
     """A service of a log manager."""
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Subscribe to events. The returned functions are called after the services are stopped."""
+        """Subscribe to events. The returned functions are called after all services stop."""
 
     def start(self) -> None:
-        """Start. The runtime's scheduler is running."""
+        """Start the service. The runtime's scheduler is already running."""
 
     def stop(self) -> None:
-        """Stop, and return when no work of the service runs."""
+        """Stop the service, and return when none of its work is running."""
 
 
 class PartitionHolder(Protocol):
-    """A worker on partitions that releases a partition before it is truncated, moved or deleted."""
+    """A user of partitions that releases them before they are truncated, moved or deleted."""
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Release a partition, and do not use it until `resume`."""
+        """Release a partition and do not use it until `resume`."""
 
     def check_pausable(self, topic_partition: TopicPartition) -> None:
         """Raise `IllegalStateError` if `pause` would wait for the calling thread."""
 
     def try_pause(self, topic_partition: TopicPartition) -> bool:
-        """Do not use a partition until `resume`, and return False, at once, if it is in use."""
+        """Pause a partition if it is not in use. Otherwise return False immediately."""
 
     def resume(self, topic_partition: TopicPartition) -> None:
-        """Undo one `pause`. This is not called for a deleted partition."""
+        """Undo a `pause`. This is not called for a deleted partition."""
 
 
 class LogServices:
-    """The services of one manager, and its partition holders.
+    """The services of a manager, and its partition holders.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class LogServices:
         self._subscriptions.extend(service.follow(self.events))
 
     def add_holder(self, holder: PartitionHolder) -> None:
-        """Add a holder that must release partitions."""
+        """Add a holder that releases partitions on request."""
         self._holders.append(holder)
 
     def stop(self) -> None:
@@ -114,7 +114,7 @@ class LogServices:
         self._holders.clear()
 
     def pause(self, topic_partition: TopicPartition) -> None:
-        """Make every holder release a partition that is about to be deleted."""
+        """Make every holder release a partition that will be deleted."""
         for holder in self._holders:
             holder.pause(topic_partition)
 
@@ -125,7 +125,7 @@ class LogServices:
 
     @contextmanager
     def paused_if_idle(self, topic_partition: TopicPartition) -> Iterator[bool]:
-        """Pause every holder of a partition, unless one is using it; yield whether it is paused."""
+        """Pause every holder of a partition, unless it is in use. Yield whether it is paused."""
         done: list[PartitionHolder] = []
         try:
             for holder in self._holders:
@@ -140,7 +140,7 @@ class LogServices:
 
     @contextmanager
     def paused(self, topic_partition: TopicPartition) -> Iterator[None]:
-        """Pause every holder of a partition."""
+        """Pause every holder of a partition for the duration of the context."""
         done: list[PartitionHolder] = []
         try:
             for holder in self._holders:

@@ -1,4 +1,4 @@
-"""Changes of topics: creation, alteration, deletion, ids."""
+"""Administration of topics: creation, alteration, deletion, ids."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class TopicAdmin:
-    """Changes to a broker's topics, one at a time.
+    """Makes changes to a broker's topics, one at a time.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class TopicAdmin:
         The logs and the directories. The topics are stored in the first directory.
     catalog : TopicCatalog
     services : LogServices
-        Notified about configuration changes.
+        Receives configuration changes.
     lock : context manager
         The registry's lock.
     """
@@ -67,20 +67,21 @@ class TopicAdmin:
         hosted: Iterable[int] | None = None,
         topic_id: str | None = None,
     ) -> Topic:
-        """Store a topic and create its logs. A copied partition's folder is adopted unchanged.
+        """Store a topic and create its logs. Folders of copied partitions are adopted unchanged.
 
         Parameters
         ----------
         hosted : iterable of int, optional
-            The partitions of this broker, if other brokers have the others.
+            The partitions on this broker, if other brokers have the rest. [default: all]
         topic_id : str, optional
-            The topic's id on other brokers; by default the id in its folders, or a new one.
+            The topic's id on other brokers. [default: the id in its folders, or a new one]
 
         Raises
         ------
         InvalidTopicError, TopicAlreadyExistsError, InvalidConfigurationError
         InconsistentTopicIdError
-            Nothing was created. The last if copied folders have different topic ids.
+            Nothing was created. `InconsistentTopicIdError` means that copied folders have different
+            topic ids.
         """
         validate_topic_name(name)
         if name in self._store:
@@ -106,9 +107,9 @@ class TopicAdmin:
     def create_partitions(
         self, name: str, total: int, *, hosted: Iterable[int] | None = None
     ) -> Topic:
-        """Create the partitions up to `total` that a stored topic lacks.
+        """Add partitions to a stored topic, up to `total`.
 
-        `hosted` are the partitions of this broker, if other brokers have the others.
+        `hosted` lists the partitions on this broker, if other brokers have the rest.
 
         Raises
         ------
@@ -129,21 +130,21 @@ class TopicAdmin:
     def alter(
         self, name: str, set_configs: Mapping[str, object], unset: Iterable[str] = ()
     ) -> tuple[Topic, tuple[str, ...]]:
-        """Change a topic's configuration, stored and effective immediately.
+        """Change a topic's configuration. The change is stored and takes effect immediately.
 
-        An adopted topic becomes a stored one.
+        An adopted topic becomes a stored topic.
 
         Returns
         -------
         Topic, tuple of str
-            The stored topic, and notes about old names that were translated.
+            The stored topic, and messages about old names that were translated.
 
         Raises
         ------
         UnknownTopicOrPartitionError, InvalidConfigurationError
             Nothing was changed.
         IllegalStateError
-            This thread is changing or cleaning one of its partitions; nothing was changed.
+            This thread is changing or cleaning a partition of the topic. Nothing was changed.
         """
         topic, before = self._catalog.topic(name), self._catalog.config(name)
         self._registry.check_not_inside(name)
@@ -160,7 +161,7 @@ class TopicAdmin:
 
     @one_at_a_time
     def override(self, topic: str, configs: Mapping[str, object]) -> None:
-        """Override a topic's configs for the lifetime of the manager."""
+        """Override a topic's configs until the manager is closed."""
         before = self._catalog.config(topic)
         self._catalog.override(topic, configs)
         self._config_changed(topic, before)
@@ -171,8 +172,8 @@ class TopicAdmin:
     ) -> tuple[str, ...]:
         """Change broker settings at run time; see `logstore.config.dynamic.reconfigure`.
 
-        The settings are stored and take precedence over the file at the next start. Refused,
-        without a change, if the new defaults contradict a topic's configuration.
+        The settings are stored and take precedence over the properties file at the next start. The
+        change is refused if the new defaults contradict a topic's configuration.
         """
         config, notes = self.check_reconfigured(changes, layer)
         self._apply(config)
@@ -182,12 +183,12 @@ class TopicAdmin:
     def alter_group(
         self, group_id: str, configs: Mapping[str, object], unset: Iterable[str] = ()
     ) -> None:
-        """Change the configurations of a group, which need not exist. Durable on return.
+        """Change a group's configuration durably. The group need not exist.
 
         Raises
         ------
         InvalidConfigurationError
-            See `logstore.config.group_keys`; nothing was changed.
+            See `logstore.config.group_keys`. Nothing was changed.
         """
         groups, broker = self._store.groups, self._catalog.broker_config
         check_new_group(group_id, groups)
@@ -199,7 +200,7 @@ class TopicAdmin:
 
     @one_at_a_time
     def replace_settings(self, texts: Mapping[str, str], layer: Layer) -> None:
-        """Replace a layer of broker settings, validated when it was set."""
+        """Replace a layer of broker settings that were validated when they were set."""
         broker_config = self._catalog.broker_config
         if dict(own_layer(broker_config, layer)) == dict(texts):
             return
@@ -223,7 +224,7 @@ class TopicAdmin:
     def check_reconfigured(
         self, changes: Mapping[str, object], layer: Layer = Layer.BROKER
     ) -> tuple[BrokerConfig, tuple[str, ...]]:
-        """Return the result of `reconfigure` without applying it; raises as it does."""
+        """Return the result of `reconfigure` without applying it. Raises the same errors."""
         config, notes = reconfigure(self._catalog.broker_config, changes, layer)
         self._catalog.check_defaults(config)
         return config, notes
@@ -231,7 +232,7 @@ class TopicAdmin:
     def _config_changed(self, topic: str, before: LogConfig | None = None) -> None:
         config = self._catalog.config(topic)
         if before is not None and before.winner_keys != config.winner_keys:
-            # A superseded record at the log end may have been retained; clean it again.
+            # A superseded record at the log end may have been retained, so clean it again.
             partitions = self._registry.partitions_of(topic)
             for directory in {self._registry.directory_of(tp) for tp in partitions}:
                 with directory.guard("cannot write the cleaner checkpoint"):
@@ -248,9 +249,9 @@ class TopicAdmin:
         UnknownTopicOrPartitionError
         KafkaStorageError
             The disk failed, or some partitions are in an offline directory. The next start deletes
-            the rest.
+            the remaining partitions.
         IllegalStateError
-            This thread is changing or cleaning one of its partitions; nothing was changed.
+            This thread is changing or cleaning a partition of the topic. Nothing was changed.
         """
         try:
             self._mark_and_delete(name)
@@ -262,7 +263,7 @@ class TopicAdmin:
         topic = self._catalog.topic(name)
         self._registry.check_not_inside(name)
         delay_ms = self._catalog.config(name).file_delete_delay_ms
-        if not topic.adopted:  # the next start continues after a crash
+        if not topic.adopted:  # after a crash, the next start continues
             with self._storing():
                 self._store.mark_deleting(name)
         self._delete(name, delay_ms)
@@ -284,7 +285,7 @@ class TopicAdmin:
         self._registry.schedule_folder_deletion(delay_ms)
 
     def remove_partition(self, topic_partition: TopicPartition) -> None:
-        """Delete one partition of a topic, of which other brokers have the others.
+        """Delete one partition of a topic whose other partitions are on other brokers.
 
         Raises
         ------
@@ -299,7 +300,7 @@ class TopicAdmin:
 
     @one_at_a_time
     def _remove_partition(self, name: str, number: int) -> bool:
-        """Delete a partition, and return whether it was the topic's last one here."""
+        """Delete a partition. Return whether it was the topic's last partition on this broker."""
         topic = self._catalog.topic(name)
         left = [each for each in topic.partitions if each != number]
         if not left:
@@ -315,7 +316,7 @@ class TopicAdmin:
     # -- start ---------------------------------------------------------------------------
 
     def finish_deletions(self) -> None:
-        """Finish deletions that were interrupted by a crash, unless a directory is offline."""
+        """Finish deletions that a crash interrupted, unless a directory is offline."""
         if any(not directory.is_online for directory in self._registry.directories):
             return
         for topic in self._store.all():
@@ -324,9 +325,9 @@ class TopicAdmin:
                 self._delete(topic.name, config.file_delete_delay_ms)
 
     def give_ids(self) -> None:
-        """Assign ids to the topics that an older version stored without one.
+        """Assign ids to the topics that an older version stored without ids.
 
-        Not while a directory is offline: its folders may contain the id.
+        Skipped while a directory is offline, because its folders may contain the id.
         """
         without = [topic for topic in self._store.all() if topic.id is None]
         if without and all(directory.is_online for directory in self._registry.directories):
@@ -334,7 +335,7 @@ class TopicAdmin:
                 self._store.put(replace(topic, id=self._id_of_folders(topic)) for topic in without)
 
     def _id_of_folders(self, topic: Topic) -> str:
-        """Return the id in the folders of a topic without one, or a new id."""
+        """Return the topic id in the folders of a topic that has none, or a new id."""
         return self._catalog.folder_id(topic.name) or self._new_id()
 
     def _new_id(self) -> str:

@@ -1,8 +1,8 @@
 """Reasons: why something is, or is not, as a code with typed values.
 
-The engine decides and returns a `Reason`. Its sentence is made when it is shown: here for the
-command line and for `text` in JSON, in `ui/front/reasons.js` for the page. Both use the table in
-`templates`.
+The engine decides and returns a `Reason`. The sentence is rendered when the reason is shown: here
+for the command line and for `text` in JSON, in `ui/front/reasons.js` for the page. Both use the
+table in `templates`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _EXACT_MAX = 2**53
 
 
 class Reason(NamedTuple):
-    """A reason: one code of `TEMPLATES`, and the values that its sentence names."""
+    """A reason: a code in `TEMPLATES`, and the values in its sentence."""
 
     code: str
     values: Mapping[str, Value]
@@ -34,7 +34,7 @@ class Reason(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The reason as a sentence, without its full stop."""
+        """The reason as a sentence without a full stop."""
         return render(self.code, self.values, self.code)
 
     def to_json(self) -> dict[str, Any]:
@@ -43,7 +43,7 @@ class Reason(NamedTuple):
 
 
 def text_of(reasons: Iterable[Reason], separator: str = "; ") -> str:
-    """Return the sentences of several reasons as one text."""
+    """Return the sentences of several reasons as a single text."""
     return separator.join(reason.text for reason in reasons)
 
 
@@ -53,11 +53,11 @@ def reasons_json(reasons: Iterable[Reason]) -> list[dict[str, Any]]:
 
 
 def render(code: str, values: Mapping[str, Value], text: str) -> str:
-    """Return the sentence of a code with its values.
+    """Return the sentence for a code, with its values.
 
-    Returns `text` if the code is unknown or a value is missing, as in JSON of another version. A
-    field of a template is `{name}`, or `{name?one|other}`: the first word if the value is 1, else
-    the second.
+    Returns `text` if the code is unknown or a value is missing, as in JSON from a different
+    version. A field in a template is `{name}`, or `{name?one|other}`: the first word if the value
+    is 1, otherwise the second.
     """
     template = TEMPLATES.get(code)
     if template is None:
@@ -74,11 +74,11 @@ def render(code: str, values: Mapping[str, Value], text: str) -> str:
 
 
 def format_value(name: str, value: Value) -> str:
-    """Return a value as people read it. Its name gives its kind.
+    """Return a value in human-readable form. Its name determines its kind.
 
-    `…at_ms` is a time, `…span_ms` a measured span of time (cut off after two units), another
-    `…_ms` a duration that was set, `…ratio` a share of 1; offsets and ids are plain digits, other
-    numbers have their thousands set apart.
+    `…at_ms` is a time, `…span_ms` a measured time span (truncated to two units), any other `…_ms` a
+    configured duration, `…ratio` a fraction of 1. Offsets and ids are plain digits; other numbers
+    have thousands separators.
     """
     if value is None:
         return "none"

@@ -1,4 +1,4 @@
-"""Times, durations and sizes as people read them."""
+"""Times, durations and sizes in human-readable form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS_MS = {"d": DAY_MS, "h": HOUR_MS, "m": MINUTE_MS, "s": 1000}
 
 
 def format_time(time_ms: int) -> str:
-    """Return `2024-01-31 12:00:00.000Z`; `-` for none (a negative time)."""
+    """Return `2024-01-31 12:00:00.000Z`, or `-` for a negative time, which means none."""
     if time_ms < 0:
         return "-"
     import time
@@ -29,7 +29,7 @@ def format_duration(duration_ms: int) -> str:
 
 
 def format_span(duration_ms: int, *, units: int = 2) -> str:
-    """Return a duration in the largest units it has, cut off: `6d 23h`, `7d 1ms`, `250ms`."""
+    """Return a duration in its largest units, truncated: `6d 23h`, `7d 1ms`, `250ms`."""
     parts = []
     rest_ms = duration_ms
     for unit, size_ms in (*_UNITS_MS.items(), ("ms", 1)):

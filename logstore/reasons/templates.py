@@ -1,7 +1,7 @@
-"""The sentence of every reason, by its code. The page has the same table.
+"""The sentence for every reason code. The page has the same table.
 
 A field in braces is a value: `{name}`, or `{name?one|other}` for a word that depends on a number.
-`make docs` writes docs/REASONS.md and the page's copy (ui/front/templates.js) from this table.
+`make docs` generates docs/REASONS.md and the page's copy (ui/front/templates.js) from this table.
 """
 
 from __future__ import annotations
@@ -100,12 +100,12 @@ TEMPLATES: Mapping[str, str] = {
     "verdict.only_forced": (
         "the log has no dirty data, so no pass is due; a forced pass removes expired records"
     ),
-    # Peculiarities of a partition that prevent nothing.
+    # Observations about a partition that do not prevent anything.
     "note.missing_offsets": (
         "offsets {first_offset}..{last_offset} are missing between two segments; a segment may be"
         " lost. A broker starts without an error, and consumers continue at offset {next_offset}"
     ),
-    # Commands and settings that help, for a verdict.
+    # Commands and settings that help, by verdict.
     "help.clean": "logstore clean {topic} --partition {partition_id}",
     "help.force": "logstore clean {topic} --partition {partition_id} --force",
     "help.roll": "logstore clean {topic} --partition {partition_id} --roll",
@@ -121,7 +121,7 @@ TEMPLATES: Mapping[str, str] = {
     "help.lower_ratio": "a min.cleanable.dirty.ratio below {ratio}",
     "help.max_lag": "a shorter max.compaction.lag.ms",
     "help.end_transaction": "kafka-transactions.sh find-hanging, then abort",
-    # Causes of a closed gate, where the gate does not name them all.
+    # Causes of a closed gate that the gate itself does not name.
     "cause.by_age_and_size": "its records are removed by age and size, never by key",
     "cause.left_alone": "a broker leaves the partition alone until it restarts",
     "cause.no_records": "the log contains no records",
@@ -158,7 +158,7 @@ TEMPLATES: Mapping[str, str] = {
     "cure.lower_ratio": "lower min.cleanable.dirty.ratio below {ratio}",
     "cure.lower_max_lag": "lower max.compaction.lag.ms",
     "cure.set_max_lag": "set max.compaction.lag.ms",
-    # What closes the active segment.
+    # What rolls the active segment.
     "closing.bytes": (
         "an append that does not fit into the {left_bytes} {left_bytes?byte|bytes} left of"
         " segment.bytes {limit_bytes}"
@@ -171,7 +171,7 @@ TEMPLATES: Mapping[str, str] = {
         "a running broker of this engine, from {at_ms} on (max.compaction.lag.ms {lag_ms}; Kafka"
         " waits for an append)"
     ),
-    # What surviving tombstones wait for.
+    # What surviving tombstones are waiting for.
     "tombstones.none": "there are none",
     "tombstones.unstamped": (
         "{records} {records?has|have} no delete horizon yet: the first cleaning pass that reaches a"
@@ -186,7 +186,7 @@ TEMPLATES: Mapping[str, str] = {
         "{records} {records?is|are} past the horizon: the next pass that reaches"
         " {records?it removes it|them removes them}"
     ),
-    # When the next pass over a partition comes.
+    # When the next pass over a partition is due.
     "pass.due": "a pass is due now",
     "pass.due_later": "a pass of a running cleaner is due from {at_ms} on",
     "pass.ends_before": "the pass ends at offset {end_offset} and does not reach {records} of them",
@@ -214,7 +214,7 @@ TEMPLATES: Mapping[str, str] = {
         "the delete horizon of tombstone {offset} is {at_ms}: the first pass at or after it"
         " removes the tombstone"
     ),
-    # Why retention removes a segment, or keeps it.
+    # Why retention deletes or keeps a segment.
     "retention.high_watermark": (
         "the high watermark {high_watermark_offset} is below its end {end_offset}"
     ),
@@ -286,7 +286,7 @@ TEMPLATES: Mapping[str, str] = {
     "location.unreadable": "these bytes cannot be read as records and may hold it",
     "location.deleted_partition": "it is in the folder of a deleted partition",
     "location.foreign": "it is in a folder or file that no broker uses",
-    # Which rule removes the bytes of a key.
+    # The rule that removes the bytes of a key.
     "erasure.file_delay": (
         "the file is removed file.delete.delay.ms {delay_ms} after it was renamed, or when a"
         " broker starts"

@@ -1,8 +1,8 @@
 """Validate, decode and build record batches.
 
-`RecordBatch` is a view over the bytes of a whole batch. `build_batch` encodes records, `seal_batch`
-adds a header to an encoded section, and `pack_batch` does the same for hot paths, with positional
-arguments and without compression. Small batches are decoded in plain Python, and large ones by
+`RecordBatch` is a view over the bytes of a batch. `build_batch` encodes records, `seal_batch` adds
+a header to an encoded section, and `pack_batch` does the same on hot paths, with positional
+arguments and without compression. Small batches are decoded in plain Python, large batches by
 kernels (`choice`). Large batches are built from columns (`columns`).
 """
 
@@ -64,14 +64,14 @@ _KNOWN_ATTRIBUTES = (
 
 
 class RecordFacts(NamedTuple):
-    """Facts about the records of a non-empty batch.
+    """Properties of the records in a non-empty batch.
 
     Attributes
     ----------
     lowest, largest : int
         Minimum and maximum timestamp.
     is_dense : bool
-        Whether the records have all offsets from the first to the last in the header, in order.
+        Whether the records have all offsets from the first to the last one in the header, in order.
     has_null_key : bool
     """
 
@@ -82,13 +82,13 @@ class RecordFacts(NamedTuple):
 
 
 class RecordBatch:
-    """A whole batch of magic 2.
+    """A complete batch of magic 2.
 
     Parameters
     ----------
     data : bytes
-        The batch, starting at its baseOffset. Fewer than 61 bytes are accepted here, as by `walk`,
-        but not by `ensure_valid`.
+        The batch, starting at its baseOffset. Like `walk`, the constructor accepts fewer than 61
+        bytes; `ensure_valid` does not.
     path, position : str, int, optional
         File and position, for error messages.
     """
@@ -165,10 +165,10 @@ class RecordBatch:
             )
 
     def section(self, limit: int = DEFAULT_LIMIT) -> bytes | memoryview:
-        """Return the decompressed records section. More than `limit` bytes are an error."""
+        """Return the decompressed records section. Raise an error if it exceeds `limit` bytes."""
         body = memoryview(self.data)[layout.HEADER_SIZE :]
         if not body and self.header.record_count == 0:
-            return body  # emptied by compaction, and the codec may be any
+            return body  # emptied by compaction; any codec is possible
         try:
             codec = self.codec
             return body if codec is Codec.NONE else decompress(codec, body, limit=limit)
@@ -195,17 +195,19 @@ class RecordBatch:
         return list(self.iter_records(limit))
 
     def iter_records(self, limit: int = DEFAULT_LIMIT) -> Iterator[Record]:
-        """Decode and check all records, then yield them. Takes the limit of `records`.
+        """Decode and check all records, then yield them. `limit` is as in `records`.
 
-        A list of tiny records would take seventy times the size of their section.
+        Records are yielded lazily, because a list of tiny records takes seventy times the size of
+        their section.
         """
         return (Record._make(row) for rows in self.row_lists(limit) for row in rows)
 
     def row_lists(self, limit: int = DEFAULT_LIMIT) -> Iterator[Sequence[RecordRow]]:
         """Decode and check all records, then yield them as lists of a few hundred rows.
 
-        Limit and errors are as in `records`. The call raises the errors. A large batch is decoded
-        twice, first to check it, so that only the section and a few lists are in memory.
+        Limit and errors are as in `records`, and the call itself raises the errors. A large batch
+        is decoded twice, the first time to check it, so that only the section and a few lists are
+        in memory.
         """
         self._ensure_has_header()
         count = self.header.record_count
@@ -220,7 +222,7 @@ class RecordBatch:
         return (rows for window in windows() for rows in rows_of(window))
 
     def facts(self, limit: int = DEFAULT_LIMIT) -> RecordFacts:
-        """Decode and check all records, and return the facts needed by an append.
+        """Decode and check all records, and return the properties that an append depends on.
 
         Limit and errors are as in `records`. Only the section and a few records are in memory.
         """
@@ -250,7 +252,7 @@ class RecordBatch:
         """Return a function that decodes and yields all records in windows.
 
         Limit and errors are as in `records`. Errors in the records of a large batch are raised when
-        their window is decoded, others by this call.
+        their window is decoded, all others by this call.
         """
         self._ensure_has_header()
         count = self.header.record_count
@@ -306,17 +308,17 @@ class RecordBatch:
         )
 
     def with_place(self, base_offset: int, partition_leader_epoch: int) -> RecordBatch:
-        """Return the batch with another base offset and leader epoch. The CRC is unaffected."""
+        """Return the batch with a new base offset and leader epoch. The CRC does not change."""
         length = self.header.batch_length
         data = _pack_place(base_offset, length, partition_leader_epoch)
         header = (base_offset, length, partition_leader_epoch, *self.header[3:])
         return RecordBatch.of(BatchHeader._make(header), data + self.data[layout.MAGIC_POSITION :])
 
     def with_timestamp(self, timestamp_type: TimestampType, max_timestamp: int) -> RecordBatch:
-        """Return the batch with another timestamp type and maxTimestamp, and a new CRC.
+        """Return the batch with a new timestamp type and maxTimestamp, and a new CRC.
 
-        Returns the same batch if both are unchanged. The base timestamp and deltas are retained.
-        Like Kafka, clears undefined attribute bits (storage-format §1, "in-place edits").
+        Returns the same batch if both are unchanged. The base timestamp and deltas are retained. As
+        in Kafka, undefined attribute bits are cleared (storage-format §1, "in-place edits").
         """
         header = self.header
         if header.timestamp_type is timestamp_type and header.max_timestamp == max_timestamp:
@@ -331,7 +333,7 @@ class RecordBatch:
 
     @property
     def _append_time(self) -> int | None:
-        """Timestamp of all records if the type is LogAppendTime, otherwise None."""
+        """Timestamp of all records for LogAppendTime, or None for CreateTime."""
         if self.header.timestamp_type is TimestampType.LOG_APPEND_TIME:
             return self.header.max_timestamp
         return None
@@ -354,7 +356,7 @@ def rows_of(window: list[Record] | RecordColumns) -> Iterator[Sequence[RecordRow
 
 
 def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]:
-    """Decode a batch from a log, where a violated read rule means damage.
+    """Decode a batch from a log, where a violated read rule means corruption.
 
     Parameters
     ----------
@@ -364,7 +366,7 @@ def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]
     Returns
     -------
     Iterator of lists of rows
-        As from `RecordBatch.row_lists`.
+        See `RecordBatch.row_lists`.
 
     Raises
     ------
@@ -380,7 +382,7 @@ def stored_rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]
 
 
 def decode_stored(batch: RecordBatch, limit: int) -> Iterator[Record]:
-    """Yield the records of a batch from a log. See `stored_rows`."""
+    """Yield the records of a batch from a log; see `stored_rows`."""
     return (Record._make(row) for rows in stored_rows(batch, limit) for row in rows)
 
 
@@ -397,7 +399,7 @@ def pack_batch(
     base_sequence: int,
     record_count: int,
 ) -> bytes:
-    """Build a batch from a section as it is stored, computing length and CRC."""
+    """Build a batch from a stored (possibly compressed) section, computing length and CRC."""
     covered = (
         _pack_under_crc(
             attributes,
@@ -431,9 +433,9 @@ def pack_record(
 ) -> bytes:
     """Build the uncompressed batch of one record outside a transaction.
 
-    `headers` are the result of `encode_headers`.
+    `headers` must be encoded with `encode_headers`.
     """
-    # Inlined `pack_batch`, whose call takes as long as the checksum.
+    # Inlines `pack_batch`, because a call takes as long as the checksum.
     covered = _pack_under_crc(
         attributes, 0, timestamp, max_timestamp, producer_id, producer_epoch, base_sequence, 1
     ) + b"".join(record_parts(0, 0, key, value, headers))
@@ -443,7 +445,7 @@ def pack_record(
 
 
 def place_batch(batch: memoryview, base_offset: int, partition_leader_epoch: int) -> None:
-    """Set base offset and leader epoch of a batch in place. The CRC covers neither."""
+    """Set the base offset and leader epoch of a batch in place. The CRC covers neither."""
     _pack_offset(batch, layout.BASE_OFFSET_POSITION, base_offset)
     _pack_epoch(batch, layout.PARTITION_LEADER_EPOCH_POSITION, partition_leader_epoch)
 
@@ -523,22 +525,22 @@ def build_batch(
     Parameters
     ----------
     records : sequence of Record
-        At least one.
+        The records, at least one.
     base_offset, last_offset : int, optional
-        First and last offset in the header. [default: from the records]
+        First and last offset in the header. [default: those of the records]
     timestamp_type, append_time : TimestampType, int
-        With `LOG_APPEND_TIME`, maxTimestamp is `append_time`, in ms. The deltas are still
-        computed from the timestamps of the records.
+        With `LOG_APPEND_TIME`, maxTimestamp is `append_time` in milliseconds. The deltas are still
+        computed from the records' timestamps.
     delete_horizon_ms : int, optional
-        Sets baseTimestamp and attribute bit 6 (KIP-534).
+        Delete horizon in Unix milliseconds. Sets baseTimestamp and attribute bit 6 (KIP-534).
 
     Raises
     ------
     InvalidRecordError
-        `records` is empty, or the offsets do not ascend, or they exceed `last_offset` or 31 bits
-        above the base.
+        `records` is empty, the offsets are not ascending, or an offset exceeds `last_offset` or the
+        31 bits above the base offset.
     ValueError
-        The first timestamp or the horizon is negative but not -1, or a producer has no epoch.
+        The first timestamp or the horizon is negative but not -1, or a producer id has no epoch.
     """
     if not records:
         raise InvalidRecordError("a batch needs at least one record")
@@ -578,7 +580,7 @@ def check_producer_epoch(producer_id: int, producer_epoch: int) -> None:
 
 
 def _check_offsets(first: int, offsets: Sequence[int], last: int) -> None:
-    """Raise unless offsets ascend and are in [first, last]."""
+    """Raise an error unless the offsets are ascending and in [first, last]."""
     if not first <= offsets[0] <= offsets[-1] <= last <= first + INT32_MAX:
         raise InvalidRecordError(
             f"records of offsets {offsets[0]} to {offsets[-1]} do not fit "

@@ -1,7 +1,7 @@
-"""Choose between two record codecs: one by one in Python, or columns in a kernel.
+"""The choice between two record codecs: record by record in Python, or columns in a kernel.
 
-Both have the same results and errors. A kernel is faster for more than a few dozen records, but
-only if it is compiled: in plain Python it takes twenty times as long as `records`.
+Both give the same results and errors. A kernel is faster for more than a few dozen records, but
+only once it is compiled: in plain Python, it takes twenty times as long as `records`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LISTED_SECONDS = 2e-6
 
 
 def decodes_by_kernel(count: int) -> bool:
-    """Return whether to decode with a kernel, and announce the work to `jit.pays`."""
+    """Return whether to decode with a kernel. Reports the work to `jit.pays`."""
     if count <= SMALL_BATCH_RECORDS:
         return False
     from logstore import jit
@@ -27,7 +27,7 @@ def decodes_by_kernel(count: int) -> bool:
 
 
 def encodes_by_kernel(count: int) -> bool:
-    """Return whether to encode with a kernel, and announce the work to `jit.pays`."""
+    """Return whether to encode with a kernel. Reports the work to `jit.pays`."""
     if count <= SMALL_BATCH_RECORDS:
         return False
     from logstore import jit

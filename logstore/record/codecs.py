@@ -10,9 +10,9 @@ Codec       Written                                          Read
 The lz4 frame reader is implemented here, because the library accepts frames that Kafka rejects.
 
 Readers do not trust their input. Before allocating memory, they compare a declared length with the
-limit and with the most that the input can expand to. Output of undeclared length is read in bounded
-steps. Malformed input raises `CorruptRecordError`. Like Kafka, readers ignore bytes after an lz4
-end mark or after the last gzip member; missing records are detected by the record count.
+limit and with the maximum to which the input can expand. Output of undeclared length is read in
+bounded steps. Malformed input raises `CorruptRecordError`. Like Kafka, readers ignore bytes after
+an lz4 end mark or after the last gzip member; the record count reveals missing records.
 
 Compression libraries are imported on first use, because most commands do not need them.
 """
@@ -63,7 +63,7 @@ _GZIP_OUTPUT_STEP: Final = 1024 * 1024
 _ZSTD_STEP: Final = 1024 * 1024  # output per call
 # A snappy element of 3 bytes copies at most 64 bytes, so no input has a higher ratio.
 _SNAPPY_RATIO_MAX: Final = (64, 3)
-_WALKED_BYTES: Final = 16 * 1024  # contain at most a few thousand block headers
+_WALKED_BYTES: Final = 16 * 1024  # contain a few thousand block headers at most
 
 _thread = threading.local()
 
@@ -123,7 +123,7 @@ _RATIOS: Final = {
     Codec.GZIP: 1032,
     Codec.SNAPPY: 22,
     Codec.LZ4: _LZ4_RATIO_MAX,
-    Codec.ZSTD: ZSTD_BLOCK_SIZE_MAX // 4,  # a block of one repeated byte takes 4
+    Codec.ZSTD: ZSTD_BLOCK_SIZE_MAX // 4,  # a block of one repeated byte takes 4 bytes
 }
 """Maximum number of bytes that one byte decompresses to."""
 
@@ -136,11 +136,11 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
     Parameters
     ----------
     codec : Codec
-        With `Codec.NONE` the result equals `data`, and is the same object if it is `bytes`.
+        With `Codec.NONE`, the result equals `data`. If `data` is `bytes`, it is returned itself.
     data : bytes | bytearray | memoryview
         Contiguous bytes, possibly empty.
     level : int | None
-        gzip -1 or 1 to 9, lz4 1 to 17 (12 and above are the same), or zstd -131072 to 22. None
+        gzip -1 or 1 to 9, lz4 1 to 17 (12 and above are equivalent), or zstd -131072 to 22. None
         means Kafka's default: gzip -1, lz4 9 (which selects the fast compressor), zstd 3.
 
     Returns
@@ -151,7 +151,7 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, level: int | No
     Raises
     ------
     InvalidConfigurationError
-        The codec does not have this level. None and snappy have no levels.
+        The codec does not have this level. `none` and snappy have no levels.
 
     Notes
     -----
@@ -177,31 +177,32 @@ def decompress(
     Parameters
     ----------
     codec : Codec
-        With `Codec.NONE` the section is returned without copying.
+        With `Codec.NONE`, the section is returned without copying.
     data : bytes | bytearray | memoryview
         Contiguous bytes of the section.
     limit : int
-        Maximum decompressed size in bytes, inclusive. Not checked for `Codec.NONE`, whose bytes are
-        already in memory.
+        Maximum decompressed size in bytes (inclusive). Not checked for `Codec.NONE`, because the
+        bytes are already in memory.
     old_lz4 : bool
-        Ignore the header checksum of lz4 frames, which clients of magic 0 computed over too many
-        bytes (KAFKA-3160).
+        Whether to ignore the header checksum of lz4 frames, which magic 0 clients computed over too
+        many bytes (KAFKA-3160).
 
     Returns
     -------
     bytes | memoryview
-        The records. A view of `data` only with `Codec.NONE`.
+        The records. With `Codec.NONE`, a view of `data`.
 
     Raises
     ------
     CorruptRecordError
         The bytes are damaged, truncated, framed in a way that Kafka rejects, or expand to more than
-        `limit`. `check` is the rule, and the message contains the position within the section.
+        `limit`. `check` names the violated rule, and the message contains the position within the
+        section.
 
     Notes
     -----
-    Thread-safe. O(input + output). Takes the memory of the output plus an eighth. The output
-    exceeds `limit` by at most one lz4 block (4 MiB) before the error is raised. zstd also needs its
+    Thread-safe. O(input + output). Requires the memory of the output plus an eighth. The output can
+    exceed `limit` by at most one lz4 block (4 MiB) before the error is raised. zstd also needs its
     window (at most 128 MiB). Source: storage-format §5; Kafka's `Lz4BlockInputStream`, xerial's
     `SnappyInputStream`.
     """
@@ -215,8 +216,8 @@ def decompress(
 def size_bound(codec: Codec, data: bytes | bytearray | memoryview) -> int:
     """Return an upper bound of the decompressed size, without decompressing.
 
-    For short lz4 and zstd sections it is computed from block headers, otherwise from the maximum
-    ratio of the codec. O(1).
+    For short lz4 and zstd sections, the bound is computed from block headers, otherwise from the
+    codec's maximum ratio. O(1).
     """
     if codec in _WALKED and len(data) <= _WALKED_BYTES:
         try:
@@ -227,7 +228,7 @@ def size_bound(codec: Codec, data: bytes | bytearray | memoryview) -> int:
 
 
 def _walked_size(codec: Codec, data: memoryview) -> int:
-    """Return an upper bound of the decompressed size of an lz4 or zstd section's blocks."""
+    """Return an upper bound of an lz4 or zstd section's decompressed size, from block headers."""
     size = position = 0
     if codec is Codec.LZ4:
         position, block_size_max, flags = _read_lz4_header(data, checks_header=False)
@@ -281,7 +282,7 @@ def _cut_short(codec: Codec, what: str, position: int) -> CorruptRecordError:
 
 
 class _Output:
-    """Decompressed pieces up to a limit, joined without a second copy."""
+    """Decompressed pieces up to a limit, joined without another copy."""
 
     __slots__ = ("_buffer", "_codec", "_first", "_limit", "size")
 
@@ -294,7 +295,7 @@ class _Output:
 
     def add(self, piece: bytes | memoryview) -> None:
         if not self.size:
-            self._first = piece  # most sections are one piece
+            self._first = piece  # most sections consist of one piece
         else:
             if self._buffer is None:
                 self._buffer = BytesIO()
@@ -317,7 +318,7 @@ class _Output:
 def _compress_gzip(data: memoryview, level: int | None) -> bytes:
     import zlib
 
-    # zlib would write OS 03 and the level to the header, so use it only for the deflate stream.
+    # zlib would write OS 03 and the level into the header, so only use it for the deflate stream.
     deflate = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data)
     checksum = zlib.crc32(data).to_bytes(4, "little")
@@ -345,11 +346,11 @@ def _decompress_gzip(data: memoryview, limit: int) -> bytes:
 def _inflate(
     member: zlib._Decompress, chunk: bytes | memoryview, output: _Output, start: int, limit: int
 ) -> None:
-    """Decompress all data of a gzip member within a chunk, in bounded steps."""
+    """Decompress a gzip member's data within a chunk, in bounded steps."""
     import zlib
 
     while True:
-        # Never 0, which would mean "no limit". One extra byte detects an excess.
+        # Never 0, which would mean "no limit". One extra byte detects an overrun.
         step = min(_GZIP_OUTPUT_STEP, limit - output.size + 1)
         try:
             piece = member.decompress(chunk, step)
@@ -423,7 +424,7 @@ def _decompress_snappy_block(block: memoryview, position: int, size: int, limit:
     import cramjam
 
     try:
-        # The library allocates the declared length, so check it first.
+        # The library allocates the declared length, so check the length first.
         declared = cramjam.snappy.decompress_raw_len(block)
     except cramjam.DecompressionError as error:
         message = f"snappy block at byte {position} is damaged: {error}"
@@ -447,7 +448,7 @@ def _decompress_snappy_block(block: memoryview, position: int, size: int, limit:
 def _compress_lz4(data: memoryview, level: int | None) -> bytes:
     import lz4.frame
 
-    # The library's defaults, now or in the future, may not be accepted by Kafka.
+    # Kafka might not accept the library's defaults, now or in the future.
     frame: bytes = lz4.frame.compress(
         data,
         compression_level=0 if level in (None, LZ4_DEFAULT_LEVEL) else level,
@@ -554,7 +555,7 @@ def _compress_zstd(data: memoryview, level: int | None) -> bytes:
 def _zstd_compressor(level: int | None) -> zstandard.ZstdCompressor:
     """Return a compressor for this thread.
 
-    Only the one for the default level is cached, because others are large.
+    Only the compressor for the default level is cached, because others are large.
     """
     import zstandard
 
@@ -568,7 +569,7 @@ def _zstd_compressor(level: int | None) -> zstandard.ZstdCompressor:
 
 
 class _ZstdFrame(NamedTuple):
-    """Facts from the headers of a frame. Sizes are in bytes."""
+    """Properties of a frame, from its headers. Sizes are in bytes."""
 
     end: int
     size_max: int  # upper bound of the decompressed size
@@ -601,7 +602,7 @@ def _decompress_zstd(data: memoryview, limit: int) -> bytes:
                 message = f"zstd frame at byte {start} is damaged: {error}"
                 raise _corrupt(message, "zstd_frame") from error
             output.add(piece)
-            # A short read has reached the end of the frame and checked its checksum.
+            # A short read means that the end of the frame was reached and its checksum verified.
             ended = len(piece) < step
     return output.bytes()
 

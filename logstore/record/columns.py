@@ -1,6 +1,6 @@
-"""Records as columns: arrays of offsets, timestamps and extents over one byte array.
+"""Records as columns: arrays of offsets, timestamps and extents over a byte array.
 
-Modules exchange large numbers of records only in this form. A `BytesColumn` represents the keys or
+Modules only exchange large numbers of records in this form. A `BytesColumn` represents the keys or
 values of n records without n objects. `RecordColumns` is a decoded section.
 """
 
@@ -72,20 +72,20 @@ _DECODE_ERRORS = {
 
 @dataclass(slots=True, eq=False)
 class BytesColumn:
-    """A column of n byte strings or nulls.
+    """A column of n byte strings, some of which may be null.
 
     Attributes
     ----------
     data : (m,) uint8
-        Bytes of all strings.
+        Concatenated bytes of the strings.
     starts : (n,) int64
         Position of each string in `data`. Undefined for nulls.
     sizes : (n,) int32
         Size of each string in bytes, or -1 for null.
     total_bytes : int, optional
-        Total size of all strings, set by `from_list`, since computing it takes as long as encoding
-        a few dozen records. The arrays of such a column are contiguous and its data is read-only,
-        so kernels take them without checks.
+        Total size of all strings. Set by `from_list`, because computing it takes as long as
+        encoding a few dozen records. The arrays of such a column are contiguous and its data is
+        read-only, so kernels need not check them.
     """
 
     data: NDArray[np.uint8]
@@ -126,7 +126,7 @@ class BytesColumn:
         return self.data[start : start + size].tobytes()
 
     def null_rows(self) -> list[int]:
-        """Return the rows that are null."""
+        """Return the rows of the nulls."""
         return (self.sizes < 0).nonzero()[0].tolist()
 
     def slice(self, start: int, stop: int) -> BytesColumn:
@@ -143,9 +143,9 @@ class RecordColumns:
     Parameters
     ----------
     raw : bytes
-        Bytes that contain the decompressed records section.
+        Bytes that include the decompressed records section.
     count : int
-        Number of records, n.
+        Number of records (n).
     table : (DECODED_COLUMNS * n,) int64
         See `kernels.decode_records`.
     """
@@ -159,7 +159,7 @@ class RecordColumns:
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """Bytes that contain keys, values and headers. Read-only."""
+        """Read-only bytes that include keys, values and headers."""
         return np.frombuffer(self._raw, np.uint8)
 
     @property
@@ -169,13 +169,13 @@ class RecordColumns:
 
     @property
     def timestamps(self) -> NDArray[np.int64]:
-        """(n,) timestamps in ms."""
+        """(n,) timestamps in milliseconds."""
         count = self._count
         return self._table[count : 2 * count]
 
     @property
     def extents(self) -> NDArray[np.int64]:
-        """(n, EXTENT_COLUMNS) positions and sizes of each record. See `kernels.EXTENT_*`."""
+        """(n, EXTENT_COLUMNS) positions and sizes of each record; see `kernels.EXTENT_*`."""
         count = self._count
         return self._table[2 * count :].reshape(count, kernels.EXTENT_COLUMNS)
 
@@ -201,19 +201,19 @@ class RecordColumns:
 
     @property
     def keys(self) -> BytesColumn:
-        """The keys."""
+        """The keys of the records."""
         return self._column(kernels.EXTENT_KEY_START, kernels.EXTENT_KEY_SIZE)
 
     @property
     def values(self) -> BytesColumn:
-        """The values."""
+        """The values of the records."""
         return self._column(kernels.EXTENT_VALUE_START, kernels.EXTENT_VALUE_SIZE)
 
     @property
     def encoded_headers(self) -> BytesColumn:
-        """Headers of each record as encoded by `encode_headers`. One zero byte means no headers.
+        """Headers of each record, encoded as by `encode_headers`. No headers are one zero byte.
 
-        Suitable for `encode_section`. Equal headers have equal bytes.
+        Can be passed to `encode_section`. Equal headers have equal bytes.
         """
         extents = self.extents
         starts = np.ascontiguousarray(extents[:, kernels.EXTENT_HEADERS])
@@ -221,7 +221,7 @@ class RecordColumns:
         return BytesColumn(self.data, starts, sizes.astype(np.int32))
 
     def between(self, start_offset: int, end_offset: int | None = None) -> RecordColumns:
-        """Return the records with offsets in [start, end) without copying. The end is optional."""
+        """Return the records with offsets in [start, end) without copying. `end` is optional."""
         offsets = self.offsets
         inside = offsets >= start_offset
         if end_offset is not None:
@@ -237,7 +237,7 @@ class RecordColumns:
         return BytesColumn(self.data, starts, extents[:, size].astype(np.int32))
 
     def headers(self, row: int) -> tuple[Header, ...]:
-        """Return the headers of one record."""
+        """Return the headers of the record in `row`."""
         extent = self.extents[row]
         start, end = int(extent[kernels.EXTENT_HEADERS]), int(extent[kernels.EXTENT_END])
         if end - start == 1:
@@ -290,8 +290,8 @@ def decode_section(
 ) -> RecordColumns:
     """Decode an uncompressed records section into columns.
 
-    Arguments and errors are as in `records.decode_records`, the oracle of the kernel used here. A
-    section that is not `bytes` is copied.
+    Arguments and errors are as in `records.decode_records`, the oracle of the kernel used here. If
+    the section is not `bytes`, it is copied.
     """
     if count < 0:
         raise InvalidRecordError(f"negative record count {count}")
@@ -334,8 +334,8 @@ def decode_windows(
 ) -> Iterator[RecordColumns]:
     """Decode records starting at a position, into columns of at most `rows_max` records.
 
-    Memory does not depend on `count`. Errors are as in `decode_section` and raised when the columns
-    with the record are decoded.
+    Memory use does not depend on `count`. Errors are as in `decode_section`, and are raised when
+    the window that contains the record is decoded.
     """
     done, position = 0, start
     while done < count or not done:
@@ -351,7 +351,7 @@ def decode_windows(
 
 
 def decode_batch(data: bytes) -> RecordColumns:
-    """Decode a whole uncompressed batch into columns, without checking its CRC.
+    """Decode a complete uncompressed batch into columns without checking its CRC.
 
     `RecordBatch.columns` also decodes compressed batches.
 
@@ -381,10 +381,10 @@ def _decoded(
     done: int = 0,
     total: int | None = None,
 ) -> RecordColumns:
-    """Decode `count` records starting at `start`. The first is number `done` of `total`."""
+    """Decode `count` records from `start` on. The first one is number `done` of `total`."""
     end = len(raw)
     total = count if total is None else total
-    # Do not allocate memory for the record count of a damaged header.
+    # Do not allocate memory for the record count in a damaged header.
     if (total - done) * MIN_RECORD_SIZE > end - start:
         raise InvalidRecordError(
             f"premature end: {total - done} records cannot fit {end - start} bytes"
@@ -407,7 +407,7 @@ _NO_HEADERS_COLUMN = BytesColumn(_NO_HEADERS, _NO_STARTS, _NO_SIZES, 0)
 
 
 def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a read-only view, so that kernels are compiled for only one array type."""
+    """Return a read-only view, so that kernels are only compiled for one array type."""
     if not data.flags.writeable:
         return data
     view = data.view()
@@ -416,24 +416,24 @@ def _read_only(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def headers_column(headers: Sequence[Sequence[Header]] | None, count: int) -> BytesColumn:
-    """Return the encoded headers of each record. None means that no record has headers."""
+    """Return the encoded headers of each record. `headers` is None if no record has headers."""
     if headers is None:
         return BytesColumn(_NO_HEADERS, np.zeros(count, np.int64), np.ones(count, np.int32))
     return BytesColumn.from_list([encode_headers(each) for each in headers])
 
 
 def find_bounds(keys: BytesColumn, values: BytesColumn, room: int, most: int) -> list[int]:
-    """Divide records without headers into batches, by upper bounds of their sizes.
+    """Divide records without headers into batches, by upper bounds of the batch sizes.
 
     Parameters
     ----------
     room, most : int
-        Maximum bytes and records per batch. A larger record is a batch by itself.
+        Maximum bytes and records per batch. A larger record gets its own batch.
 
     Returns
     -------
     list of int
-        Batch i has the rows [bounds[i], bounds[i + 1]). More may fit into the last one.
+        Batch i has the rows [bounds[i], bounds[i + 1]). The last batch might have room for more.
     """
     bounds = np.empty(len(keys) + 1, np.int64)
     count = kernels.find_bounds(keys.sizes, values.sizes, MAX_RECORD_OVERHEAD, room, most, bounds)
@@ -452,22 +452,22 @@ def encode_batches(
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     attributes: int = 0,
 ) -> tuple[memoryview, NDArray[np.int64]]:
-    """Encode columns as uncompressed batches without a producer, with dense offsets.
+    """Encode columns as uncompressed batches with consecutive offsets and without a producer.
 
     Parameters
     ----------
     timestamps : (n,) int64
-        In ms.
+        In milliseconds.
     keys, values, headers : BytesColumn
-        n rows each, where a size of -1 means null. Headers are encoded (see `headers_column`), or
-        None if no record has any.
+        n rows each; size -1 means null. Headers are encoded (see `headers_column`), or None if no
+        record has headers.
     bounds : (m + 1,) int
-        Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
+        Batch i has the rows [bounds[i], bounds[i + 1]), which must not be empty.
 
     Returns
     -------
     memoryview, (m, 3) int64
-        The batches, and last offset, maximum timestamp and size in bytes of each.
+        The batches, and each batch's last offset, maximum timestamp and size in bytes.
     """
     count = len(timestamps)
     jit.pays(kernels.encode_batches, count * _ENCODE_SECONDS)
@@ -509,7 +509,7 @@ Creating a buffer takes a tenth of the time of encoding a batch.
 
 
 def _new_desk() -> _Desk:
-    """Return a byte array, a view of it, and the bounds and extents of one batch."""
+    """Return a byte array, a view of it, and arrays for the bounds and extents of one batch."""
     out = np.empty(_DESK_BYTES, np.uint8)
     view = memoryview(out)  # type: ignore[arg-type]  # a NumPy array is a buffer
     return out, view, np.zeros(2, np.int64), np.empty((1, 3), np.int64)
@@ -525,7 +525,7 @@ def encode_batch(
     leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     attributes: int = 0,
 ) -> bytes:
-    """Encode columns of at least one row as an uncompressed batch without a producer.
+    """Encode columns with at least one row as an uncompressed batch without a producer.
 
     Parameters are as in `encode_batches`. Columns from `BytesColumn.from_list` are fastest.
     """
@@ -585,7 +585,7 @@ def encode_section(
     values: BytesColumn,
     headers: BytesColumn | None = None,
 ) -> memoryview:
-    """Encode columns as an uncompressed section. Deltas are relative to the first timestamp.
+    """Encode columns as an uncompressed section, with deltas relative to the first timestamp.
 
     Parameters are as in `encode_batches`.
     """

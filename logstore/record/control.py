@@ -3,8 +3,8 @@
 Key     0  version i16 (0)   2  type i16
 Value   0  version i16 (0)   2  coordinatorEpoch i32        (types ABORT and COMMIT only)
 
-All big-endian. Higher versions start with the fields of version 0 and are read as version 0,
-ignoring further bytes. Source: docs/spec/storage-format.md §3.
+All numbers are big-endian. Higher versions start with the fields of version 0 and are read as
+version 0, ignoring the remaining bytes. Source: docs/spec/storage-format.md §3.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ assert (CONTROL_KEY_SIZE, END_TXN_VALUE_SIZE) == (4, 6)
 
 
 class ControlType(enum.IntEnum):
-    """Type of a control record. The numbers are on disk; do not change them.
+    """Type of a control record. The numbers are stored on disk and must not change.
 
-    `UNKNOWN` means any undefined number and is never written.
+    `UNKNOWN` stands for any undefined number and is never written.
     """
 
     UNKNOWN = -1
@@ -50,12 +50,12 @@ class ControlType(enum.IntEnum):
 
     @property
     def is_end_txn(self) -> bool:
-        """Whether such a record ends the transaction of its producer."""
+        """Whether a record of this type ends its producer's transaction."""
         return self in (ControlType.ABORT, ControlType.COMMIT)
 
 
 class ControlKey(NamedTuple):
-    """The key of a control record. `type_id` is the stored number, possibly undefined."""
+    """The key of a control record. `type_id` is the stored number, which may be undefined."""
 
     version: int
     type_id: int
@@ -70,7 +70,7 @@ class ControlKey(NamedTuple):
 
 
 class EndTxnMarker(NamedTuple):
-    """The end of a transaction: `ABORT` or `COMMIT`, and the coordinator epoch."""
+    """A transaction marker: `ABORT` or `COMMIT`, and the coordinator epoch."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -118,7 +118,7 @@ def decode_end_txn_marker(
     Returns
     -------
     EndTxnMarker or None
-        None for other types of records, whose value is not decoded.
+        The marker, or None for other types of control records, whose value is not decoded.
 
     Raises
     ------
@@ -159,8 +159,8 @@ def end_txn_marker_of(batch: RecordBatch) -> EndTxnMarker | None:
     Returns
     -------
     EndTxnMarker or None
-        None for data batches, other control batches, and batches whose marker was removed by
-        compaction.
+        The marker. None for data batches, other control batches, and batches whose marker was
+        removed by compaction.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def build_end_txn_batch(
     Parameters
     ----------
     now_ms : int
-        Timestamp of the record, in Unix ms.
+        Timestamp of the record, in Unix milliseconds.
     """
     from logstore.record.batch import RecordBatch, check_producer_epoch
     from logstore.record.records import encode_record

@@ -1,6 +1,6 @@
 """The record batch header.
 
-Plain Python with `struct`, so that reading headers needs neither NumPy nor numba.
+Uses plain Python and `struct`, so that reading headers requires neither NumPy nor numba.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class BatchHeader(NamedTuple):
 
     @classmethod
     def unpack_from(cls, buffer: bytes | bytearray | memoryview, position: int = 0) -> BatchHeader:
-        """Parse the header at `position`. There must be 61 bytes, which is not checked."""
+        """Parse the header at `position`. The caller must ensure that 61 bytes are available."""
         return cls._make(layout.HEADER.unpack_from(buffer, position))
 
     @property
@@ -47,7 +47,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """Last offset of the batch when it was written, inclusive."""
+        """Last offset of the batch as written (inclusive)."""
         return self.base_offset + self.last_offset_delta
 
     @property
@@ -57,7 +57,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def possible_record_count(self) -> int:
-        """Record count, limited by the offsets and bytes of the batch."""
+        """Record count, capped by the offsets and bytes of the batch."""
         return possible_record_count(
             self.record_count, self.last_offset_delta, self.size_bytes, self.codec_id
         )
@@ -70,7 +70,7 @@ class BatchHeader(NamedTuple):
     @property
     def timestamp_type(self) -> TimestampType:
         """CreateTime or LogAppendTime."""
-        # An enum lookup by value takes 1 µs, and exports need it for every record.
+        # An enum lookup by value takes 1 µs, which is too slow for exports with one per record.
         is_append = self.attributes & layout.TIMESTAMP_TYPE_BIT
         return TimestampType.LOG_APPEND_TIME if is_append else TimestampType.CREATE_TIME
 
@@ -91,17 +91,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """Time when tombstones and markers of this batch may be removed, in Unix ms, or None."""
+        """Unix time in ms from which tombstones and markers may be removed, or None if not set."""
         return self.base_timestamp if self.has_delete_horizon else None
 
     @property
     def has_producer_id(self) -> bool:
-        """Whether it was written by an idempotent or transactional producer, or a coordinator."""
+        """Whether an idempotent or transactional producer, or a coordinator, wrote the batch."""
         return self.producer_id >= 0
 
     @property
     def last_sequence(self) -> int:
-        """Last sequence of the batch when it was written, or -1 without sequences."""
+        """Last sequence of the batch as written, or -1 if it has no sequences."""
         return increment_sequence(self.base_sequence, self.last_offset_delta)
 
     def pack(self) -> bytes:
@@ -110,9 +110,9 @@ class BatchHeader(NamedTuple):
 
 
 def possible_record_count(count: int, last_offset_delta: int, size_bytes: int, codec: int) -> int:
-    """Return the record count of a header, limited by its other fields.
+    """Return the record count of a header, capped by its other fields.
 
-    Used to sum headers without checking CRCs, where one damaged count could dominate.
+    Used for totals over headers whose CRCs are not checked, where one damaged count could dominate.
     """
     section = max(0, size_bytes - layout.HEADER_SIZE)
     most = section * _MAX_RATIOS.get(codec, 0) // layout.MIN_RECORD_SIZE

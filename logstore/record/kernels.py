@@ -1,8 +1,8 @@
 """Compiled loops over record batch bytes: CRC-32C, varints, decoding and encoding.
 
 Byte arrays are `(n,) uint8, C-contiguous`. Positions are in bytes from the start, and ends are
-exclusive. A kernel first returns a status that identifies the failed check, and
-`logstore.record.columns` raises the error. The oracles are `records.py` and `varint.py`.
+exclusive. The first return value of a kernel is a status that identifies the failed check, for
+which `logstore.record.columns` raises the error. The oracles are `records.py` and `varint.py`.
 """
 
 from __future__ import annotations
@@ -73,12 +73,12 @@ EXTENT_KEY_START = 2
 EXTENT_KEY_SIZE = 3  # -1 for null
 EXTENT_VALUE_START = 4
 EXTENT_VALUE_SIZE = 5  # -1 for null
-EXTENT_HEADERS = 6  # where the header count is
+EXTENT_HEADERS = 6  # position of the header count
 EXTENT_COLUMNS = 7
 
 
 class RecordFields(NamedTuple):
-    """A parsed record. Key, value and headers are positions and sizes in its array."""
+    """A parsed record. Key, value and headers are positions and sizes in the record's array."""
 
     end: Any
     timestamp_delta: Any
@@ -101,7 +101,7 @@ def _crc32c_of_library(data: Bytes, start: int, end: int) -> int:
 
 @kernel_like(_crc32c_of_library)
 def crc32c(data: Bytes, start: int, end: int) -> int:
-    """Return the CRC-32C of `data[start:end]`. O(n), at best 16 bytes a cycle."""
+    """Return the CRC-32C of `data[start:end]`. O(n), up to 16 bytes per cycle."""
     data = borrowed(data)
     if start >= end:
         return 0
@@ -143,16 +143,16 @@ def write_be(out: Bytes, position: int, value: Any, size: int) -> int:
 
 @kernel
 def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
-    """Read a zigzag varint of at most `max_bytes` at `position`.
+    """Read a zigzag varint of at most `max_bytes` bytes at `position`.
 
-    Returns (value int64, position after it int64). The position is -1 if the encoding is too
-    long or runs past `end`. A varint of 5 bytes drops the bits above its 32nd.
+    Returns (value int64, position after it int64). The position is -1 if the encoding is too long
+    or runs past `end`. For a varint of 5 bytes, bits above the 32nd are dropped.
     """
     if position + 1 < end:
-        place = np.uint64(position)  # an unsigned index needs no check for wraparound
+        place = np.uint64(position)  # an unsigned index avoids a wraparound check
         first, second = np.uint64(data[place]), np.uint64(data[place + np.uint64(1)])
         if first & second < np.uint64(0x80):
-            # Whether there are one or two bytes is unpredictable; a misprediction costs more than
+            # The choice between one and two bytes is unpredictable. A misprediction costs more than
             # both.
             more = first >> np.uint64(7)
             zigzag = (first & np.uint64(0x7F)) | ((second * more) << np.uint64(7))
@@ -178,7 +178,7 @@ def read_varint(data: Bytes, position: int, end: int, max_bytes: int) -> Any:
 
 @kernel
 def varint_size(value: Int) -> int:
-    """Return the bytes that the zigzag encoding of a signed 64-bit `value` takes, 1 to 10."""
+    """Return the number of bytes (1 to 10) in the zigzag encoding of a signed 64-bit `value`."""
     signed = np.int64(value)
     zigzag = np.uint64(signed << np.int64(1)) ^ np.uint64(signed >> np.int64(63))
     if zigzag < np.uint64(0x80):
@@ -213,9 +213,9 @@ def write_varint(out: Bytes, position: int, value: Int) -> int:
 
 @kernel
 def copy_bytes(source: Bytes, start: Int, end: Int, out: Bytes, position: int) -> int:
-    """Copy `source[start:end]` to `out`, which is another array, at `position`.
+    """Copy `source[start:end]` to `out`, a different array, at `position`.
 
-    Returns the position after it.
+    Returns the position after the copied bytes.
     """
     size = end - start
     if size > 0:
@@ -230,7 +230,7 @@ def copy_bytes(source: Bytes, start: Int, end: Int, out: Bytes, position: int) -
 def check_headers(data: Bytes, position: int, end: int) -> Any:
     """Walk the header count and headers at `position`.
 
-    Returns (status, position after them). The status is OK or one of the `BAD_*` codes.
+    Returns (status, position after them). The status is OK or a `BAD_*` code.
     """
     count, position = read_varint(data, position, end, MAX_VARINT_BYTES)
     if position < 0:
@@ -260,8 +260,8 @@ def check_headers(data: Bytes, position: int, end: int) -> Any:
 def _short_varint(word: np.uint64) -> tuple[np.int64, np.int64, np.uint64]:
     """Decode a varint of one or two bytes at the low end of a word.
 
-    Returns (value, bytes, other): `other` is not 0 if the varint is longer or negative. There is no
-    branch on the length, because a misprediction costs more than decoding two bytes.
+    Returns (value, bytes, other), where `other` is not 0 if the varint is longer or negative. There
+    is no branch on the length, because a misprediction costs more than decoding two bytes.
     """
     more = (word >> np.uint64(7)) & np.uint64(1)
     second = (word >> np.uint64(2)) & np.uint64(0x1FC0) & (~more + np.uint64(1))
@@ -274,8 +274,8 @@ def _short_varint(word: np.uint64) -> tuple[np.int64, np.int64, np.uint64]:
 def _read_short_fields(data: Bytes, position: Any, end: Any) -> tuple[bool, RecordFields]:
     """Parse a common record: key not null, timestamp of up to 3 bytes, other numbers of up to 2.
 
-    Returns (found, RecordFields). If found, key, value and the start of the headers are inside the
-    record. `_read_any_fields` parses all other records and detects errors.
+    Returns (found, RecordFields). If found, key, value and the start of the headers are within the
+    record. All other records are left to `_read_any_fields`, which also detects errors.
     """
     if position + 10 > len(data):
         return False, _NO_FIELDS
@@ -379,8 +379,8 @@ def read_record(data: Bytes, position: Any, end: int) -> tuple[int, RecordFields
     Returns
     -------
     (status, RecordFields)
-        `OK`, or the failed check. The fields are then undefined. Key, value and headers fill the
-        record. O(bytes of headers and lengths), not of keys and values.
+        `OK`, or the failed check, in which case the fields are undefined. Key, value and headers
+        fill the record. O(bytes of headers and lengths), independent of keys and values.
     """
     data = borrowed(data)
     is_short, record = _read_short_fields(data, position, end)
@@ -425,10 +425,10 @@ def _decode_plain(
     """Decode records from `row` on as long as they are plain; see `decode_records`.
 
     A plain record has no headers, numbers of one or two bytes, and a key of up to 63 bytes. Few
-    checks are needed: all steps go forward, so all of them were inside if the last one ends with
-    the record. Other and damaged records are left to `read_record`.
+    checks are needed: each step moves forward, so every step was within the record if the last one
+    ends at its end. All other records, and damaged ones, are left to `read_record`.
 
-    Returns (row, position) of the first record that is not decoded.
+    Returns (row, position) of the first record that was not decoded.
     """
     data, table = borrowed(data), borrowed(table)
     extent = 2 * count + EXTENT_COLUMNS * row
@@ -506,8 +506,8 @@ def decode_records(
     Parameters
     ----------
     data : bytes
-        Not an array as in other kernels: batches are bytes, and creating an array of them takes as
-        long as decoding some dozens of records.
+        Not an array, unlike in other kernels: batches are bytes, and wrapping bytes in an array
+        takes as long as decoding a few dozen records.
     start, end
         The section is `data[start:end]`.
     base_offset, base_timestamp
@@ -519,8 +519,8 @@ def decode_records(
     Returns
     -------
     (status, index)
-        The index is that record's, or the count if OK. O(bytes of headers and lengths), not of
-        keys and values.
+        The index of the invalid record, or the number of records if OK. O(bytes of headers and
+        lengths), independent of keys and values.
     """
     data, table = borrowed(data), borrowed(table)
     count = len(table) // DECODED_COLUMNS
@@ -574,7 +574,7 @@ def _put_record(
     header_start: Int,
     header_size: Int,
 ) -> int:
-    """Write one record at `position`, and return the position after it. See `encode_batches`."""
+    """Write one record at `position` and return the position after it; see `encode_batches`."""
     body = (
         1
         + varint_size(timestamp_delta)
@@ -595,7 +595,7 @@ def _put_record(
     position = write_varint(out, position, value_size)
     if value_size > 0:
         position = copy_bytes(value_data, value_start, value_start + value_size, out, position)
-    if header_size == 1:  # no headers: a call to copy one byte takes as long as copying a key
+    if header_size == 1:  # no headers; a call to copy one byte takes as long as copying a key
         out[position] = np.uint8(0)
         return position + 1
     return copy_bytes(header_data, header_start, header_start + header_size, out, position)
@@ -614,7 +614,7 @@ copies, whose excess is overwritten by the next record."""
 
 @inline_kernel
 def _zigzag(value: Int) -> np.uint64:
-    """Return the zigzag encoding of `value`: its sign is the lowest bit."""
+    """Return the zigzag encoding of `value`, with the sign in the lowest bit."""
     signed = np.int64(value)
     return np.uint64(signed << np.int64(1)) ^ np.uint64(signed >> np.int64(63))
 
@@ -632,7 +632,7 @@ def _planned_size(zigzag: np.uint64) -> np.uint64:
 
 @inline_kernel
 def _planned_word(zigzag: np.uint64) -> np.uint64:
-    """Return the bytes of a varint below `PLANNED_VARINT`, the first one lowest."""
+    """Return the bytes of a varint below `PLANNED_VARINT`, first byte lowest."""
     return (
         (zigzag & np.uint64(0x7F))
         | (zigzag & np.uint64(0x3F80)) << np.uint64(1)
@@ -656,18 +656,17 @@ def _plan_records(
     fronts: UInt64s,
     middles: UInt64s,
 ) -> int:
-    """Encode the lengths and deltas of rows [start, stop) of a batch that starts at row `first`.
+    """Encode lengths and deltas of rows [start, stop) in a batch that starts at row `first`.
 
-    Records are independent here and nothing branches, so the compiler handles several records
-    at once in wide registers.
+    The loop treats records independently and has no branches, so the compiler vectorizes it.
 
     Parameters
     ----------
     fronts : (stop - start,) uint64, out
-        The bytes before each key, up to 8, the first one lowest.
+        Up to 8 bytes before each key, first byte lowest.
     middles : (stop - start,) uint64, out
-        The bytes between key and value, up to 4; their number in the fifth byte, and the size of
-        the front in the sixth. 0 for a record whose numbers take more.
+        Up to 4 bytes between key and value; their number in the fifth byte and the size of the
+        front in the sixth. 0 for a record whose numbers take more bytes.
 
     Returns
     -------
@@ -676,7 +675,7 @@ def _plan_records(
     """
     largest = base_timestamp
     for index in range(stop - start):
-        row = np.uint64(start + index)  # unsigned, so no row wraps around
+        row = np.uint64(start + index)  # unsigned, which avoids wraparound
         timestamp = timestamps[row]
         largest = max(largest, timestamp)
         key_size = np.int64(key_sizes[row])
@@ -690,7 +689,7 @@ def _plan_records(
         key_length_size = _planned_size(key)
         value_length_size = _planned_size(value)
         sizes = stamp_size + place_size + key_length_size + value_length_size
-        # One byte each for attributes and header count.
+        # One byte each for the attributes and the header count.
         contents = max(key_size, np.int64(0)) + max(value_size, np.int64(0)) + np.int64(2)
         body = (sizes + np.uint64(contents)) << np.uint64(1)
         body_size = _planned_size(body)
@@ -713,7 +712,7 @@ def _plan_records(
 
 @inline_kernel
 def _put_bytes(source: Bytes, start: Int, size: Int, out: Bytes, position: int) -> int:
-    """Copy bytes, overwriting up to a block behind them, and return the position after them."""
+    """Copy bytes and return the position after them. May overwrite up to a block after them."""
     if size > 2 * COPY_BLOCK or start + size + COPY_BLOCK > len(source):
         return copy_bytes(source, start, start + size, out, position)
     _ = source[start], out[position + size]  # so that NUMBA_BOUNDSCHECK=1 sees it
@@ -739,7 +738,7 @@ def _put_planned(
     out: Bytes,
     position: Any,
 ) -> tuple[int, int]:
-    """Write the planned records of rows [row, stop), up to the first that is not planned.
+    """Write the planned records of rows [row, stop), up to the first one that is not planned.
 
     Returns (row, position) after them.
     """
@@ -801,18 +800,18 @@ def _put_header(
 def find_bounds(
     key_sizes: Int32s, value_sizes: Int32s, overhead: int, room: int, most: int, bounds: Int64s
 ) -> int:
-    """Divide records into batches, and return the number of batches.
+    """Divide records into batches and return the number of batches.
 
     Parameters
     ----------
     key_sizes, value_sizes : (n,) int32
         -1 for null.
     overhead : int
-        Maximum size of a record without key and value.
+        Maximum size of a record excluding key and value.
     room, most : int
-        Maximum bytes and records per batch. A larger record is a batch by itself.
+        Maximum bytes and records per batch. A larger record gets its own batch.
     bounds : (n + 1,) int64, out
-        Batch i has the rows [bounds[i], bounds[i + 1]). More rows may fit into the last one.
+        Batch i has the rows [bounds[i], bounds[i + 1]). The last batch might have room for more.
     """
     count = 0
     bounds[0] = 0
@@ -853,23 +852,23 @@ def encode_batches(
     Parameters
     ----------
     first_offset, leader_epoch, attributes
-        Offset of the first record; epoch and attributes of all batches. Offsets are dense.
+        Offset of the first record; epoch and attributes of all batches. Offsets are consecutive.
     bounds : (n + 1,) int64
-        Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
+        Batch i has the rows [bounds[i], bounds[i + 1]), which must not be empty.
     timestamps, key_sizes, value_sizes
-        One row per record; sizes are -1 for null.
+        One row per record; size -1 means null.
     header_data, header_starts, header_sizes
-        The header count and headers of each record, at least one byte. No rows if no record has
+        The header count and headers of each record, at least one byte. Empty if no record has
         headers.
     out
         Must have room for all batches.
     extents : (n, 3) int64, out
-        Last offset, largest timestamp and bytes of each batch.
+        Last offset, maximum timestamp and size in bytes of each batch.
 
     Returns
     -------
     int
-        The bytes written. O(bytes).
+        The number of bytes written. O(bytes).
     """
     key_data, value_data, header_data = (
         borrowed(key_data),
@@ -888,7 +887,7 @@ def encode_batches(
     plan = np.empty(2 * PLANNED_ROWS, np.uint64)
     fronts, middles = borrowed(plan[:PLANNED_ROWS]), borrowed(plan[PLANNED_ROWS:])
     has_headers = len(header_sizes) > 0
-    end: Any = 0  # of the bytes written
+    end: Any = 0  # end of the bytes written
     for batch in range(len(bounds) - 1):
         first = bounds[batch]
         last = bounds[batch + 1]

@@ -16,7 +16,7 @@ Offset  Size  Field                  Type  Under the CRC
     57     4  recordCount            i32   yes
     61     -  records                      yes; compressed if a codec is set
 
-All big-endian. Source: docs/spec/storage-format.md §1 and §17.1.
+All numbers are big-endian. Source: docs/spec/storage-format.md §1 and §17.1.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ Offset  Size  Field        Type  Under the CRC
      -     4  valueLength  i32   yes; -1 is null
      -     -  value              yes; the inner messages if compressed
 
-All big-endian. In a compressed message of magic 1 the inner offsets are relative, and the outer
-offset is the offset of the last one. In magic 0 they are absolute. Source: KIP-31, KIP-32, and
-Kafka's RecordsIterator.
+All numbers are big-endian. In a compressed message of magic 1, the inner offsets are relative, and
+the outer offset is the last inner offset. In magic 0, inner offsets are absolute. Source: KIP-31,
+KIP-32, and Kafka's RecordsIterator.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ class OldMessage(NamedTuple):
     Attributes
     ----------
     timestamp : int
-        In ms, or -1 in magic 0.
+        In milliseconds, or -1 for magic 0.
     timestamp_type : TimestampType or None
-        None in magic 0.
+        None for magic 0.
     """
 
     offset: int
@@ -61,7 +61,7 @@ class OldMessage(NamedTuple):
     value: bytes | None
 
     def records(self, limit: int) -> list[Record]:
-        """Return the record of the message, or the records of the set. See `entries`."""
+        """Return the record of the message, or the records of the set; see `entries`."""
         return [record for _, record in self.entries(limit)]
 
     def entries(self, limit: int) -> list[tuple[OldMessage, Record]]:
@@ -112,7 +112,7 @@ class OldMessage(NamedTuple):
         Raises
         ------
         InvalidRecordError, CorruptRecordError
-            As in `records`, or its offsets or timestamps are not possible in a batch.
+            See `records`. Also raised if a batch cannot contain the offsets or timestamps.
         """
         records = self.records(limit)
         appended = self.timestamp_type is TimestampType.LOG_APPEND_TIME
@@ -135,12 +135,12 @@ def is_sound(data: bytes) -> bool:
 
 
 def parse_message(data: bytes) -> OldMessage:
-    """Parse a whole entry, without checking its CRC.
+    """Parse a complete entry without checking its CRC.
 
     Raises
     ------
     InvalidRecordError
-        Its fields do not add up to its size.
+        The fields do not add up to the size of the entry.
     """
     if len(data) < _HEAD.size:
         raise InvalidRecordError(f"a message of {len(data)} bytes has no room for its fields")
@@ -180,7 +180,7 @@ def parse_message(data: bytes) -> OldMessage:
 
 
 def _messages(data: bytes, magic: int) -> Iterator[OldMessage]:
-    """Yield the messages of a set, each as sound as the set itself must be.
+    """Yield the messages of a set. Each must be as valid as the set itself.
 
     Raises
     ------

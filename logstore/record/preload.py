@@ -19,9 +19,9 @@ from logstore.runtime.background import run_in_background
 
 
 def load_in_background() -> None:
-    """Load the kernels for batches in the background, using plain Python until then.
+    """Load the batch kernels in the background. Until then, plain Python is used.
 
-    For listeners with many clients. See `jit.load_in_background`.
+    This is for listeners with many clients; see `jit.load_in_background`.
     """
     jit.load_in_background(kernels.decode_records, _exercise, partial(run_in_background, "kernels"))
 

@@ -35,7 +35,7 @@ RecordRow = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...]]
 
 
 class NewRecord(NamedTuple):
-    """A record to append. The default timestamp is the time of the log's clock."""
+    """A record to append. The timestamp defaults to the log's clock."""
 
     key: bytes | None
     value: bytes | None
@@ -78,7 +78,7 @@ def encode_record(
     value: bytes | None,
     headers: bytes = NO_HEADERS,
 ) -> bytes:
-    """Encode a record, including its length. `headers` are encoded by `encode_headers`."""
+    """Encode a record, including its length. `headers` must be encoded with `encode_headers`."""
     return b"".join(record_parts(timestamp_delta, offset_delta, key, value, headers))
 
 
@@ -120,7 +120,7 @@ def record_parts(
 def encode_rows(rows: Iterable[Row]) -> bytes:
     """Encode an uncompressed records section.
 
-    Offset deltas must be within 31 bits, and timestamp deltas within 64.
+    The caller must ensure that offset deltas fit into 31 bits and timestamp deltas into 64 bits.
     """
     parts: list[bytes] = []
     for timestamp_delta, offset_delta, key, value, headers in rows:
@@ -132,7 +132,8 @@ def encode_rows(rows: Iterable[Row]) -> bytes:
 def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes:
     """Encode an uncompressed records section.
 
-    Offsets must be within 31 bits above the base. Timestamp deltas wrap at 64 bits.
+    The caller must ensure that offsets are within 31 bits above the base. Timestamp deltas wrap at
+    64 bits.
     """
     return encode_rows(
         (
@@ -149,7 +150,7 @@ def encode_records(records: Iterable[Record], base_offset: int, base_timestamp: 
 def decode_headers(
     section: bytes | memoryview, position: int, end: int
 ) -> tuple[tuple[Header, ...], int]:
-    """Decode the header count and headers at `position`. Return them and their end."""
+    """Decode the header count and headers at `position`. Return the headers and their end."""
     count, position = decode_varint(section, position, end)
     if count < 0:
         raise InvalidRecordError(f"negative header count {count}")
@@ -185,7 +186,7 @@ def decode_records(
     count, base_offset, base_timestamp : int
         Fields of the batch header.
     append_time : int, optional
-        maxTimestamp of a batch with LogAppendTime, the timestamp of all its records. Otherwise
+        maxTimestamp of a LogAppendTime batch, which is the timestamp of all its records. If None,
         timestamps are base plus delta, wrapping at 64 bits as in Java.
 
     Raises
@@ -214,7 +215,8 @@ def decode_windows(
 ) -> Iterator[list[Record]]:
     """Decode the records of a section into one or more lists of at most `rows_max` records.
 
-    Parameters and errors are as in `decode_records`. An error is raised when its list is decoded.
+    Parameters and errors are as in `decode_records`. An error is raised when the list with the
+    invalid record is decoded.
     """
     if count < 0:
         raise InvalidRecordError(f"negative record count {count}")
@@ -246,7 +248,7 @@ def _decode_rows(
     base_timestamp: int,
     append_time: int | None,
 ) -> tuple[list[Record], int]:
-    """Decode records of a section starting at a position. Return them and their end."""
+    """Decode records of a section from a position on. Return the records and their end."""
     records: list[Record] = []
     end = len(data)
     for row in rows:
@@ -278,11 +280,11 @@ _Decoded = tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], int]
 
 
 def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
-    """Parse a record without headers whose numbers have one or two bytes.
+    """Parse a record without headers, all of whose numbers have one or two bytes.
 
-    Returns the deltas, key and value, and the end of the record, or None if the record is different
-    or damaged, which `_decode_record` then determines. Intermediate steps need no checks: each
-    moves forward, so all were inside the record if the last one ends at its end.
+    Returns the deltas, key, value and end of the record, or None if the record has a different form
+    or is damaged (`_decode_record` finds out). Intermediate steps need no checks: each step moves
+    forward, so every step was within the record if the last one ends at its end.
     """
     try:
         number = data[position]
@@ -295,7 +297,7 @@ def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
         record_end = position + (number >> 1)
         if number & 1 or record_end > end:
             return None
-        position += 1  # the attributes, which are all undefined
+        position += 1  # skip the attributes, which are all undefined
         stamp = data[position]
         position += 1
         if stamp >= 0x80:
@@ -341,9 +343,9 @@ def _decode_plain(data: bytes, position: int, end: int) -> _Plain | None:
 
 
 def _decode_record(data: bytes, position: int, end: int) -> _Decoded:
-    """Parse any record with all checks.
+    """Parse any record, with all checks.
 
-    Returns the deltas, key, value and headers, and the end of the record.
+    Returns the deltas, key, value, headers and end of the record.
     """
     size, position = decode_varint(data, position, end)
     record_end = position + size

@@ -1,8 +1,8 @@
-"""Read the batches of a `.log` file, continuing after damage.
+"""Read the batches of a `.log` file and continue after damage.
 
 Where `logstore.record.walk` would stop, the scan reports the damage and searches for the next batch
-with a valid CRC. If only the length of a batch is wrong, its CRC matches the bytes up to that next
-batch.
+with a valid CRC. If only the length of a batch is wrong, the batch ends where the next one starts,
+and its CRC matches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ScannedBatch(NamedTuple):
         None if the CRC is wrong. Fields not covered by the CRC are corrected, and messages of magic
         0 or 1 are converted to magic 2.
     magic : int
-        Magic in the file.
+        Magic number in the file.
     is_mended : bool
         Whether length or magic differ from the file.
     """
@@ -46,19 +46,19 @@ class ScannedBatch(NamedTuple):
 
 
 class Unreadable(NamedTuple):
-    """A range of the file without a recognizable batch. The preceding `Fault` has the reason."""
+    """A range of the file without a recognizable batch. The preceding `Fault` gives the reason."""
 
     position: int
     end_position: int
 
 
 class Fault(NamedTuple):
-    """A fault in the file, yielded before the range with the fault.
+    """A fault in the file, yielded before the affected range.
 
     Attributes
     ----------
     check : str
-        A name of `logstore.inspect.check.CHECKS`.
+        A name in `logstore.inspect.check.CHECKS`.
     is_tail : bool
         Whether the range extends to the end of the file.
     is_last : bool
@@ -81,12 +81,12 @@ _Step = Generator[Scanned, None, int | None]
 
 
 class SegmentScan:
-    """A scan of the `.log` file of a segment.
+    """A scan of a segment's `.log` file.
 
     Parameters
     ----------
     file : File
-        File opened for reading. Bytes appended meanwhile are ignored.
+        File open for reading. Bytes appended during the scan are ignored.
     path : str
     base_offset : int
         Base offset of the segment.
@@ -100,7 +100,7 @@ class SegmentScan:
     end_position : int
         Position after the last batch found.
     end_is_known : bool
-        Whether the last batch found is certainly the last one.
+        Whether the last batch found is known to be the last one.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class SegmentScan:
         self.size = file.size() if end is None else end
         self.end_position = 0
         self.end_is_known = True
-        # Start and result of the last search for a valid batch. There is none in between.
+        # Start and result of the last search for a valid batch. There is no valid batch in between.
         self._searched: tuple[int, int | None] = (self.size, None)
         self._block = b""
         self._block_start = 0
@@ -148,7 +148,7 @@ class SegmentScan:
             position = following
 
     def pairs(self) -> Iterator[tuple[Scanned, ScannedBatch | None]]:
-        """Yield each item with its successor, or with None if that is not a valid batch."""
+        """Yield each item with the next item, or None if the next item is not a valid batch."""
         items = self.run()
         current = next(items, None)
         while current is not None:
@@ -171,7 +171,7 @@ class SegmentScan:
         yield Fault("segment_size", position, None, INT32_MAX, self.size, is_tail=True)
 
     def _whole_batch_end(self, position: int) -> int | None:
-        """Return the end of the valid batch at a position, or None."""
+        """Return the end of the valid batch at a position, or None if there is none."""
         head = self._read(position, layout.HEADER_SIZE)
         header = BatchHeader.unpack_from(head.ljust(layout.HEADER_SIZE, b"\0"))
         end = position + header.size_bytes
@@ -188,7 +188,7 @@ class SegmentScan:
         if computed == header.crc:
             yield self._trusted(position, end, header)
             return end
-        # If only the length is wrong, the batch ends at the start of the next valid one.
+        # If only the length is wrong, the batch ends where the next valid batch starts.
         following = self._next_batch(position + 1)
         true_end = self._true_end(position, header, following)
         if true_end is not None:
@@ -287,7 +287,7 @@ class SegmentScan:
     # -- searching ---------------------------------------------------------------------------
 
     def _true_end(self, position: int, header: BatchHeader, following: int | None) -> int | None:
-        """Return the end of a batch with a doubtful length, if its CRC matches up to there."""
+        """Return the end of a batch with a suspect length, if the CRC matches up to that end."""
         end = self.size if following is None else following
         if header.magic != layout.MAGIC or end - position < layout.HEADER_SIZE:
             return None
@@ -318,7 +318,7 @@ class SegmentScan:
     # -- bytes -------------------------------------------------------------------------------
 
     def _read(self, position: int, size: int) -> bytes:
-        """Read up to `size` bytes. Small reads are served from a buffered block."""
+        """Read up to `size` bytes. Small reads use a buffered block."""
         inside = position - self._block_start
         if inside < 0 or inside + size > len(self._block):
             wanted = min(max(size, _BLOCK), self.size - position)
@@ -350,24 +350,24 @@ def misplaced(
     after: int | None,
     following: int | None,
 ) -> tuple[str, object, object] | None:
-    """Check the offsets of a batch against its segment and the adjacent batches.
+    """Check a batch's offsets against its segment and the adjacent batches.
 
-    The CRC does not cover the base offset. If two batches overlap, the second one is wrong, unless
-    it is contiguous with earlier batches and the first one leaves a gap there.
+    The CRC does not cover the base offset. If two batches overlap, the second one is assumed wrong,
+    unless it is contiguous with earlier batches and the first one leaves a gap there.
 
     Parameters
     ----------
     end_offset : int or None
         Offset after the preceding batches.
     after : int or None
-        Base offset of the next batch in the file, if it is valid.
+        Base offset of the next batch in the file, if that batch is valid.
     following : int or None
-        Base offset of the next segment.
+        Base offset of the next segment, or None.
 
     Returns
     -------
     tuple or None
-        The failed check, the expected and the actual value.
+        The failed check, and the expected and actual values.
     """
     first, last = header.base_offset, header.last_offset
     if header.last_offset_delta < 0:

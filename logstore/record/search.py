@@ -15,12 +15,12 @@ _MAX_CODEC = 4
 
 
 def is_plausible(header: BatchHeader, room: int, base_offset: int) -> bool:
-    """Return whether bytes may be the header of a whole batch.
+    """Return whether a header could be the header of a complete batch.
 
     Parameters
     ----------
     room : int
-        Bytes from the start of the header to the end of the file.
+        Number of bytes from the start of the header to the end of the file.
     base_offset : int
         Base offset of the segment.
     """
@@ -52,21 +52,21 @@ def find_batch(
     Parameters
     ----------
     start, end : int
-        Positions in bytes. The batch must also end at or before `end`.
+        Positions in bytes. The batch must also end by `end`.
     base_offset : int
-        Base offset of the segment. The batch must be within 2^31-1 of it.
+        Base offset of the segment. The batch must be at most 2^31-1 above it.
     effort : int, optional
-        Maximum bytes of candidates to read, since bytes that look like many long batches would
-        take quadratic time.
+        Maximum number of candidate bytes to read. Otherwise bytes that look like many long batches
+        would take quadratic time.
 
     Raises
     ------
     CorruptRecordError
-        `effort` is exceeded.
+        `effort` was exceeded.
 
     Notes
     -----
-    O(n) for ordinary bytes: one position in 256 is a candidate, and few of them need a CRC.
+    O(n) for ordinary bytes: one position in 256 is a candidate, and few candidates require a CRC.
     """
     spent = 0
     while start <= end - layout.HEADER_SIZE:

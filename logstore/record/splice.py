@@ -1,7 +1,7 @@
-"""A view of a `.log` file that consists of whole batches of magic 2.
+"""A view of a `.log` file that consists of complete batches of magic 2.
 
 The view omits damaged ranges, corrects lengths and magics, and converts messages of magic 0 and 1.
-So any log reader can read a damaged or old file.
+With it, any log reader can read a damaged or old file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Piece(NamedTuple):
-    """A range of a file within the view.
+    """A range of a file that is part of the view.
 
     Attributes
     ----------
@@ -24,7 +24,7 @@ class Piece(NamedTuple):
     position, size_bytes : int
         Position and size in the file.
     make : callable or None
-        Converts the bytes of the file, or None to use them unchanged.
+        Converts the bytes of the file. None if the bytes are used unchanged.
     """
 
     start: int
@@ -35,14 +35,14 @@ class Piece(NamedTuple):
 
 
 class Splice:
-    """The pieces of a file.
+    """The pieces of a file that form the view.
 
     Parameters
     ----------
     path : str
         Path of the file.
     pieces : sequence of Piece
-        In order, without gaps in the view.
+        In view order, without gaps.
     """
 
     def __init__(self, path: str, pieces: Sequence[Piece]) -> None:
@@ -52,17 +52,17 @@ class Splice:
         self.size = self._pieces[-1].start + self._pieces[-1].size if pieces else 0
 
     def from_position(self, position: int) -> Iterator[Piece]:
-        """Yield the piece at a position of the view, and all later pieces."""
+        """Yield the piece at a position of the view and all later pieces."""
         yield from self._pieces[max(bisect_right(self._starts, position) - 1, 0) :]
 
 
 class SplicedFile:
-    """A read-only file with the content of a splice.
+    """A read-only file that shows the content of a splice.
 
     Parameters
     ----------
     base : File
-        The file on disk, which is closed together with this one.
+        The file on disk, which is closed together with this file.
     """
 
     def __init__(self, base: File, splice: Splice) -> None:
@@ -71,11 +71,11 @@ class SplicedFile:
         self._made: tuple[Piece, bytes] | None = None
 
     def size(self) -> int:
-        """Return the length in bytes."""
+        """Return the length of the view in bytes."""
         return self._splice.size
 
     def read(self, position: int, size: int) -> bytes:
-        """Read up to `size` bytes from `position`, fewer only at the end."""
+        """Read up to `size` bytes from `position`. Returns fewer bytes only at the end."""
         data = bytearray(max(0, min(size, self._splice.size - position)))
         count = self.read_into(memoryview(data), position)
         return bytes(memoryview(data)[:count])
@@ -100,7 +100,7 @@ class SplicedFile:
         return done
 
     def _bytes(self, piece: Piece) -> bytes:
-        """Return the bytes of a converted piece. The last piece is cached."""
+        """Return the bytes of a converted piece. The last one is cached."""
         known = self._made
         if known is None or known[0] is not piece:
             assert piece.make is not None

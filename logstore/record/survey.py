@@ -1,8 +1,8 @@
 """Find all valid batches of a `.log` file, and the damage between them.
 
 A batch is valid if its CRC matches, its records can be decoded, and its offsets are in order with
-adjacent batches and segments. Fields that no CRC covers (length, magic, base offset) are corrected
-in memory if only one value is possible. The file is not changed.
+adjacent batches and segments. Fields without a CRC (length, magic, base offset) are corrected in
+memory if only one value is possible. The file is not changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Damage(NamedTuple):
     """A range of a `.log` file without a readable batch.
 
     Valid batches follow in the same or a later file. A torn batch at the end of a log is not
-    damage, since a crash or a running process leaves one.
+    damage, because a crash or a running process can leave one.
 
     Attributes
     ----------
@@ -43,10 +43,10 @@ class Damage(NamedTuple):
     check : str
         Name of the failed check in `logstore.inspect.check.CHECKS`.
     last_offset_before, first_offset_after : int or None
-        Offsets of the adjacent valid batches, if any.
+        Offsets of the adjacent valid batches, or None if there are none.
     is_mended : bool
         Whether only fields without a CRC are wrong and adjacent batches determine their values, so
-        that the records are readable.
+        that the records can be read.
     later_records : int or None
         Number of records in later valid batches, including later files, or None if not counted.
     """
@@ -76,7 +76,7 @@ class Damage(NamedTuple):
 
 
 class SegmentBounds(NamedTuple):
-    """A segment file and the offsets that its batches may have.
+    """A segment file and the offset range of its batches.
 
     Attributes
     ----------
@@ -84,7 +84,7 @@ class SegmentBounds(NamedTuple):
         The file on disk.
     base_offset : int
     first_offset : int
-        Lowest offset of this segment: `base_offset`, unless the previous segment overlaps it.
+        Lowest offset of this segment: `base_offset`, unless the previous segment overlaps.
     following : int or None
         Base offset of the next segment, or None for the last one.
     """
@@ -96,7 +96,7 @@ class SegmentBounds(NamedTuple):
 
     @property
     def is_partly_superseded(self) -> bool:
-        """Whether the previous segment, after a completed swap, contains the first offsets."""
+        """Whether the previous segment contains the first offsets, as after a completed swap."""
         return self.first_offset > self.base_offset
 
 
@@ -106,7 +106,7 @@ class ValidBatch(NamedTuple):
     Attributes
     ----------
     magic : int
-        Magic in the file. `batch` always has magic 2.
+        Magic number in the file. `batch` always has magic 2.
     is_mended : bool
         Whether length, magic or base offset differ from the file.
     """
@@ -126,11 +126,11 @@ def survey(
     Parameters
     ----------
     file : File
-        Open for reading.
+        File open for reading.
     limit : int
         Maximum decompressed size of a batch, in bytes.
     end : int, optional
-        End of the survey, exclusive. [default: file size]
+        End of the survey (exclusive). [default: file size]
 
     Notes
     -----
@@ -155,7 +155,7 @@ def survey(
 def _judged(
     file: File, bounds: SegmentBounds, limit: int, file_end: int | None
 ) -> Iterator[ValidBatch | Damage]:
-    """Yield valid batches and damage. Damage does not have the surrounding offsets yet."""
+    """Yield valid batches and damage. The damage lacks the adjacent offsets."""
     scan = SegmentScan(file, bounds.path, bounds.base_offset, limit, file_end)
     end: int | None = bounds.first_offset
     is_adjacent = True
@@ -206,7 +206,7 @@ def _placed(
     *,
     is_adjacent: bool,
 ) -> tuple[ValidBatch | None, str]:
-    """Check the offsets of a batch. Correct its base offset if only one value is possible."""
+    """Check a batch's offsets. Correct the base offset if only one value is possible."""
     batch = item.batch
     assert batch is not None
     after = None if following is None else following.header.base_offset
@@ -235,7 +235,7 @@ def _placed(
 
 
 def _undecodable(batch: RecordBatch, limit: int) -> str | None:
-    """Return the check that decoding the records fails, or None."""
+    """Return the check that fails when the records are decoded, or None if they are valid."""
     header = batch.header
     try:
         if header.is_control:
@@ -257,7 +257,7 @@ def _undecodable(batch: RecordBatch, limit: int) -> str | None:
 
 
 class _Run:
-    """Consecutive old messages that are converted to one batch."""
+    """Consecutive old messages to be converted to one batch."""
 
     def __init__(self) -> None:
         self.position = self.end_position = 0
@@ -309,7 +309,7 @@ class SpliceBuilder:
             self._put(valid.position, size, size, None)
 
     def finish(self, file_size: int) -> Splice | None:
-        """Return the splice, or None if the file does not need one."""
+        """Return the splice, or None if the file can be read unchanged."""
         self._end_run()
         pieces = self._pieces
         if not pieces and not file_size:
@@ -345,7 +345,7 @@ def _batch_of_old(data: bytes, limit: int) -> bytes:
 
 
 def _joined(batches: list[RecordBatch], limit: int) -> bytes:
-    """Join the records of batches in one batch. Compressed ones are recompressed with lz4."""
+    """Join the records of batches in one batch. Compressed batches are recompressed with lz4."""
     header = batches[-1].header
     records: list[Record] = []
     for batch in batches:

@@ -1,8 +1,8 @@
 """Zigzag varints in plain Python: used for small batches, and as the oracle of the kernels.
 
-A varint has 32 bits in at most 5 bytes, and a varlong 64 bits in at most 10. Each byte has seven
-bits, least significant group first. Longer encodings are errors, but non-minimal ones are accepted.
-Source: docs/spec/storage-format.md §2.
+A varint has 32 bits in at most 5 bytes, a varlong 64 bits in at most 10 bytes. Each byte has seven
+bits, least significant group first. Longer encodings are errors, but non-minimal encodings are
+accepted. Source: docs/spec/storage-format.md §2.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def wrap_int64(value: int) -> int:
 def encode_varint(value: int) -> bytes:
     """Return the zigzag encoding of `value`, which is the same for varint and varlong.
 
-    `value` must be within 64 signed bits, or 32 for a varint.
+    The caller must ensure that `value` fits into 64 signed bits, or 32 for a varint.
     """
     zigzag = (value << 1) ^ (value >> 63)
     if zigzag < 0x80:
@@ -37,12 +37,12 @@ def encode_varint(value: int) -> bytes:
 
 
 def decode_varint(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
-    """Decode a 32-bit varint at `position`, before `end` (exclusive).
+    """Decode a 32-bit varint at `position`. `end` is exclusive.
 
     Returns
     -------
     (int, int)
-        The value and its end.
+        The value, and the position after it.
 
     Raises
     ------
@@ -56,7 +56,7 @@ def decode_varint(data: bytes | memoryview, position: int, end: int) -> tuple[in
 
 
 def decode_varlong(data: bytes | memoryview, position: int, end: int) -> tuple[int, int]:
-    """Decode a 64-bit varint at `position`, before `end`. See `decode_varint`."""
+    """Decode a 64-bit varint at `position`; see `decode_varint`."""
     zigzag, position = _decode(data, position, end, MAX_VARLONG_BYTES)
     value = (zigzag & 0xFFFFFFFFFFFFFFFF) >> 1 ^ -(zigzag & 1)
     return value, position

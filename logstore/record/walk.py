@@ -1,8 +1,8 @@
 """Iterate over the batches of a buffer or file (storage-format §4.2).
 
-A walk reads only lengths and magics. `RecordBatch.ensure_valid` checks CRCs. It ends silently at a
-torn tail and raises an error at bytes that cannot be a batch. Entries of magic 0 and 1 raise a
-different error.
+A walk only reads lengths and magics. CRCs are checked by `RecordBatch.ensure_valid`. A walk ends
+silently at a torn tail and raises an error at bytes that cannot be a batch. Entries of magic 0 and
+1 raise a different error.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _LARGE_BATCH = 8 * 1024
 
 _BATCH_LENGTH = struct.Struct(">i")
 
-# Fields needed of every header: batch length, magic, attributes, last offset delta, maxTimestamp,
-# count. Fields needed of few headers: base offset and last offset delta, base timestamp.
+# Fields read from every header: batch length, magic, attributes, last offset delta, maxTimestamp,
+# count. Fields read from few headers: base offset and last offset delta, base timestamp.
 _SUMMED = struct.Struct(">8xi4xb4xhi8xq14xi")
 _OFFSETS = struct.Struct(">q15xi")
 _BASE_TIMESTAMP = struct.Struct(">q")
@@ -39,7 +39,7 @@ _OLD_FIXED_BYTES = 4 + 1 + 1 + 4 + 4
 
 
 class BatchAt(NamedTuple):
-    """The header of a batch and its position."""
+    """A batch header and its position."""
 
     position: int
     header: BatchHeader
@@ -53,9 +53,9 @@ class BatchAt(NamedTuple):
 class BatchTotals(NamedTuple):
     """Totals over the batches of a file.
 
-    `last_offset` is inclusive. It and `max_timestamp` (ms) are -1 without batches. `end_position`
-    is the position after the last whole batch. `delete_horizon_ms` is the earliest delete horizon,
-    or None.
+    `last_offset` is inclusive. `last_offset` and `max_timestamp` (in milliseconds) are -1 if there
+    are no batches. `end_position` is the position after the last complete batch.
+    `delete_horizon_ms` is the earliest delete horizon, or None if there is none.
     """
 
     batches: int = 0
@@ -69,23 +69,23 @@ class BatchTotals(NamedTuple):
 def walk_buffer(
     data: bytes, path: str | None = None, start_position: int = 0
 ) -> Iterator[RecordBatch]:
-    """Yield the whole batches of a buffer. A partial batch at the end is ignored.
+    """Yield the complete batches in a buffer. A partial batch at the end is ignored.
 
     Parameters
     ----------
     data : bytes
-        Batches. The last one may be torn.
+        Batches. The last one may be partial.
     path, start_position : str, int, optional
-        File of the buffer, and position of the buffer within it. With a path, the more lenient
-        rules for the end of a file apply: up to 17 arbitrary bytes, or a torn batch of any magic,
+        File that contains the buffer, and the buffer's position in it. With a path, more lenient
+        rules apply at the end of the file: up to 17 arbitrary bytes, or a torn batch of any magic,
         end the walk.
 
     Raises
     ------
     CorruptRecordError
-        A batchLength below 14, or a magic outside 0..2.
+        A batchLength is below 14, or a magic is not in 0..2.
     UnsupportedFormatError
-        A valid entry of magic 0 or 1.
+        A valid entry has magic 0 or 1.
     """
     is_file = path is not None
     least = layout.HEADER_SIZE_UP_TO_MAGIC + 1 if is_file else layout.LOG_OVERHEAD
@@ -110,21 +110,21 @@ def walk_buffer(
 def walk_headers(
     file: File, path: str, start: int = 0, end: int | None = None
 ) -> Iterator[BatchAt]:
-    """Yield the headers of whole batches in [start, end) of a file.
+    """Yield the headers of complete batches in [start, end) of a file.
 
     Parameters
     ----------
     file : File
-        Open for reading.
+        File open for reading.
     path : str
-        For error messages.
+        Path, for error messages.
     start, end : int
         Positions in bytes. `end` is exclusive. [default: file size]
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError
-        As in `walk_buffer`, with path and position.
+        See `walk_buffer`. The error contains path and position.
 
     Notes
     -----
@@ -142,7 +142,7 @@ def walk_headers(
             block = file.read(position, min(read_ahead, end - position))
             block_start, inside = position, 0
             if len(block) <= layout.HEADER_SIZE_UP_TO_MAGIC:
-                return  # the file has become shorter than `end`
+                return  # the file has been truncated below `end`
         header = None
         if inside + layout.HEADER_SIZE <= len(block):
             header = BatchHeader.unpack_from(block, inside)
@@ -165,17 +165,17 @@ def walk_headers(
 def batch_totals(
     file: File, path: str, end: int | None = None, *, start: BatchTotals | None = None
 ) -> BatchTotals:
-    """Sum the headers of the whole batches before position `end` of a file.
+    """Return totals over the headers of the complete batches before `end`.
 
     Parameters
     ----------
     start : BatchTotals, optional
-        Totals of an earlier, shorter state of the file, so that only the rest is read.
+        Totals of an earlier, shorter state of the file, so that only the new bytes are read.
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError
-        As in `walk_headers`.
+        See `walk_headers`.
 
     Notes
     -----
@@ -241,13 +241,13 @@ def batch_totals(
 def refuse_old_format(file: File, path: str) -> None:
     """Raise `UnsupportedFormatError` if a `.log` starts with an old format, even if damaged.
 
-    A walk treats a message of magic 0 or 1 with a wrong CRC-32 as damage, and recovery would
-    truncate the file there. At the start of a file, the structure of the message or a later valid
+    A walk treats a magic 0 or 1 message with a wrong CRC-32 as damage, and recovery would truncate
+    the file at that message. At the start of a file, the structure of the message or a later valid
     message identifies the old format.
 
     Notes
     -----
-    Reads 17 bytes, and up to 64 KiB if the magic is 0 or 1.
+    Reads 17 bytes, plus up to 64 KiB if the magic is 0 or 1.
     """
     head = file.read(0, layout.HEADER_SIZE_UP_TO_MAGIC)
     if len(head) < layout.HEADER_SIZE_UP_TO_MAGIC or head[layout.MAGIC_POSITION] >= layout.MAGIC:
@@ -270,9 +270,9 @@ def refuse_old_format(file: File, path: str) -> None:
 
 
 def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
-    """Return whether key and value fill the entry, as in messages of magic 0 and 1.
+    """Return whether key and value fill the entry, as in a magic 0 or 1 message.
 
-    `data` is the start of a file of `file_size` bytes. The first value may be torn.
+    `data` is the start of a file of `file_size` bytes. The first value may be incomplete.
     """
     length_at = start + layout.BATCH_LENGTH_POSITION
     length = int.from_bytes(data[length_at : length_at + 4], "big", signed=True)
@@ -295,7 +295,7 @@ def _is_old_message(data: bytes, start: int, file_size: int) -> bool:
 
 
 def check_place(header: BatchHeader, previous: int, path: str | None, position: int) -> None:
-    """Raise `CorruptRecordError` unless the offsets ascend and are above `previous`.
+    """Raise `CorruptRecordError` unless the offsets are ascending and above `previous`.
 
     The CRC does not cover the base offset, so only the order can be checked.
     """
@@ -307,7 +307,7 @@ def check_place(header: BatchHeader, previous: int, path: str | None, position: 
 def misplaced(
     first: int, last: int, expected: int, path: str | None, position: int
 ) -> CorruptRecordError:
-    """Return the error for a batch whose offsets do not fit its position."""
+    """Return the error for a batch whose offsets are invalid at its position."""
     return CorruptRecordError(
         f"a batch of offsets {first} to {last} is where offsets from {expected} on are expected",
         path=path,
@@ -319,7 +319,7 @@ def misplaced(
 
 
 def read_batch(file: File, path: str, position: int, size: int) -> RecordBatch:
-    """Read a whole batch at `position`."""
+    """Read a complete batch at `position`."""
     return RecordBatch(file.read(position, size), path, position)
 
 
@@ -328,7 +328,7 @@ def _judge_odd_header(
 ) -> BatchHeader | None:
     """Return the header of a batch smaller than 61 bytes, or None at a torn tail.
 
-    `head` contains at least 18 bytes. Raises if the bytes cannot be a batch.
+    `head` must contain at least 18 bytes. Raises an error if the bytes cannot be a batch.
     """
     size = _entry_size(head, 0, path, position)
     if size > end - position:
@@ -340,12 +340,12 @@ def _judge_odd_header(
         checked = read_pieces(file, position + layout.MAGIC_POSITION, position + size)
         raise _old_or_bad_magic(checked, head, path, position)
     if len(head) < min(size, layout.HEADER_SIZE):
-        return None  # the file has become shorter than `end`
+        return None  # the file has been truncated below `end`
     return BatchHeader.unpack_from(head[:size].ljust(layout.HEADER_SIZE, b"\0"))
 
 
 def _entry_size(data: bytes, start: int, path: str | None, position: int) -> int:
-    """Return the size of the entry at `start` of `data`, which is at `position` in the file."""
+    """Return the size of the entry at `start` in `data`, which is at `position` in the file."""
     (length,) = _BATCH_LENGTH.unpack_from(data, start + layout.BATCH_LENGTH_POSITION)
     if length < layout.MIN_BATCH_LENGTH:
         raise CorruptRecordError(
@@ -362,9 +362,9 @@ def _entry_size(data: bytes, start: int, path: str | None, position: int) -> int
 def _old_or_bad_magic(
     checked: Iterator[bytes], head: bytes, path: str | None, position: int
 ) -> UnsupportedFormatError | CorruptRecordError:
-    """Return the error for magic 0 or 1: an old message if its CRC-32 matches, otherwise damage.
+    """Return the error for magic 0 or 1: old format if the CRC-32 matches, corruption if not.
 
-    `checked` yields the bytes covered by the CRC, and `head` starts with the bytes before them
+    `checked` yields the bytes covered by the CRC. `head` starts with the bytes before them
     (storage-format §4.1).
     """
     magic = head[layout.MAGIC_POSITION]

@@ -1,7 +1,7 @@
 """Access to the outside world: time, files, randomness, locks and background work.
 
-Only this package of the engine uses them directly (ruff enforces this). All other code gets a
-`Runtime`, so it runs on a disk or in memory, on system or virtual time, in many threads or one.
+No other package of the engine uses them directly (enforced by ruff). All other code receives a
+`Runtime`, so it runs on disk or in memory, in system or virtual time, in many threads or one.
 """
 
 from logstore.runtime.clock import (

@@ -1,4 +1,4 @@
-"""Background threads that no other thread waits for, except before a fork."""
+"""Background threads that nothing waits for, except a fork."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ _started: list[threading.Thread] = []
 def run_in_background(name: str, action: Callable[[], object]) -> None:
     """Run an action in a daemon thread, which ends with the process.
 
-    A fork waits for the thread. Otherwise the child would inherit locks that the thread holds,
-    such as import locks, and nothing would release them.
+    A fork waits for the thread. Otherwise the child would inherit locks held by the thread, such as
+    import locks, which would never be released.
 
     Parameters
     ----------
     name : str
-        The thread is named `logstore-<name>`.
+        Suffix of the thread name, `logstore-<name>`.
     action : callable
-        It must not raise.
+        Must not raise an exception.
 
     Raises
     ------
     RuntimeError
-        The system cannot start another thread.
+        The system cannot start a new thread.
     """
     thread = threading.Thread(target=action, name=f"logstore-{name}", daemon=True)
     thread.start()

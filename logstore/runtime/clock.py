@@ -1,8 +1,9 @@
 """Clocks: wall time in Unix milliseconds and monotonic time in nanoseconds.
 
-Wall time is used for the timestamps of records, horizons and files. Monotonic time is used for
-durations and waits. Both advance together in virtual time. They diverge with `FixedWallClock` (the
-command line's `--now`) and `ShiftedClock` (for tests with clients that live in system time).
+Wall-clock time is used for the timestamps of records, delete horizons and files. Monotonic time is
+used for durations and waits. In virtual time, both advance together. They diverge with
+`FixedWallClock` (the command line's `--now`) and `ShiftedClock` (for tests with clients that use
+system time).
 """
 
 from __future__ import annotations
@@ -24,23 +25,23 @@ VIRTUAL_EPOCH_MS = 1_704_067_200_000
 
 
 class Clock(Protocol):
-    """A source of wall time and monotonic time."""
+    """A source of wall-clock time and monotonic time."""
 
     @property
     def follows_system(self) -> bool:
-        """Whether wall time is system time, so that files need no explicit mtime."""
+        """Whether wall-clock time is system time, so that files need no explicit mtime."""
 
     def now_ms(self) -> int:
-        """Return wall time in Unix milliseconds."""
+        """Return wall-clock time in Unix milliseconds."""
 
     def monotonic_ns(self) -> int:
-        """Return a time in nanoseconds that never decreases, from an arbitrary origin."""
+        """Return a time in nanoseconds that never decreases, with an arbitrary origin."""
 
     def monotonic_ms(self) -> int:
-        """Return the whole milliseconds of `monotonic_ns`."""
+        """Return `monotonic_ns` in whole milliseconds."""
 
     def sleep(self, seconds: float) -> None:
-        """Let `seconds` of wall and monotonic time pass."""
+        """Let `seconds` of wall-clock and monotonic time pass."""
 
 
 class SystemClock:
@@ -52,22 +53,22 @@ class SystemClock:
         return f"{type(self).__name__}()"
 
     def now_ms(self) -> int:
-        """Return the wall time of the system in Unix milliseconds."""
+        """Return the system's wall-clock time in Unix milliseconds."""
         return time.time_ns() // 1_000_000
 
     def monotonic_ns(self) -> int:
-        """Return the monotonic time of the system in nanoseconds."""
+        """Return the system's monotonic time in nanoseconds."""
         return time.monotonic_ns()
 
     def monotonic_ms(self) -> int:
-        """Return the whole milliseconds of `monotonic_ns`."""
+        """Return `monotonic_ns` in whole milliseconds."""
         return self.monotonic_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:
         """Block the calling thread for `seconds`."""
         time.sleep(seconds)
 
-    if not TYPE_CHECKING:  # type checkers must not see these methods
+    if not TYPE_CHECKING:  # hide these methods from type checkers
 
         def __getattr__(self, name: str) -> object:
             message = f"{type(self).__name__!r} object has no attribute {name!r}"
@@ -106,7 +107,7 @@ def wall_ms_of(moment: datetime) -> int:
 
 
 def _format_time(wall_ms: int) -> str:
-    """Format a time for a repr, as a number if it is beyond the range of datetime."""
+    """Format a time for a repr. Times beyond the range of datetime are shown as numbers."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=wall_ms)
     except OverflowError:
@@ -115,12 +116,12 @@ def _format_time(wall_ms: int) -> str:
 
 
 class FixedWallClock(SystemClock):
-    """A clock whose wall time is fixed. Monotonic time advances normally.
+    """A clock with a fixed wall-clock time. Monotonic time advances normally.
 
     Raises
     ------
     InvalidConfigurationError
-        The time is before 1970 or above 2⁶³ − 1 ms, the limit of Kafka.
+        The time is before 1970 or above Kafka's limit of 2⁶³ − 1 ms.
     """
 
     follows_system = False
@@ -138,7 +139,7 @@ class FixedWallClock(SystemClock):
 
 
 class Units(TypedDict, total=False):
-    """The units in which clocks advance."""
+    """The units of time in which clocks advance."""
 
     weeks: float
     days: float
@@ -152,7 +153,7 @@ _UNITS = ("weeks", "days", "hours", "minutes", "seconds", "ms")
 
 
 def _step_ms(delta: timedelta | None, units: Units) -> float:
-    """Return a step in milliseconds, as an int if it has no fraction."""
+    """Return a step in milliseconds, as an int if it has no fractional part."""
     if delta is not None and not isinstance(delta, timedelta):
         raise TypeError(
             f"advance({delta!r}) has no unit: write advance(seconds=5) or"
@@ -180,17 +181,17 @@ def _step_ms(delta: timedelta | None, units: Units) -> float:
 
 
 class ShiftedClock(SystemClock):
-    """The system clock with a manual offset to its wall time.
+    """The system clock with a manual offset to its wall-clock time.
 
-    Use it in tests with programs that use the system clock. Sessions, waits and periods of the
-    broker then use the same time as these programs, while records, tombstones and segments age as
-    quickly as the test requires. `advance` runs nothing: work that becomes due runs after its
+    For tests with programs that use the system clock. The broker's sessions, waits and periods use
+    the same time as these programs, while records, tombstones and segments age as quickly as the
+    test requires. `advance` does not run any work: work that becomes due runs at the end of its
     period or on request.
 
     Raises
     ------
     InvalidConfigurationError
-        The wall time would be before 1970 or above 2⁶³ − 1 ms. It is unchanged.
+        The resulting wall-clock time is before 1970 or above 2⁶³ − 1 ms. The clock is unchanged.
 
     Notes
     -----
@@ -208,15 +209,15 @@ class ShiftedClock(SystemClock):
 
     @property
     def shift_ms(self) -> int:
-        """Milliseconds by which wall time is ahead of the system's."""
+        """Milliseconds by which wall-clock time is ahead of system time."""
         return self._shift_ms
 
     def now_ms(self) -> int:
-        """Return the shifted wall time in Unix milliseconds."""
+        """Return the shifted wall-clock time in Unix milliseconds."""
         return super().now_ms() + self._shift_ms
 
     def advance(self, delta: timedelta | None = None, **units: Unpack[Units]) -> int:
-        """Move wall time forward by the sum of the arguments, and return the new one in Unix ms."""
+        """Advance wall-clock time by the sum of the arguments. Return the new time in Unix ms."""
         step_ms = _step_ms(delta, units)
         with self._lock:
             _check_wall_ms(self.now_ms() + step_ms)
@@ -224,46 +225,47 @@ class ShiftedClock(SystemClock):
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:
-        """Set wall time to `wall_ms`, forward or back."""
+        """Set wall-clock time to `wall_ms`, forward or backward."""
         _check_wall_ms(wall_ms)
         with self._lock:
             self._shift_ms = wall_ms - super().now_ms()
 
 
 class TimeListener(Protocol):
-    """Work that is due at certain virtual times. A deterministic scheduler implements this."""
+    """Work that is due at certain virtual times. Implemented by a deterministic scheduler."""
 
     def next_due_ns(self) -> int | None:
-        """Return the monotonic time at which work is due next, maybe past; None without work."""
+        """Return the monotonic time of the next due work (maybe past), or None if there is none."""
 
     def next_due_name(self) -> str | None:
         """Return the name of the work that is due next, or None if there is none."""
 
     def run_due(self, due_ns: int) -> int:
-        """Run all work due at `due_ns` or before, and return the number of runs."""
+        """Run all work due at or before `due_ns`, and return the number of runs."""
 
 
 class VirtualClock:
-    """A clock that only advances on request. Wall time and monotonic time advance together.
+    """A clock that only advances on request. Wall-clock and monotonic time advance together.
 
     Parameters
     ----------
     start_ms : int or datetime
-        First wall time, in Unix milliseconds or with a time zone; 2024-01-01T00:00:00Z by default.
+        Initial wall-clock time, as Unix milliseconds or a datetime with a time zone. [default:
+        2024-01-01T00:00:00Z]
 
     Raises
     ------
     InvalidConfigurationError
-        A datetime without a time zone, or a time before 1970 or above 2⁶³ − 1 ms, here or in any
+        A datetime has no time zone, or a time is before 1970 or above 2⁶³ − 1 ms, here or in any
         method. The clock is unchanged.
 
     Notes
     -----
-    `sleep` advances the clock and returns immediately. Stepping wall time back does not change
+    `sleep` advances the clock and returns immediately. Setting wall-clock time back does not change
     monotonic time. Not synchronized: one thread owns the clock.
 
-    Time moves from one due time to the next, and listeners run their due work at each of them. Such
-    work may move the time itself (`held`). Then work that becomes due runs late, afterwards.
+    Time moves from one due time to the next, and at each, listeners run the work that is due. Such
+    work may itself advance the time (`held`). Work that becomes due in the meantime then runs late.
     """
 
     follows_system = False
@@ -282,15 +284,15 @@ class VirtualClock:
         return f"VirtualClock({_format_time(self.now_ms())})"
 
     def now_ms(self) -> int:
-        """Return virtual wall time in Unix milliseconds."""
+        """Return the virtual wall-clock time in Unix milliseconds."""
         return self._wall_ns // 1_000_000
 
     def monotonic_ns(self) -> int:
-        """Return virtual time in nanoseconds. It moves forward with the wall time."""
+        """Return the virtual monotonic time in nanoseconds."""
         return self._monotonic_ns
 
     def monotonic_ms(self) -> int:
-        """Return the whole milliseconds of `monotonic_ns`."""
+        """Return `monotonic_ns` in whole milliseconds."""
         return self._monotonic_ns // 1_000_000
 
     def sleep(self, seconds: float) -> None:
@@ -298,7 +300,7 @@ class VirtualClock:
         self.advance(seconds=seconds)
 
     def advance(self, delta: timedelta | None = None, **units: Unpack[Units]) -> int:
-        """Move time forward by the sum of the arguments, and run the work due on the way.
+        """Advance time by the sum of the arguments, running the work that becomes due.
 
         Parameters
         ----------
@@ -309,18 +311,18 @@ class VirtualClock:
         Returns
         -------
         int
-            The new wall time in Unix milliseconds.
+            The new wall-clock time in Unix milliseconds.
 
         Raises
         ------
         ValueError
-            The sum is negative; use `set_ms` to step a wall clock back.
+            The sum is negative. Use `set_ms` to set wall-clock time back.
 
         Notes
         -----
-        Work of listeners may take time. Then the clock ends later than requested, and work due
-        after the requested time is left. After an error of a listener, the clock remains at the
-        time of the error.
+        If the work of listeners takes time, the clock ends later than requested, and work due after
+        the requested time is not run. If a listener raises an error, the clock remains at the time
+        of the error.
         """
         total_ms = _step_ms(delta, units)
         _check_wall_ms(self.now_ms() + total_ms)
@@ -330,7 +332,7 @@ class VirtualClock:
     def set_ms(self, wall_ms: int) -> None:
         """Set the clock to `wall_ms`.
 
-        Moving forward is like `advance`, moving back sets only wall time.
+        Moving forward works like `advance`. Moving backward only changes wall-clock time.
         """
         _check_wall_ms(wall_ms)
         step_ns = wall_ms * 1_000_000 - self._wall_ns
@@ -340,7 +342,7 @@ class VirtualClock:
             self._wall_ns += step_ns
 
     def copy(self) -> VirtualClock:
-        """Return another clock with the same time and without listeners."""
+        """Return a new clock with the same time and without listeners."""
         twin = VirtualClock()
         twin._wall_ns, twin._monotonic_ns = self._wall_ns, self._monotonic_ns
         return twin
@@ -352,25 +354,25 @@ class VirtualClock:
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: TimeListener) -> None:
-        """Remove a listener. One that is not subscribed is ignored."""
+        """Remove a listener. If it is not subscribed, it is ignored."""
         self._listeners = [each for each in self._listeners if each is not listener]
 
     @property
     def has_clients(self) -> bool:
-        """Whether a server has clients whose requests may end a wait."""
+        """Whether a server has clients whose requests could end a wait."""
         return bool(self._servers)
 
     def add_server(self, server: object) -> None:
-        """Note that `server`, until it is removed or dropped, serves clients in its own threads."""
+        """Register a server that serves clients in its own threads, until removed or dropped."""
         self._servers.add(server)
 
     def remove_server(self, server: object) -> None:
-        """Note that `server` is closed. An unknown server is ignored."""
+        """Unregister a closed server. Unknown servers are ignored."""
         self._servers.discard(server)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Advance time inside the block without running work that is due."""
+        """Advance time inside the context without running due work."""
         self._holds += 1
         try:
             yield
@@ -378,7 +380,7 @@ class VirtualClock:
             self._holds -= 1
 
     def next_event_ms(self) -> int | None:
-        """Return the wall time in Unix ms to which `step` would move, or None if there is none."""
+        """Return the Unix time (ms) to which `step` would move, or None if no work is scheduled."""
         due_ns = self._next_due_ns()
         if due_ns is None:
             return None
@@ -395,21 +397,21 @@ class VirtualClock:
         return min((due for due in dues if due is not None), default=None)
 
     def step(self, until_ns: int | None = None) -> bool:
-        """Move to the next due time of any listener, and run the work due then.
+        """Move to the next due time of any listener and run the work due at that time.
 
         Parameters
         ----------
         until_ns : int, optional
-            Monotonic time, inclusive, beyond which the clock does not move.
+            Monotonic time (inclusive) that the clock does not pass.
 
         Returns
         -------
         bool
-            False without due work until then. The time is then `until_ns`, or unchanged.
+            False if no work is due by then. The time is then `until_ns` or, without it, unchanged.
 
         Notes
         -----
-        Works when held, too: a task can wait for other tasks this way.
+        Also works inside `held`, so a task can wait for other tasks.
         """
         due_ns = self._next_due_ns()
         if due_ns is None or (until_ns is not None and due_ns > until_ns):
@@ -436,15 +438,15 @@ class VirtualClock:
 
 
 class SkewedClock(VirtualClock):
-    """The wall clock of one of several machines in the same virtual time.
+    """The wall clock of one of several machines that share virtual time.
 
-    Monotonic time is the time of the base clock. Moving the time moves the base clock.
+    Monotonic time is the base clock's time. Advancing this clock advances the base clock.
 
     Parameters
     ----------
     base : VirtualClock
     skew_ms : int
-        Milliseconds by which wall time is ahead, or behind if negative. May be changed.
+        Milliseconds by which wall-clock time is ahead, or behind if negative. Can be changed later.
     """
 
     def __init__(self, base: VirtualClock, skew_ms: int = 0) -> None:
@@ -458,7 +460,7 @@ class SkewedClock(VirtualClock):
 
     @property
     def skew_ms(self) -> int:
-        """Milliseconds by which wall time is ahead of the base clock."""
+        """Milliseconds by which wall-clock time is ahead of the base clock."""
         return self._skew_ms
 
     @skew_ms.setter
@@ -467,7 +469,7 @@ class SkewedClock(VirtualClock):
         self._skew_ms = skew_ms
 
     def now_ms(self) -> int:
-        """Return this machine's wall time in Unix milliseconds."""
+        """Return this machine's wall-clock time in Unix milliseconds."""
         return self._base.now_ms() + self._skew_ms
 
     def monotonic_ns(self) -> int:
@@ -479,17 +481,17 @@ class SkewedClock(VirtualClock):
         return self._base.monotonic_ms()
 
     def advance(self, delta: timedelta | None = None, **units: Unpack[Units]) -> int:
-        """Move the time of all machines forward, and return the wall time of this one."""
+        """Advance the time of all machines. Return this machine's wall-clock time."""
         self._base.advance(delta, **units)
         return self.now_ms()
 
     def set_ms(self, wall_ms: int) -> None:
-        """Set the wall time of this machine. No time passes."""
+        """Set this machine's wall-clock time without advancing time."""
         _check_wall_ms(wall_ms)
         self._skew_ms = wall_ms - self._base.now_ms()
 
     def copy(self) -> VirtualClock:
-        """Return an independent clock with the same wall time."""
+        """Return an independent clock with the same wall-clock time."""
         twin = self._base.copy()
         twin._wall_ns += self._skew_ms * 1_000_000
         return twin
@@ -506,25 +508,25 @@ class SkewedClock(VirtualClock):
 
     @property
     def has_clients(self) -> bool:
-        """Whether a server on the underlying clock has clients."""
+        """Whether a server on the base clock has clients."""
         return self._base.has_clients
 
     def add_server(self, server: object) -> None:
-        """Note a server on the underlying clock."""
+        """Register a server on the base clock."""
         self._base.add_server(server)
 
     def remove_server(self, server: object) -> None:
-        """Remove a server of the underlying clock."""
+        """Unregister a server on the base clock."""
         self._base.remove_server(server)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Move time without running due work inside the block."""
+        """Advance time inside the context without running due work."""
         with self._base.held():
             yield
 
     def next_event_ms(self) -> int | None:
-        """Return the wall time of this machine at which work is due next; None without work."""
+        """Return this machine's wall-clock time of the next due work, or None if there is none."""
         moment = self._base.next_event_ms()
         return None if moment is None else moment + self._skew_ms
 

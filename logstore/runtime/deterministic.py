@@ -1,4 +1,4 @@
-"""Background work in one thread, in the order of due times, as virtual time passes."""
+"""Background work in a single thread, in the order of due times, as virtual time passes."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ POLL_S = 0.01
 
 
 class DeterministicScheduler(QueueScheduler):
-    """Runs tasks in the thread of the caller. Their order only depends on the calls.
+    """Runs tasks in the caller's thread. Their order only depends on the calls.
 
     Tasks run in the order of their due times. Tasks due at the same time run in the order in which
-    they began to wait (a periodic task: at its previous due time), then in the order in which they
-    were scheduled. With a seed, their order is random.
+    they started to wait (a periodic task: at its previous due time), then in the order in which
+    they were scheduled. With a seed, their order is random.
 
     Parameters
     ----------
     clock : Clock
         A `VirtualClock` runs the tasks as it advances, from `start` to `shutdown`.
     seed : int, optional
-        Each seed gives another order of tasks due at the same time.
+        Each seed gives a different order of tasks that are due at the same time.
     runs_max : int
-        Number of due times after which a wait, and of runs after which a due time, is taken as
-        endless.
+        Number of due times after which a wait counts as endless, and of runs after which a due time
+        does.
 
     Notes
     -----
-    If a running task lets time pass, other tasks that become due run after it, late. A `wait_until`
-    inside a task does run other tasks, on top of it. These must not wait for the task beneath: with
-    threads this works, here it is a `Deadlock`.
+    If a running task lets time pass, tasks that become due run after it, late. However,
+    `wait_until` inside a task runs other tasks, nested in the first. They must not wait for that
+    task: this works with threads, but raises `Deadlock` here.
 
-    Any thread may schedule and cancel. Only one thread at a time may let time pass or wait. Other
-    threads do not end its wait: on a real clock it sleeps until the next task is due.
+    Any thread may schedule and cancel tasks. Only one thread at a time may let time pass or wait.
+    Other threads cannot end its wait: on a real clock, it sleeps until the next task is due.
     """
 
     is_concurrent = False
@@ -60,7 +60,7 @@ class DeterministicScheduler(QueueScheduler):
         self._runs_max = runs_max
 
     def start(self) -> None:
-        """Accept and run tasks. If started, do nothing."""
+        """Accept and run tasks. Has no effect if already started."""
         with self._lock:
             if not self._started:
                 self._started = True
@@ -68,7 +68,7 @@ class DeterministicScheduler(QueueScheduler):
                     self._virtual_clock.subscribe(self)
 
     def shutdown(self) -> None:
-        """Cancel all tasks. Only the caller can be a running one."""
+        """Cancel all tasks. The only task that can be running is the caller."""
         self._stop()
         if self._virtual_clock is not None:
             self._virtual_clock.unsubscribe(self)
@@ -79,10 +79,10 @@ class DeterministicScheduler(QueueScheduler):
             self._virtual_clock.unsubscribe(self)
 
     def next_due_ms(self) -> int | None:
-        """Return the wall time at which the next task is due, in Unix ms.
+        """Return the wall-clock time at which the next task is due, in Unix milliseconds.
 
-        Rounded up, so the task is due then. The current time if it is late, None without
-        tasks.
+        The time is rounded up, so that the task is due by then. It is the current time if the task
+        is late, and None if there are no tasks.
         """
         due_ns = self.next_due_ns()
         if due_ns is None:
@@ -91,12 +91,12 @@ class DeterministicScheduler(QueueScheduler):
         return self._clock.now_ms() - (-left_ns // 1_000_000)
 
     def run_due(self, due_ns: int | None = None) -> int:
-        """Run all due tasks, including tasks that they schedule.
+        """Run all due tasks, including the tasks that they schedule.
 
         Parameters
         ----------
         due_ns : int, optional
-            Latest due time (monotonic, inclusive) (default: the current time).
+            Latest due time in monotonic time (inclusive). [default: the current time]
 
         Returns
         -------
@@ -106,7 +106,7 @@ class DeterministicScheduler(QueueScheduler):
         Raises
         ------
         Deadlock
-            The runs do not end: tasks schedule each other without a delay.
+            The runs do not end, because tasks keep scheduling each other without a delay.
         """
         if due_ns is None:
             due_ns = self._clock.monotonic_ns()
@@ -125,10 +125,10 @@ class DeterministicScheduler(QueueScheduler):
         return [outcome(task) for task in tasks]
 
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int | None = None) -> bool:
-        """Run due tasks, moving the time, until `predicate` is true.
+        """Run due tasks and advance time until `predicate` is true.
 
-        See `Scheduler.wait_until`. The predicate is evaluated after each due time. Without due
-        tasks, the call blocks if clients of a server on the virtual clock may end the wait.
+        See `Scheduler.wait_until`. The predicate is evaluated after each due time. If no tasks are
+        due and clients of a server on the virtual clock could end the wait, the call blocks.
         """
         limit_ns = None
         if timeout_ms is not None:
@@ -165,10 +165,10 @@ class DeterministicScheduler(QueueScheduler):
             self._clock.sleep(max(0, until_ns - self._clock.monotonic_ns()) / 1e9)
 
     def _idle_ns(self, task: ScheduledTask) -> int | None:
-        # On other clocks no run would notice a change at the due times left out.
+        # On other clocks, no run would notice a change at the skipped due times.
         if self._virtual_clock is None or task._idle_ms is None or task._was_woken:
             return 0
-        if task.cancelled:  # during its run; `idle_ms` may use a closed broker
+        if task.cancelled:  # cancelled during its run; `idle_ms` might use a closed broker
             return 0
         idle_ms = task._idle_ms()
         return None if idle_ms is None else max(0, idle_ms) * 1_000_000

@@ -26,7 +26,7 @@ class Lock(AbstractContextManager[bool], Protocol):
     """A re-entrant lock."""
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Acquire the lock. Without `blocking`, return False if another thread holds it."""
+        """Acquire the lock. If not `blocking`, return False if another thread holds the lock."""
 
     def release(self) -> None:
         """Release the lock."""
@@ -39,15 +39,15 @@ class Runtime:
     Attributes
     ----------
     clock : Clock
-        Wall and monotonic time.
+        Wall-clock and monotonic time.
     fs : FileSystem
         Files; paths are plain `/`-separated strings.
     rng : random.Random
-        Source of the roll jitter, directory names and the cleaner's hash key. File
-        contents do not depend on the hash. A seed makes the jitter and the names repeatable.
+        Random source for the roll jitter, directory names and the cleaner's hash key. A seed makes
+        the jitter and the names repeatable. File contents do not depend on the hash key.
     scheduler : Scheduler
-        Background work. By default a `DeterministicScheduler` on the clock, which the owner of the
-        runtime starts.
+        Background work. [default: a `DeterministicScheduler` on the clock, which the owner of the
+        runtime starts]
     """
 
     clock: Clock = field(default_factory=SystemClock)
@@ -65,14 +65,15 @@ class Runtime:
 
 
 def random_source(seed: int | None = None) -> random.Random:
-    """Return a source of randomness. With a seed, it is repeatable."""
+    """Return a random source. With a seed, it is repeatable."""
     return random.SystemRandom() if seed is None else random.Random(seed)
 
 
 def background_scheduler(clock: Clock) -> Scheduler:
-    """Return a started scheduler for requested work.
+    """Return a started scheduler for work on request.
 
-    A broker without background work has no running scheduler, but requests may still need one.
+    The scheduler of a broker without background work is not started, but requests may still need
+    one.
     """
     scheduler: Scheduler = (
         DeterministicScheduler(clock)
@@ -84,7 +85,7 @@ def background_scheduler(clock: Clock) -> Scheduler:
 
 
 def is_repeatable(rng: random.Random) -> bool:
-    """Return whether a source of randomness is repeatable, not the system's."""
+    """Return whether a random source is repeatable, that is, not the system's."""
     return not isinstance(rng, random.SystemRandom)
 
 

@@ -1,4 +1,4 @@
-"""Exclusive methods. Other threads wait for the lock of the object, or get an error."""
+"""Exclusive methods: other threads wait for the object's lock or get an error."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def one_at_a_time(change: Callable[Concatenate[S, P], R]) -> Callable[Concatenat
 
 
 class ThreadGuard:
-    """The right of one thread at a time to use an object. Other threads are refused.
+    """Lets only one thread at a time use an object. Other threads get an error.
 
     Parameters
     ----------
     hint : str
-        Advice in the error for another thread.
+        Advice for the error raised in another thread.
     """
 
     __slots__ = ("_hint", "_lock", "_user")
@@ -50,12 +50,12 @@ class ThreadGuard:
         self._user = ""
 
     def enter(self, owner: object) -> None:
-        """Take the right for the calling thread, which may already have it.
+        """Enter from the calling thread, which may have entered before.
 
         Raises
         ------
         IllegalStateError
-            Another thread has it.
+            Another thread has entered.
         """
         if not self._lock.acquire(blocking=False):
             raise IllegalStateError(
@@ -65,7 +65,7 @@ class ThreadGuard:
         self._user = threading.current_thread().name
 
     def leave(self) -> None:
-        """Give the right back, as often as it was taken."""
+        """Leave once. Must be called as often as `enter`."""
         self._lock.release()
 
 
@@ -73,9 +73,9 @@ C = TypeVar("C", bound=type)
 
 
 def for_one_thread(*exempt: str) -> Callable[[C], C]:
-    """Let the public methods of a class refuse a thread while another one is in any of them.
+    """Make the public methods of a class raise an error while another thread is in one of them.
 
-    Instances have a `ThreadGuard` as `_guard`.
+    Instances must have a `ThreadGuard` named `_guard`.
 
     Parameters
     ----------

@@ -1,16 +1,17 @@
 """Files and directories behind one interface for disk, memory and overlays.
 
 Paths are strings with `/`. A `File` addresses bytes by position and has no cursor. `File.sync`
-makes contents durable, and `FileSystem.sync_dir` names. Failures are plain `OSError`s here; the log
-turns them into `KafkaStorageError`.
+fsyncs contents, and `FileSystem.sync_dir` fsyncs names. Failures raise plain `OSError`s, which the
+log converts to `KafkaStorageError`.
 
 Only regular files are opened, because reading a pipe, a socket or a device could block or never
-end. Symbolic links are only followed for directories when writing, so that operators can link data
-directories and partition folders. A file behind a link is only read. Removing or renaming it
-affects the link.
+end. For writing, symbolic links are only followed for directories, so that operators can link data
+directories and partition folders. A file behind a link can only be read. Removing or renaming it
+affects the link itself.
 
-A file on a disk may have several names, because of hard links. Before it is opened for writing, or
-its time is set, it is replaced by a copy, so that the change is not visible under another name.
+A file on disk may have several names (hard links). Before such a file is opened for writing, or its
+modification time is set, it is replaced with a copy, so that the change is not visible under the
+other names.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ IOV_MAX = 1024
 
 
 class FileKind(Enum):
-    """The kind of a directory entry. Links are not followed."""
+    """The kind of a directory entry, without following links."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -49,20 +50,20 @@ class FileKind(Enum):
 
 
 class NotRegularFileError(OSError):
-    """The file to open is a pipe, a socket, a device, or a link to be written."""
+    """The file to open is a pipe, socket, device, or a link that would be written through."""
 
 
 class FileStat(NamedTuple):
-    """The length of a file in bytes and its modification time in Unix ms."""
+    """The length of a file in bytes and its modification time in Unix milliseconds."""
 
     size: int
     mtime_ms: int
 
 
 class File(Protocol):
-    """One open file.
+    """An open file.
 
-    It remains readable after the file was renamed or removed.
+    It remains readable after the file is renamed or removed.
     """
 
     def size(self) -> int:
@@ -75,19 +76,19 @@ class File(Protocol):
         """Return up to `size` bytes from `position` on, fewer only at the end."""
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end, in order, and return the position of the first."""
+        """Append all `buffers` in order. Return the position of the first byte."""
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all `buffers` from `position` on. A gap before it reads as zeros."""
+        """Write all `buffers` at `position`. A gap before it reads as zeros."""
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes, or extend to it with zeros."""
+        """Truncate to `size` bytes, or extend with zeros."""
 
     def sync(self) -> None:
-        """Make the contents durable."""
+        """Fsync the contents."""
 
     def close(self) -> None:
-        """Close the handle. It can be called more than once."""
+        """Close the handle. Closing it again has no effect."""
 
 
 class Space(NamedTuple):
@@ -101,24 +102,24 @@ class FileSystem(Protocol):
     """A tree of directories and files."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False) -> File:
-        """Open a file. With `create`, it is created if it does not exist. This implies `write`.
+        """Open a file. `create` creates the file if it does not exist, and implies `write`.
 
         Raises
         ------
         FileNotFoundError
-            The file, or with `create` its directory, does not exist.
+            The file does not exist or, with `create`, its directory does not exist.
         IsADirectoryError, NotRegularFileError
-            It is not a regular file, or a symbolic link to be written.
+            `path` is not a regular file, or is a symbolic link that would be written through.
         """
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of that name exists."""
+        """Return whether a file or directory exists at `path`."""
 
     def is_dir(self, path: str) -> bool:
         """Return whether `path` is a directory, or a symbolic link to one."""
 
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of a name, links not followed, or None if it does not exist."""
+        """Return the kind of a path without following links, or None if it does not exist."""
 
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
@@ -127,53 +128,53 @@ class FileSystem(Protocol):
         """Return the names in a directory and their kinds, sorted by name; see `kind`."""
 
     def stat(self, path: str) -> FileStat:
-        """Return length and modification time of a file."""
+        """Return the length and modification time of a file."""
 
     def set_mtime(self, path: str, mtime_ms: int) -> None:
         """Set a file's modification time in Unix milliseconds."""
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file or directory atomically, replacing a file of the target's name."""
+        """Rename a file or directory atomically. An existing target file is replaced."""
 
     def remove(self, path: str) -> None:
-        """Remove a file, a symbolic link itself, or the name of a special file."""
+        """Remove a file, a symbolic link itself, or a special file."""
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and the missing ones above it, unless it exists."""
+        """Create a directory and its missing parents, unless it exists."""
 
     def remove_dir(self, path: str) -> None:
         """Remove an empty directory."""
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Fsync a directory, which makes the names in it durable."""
 
     def space(self, path: str) -> Space | None:
         """Return the space on a directory's volume, or None if it is unlimited."""
 
     def lock(self, path: str) -> FileLock | None:
-        """Take the exclusive lock on a file without waiting; see `logstore.runtime.locks`.
+        """Acquire the exclusive lock on a file without waiting; see `logstore.runtime.locks`.
 
-        The file is created empty if missing, and remains. The lock follows a renamed file.
+        A missing file is created empty and remains. The lock follows a file when it is renamed.
 
         Returns
         -------
         FileLock or None
-            None if it is held already, by this process or another one.
+            The lock, or None if this process or another one holds it.
 
         Raises
         ------
         FileNotFoundError
-            Its directory does not exist.
+            The file's directory does not exist.
         """
 
     def lock_holder(self, path: str) -> int | None:
-        """Return the process that holds the lock on a file. Take no lock and create no file.
+        """Return the process that holds the lock on a file, without locking or creating the file.
 
         Returns
         -------
         int or None
-            A process id, which may be this process, or `UNKNOWN_PROCESS`. None if the lock is
-            free or this cannot be determined.
+            A process id (possibly this process's) or `UNKNOWN_PROCESS`. None if the lock is free or
+            this cannot be determined.
         """
 
 
@@ -199,7 +200,7 @@ _LINKS_NOT = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP
 
 
 def _kind_of(entry: os.DirEntry[str]) -> FileKind:
-    """Return the kind of a directory entry; most file systems list it."""
+    """Return the kind of a directory entry. Most file systems store it in the entry."""
     if entry.is_file(follow_symlinks=False):
         return FileKind.FILE
     if entry.is_dir(follow_symlinks=False):
@@ -213,8 +214,9 @@ class DiskFileSystem:
     Parameters
     ----------
     clock : Clock, optional
-        If its wall time is not the system's, each creation and write dates the file by it, so that
-        rules about modification times (retention, mtime fallback) use one clock only.
+        If its wall-clock time is not system time, files are dated by this clock on each creation
+        and write, so that rules about modification times (retention, mtime fallback) only use one
+        clock.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -251,7 +253,7 @@ class DiskFileSystem:
         return file
 
     def _part(self, path: str) -> None:
-        """Replace a file that has other names by its own copy. The change is durable on return."""
+        """Replace a hard-linked file with its own copy. The change is durable on return."""
         import shutil  # slow to import, and rarely needed
 
         temporary = path + PARTING_SUFFIX
@@ -270,13 +272,13 @@ class DiskFileSystem:
             with suppress(OSError):
                 os.unlink(temporary)  # noqa: PTH108  # see is_dir
             raise
-        # Otherwise later syncs of the file would be lost with its name.
+        # Otherwise later fsyncs of the file would be lost together with its name.
         self.sync_dir(directory_of(path))
 
     def link(self, source: str, target: str) -> bool:
-        """Create a hard link to a file; return False if the file system refuses it.
+        """Create a hard link to a file. Return False if the file system refuses.
 
-        Handles that are already open for writing would write under both names.
+        Files that are already open for writing would be changed under both names.
         """
         try:
             os.link(source, target, follow_symlinks=False)
@@ -287,7 +289,7 @@ class DiskFileSystem:
         return True
 
     def _refusal(self, error: OSError, path: str) -> OSError:
-        """Return the reason why the system refused to open a file that is not regular."""
+        """Return the reason why the system refused to open an irregular file."""
         kind = self.kind(path)
         if kind is FileKind.LINK:
             text = "is a symbolic link, through which no file is written"
@@ -297,7 +299,7 @@ class DiskFileSystem:
         return error
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of that name exists."""
+        """Return whether a file or directory exists at `path`."""
         return os.path.lexists(path)
 
     def is_dir(self, path: str) -> bool:
@@ -305,7 +307,7 @@ class DiskFileSystem:
         return os.path.isdir(path)  # noqa: PTH112  # strings are the paths of this interface
 
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of a name; see `FileSystem.kind`."""
+        """Return the kind of a path; see `FileSystem.kind`."""
         try:
             mode = os.lstat(path).st_mode
         except (FileNotFoundError, NotADirectoryError):
@@ -317,29 +319,29 @@ class DiskFileSystem:
         return sorted(os.listdir(path))  # noqa: PTH208  # see is_dir
 
     def kinds(self, path: str) -> dict[str, FileKind]:
-        """Return the names in a directory and their kinds, without a call for each file."""
+        """Return the names in a directory and their kinds, without a system call per file."""
         with os.scandir(path) as entries:
             found = {entry.name: _kind_of(entry) for entry in entries}
         return dict(sorted(found.items()))
 
     def stat(self, path: str) -> FileStat:
-        """Return length and modification time of a file."""
+        """Return the length and modification time of a file."""
         status = os.stat(path)  # noqa: PTH116  # see is_dir
         return FileStat(status.st_size, status.st_mtime_ns // 1_000_000)
 
     def set_mtime(self, path: str, mtime_ms: int) -> None:
-        """Set access and modification time in Unix milliseconds."""
+        """Set the access and modification times in Unix milliseconds."""
         try:
             status = os.lstat(path)
             if status.st_nlink > 1 and stat.S_ISREG(status.st_mode):
                 self._part(path)
             times_ns = (mtime_ms * 1_000_000, mtime_ms * 1_000_000)
             os.utime(path, ns=times_ns, follow_symlinks=False)
-        except OSError as error:  # unlike the others, it lacks the path
+        except OSError as error:  # unlike other errors, this one lacks the path
             raise _named(error, path) from error
 
     def rename(self, source: str, target: str) -> None:
-        """Rename atomically, replacing a file of the target's name."""
+        """Rename atomically. An existing target file is replaced."""
         os.replace(source, target)  # noqa: PTH105  # see is_dir
 
     def remove(self, path: str) -> None:
@@ -347,7 +349,7 @@ class DiskFileSystem:
         os.unlink(path)  # noqa: PTH108  # see is_dir
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and the missing ones above it."""
+        """Create a directory and its missing parents."""
         try:
             os.makedirs(path, exist_ok=True)  # noqa: PTH103  # see is_dir
         except FileExistsError as error:
@@ -361,7 +363,7 @@ class DiskFileSystem:
         os.rmdir(path)  # noqa: PTH106  # see is_dir
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Fsync a directory, which makes the names in it durable."""
         descriptor = os.open(path or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(descriptor)
@@ -379,7 +381,7 @@ class DiskFileSystem:
         return Space(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 
     def lock(self, path: str) -> FileLock | None:
-        """Take the exclusive lock on a file; see `FileSystem.lock`."""
+        """Acquire the exclusive lock on a file; see `FileSystem.lock`."""
         is_new = self._stamp is not None and not os.path.lexists(path)
         lock = lock_disk_file(path)
         if is_new and self._stamp is not None:
@@ -398,7 +400,7 @@ def _named(error: OSError, path: str) -> OSError:
 class DiskFile:
     """A file descriptor.
 
-    Positions are explicit, so threads can share it. Errors contain the path with which the file
+    Positions are explicit, so threads can share a file. Errors contain the path with which the file
     was opened.
     """
 
@@ -449,13 +451,13 @@ class DiskFile:
             raise _named(error, self._path) from error
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end, and return the position of the first byte."""
+        """Append all `buffers`, and return the position of the first byte."""
         position = self.size()
         self.write_at(buffers, position)
         return position
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all `buffers` at `position`. A short write is continued."""
+        """Write all `buffers` at `position`. Short writes are continued."""
         pending = [view.cast("B") for buffer in buffers if (view := memoryview(buffer)).nbytes]
         if not pending:
             return
@@ -472,7 +474,7 @@ class DiskFile:
         self.touch()
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes, or extend to it with zeros (sparse where the disk can)."""
+        """Truncate to `size` bytes, or extend with zeros (sparse if the disk supports it)."""
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
@@ -480,7 +482,7 @@ class DiskFile:
         self.touch()
 
     def sync(self) -> None:
-        """Make the contents durable."""
+        """Fsync the contents."""
         if self._descriptor < 0:  # otherwise `fsync` raises a ValueError
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
         try:
@@ -489,13 +491,13 @@ class DiskFile:
             raise _named(error, self._path) from error
 
     def close(self) -> None:
-        """Close the descriptor. A second call does nothing."""
+        """Close the descriptor. Closing it again has no effect."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             close_descriptor(descriptor)
 
     def __del__(self) -> None:
-        """Close a handle whose reference was lost."""
+        """Close a file that is no longer referenced."""
         self.close()
 
     def status(self) -> os.stat_result:
@@ -503,18 +505,18 @@ class DiskFile:
         return os.fstat(self._descriptor)
 
     def touch(self) -> None:
-        """Set the file's time by the clock that replaces the system clock, if there is one."""
+        """Set the file's modification time if a clock replaces the system clock."""
         if self._stamp is not None:
             now_ns = self._stamp.now_ms() * 1_000_000
             os.utime(self._descriptor, ns=(now_ns, now_ns))
 
 
 def make_dirs_durably(fs: FileSystem, path: str) -> None:
-    """Create a directory and the missing ones above it. The change is durable on return.
+    """Create a directory and its missing parents. The change is durable on return.
 
-    Files in a directory are durable only if its own name is, so each new name needs a sync of the
-    directory above. If that sync fails, the directory is removed again. Otherwise the next attempt
-    would take it as durable.
+    Files in a directory are only durable if the directory's name is, so each new name requires an
+    fsync of its parent. If that fsync fails, the directory is removed again. Otherwise the next
+    attempt would assume that it is durable.
     """
     missing = []
     while path and not fs.is_dir(path):
@@ -537,9 +539,9 @@ def read_input(path: str) -> bytes:
 
 
 def open_anew(fs: FileSystem, path: str) -> File:
-    """Open an empty file for writing, replacing an existing file. A directory raises an error.
+    """Open an empty file for writing, replacing an existing file. Raises an error for a directory.
 
-    A symbolic link or a special file is removed first, so it is not written through.
+    A symbolic link or special file is removed first, so that it is not written through.
     """
     if fs.kind(path) in (FileKind.LINK, FileKind.SPECIAL):
         fs.remove(path)
@@ -549,9 +551,9 @@ def open_anew(fs: FileSystem, path: str) -> File:
 
 
 def read_pieces(file: File, start: int = 0, end: int = INT64_MAX) -> Iterator[bytes]:
-    """Yield the bytes [start, end) of a file in pieces, because it may be larger than memory.
+    """Yield the bytes [start, end) of a file in pieces, as it may be larger than memory.
 
-    If the file is shorter, there are fewer bytes.
+    Yields fewer bytes if the file is shorter.
     """
     while start < end and (piece := file.read(start, min(_BLOCK_BYTES, end - start))):
         yield piece
@@ -559,7 +561,7 @@ def read_pieces(file: File, start: int = 0, end: int = INT64_MAX) -> Iterator[by
 
 
 def remove_tree(fs: FileSystem, path: str) -> None:
-    """Remove a folder with its contents. Symbolic links are removed, not followed."""
+    """Remove a directory with its contents. Symbolic links are removed, not followed."""
     if fs.kind(path) is FileKind.DIRECTORY:
         clear_folder(fs, path)
         fs.remove_dir(path)
@@ -568,8 +570,9 @@ def remove_tree(fs: FileSystem, path: str) -> None:
 
 
 def clear_folder(fs: FileSystem, path: str) -> None:
-    """Remove the contents of a folder."""
-    # Do not use recursion, because folders may be nested more deeply than Python's stack allows.
+    """Remove the contents of a directory."""
+    # Do not use recursion, because directories may be nested more deeply than Python's stack
+    # allows.
     folders = [path]
     for folder in folders:
         for name, kind in fs.kinds(folder).items():
@@ -582,6 +585,6 @@ def clear_folder(fs: FileSystem, path: str) -> None:
 
 
 def directory_of(path: str) -> str:
-    """Return the directory of `path`, or empty for a bare name."""
+    """Return the directory of `path`. Empty for a bare name."""
     directory, slash, _ = path.rpartition("/")
     return directory or slash

@@ -1,4 +1,4 @@
-"""A guard for file operations. If the disk fails, it takes their owner offline."""
+"""A guard for file operations that takes their owner offline if the disk fails."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from logstore.errors import KafkaStorageError
 
 
 class DiskUser(Protocol):
-    """A log or a data directory, which a failure of its disk ends."""
+    """A log or data directory, which goes offline when its disk fails."""
 
     def go_offline(self, reason: str) -> None:
         """Refuse all further use."""
 
 
 def is_disk_failure(error: OSError) -> bool:
-    """Return whether an error came from the disk, not from a signal handler.
+    """Return whether an error came from the disk and not from a signal handler.
 
     Handlers that enforce a timeout raise `TimeoutError`, which is an `OSError` without an errno.
     """
@@ -28,11 +28,12 @@ class StorageGuard:
     Parameters
     ----------
     owner : DiskUser or None
-        None if a failure has no further effect: after a failed read, writes may still succeed.
+        The owner, or None if a failure has no further effect. For example, writes may still succeed
+        after a failed read.
     name : object
-        Name of the owner in messages.
+        Name of the owner, for messages.
     what : str
-        The failed action: "cannot append".
+        The failed action, such as "cannot append".
     reason : str, optional
         The failed action as passed to the owner, if it differs from `what`.
     """
@@ -55,7 +56,7 @@ class StorageGuard:
             self.fail(error)
 
     def fail(self, error: OSError) -> NoReturn:
-        """Take the owner offline. For hot paths, where a `with` would be too slow."""
+        """Take the owner offline and raise the error. For hot paths where `with` is too slow."""
         if not is_disk_failure(error):
             raise error
         if self._owner is not None:

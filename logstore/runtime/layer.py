@@ -1,4 +1,4 @@
-"""A base class for layers that change some operations of a file system."""
+"""A base class for layers that override some operations of a file system."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class FileSystemLayer:
-    """Passes every operation on to `base`; see `FileSystem`."""
+    """Forwards every operation to `base`; see `FileSystem`."""
 
     def __init__(self, base: FileSystem) -> None:
         self.base = base
@@ -23,7 +23,7 @@ class FileSystemLayer:
         return self.base.open(path, write=write, create=create)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of that name exists."""
+        """Return whether a file or directory exists at `path`."""
         return self.base.exists(path)
 
     def is_dir(self, path: str) -> bool:
@@ -31,7 +31,7 @@ class FileSystemLayer:
         return self.base.is_dir(path)
 
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of a name."""
+        """Return the kind of a path."""
         return self.base.kind(path)
 
     def list_dir(self, path: str) -> list[str]:
@@ -43,7 +43,7 @@ class FileSystemLayer:
         return self.base.kinds(path)
 
     def stat(self, path: str) -> FileStat:
-        """Return length and modification time of a file."""
+        """Return the length and modification time of a file."""
         return self.base.stat(path)
 
     def set_mtime(self, path: str, mtime_ms: int) -> None:
@@ -51,7 +51,7 @@ class FileSystemLayer:
         self.base.set_mtime(path, mtime_ms)
 
     def rename(self, source: str, target: str) -> None:
-        """Rename atomically, replacing a file of the target's name."""
+        """Rename atomically. An existing target file is replaced."""
         self.base.rename(source, target)
 
     def remove(self, path: str) -> None:
@@ -59,7 +59,7 @@ class FileSystemLayer:
         self.base.remove(path)
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and the missing ones above it."""
+        """Create a directory and its missing parents."""
         self.base.make_dirs(path)
 
     def remove_dir(self, path: str) -> None:
@@ -67,7 +67,7 @@ class FileSystemLayer:
         self.base.remove_dir(path)
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
+        """Fsync a directory, which makes the names in it durable."""
         self.base.sync_dir(path)
 
     def space(self, path: str) -> Space | None:
@@ -75,7 +75,7 @@ class FileSystemLayer:
         return self.base.space(path)
 
     def lock(self, path: str) -> FileLock | None:
-        """Take the exclusive lock on a file."""
+        """Acquire the exclusive lock on a file."""
         return self.base.lock(path)
 
     def lock_holder(self, path: str) -> int | None:

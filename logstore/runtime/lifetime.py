@@ -1,16 +1,16 @@
-"""Lifetimes. An object can be used until its owner is closed, and only in its process.
+"""Lifetimes: an object can be used until its owner is closed, and only in its own process.
 
 An owner (a log manager, a log, a data directory) has one `Lifetime`. The owner and the objects that
-work through it are its members. The end of the lifetime changes the class of all members to one
-whose public methods and properties raise, except `close`, which may be called again. Methods
-therefore need no check of their own, and there is no overhead before the end. A method that is
-running at the end gets the error when it calls another method, acquires a lock of the lifetime
-(`Lifetime.lock`) or calls `check`. Attributes remain readable, and so do `lasting` properties.
+work through it are its members. The end of the lifetime changes the class of each member to a class
+whose public methods and properties raise an error, except `close`, which may be called again.
+Methods therefore need no checks, and there is no overhead before the end. A method that is running
+at the end gets the error when it calls another method, acquires a lock of the lifetime
+(`Lifetime.lock`) or calls `check`. Attributes and `lasting` properties remain readable.
 
-In a forked child all lifetimes end immediately. The child has the memory of the parent, but not its
-threads and file locks. It would write to files that the parent is still using, and a lock held by
-another thread during the fork would never be released. In this case, no lock is acquired. The
-members cannot be used, and their `close` does not change the files of the parent.
+In a forked child, all lifetimes end immediately. The child has the memory of the parent, but not
+its threads and file locks. It would write to files that the parent is still using, and a lock held
+by another thread during the fork would never be released. The child therefore acquires no locks,
+members cannot be used, and their `close` does not change the parent's files.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ Getter = TypeVar("Getter", bound=Callable[..., object])
 
 
 def lasting(getter: Getter) -> Getter:
-    """Keep a property readable after the end, like an attribute. Write it below `@property`.
+    """Keep a property readable after the end, like an attribute. Apply it below `@property`.
 
-    For properties that describe the object and use no released resource.
+    For properties that describe the object and use no released resources.
     """
     getter.__lasts__ = True  # type: ignore[attr-defined]  # functions have attributes
     return getter
 
 
 class Lifetime:
-    """The time in which the members may be used.
+    """The period in which its members may be used.
 
     Parameters
     ----------
     name : str
-        Name of the owner in messages: "the broker".
+        Name of the owner for messages, such as "the broker".
 
     Attributes
     ----------
     is_over : bool
-        Whether it has ended.
+        Whether the lifetime has ended.
     is_forked : bool
-        Whether this process is a fork of the one in which the lifetime started.
+        Whether this process is a fork of the process in which the lifetime started.
 
     Notes
     -----
-    Thread-safe. Members are held weakly. Each has this object as its `_lifetime`.
+    Thread-safe. Members are weakly referenced. Each member has this object as its `_lifetime`.
     """
 
     __slots__ = ("__weakref__", "_members", "_reason", "is_forked", "is_over", "name")
@@ -73,31 +73,31 @@ class Lifetime:
         self.name = name
         self.is_forked = False
         self.is_over = False
-        # Members by identity. A set is not used, because iterating over it fails if another thread
-        # adds to it.
+        # Members by identity. Not a set, because iterating over a set fails if another thread adds
+        # a member.
         self._members: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._reason: tuple[type[LogStoreError], str] | None = None
         _lifetimes.add(self)
 
     def add(self, member: Any) -> None:  # noqa: ANN401  # of any class
-        """Add a member, which refuses use after the end."""
+        """Add a member, which cannot be used after the end."""
         member._lifetime = self
         self._members[id(member)] = member
         if self._reason is not None:
             _refuse(member)
 
     def end(self, why: str = "is closed", kind: type[LogStoreError] = IllegalStateError) -> None:
-        """Make all members refuse use. A second end changes nothing.
+        """Make all members unusable. Later calls have no effect.
 
         Parameters
         ----------
         why : str
-            Follows the name in the message.
+            Appended to the name in the error message.
         kind : type
             Class of the error.
         """
         if self._reason is None:
-            # Do this first, so that `add` handles members that are added in the meantime.
+            # Set the reason first, so that `add` handles members added in the meantime.
             self._reason = kind, f"{self.name} {why}"
             self.is_over = True
             for reference in self._members.valuerefs():
@@ -105,13 +105,13 @@ class Lifetime:
                     _refuse(member)
 
     def check(self) -> None:
-        """Raise an error after the end."""
+        """Raise an error if the lifetime has ended."""
         if self._reason is not None:
             kind, message = self._reason
             raise kind(message)
 
     def lock(self, lock: AbstractContextManager[object]) -> AbstractContextManager[object]:
-        """Return a lock that cannot be acquired after the end, even by a thread that waits."""
+        """Return a lock that cannot be acquired after the end, even by a waiting thread."""
         return _GuardedLock(self, lock)
 
 
@@ -123,7 +123,7 @@ class _GuardedLock:
         self._lock = lock
 
     def __enter__(self) -> None:
-        self._lifetime.check()  # a forked child might wait forever
+        self._lifetime.check()  # a forked child could wait forever
         self._lock.__enter__()
         try:
             self._lifetime.check()
@@ -144,7 +144,7 @@ def _refuse(member: Any) -> None:  # noqa: ANN401  # see `add`
 
 
 class _Refused:
-    """A common base of the classes of members after the end."""
+    """Common base of the classes of members after the end."""
 
     __slots__ = ()
 
@@ -193,8 +193,7 @@ def _closing(close: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(close)
     def close_again(self: Any, *arguments: object, **options: object) -> Any:  # noqa: ANN401  # see `add`
         lifetime: Lifetime = self._lifetime
-        # A forked child does not close anything and acquires no lock, because the parent still uses
-        # them.
+        # A forked child closes nothing and acquires no locks, because the parent still uses them.
         return None if lifetime.is_forked else close(self, *arguments, **options)
 
     return close_again

@@ -1,7 +1,7 @@
-"""Exclusive locks on files. There is at most one holder, and acquiring a lock never waits.
+"""Exclusive file locks with at most one holder. Acquiring a lock never waits.
 
-A data directory's `.lock` keeps a second writer out. Take it before the first change, keep the
-object as long as the directory is written, release it last::
+A data directory's `.lock` keeps out other writers. Acquire it before the first change, keep the
+object as long as the directory is written, and release it last::
 
     lock = fs.lock(f"{log_dir}/.lock")
     if lock is None:
@@ -9,20 +9,20 @@ object as long as the directory is written, release it last::
     ...
     lock.release()
 
-None means that the lock is held. An `OSError` means that the disk failed. The object holds the
-lock: losing the reference releases it, and so does the end of the process.
+None means that another holder has the lock. An `OSError` means that the disk failed. The object
+holds the lock: it is released when the object is dropped or the process ends.
 
-On a disk this is a POSIX record lock over the whole file, the same as Java's
-`FileChannel.tryLock`, so a Kafka broker and this engine keep each other out. Such locks belong
-to the process; this module records the holders within the process by device and inode. The lock
-also vanishes when the process closes *any* descriptor of the file. `DiskFileSystem` therefore
-closes descriptors through `close_descriptor`, which defers this. Code that opens and closes a held
-lock file by other means releases the lock unnoticed. A forked child holds no locks.
+On disk, this is a POSIX record lock over the whole file, as with Java's `FileChannel.tryLock`, so a
+Kafka broker and this engine exclude each other. Such locks belong to the process; this module
+records the holders within the process by device and inode. The lock is also lost when the process
+closes *any* descriptor of the file. `DiskFileSystem` therefore closes descriptors with
+`close_descriptor`, which defers this. Code that opens and closes a locked file by other means
+silently releases the lock. A forked child holds no locks.
 
 The file remains after a release. If it were removed, one process could hold the removed file and
-another its successor. Kafka 4.0 does remove it (`FileLock.destroy`), so a lock is valid only if its
-file still has the name after it was taken. The file may be removed later: holders call
-`is_in_place` from time to time.
+another its replacement. Because Kafka 4.0 does remove it (`FileLock.destroy`), a lock is only valid
+if the file still has its name after it was locked. The file may also be removed later, so holders
+call `is_in_place` from time to time.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ UNKNOWN_PROCESS = 0
 
 
 class FileLock(Protocol):
-    """A held exclusive lock; see the module."""
+    """An exclusive lock that is held; see the module."""
 
     @property
     def path(self) -> str:
         """Name under which the file was locked."""
 
     def is_in_place(self) -> bool:
-        """Return whether the path still names the locked file. Otherwise, others may lock it."""
+        """Return whether the path still names the locked file. If not, others can lock the path."""
 
     def release(self) -> None:
-        """Release the lock. The file remains. A second call does nothing. Any thread may call."""
+        """Release the lock. The file remains. Thread-safe; a second call has no effect."""
 
 
 # --- on a disk --------------------------------------------------------------------------------
@@ -65,8 +65,7 @@ class FileLock(Protocol):
 Identity = tuple[int, int]
 """Device and inode of a file."""
 
-# The lock is reentrant, because the garbage collector may release a lost lock or handle at any
-# time.
+# Re-entrant, because the garbage collector may release a dropped lock or file at any time.
 _mutex = threading.RLock()
 _held: dict[Identity, list[int]] = {}
 """The files locked by this process, and their descriptors, to be closed at release."""
@@ -94,7 +93,7 @@ class DiskLock:
     def release(self) -> None:
         """Release the lock. The file remains."""
         with _mutex:
-            # Otherwise it was released before, or inherited by a fork.
+            # If not, it was already released, or inherited by a fork.
             if _held.get(self._identity) is not self._descriptors:
                 return
             del _held[self._identity]
@@ -103,25 +102,25 @@ class DiskLock:
                     os.close(descriptor)
 
     def __del__(self) -> None:
-        """Release a lock whose reference was lost."""
+        """Release a lock that is no longer referenced."""
         self.release()
 
 
-# Do not follow a link, which could create a file elsewhere, and do not wait at a pipe.
+# Do not follow a link, which could create a file elsewhere, and do not block on a pipe.
 _LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 
 def lock_disk_file(path: str) -> DiskLock | None:
-    """Lock a file, created empty if missing. Return None if the lock is held.
+    """Lock a file, creating it if missing. Return None if the lock is already held.
 
     Raises
     ------
     OSError
-        The file cannot be opened for writing, or its file system has no locks.
+        The file cannot be opened for writing, or its file system does not support locks.
     """
     with _mutex:
         for _ in range(ATTEMPTS_MAX):
-            # Check this before opening the file, because closing its descriptor would release a
+            # Check this before opening the file, because closing the descriptor would release a
             # lock held by this process.
             if _identity_of(path) in _held:
                 return None
@@ -131,7 +130,7 @@ def lock_disk_file(path: str) -> DiskLock | None:
                 raise OSError(errno.EINVAL, "is not a regular file", path)
             identity = _identity_of(descriptor)
             assert identity is not None
-            if identity in _held:  # it got this name in between
+            if identity in _held:  # it got this name in the meantime
                 _held[identity].append(descriptor)
                 return None
             if not _try_lock(descriptor, path):
@@ -148,16 +147,16 @@ _FLOCK = struct.Struct("qqihh" if sys.platform == "darwin" else "hhqqi0q")
 
 
 def disk_lock_holder(path: str) -> int | None:
-    """Return the process that holds the lock on a file of the disk, without taking it.
+    """Return the process that holds the lock on a file on disk, without locking it.
 
-    Return None if there is none or it is unknown, because the file is missing or cannot be read, or
-    its file system has no locks.
+    Returns None if there is none or it is unknown, because the file is missing or unreadable, or
+    its file system does not support locks.
     """
     with _mutex:
         try:
             if _identity_of(path) in _held:
                 return os.getpid()
-            # Without O_NONBLOCK, a pipe of that name would block.
+            # Without O_NONBLOCK, opening a pipe would block.
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError:
             return None
@@ -172,7 +171,7 @@ def disk_lock_holder(path: str) -> int | None:
 
 
 def describe_holder(process_id: int | None) -> str:
-    """Return the text for the holder of a lock that `lock_holder` returned."""
+    """Return a text for the holder that `lock_holder` returned."""
     if process_id == os.getpid():
         return "this process"
     return f"process {process_id}" if process_id else "another process"
@@ -186,13 +185,13 @@ def _lock_query() -> bytes:
 
 
 def _parse_lock(found: bytes) -> tuple[int, int]:
-    """Return the kind of the conflicting lock and its process, -1 for locks without one."""
+    """Return the type of the conflicting lock and its process id, or -1 if it has none."""
     fields = _FLOCK.unpack(found)
     return (fields[3], fields[2]) if sys.platform == "darwin" else (fields[0], fields[4])
 
 
 def close_descriptor(descriptor: int) -> None:
-    """Close a descriptor. If this process has locked its file, close it at the release."""
+    """Close a descriptor. If this process has locked the file, defer this until the release."""
     with _mutex:
         if _held:
             identity = _identity_of(descriptor)
@@ -203,7 +202,7 @@ def close_descriptor(descriptor: int) -> None:
 
 
 def _try_lock(descriptor: int, path: str) -> bool:
-    """Lock an open file, and close it and return False if another process holds it."""
+    """Lock an open file. If another process holds the lock, close the file and return False."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -235,7 +234,7 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 class LockTable:
-    """The locks held in one file system in memory. A copy of it starts with a new table."""
+    """The locks held in an in-memory file system. A copy starts with an empty table."""
 
     def __init__(self) -> None:
         self._held: set[int] = set()
@@ -249,7 +248,7 @@ class LockTable:
         ----------
         path : str
         make, find : callable
-            Return the file at the path; `make` creates it if it is missing.
+            Return the file at the path. `make` creates it if it is missing.
         """
         with _mutex:
             file = make()
@@ -270,7 +269,7 @@ class LockTable:
 
 
 class _MemoryLock:
-    """A lock in memory. It keeps the file alive, so that its `id` is not reused."""
+    """An in-memory lock. It keeps the file alive, so that the file's `id` is not reused."""
 
     __slots__ = ("_file", "_find", "_path", "_table")
 
@@ -298,5 +297,5 @@ class _MemoryLock:
             self._table.release(file)
 
     def __del__(self) -> None:
-        """Release a lock whose reference was lost."""
+        """Release a lock that is no longer referenced."""
         self.release()

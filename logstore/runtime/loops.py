@@ -1,7 +1,7 @@
 """An event loop in its own thread, for servers that wait on many sockets.
 
-The loop uses the monotonic time of the system, even if the engine has another clock, because
-clients use that time.
+The loop uses the system's monotonic time, even if the engine uses a different clock, because
+clients use system time.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _PAUSE_S = 1e-4
 
 
 class LoopThread:
-    """A daemon thread that runs an event loop, and a few threads for blocking calls.
+    """A daemon thread that runs an event loop, with a few threads for blocking calls.
 
     Parameters
     ----------
     name : str
-        The threads are named `logstore-<name>`.
+        Suffix of the thread names, `logstore-<name>`.
     clock : Clock, optional
-        The clock of the served broker. A virtual clock is notified that other threads are at work
-        while this loop runs.
+        The broker's clock. A virtual clock is notified that other threads are active while this
+        loop runs.
 
     Notes
     -----
-    `call`, `wake`, `submit` and `stop` are for other threads, `blocking` for coroutines of the
-    loop. In a forked child the thread does not exist: there `stop` does nothing.
+    `call`, `wake`, `submit` and `stop` are for other threads, `blocking` is for coroutines in the
+    loop. In a forked child, the thread does not exist, and `stop` has no effect.
     """
 
     def __init__(self, name: str, clock: Clock | None = None) -> None:
@@ -64,12 +64,12 @@ class LoopThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The loop, for code that runs in it."""
+        """The event loop, for code that runs in it."""
         return self._loop
 
     @property
     def is_usable(self) -> bool:
-        """Whether the thread runs in this process."""
+        """Whether the thread is running in this process."""
         return os.getpid() == self._pid and self._thread.is_alive()
 
     @property
@@ -83,13 +83,13 @@ class LoopThread:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def wake(self, action: Callable[[], object]) -> None:
-        """Run an action in the loop soon, without waiting. A stopped loop ignores it."""
+        """Schedule an action in the loop without waiting. Ignored if the loop has stopped."""
         if self.is_current:
             self._loop.call_soon(action)
             return
         try:
             self._loop.call_soon_threadsafe(action)
-        except RuntimeError:  # it was closed meanwhile
+        except RuntimeError:  # closed in the meantime
             if not self._loop.is_closed():
                 raise
 
@@ -98,7 +98,7 @@ class LoopThread:
         return await self._loop.run_in_executor(self._executor, call)
 
     async def to_its_end(self, call: Callable[[], T]) -> T:
-        """Run a blocking call. A cancellation waits until the call has returned."""
+        """Run a blocking call. Cancellation is delayed until the call has returned."""
         work = self._loop.run_in_executor(self._executor, call)
         cancelled: asyncio.CancelledError | None = None
         while not work.done():
@@ -107,16 +107,16 @@ class LoopThread:
             except asyncio.CancelledError as error:
                 cancelled = error
         if cancelled is not None:
-            work.exception()  # retrieved, so that asyncio does not log it
+            work.exception()  # retrieve the exception, so that asyncio does not log it
             raise cancelled
         return work.result()
 
     def submit(self, call: Callable[[], object]) -> None:
-        """Run a blocking call without waiting for it. `stop` waits until it has ended."""
+        """Run a blocking call without waiting for it. `stop` waits until it has returned."""
         self._executor.submit(_logged, call)
 
     def stop(self) -> None:
-        """End the loop and its threads, after all blocking calls have returned."""
+        """Stop the loop and its threads after all blocking calls have returned."""
         if self._clock is not None:
             self._clock.remove_server(self)
         if not self.is_usable:
@@ -128,10 +128,10 @@ class LoopThread:
 
 
 def give_way() -> None:
-    """Let other threads of the process run during a long computation.
+    """Let other threads run during a long computation.
 
-    The interpreter switches threads only every 5 ms. A loop that needs several switches for a
-    response would be late by a multiple of that.
+    The interpreter only switches threads every 5 ms. A loop that requires several switches per
+    response would be delayed by a multiple of that.
     """
     time.sleep(_PAUSE_S)
 

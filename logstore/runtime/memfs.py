@@ -1,8 +1,8 @@
-"""Files in memory. They consist of immutable blocks and a growing tail, so views remain valid.
+"""Files in memory, made of immutable blocks and a growing tail, so that views remain valid.
 
-A `MemoryBytes` is the contents of one file. Full blocks of 256 KiB are sealed as `bytes` and
-shared by snapshots. Only the tail is still written. Zeros behind the last write take no space, so
-a preallocated 10 MiB index of three entries takes the space of three entries.
+A `MemoryBytes` contains the bytes of one file. Full blocks of 256 KiB are sealed as `bytes` and
+shared by snapshots. Only the tail is written. Zeros after the last write take no space, so a
+preallocated 10 MiB index with three entries takes the space of three entries.
 """
 
 from __future__ import annotations
@@ -34,28 +34,28 @@ class Contents(Protocol):
         """Return up to `size` bytes from `position` on."""
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on, and return the bytes read."""
+        """Fill `view` from `position` on. Return the number of bytes read."""
 
     def write_at(self, data: bytes | memoryview, position: int) -> None:
-        """Write `data`, which is not empty, from `position` on."""
+        """Write `data`, which must not be empty, at `position`."""
 
     def truncate(self, size: int) -> None:
-        """Cut to `size`, or extend to it with zeros."""
+        """Truncate to `size`, or extend with zeros."""
 
 
 class MemoryBytes:
-    """The bytes of one in-memory file.
+    """The contents of an in-memory file.
 
-    Holds: every sealed block is `BLOCK_SIZE` long; `written` counts the bytes of the sealed
-    blocks and of the tail; `size >= written`, and bytes in `[written, size)` are zeros that
-    take no space.
+    Invariants: every sealed block is `BLOCK_SIZE` long; `written` is the number of bytes in the
+    sealed blocks and the tail; `size >= written`; bytes in `[written, size)` are zeros that take no
+    space.
 
     Notes
     -----
-    One thread writes while any number of threads read without a lock. A write puts bytes in place,
+    One thread writes while any number of threads read without a lock. A write stores the bytes,
     then raises `written`, then `size`; readers use the opposite order. Blocks and tail are replaced
-    together. A truncation lowers `size`, counts itself, then lowers the rest. A reader that sees
-    another count than at its start may have mixed two states, and retries.
+    together. A truncation lowers `size`, increments the truncation count, then lowers the rest. A
+    reader whose read spans a change of that count may have mixed two states, and retries.
     """
 
     __slots__ = ("_blocks_and_tail", "_truncations", "mtime_ms", "size", "written")
@@ -85,7 +85,7 @@ class MemoryBytes:
                 return data
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on, and return the bytes read."""
+        """Fill `view` from `position` on. Return the number of bytes read."""
         while True:
             truncations = self._truncations
             count = self._read_into(view, position)
@@ -127,7 +127,7 @@ class MemoryBytes:
         return wanted
 
     def write_at(self, data: bytes | memoryview, position: int) -> None:
-        """Write `data` from `position` on."""
+        """Write `data` at `position`."""
         start = position % BLOCK_SIZE
         end = start + len(data)
         tail = self._blocks_and_tail[1]
@@ -146,7 +146,7 @@ class MemoryBytes:
         self.size = max(self.size, self.written)
 
     def truncate(self, size: int) -> None:
-        """Cut to `size`, or extend to it with zeros."""
+        """Truncate to `size`, or extend with zeros."""
         if size < self.written:
             blocks, tail = self._blocks_and_tail
             block, keep = divmod(size, BLOCK_SIZE)
@@ -183,13 +183,13 @@ class MemoryBytes:
                 blocks.append(_ZERO_BLOCK if piece.obj is _ZERO_BLOCK else bytes(piece))
             else:
                 if end > len(tail):
-                    # A larger buffer replaces the old one, which views may still use.
+                    # A larger buffer replaces the old one, which existing views may still use.
                     grown = bytearray(min(BLOCK_SIZE, max(end, 2 * len(tail), 512)))
                     grown[:start] = memoryview(tail)[:start]
                     tail = grown
                 tail[start:end] = piece
                 if end == BLOCK_SIZE:
-                    # Readers of the old pair find the block in the list or in the tail.
+                    # Readers of the old pair find the block either in the list or in the tail.
                     blocks.append(bytes(tail))
                     tail = bytearray()
                 self._blocks_and_tail = (blocks, tail)
@@ -198,9 +198,9 @@ class MemoryBytes:
 
 
 class MemoryFile:
-    """A handle on the contents of a file in memory, which it keeps alive after a remove.
+    """A handle on an in-memory file, which it keeps alive after the file is removed.
 
-    Like a descriptor, it refuses writes unless opened for writing, and all use once closed.
+    Like a descriptor, it refuses writes unless opened for writing, and any use after it is closed.
     """
 
     __slots__ = ("_clock", "_contents", "_writable")
@@ -215,7 +215,7 @@ class MemoryFile:
         return self._readable().size
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on, and return the bytes read, fewer only at the end."""
+        """Fill `view` from `position` on. Return the number of bytes, lower only at the end."""
         return self._readable().read_into(view, position)
 
     def read(self, position: int, size: int) -> bytes:
@@ -223,18 +223,18 @@ class MemoryFile:
         return self._readable().read(position, size)
 
     def written(self) -> int:
-        """Return the end of the bytes that were written. All bytes behind it are zeros."""
+        """Return the end of the written bytes. All later bytes are zeros."""
         contents = self._readable()
         return contents.written if isinstance(contents, MemoryBytes) else contents.size
 
     def append(self, buffers: Sequence[Buffer]) -> int:
-        """Write all `buffers` at the end, and return the position of the first byte."""
+        """Append all `buffers`, and return the position of the first byte."""
         position = self._readable().size
         self.write_at(buffers, position)
         return position
 
     def write_at(self, buffers: Sequence[Buffer], position: int) -> None:
-        """Write all `buffers` from `position` on."""
+        """Write all `buffers` at `position`."""
         contents = self._contents
         if contents is None or not self._writable:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
@@ -253,13 +253,13 @@ class MemoryFile:
             contents.mtime_ms = self._clock.now_ms()
 
     def truncate(self, size: int) -> None:
-        """Cut to `size` bytes, or extend to it with zeros."""
+        """Truncate to `size` bytes, or extend with zeros."""
         contents = self._written_to()
         contents.truncate(size)
         contents.mtime_ms = self._clock.now_ms()
 
     def sync(self) -> None:
-        """Do nothing, because memory need not be synced."""
+        """Do nothing, because memory need not be fsynced."""
         self._readable()
 
     def close(self) -> None:
@@ -283,12 +283,12 @@ class MemoryFileSystem:
     Parameters
     ----------
     clock : Clock, optional
-        Dates the files (default: the system clock).
+        Provides the modification times. [default: the system clock]
 
     Notes
     -----
-    One thread at a time may change the names below one directory. Other threads may list it and
-    open files meanwhile.
+    One thread at a time may change the names in a directory. Other threads may concurrently list it
+    and open files.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -301,12 +301,12 @@ class MemoryFileSystem:
         return f"MemoryFileSystem({len(self._files)} files)"
 
     def fork(self, clock: Clock | None = None) -> MemoryFileSystem:
-        """Return an independent copy without locks. It is cheap, because sealed blocks are shared.
+        """Return an independent copy without locks. This is cheap: sealed blocks are shared.
 
         Parameters
         ----------
         clock : Clock, optional
-            Dates the copy's files; this one's by default.
+            Provides the modification times of the copy. [default: this file system's clock]
         """
         twin = MemoryFileSystem(self._clock if clock is None else clock)
         twin._files = {path: contents.copy() for path, contents in list(self._files.items())}
@@ -322,7 +322,7 @@ class MemoryFileSystem:
             yield path, self._files.get(path)
 
     def put(self, path: str, contents: MemoryBytes) -> None:
-        """Make `contents` the file of that name, whose directory exists."""
+        """Store `contents` as the file at `path`, whose directory must exist."""
         self._link(path)
         self._files[path] = contents
 
@@ -340,7 +340,7 @@ class MemoryFileSystem:
         return MemoryFile(contents, self._clock, writable=write or create)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of that name exists."""
+        """Return whether a file or directory exists at `path`."""
         return path in self._files or path in self._children
 
     def is_dir(self, path: str) -> bool:
@@ -348,7 +348,7 @@ class MemoryFileSystem:
         return path in self._children
 
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of a name. There are no links in memory."""
+        """Return the kind of a path. There are no links in memory."""
         if path in self._children:
             return FileKind.DIRECTORY
         return FileKind.FILE if path in self._files else None
@@ -369,7 +369,7 @@ class MemoryFileSystem:
         }
 
     def stat(self, path: str) -> FileStat:
-        """Return length and modification time of a file."""
+        """Return the length and modification time of a file."""
         contents = self._contents(path)
         return FileStat(contents.size, contents.mtime_ms)
 
@@ -378,7 +378,7 @@ class MemoryFileSystem:
         self._contents(path).mtime_ms = mtime_ms
 
     def rename(self, source: str, target: str) -> None:
-        """Rename atomically, replacing a file of the target's name."""
+        """Rename atomically. An existing target file is replaced."""
         self.check_rename(source, target)
         if target == source:
             return
@@ -386,13 +386,13 @@ class MemoryFileSystem:
         if source in self._children:
             self._rename_dir(source, target)
         else:
-            # A concurrent reader finds the file by one of its names.
+            # A concurrent reader must find the file under at least one of its names.
             self._files[target] = self._files[source]
         self._unlink(source)
         self._files.pop(source, None)
 
     def check_rename(self, source: str, target: str) -> None:
-        """Raise the error of a rename that would fail."""
+        """Raise the error that renaming would raise, if any."""
         if source not in self._children:
             self._contents(source)
             if target in self._children:
@@ -412,7 +412,7 @@ class MemoryFileSystem:
         self._unlink(path)
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and the missing ones above it."""
+        """Create a directory and its missing parents."""
         if path in self._children:
             return
         if path in self._files:
@@ -430,14 +430,14 @@ class MemoryFileSystem:
         self._unlink(path)
 
     def sync_dir(self, path: str) -> None:
-        """Check that the directory exists. Memory need not be synced."""
+        """Check that the directory exists. Memory need not be fsynced."""
         self.list_dir(path)
 
     def space(self, path: str) -> None:
         """Return None, because the space is unlimited."""
 
     def lock(self, path: str) -> FileLock | None:
-        """Take the exclusive lock on a file; see `FileSystem.lock`."""
+        """Acquire the exclusive lock on a file; see `FileSystem.lock`."""
 
         def make() -> MemoryBytes:
             self.open(path, create=True).close()
@@ -486,5 +486,5 @@ def split_path(path: str) -> tuple[str, str]:
 
 
 def fail(code: int, path: str) -> NoReturn:
-    """Raise the `OSError` that the file system of the operating system raises with `code`."""
+    """Raise the `OSError` that the operating system raises with `code`."""
     raise OSError(code, os.strerror(code), path)

@@ -1,10 +1,9 @@
 """A limit on open files that can be reopened.
 
-A log would take three descriptors for each of its segments, and a process has 1,024 by default.
-Owners of files that can be reopened register them here. If they use more than a certain share of
-the descriptors, the file that was opened first is closed, by dropping the owner's reference. A
-reader that is using the file has its own reference. The descriptor is closed with the last
-reference.
+A log would use three descriptors per segment, and a process has 1,024 by default. Owners of files
+that can be reopened register them here. If they use more than a certain share of the descriptors,
+the file that was opened first is closed by dropping the owner's reference. A reader that is using
+the file has its own reference, and the descriptor is closed with the last reference.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ class Reopenable(Protocol):
     """An owner of an open file that can be reopened."""
 
     def let_go(self) -> bool:
-        """Close the file until it is needed again, or False if it must remain open for now."""
+        """Close the file until it is next used, or return False if it must remain open."""
 
 
 class OpenFiles:
-    """The open and reopenable files of a process, oldest first.
+    """A process's open files that can be reopened, oldest first.
 
     Thread-safe. `let_go` must not wait for a lock that is held while files are opened.
     """
@@ -47,7 +46,7 @@ class OpenFiles:
         return len(self._holders)
 
     def opened(self, holder: Reopenable) -> None:
-        """Add an open file, and close the oldest files beyond the limit."""
+        """Register an open file, and close the oldest files beyond the limit."""
         # The references are weak, because a process may open and close brokers for days.
         reference = weakref.ref(holder, self._forget)
         self._holders[id(reference)] = reference
@@ -74,15 +73,15 @@ OPEN_FILES = OpenFiles()
 
 
 def descriptor_limit() -> int:
-    """Return the number of files that the process may have open."""
+    """Return the maximum number of open files of the process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return DESCRIPTORS_MAX if soft == resource.RLIM_INFINITY else min(soft, DESCRIPTORS_MAX)
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit of open files to the hard one, at the start of a program.
+    """Raise the soft limit of open files to the hard limit, at the start of a program.
 
-    Libraries must not do this, because other code in the process may rely on the limit.
+    Libraries must not call this, because other code in the process may rely on the limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)

@@ -1,8 +1,8 @@
-"""A writable layer in memory over a file system that is not changed.
+"""A writable in-memory layer over a file system that is not changed.
 
 Read-only commands open a log over an overlay. Recovery truncates, renames and rebuilds files in the
-overlay with the same code as on a disk, and the base is not changed. A file only uses memory from
-its first change on. The bytes before that are read from the base.
+overlay with the same code as on disk, and the base does not change. A file only uses memory after
+its first change. The bytes before the first change are read from the base.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from logstore.runtime.fs import File, FileKind, FileStat, FileSystem
 from logstore.runtime.locks import FileLock, LockTable
 from logstore.runtime.memfs import MemoryBytes, MemoryFile, fail, split_path
 
-# The lock is reentrant, because the garbage collector may close a lost handle at any time.
+# Re-entrant, because the garbage collector may close a dropped file at any time.
 _counting = threading.RLock()
 
 
@@ -31,23 +31,23 @@ os.register_at_fork(after_in_child=_renew_in_child)
 
 
 class OverlayBytes:
-    """A file of the overlay, which consists of a prefix of a base file and bytes in memory.
+    """A file in an overlay: a prefix of a base file, followed by bytes in memory.
 
-    The base file is only open while this file has an open handle.
+    The base file is only open while this file has open handles.
 
     Parameters
     ----------
     open_base : callable, optional
-        Opens the base file for reading, or None for a file that only the overlay has.
+        Opens the base file for reading. None for a file that only exists in the overlay.
     prefix : int
         Number of bytes read from the start of the base file.
     mtime_ms : int
-        Modification time in Unix ms.
+        Modification time in Unix milliseconds.
 
     Notes
     -----
-    Holds: prefix is 0 without a base file. Prefix and tail are replaced together, so that threads
-    may read while one writes.
+    Invariants: without a base file, the prefix is 0. Prefix and tail are replaced together, so that
+    threads can read while one thread writes.
     """
 
     __slots__ = (
@@ -74,10 +74,10 @@ class OverlayBytes:
         return prefix + tail.size
 
     def acquire(self) -> None:
-        """Count one more handle. The first opens the base file.
+        """Count a new handle. The first handle opens the base file.
 
-        The file may have been replaced since it was last open. Unless the overlay changed it, the
-        new file is read.
+        The base file may have been replaced since it was last open. Unless the overlay has changed
+        the file, the new base file is read.
         """
         with _counting:
             if self._base is None and self._open_base is not None:
@@ -87,7 +87,7 @@ class OverlayBytes:
             self._handles += 1
 
     def release(self) -> None:
-        """Count one handle less. The last closes the base file."""
+        """Count a closed handle. The last handle closes the base file."""
         with _counting:
             self._handles -= 1
             if self._handles == 0 and self._base is not None:
@@ -106,7 +106,7 @@ class OverlayBytes:
         return bytes(memoryview(data)[:count])
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """Fill `view` from `position` on, and return the bytes read."""
+        """Fill `view` from `position` on. Return the number of bytes read."""
         prefix, tail = self._prefix_and_tail
         done = 0
         if self._base is not None and position < prefix:
@@ -117,7 +117,7 @@ class OverlayBytes:
         return done + tail.read_into(view[done:], position + done - prefix)
 
     def write_at(self, data: bytes | memoryview, position: int) -> None:
-        """Write `data` from `position` on. The overlay then has all bytes from there on."""
+        """Write `data` at `position`. The overlay then contains all bytes from there on."""
         self._is_own = True
         prefix, tail = self._prefix_and_tail
         if position < prefix and self._base is not None:
@@ -132,7 +132,7 @@ class OverlayBytes:
         tail.write_at(data, position - prefix)
 
     def truncate(self, size: int) -> None:
-        """Cut to `size`, or extend to it with zeros."""
+        """Truncate to `size`, or extend with zeros."""
         self._is_own = True
         prefix, tail = self._prefix_and_tail
         if size < prefix:
@@ -160,25 +160,25 @@ class OverlayFile(MemoryFile):
             release()
 
     def __del__(self) -> None:
-        """Close a handle whose reference was lost."""
+        """Close a handle that is no longer referenced."""
         self.close()
 
 
 class OverlayFileSystem:
-    """Changes kept in memory over `base`, which is only read.
+    """Keeps changes in memory over `base`, which is only read.
 
     Parameters
     ----------
     base : FileSystem
-        The files to read. A file keeps the length that it had when it was opened here while a
-        handle on it is open, and for good once it was changed.
+        The files to read. A file keeps the length it had when it was opened, as long as a handle on
+        it is open, and permanently once it is changed.
     clock : Clock, optional
-        Dates the overlay's files (default: the system clock).
+        Provides the modification times of the overlay's files. [default: the system clock]
 
     Notes
     -----
-    Directories cannot be renamed, and directories of the base cannot be removed. Opening a log
-    does neither.
+    Directories cannot be renamed, and directories in the base cannot be removed. Opening a log does
+    neither.
     """
 
     def __init__(self, base: FileSystem, clock: Clock | None = None) -> None:
@@ -186,8 +186,8 @@ class OverlayFileSystem:
         self._clock: Clock = clock if clock is not None else SystemClock()
         self._nodes: dict[str, OverlayBytes | None] = {}
         self._dirs: set[str] = set()
-        # By directory, all names that nodes and directories in it ever had, with their paths, so
-        # that no operation walks the paths of other directories.
+        # For each directory, all names of nodes and directories that it ever contained, with their
+        # paths, so that no operation walks the paths of other directories.
         self._children: dict[str, dict[str, str]] = {}
         self._locks = LockTable()
         self._held_open: dict[str, OverlayFile] = {}
@@ -199,7 +199,7 @@ class OverlayFileSystem:
         return OverlayFile(contents, self._clock, writable=write or create)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of that name exists."""
+        """Return whether a file or directory exists at `path`."""
         if path in self._dirs or path in self._held_dirs:
             return True
         if path in self._nodes:
@@ -213,7 +213,7 @@ class OverlayFileSystem:
         return path not in self._nodes and self._base.is_dir(path)
 
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of a name. A link of the base is one until it is written here."""
+        """Return the kind of a path. A link in the base remains a link until it is written here."""
         if path in self._dirs:
             return FileKind.DIRECTORY
         if path in self._nodes:
@@ -228,7 +228,7 @@ class OverlayFileSystem:
         """Return the names in a directory and their kinds, sorted by name."""
         if not self.is_dir(path):
             fail(errno.ENOTDIR if self.exists(path) else errno.ENOENT, path)
-        # Use a single call, because another process may change the base between two calls.
+        # Use a single call, because another process might change the base between two calls.
         kinds = self._base.kinds(path) if self._base.is_dir(path) else {}
         for name, child in list(self._children.get(path, {}).items()):
             if child in self._dirs:
@@ -240,7 +240,7 @@ class OverlayFileSystem:
         return dict(sorted(kinds.items()))
 
     def stat(self, path: str) -> FileStat:
-        """Return length and modification time of a file."""
+        """Return the length and modification time of a file."""
         if path not in self._nodes:
             return self._base.stat(path)
         contents = self._node(path)
@@ -251,7 +251,7 @@ class OverlayFileSystem:
         self._node(path).mtime_ms = mtime_ms
 
     def rename(self, source: str, target: str) -> None:
-        """Rename a file, replacing one of the target's name."""
+        """Rename a file. An existing target file is replaced."""
         if self.is_dir(source):
             fail(errno.EROFS, source)
         contents = self._node(source)
@@ -269,7 +269,7 @@ class OverlayFileSystem:
         self._put(path, None)
 
     def make_dirs(self, path: str) -> None:
-        """Create a directory and the missing ones above it."""
+        """Create a directory and its missing parents."""
         missing = []
         while path and not self.is_dir(path):
             if self.exists(path):
@@ -281,7 +281,7 @@ class OverlayFileSystem:
             self._note(each)
 
     def remove_dir(self, path: str) -> None:
-        """Remove an empty directory of the overlay."""
+        """Remove an empty directory that only exists in the overlay."""
         if self.list_dir(path):
             fail(errno.ENOTEMPTY, path)
         if path not in self._dirs:
@@ -289,7 +289,7 @@ class OverlayFileSystem:
         self._dirs.discard(path)
 
     def sync_dir(self, path: str) -> None:
-        """Check that the directory exists, or did. An overlay is never durable."""
+        """Check that the directory exists or existed. An overlay is never durable."""
         if not any(each in self._nodes for each in list(self._children.get(path, {}).values())):
             self.list_dir(path)
 
@@ -297,14 +297,14 @@ class OverlayFileSystem:
         """Return None, because the space is unlimited."""
 
     def lock(self, path: str) -> FileLock | None:
-        """Take the exclusive lock on a file of the overlay, not of the base."""
+        """Acquire the exclusive lock on a file in the overlay, not in the base."""
         nodes = self._nodes
         return self._locks.lock(
             path, lambda: self._node(path, create=True), lambda: nodes.get(path)
         )
 
     def lock_holder(self, path: str) -> int | None:
-        """Return who holds the lock on a file, here or in the base."""
+        """Return the process that holds the lock on a file, in the overlay or the base."""
         own = self._locks.holder(lambda: self._nodes.get(path))
         return self._base.lock_holder(path) if own is None else own
 
@@ -312,11 +312,11 @@ class OverlayFileSystem:
 
     @property
     def base(self) -> FileSystem:
-        """The file system that shows through."""
+        """The file system below the overlay."""
         return self._base
 
     def show(self, path: str, open_file: Callable[[], File]) -> None:
-        """Show the file that `open_file` opens under a name, with the date of the base file."""
+        """Show the file that `open_file` opens at `path`, with the base file's mtime."""
         with closing(open_file()) as file:
             size = file.size()
         exists = self._base.exists(path)
@@ -326,7 +326,7 @@ class OverlayFileSystem:
     def hold(self, path: str) -> None:
         """Keep a file open until `let_go` or `refresh`, even if the base removes or renames it.
 
-        Its directory counts as existing, too.
+        Its directory counts as existing as well.
         """
         self._held_dirs.add(split_path(path)[0])
         self._held_open[path] = OverlayFile(self._node(path), self._clock, writable=False)
@@ -337,7 +337,7 @@ class OverlayFileSystem:
             held.close()
 
     def refresh(self, directory: str) -> None:
-        """Discard everything below a directory, so the base is read again."""
+        """Discard everything below a directory, so that the base is read again."""
         for path in self._children.pop(directory, {}).values():
             self._nodes.pop(path, None)
             self.let_go(path)
@@ -363,12 +363,12 @@ class OverlayFileSystem:
         return contents
 
     def _put(self, path: str, contents: OverlayBytes | None) -> None:
-        """Set or hide the file of a path, even if the base has one."""
+        """Set or hide the file at a path, even if the base has one."""
         self._nodes[path] = contents
         self._note(path)
 
     def _note(self, path: str) -> None:
-        """Add a path to its directory, and to those above."""
+        """Add a path to its directory and to all parents."""
         is_new = True
         while is_new and path not in ("", "/"):
             parent, name = split_path(path)

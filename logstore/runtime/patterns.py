@@ -1,7 +1,7 @@
-"""Regular expressions of clients and users: RE2 syntax, matched in linear time.
+"""Regular expressions from clients and users: RE2 syntax, matched in linear time.
 
-Python's `re` takes exponential time for some patterns, so a client could stop a broker with one.
-RE2 is also the syntax of Kafka 4, which uses RE2/J.
+Python's `re` takes exponential time for some patterns, so a single pattern from a client could
+stall a broker. RE2 is also the syntax of Kafka 4, which uses RE2/J.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ PATTERN_BYTES_MAX = 1 << 20
 
 
 def compile_pattern(text: str, *, is_prefix: bool = False) -> Callable[[str], bool]:
-    """Return a function that returns whether a pattern matches a text.
+    """Return a function that returns whether a text matches a pattern.
 
     Parameters
     ----------
     is_prefix : bool
-        Whether it is enough that the pattern matches the beginning of the text.
+        Whether a match at the beginning of the text is sufficient.
 
     Raises
     ------
     InvalidRegularExpressionError
-        The pattern is not valid in RE2, or too large.
+        The pattern is not valid RE2 syntax, or is too large.
     """
     pattern = _compiled(text)
     match = pattern.match if is_prefix else pattern.fullmatch
@@ -37,21 +37,21 @@ def compile_pattern(text: str, *, is_prefix: bool = False) -> Callable[[str], bo
 
 
 def compile_search(text: str) -> Callable[[bytes], bool]:
-    """Return a function that returns whether a pattern matches a part of some bytes.
+    """Return a function that returns whether some part of the given bytes matches a pattern.
 
-    The pattern and the bytes are taken as UTF-8. Bytes that are not UTF-8 match nothing.
+    The pattern and the bytes are interpreted as UTF-8. Bytes that are not UTF-8 never match.
 
     Raises
     ------
     InvalidRegularExpressionError
-        The pattern is not valid in RE2, or too large.
+        The pattern is not valid RE2 syntax, or is too large.
     """
     search = _compiled(text, is_bytes=True).search
     return lambda data: search(data) is not None
 
 
 def _compiled(text: str, *, is_bytes: bool = False) -> Any:  # noqa: ANN401  # re2 has no types
-    import re2  # loaded for the first pattern
+    import re2  # only loaded if there is a pattern
 
     if len(text) > PATTERN_CHARACTERS_MAX:
         raise InvalidRegularExpressionError(

@@ -9,11 +9,11 @@ from logstore.runtime.fs import File, FileKind, FileStat, FileSystem, Space
 
 
 class ReadOnlyFileSystem:
-    """Passes reads on to `base`. Every change raises `PermissionError`.
+    """Forwards reads to `base`. Every change raises `PermissionError`.
 
-    It guarantees that read-only commands do not write anything. The changes of recovery are made in
-    an overlay over this file system, and a bug results in an error. It is not a `FileSystemLayer`,
-    which would pass on new operations.
+    This guarantees that read-only commands write nothing. Recovery makes its changes in an overlay
+    over this file system, and a bug results in an error. It is not a `FileSystemLayer`, because
+    that would forward new operations.
     """
 
     def __init__(self, base: FileSystem) -> None:
@@ -26,7 +26,7 @@ class ReadOnlyFileSystem:
         return _ReadOnlyFile(self._base.open(path), path)
 
     def exists(self, path: str) -> bool:
-        """Return whether a file or directory of that name exists."""
+        """Return whether a file or directory exists at `path`."""
         return self._base.exists(path)
 
     def is_dir(self, path: str) -> bool:
@@ -34,7 +34,7 @@ class ReadOnlyFileSystem:
         return self._base.is_dir(path)
 
     def kind(self, path: str) -> FileKind | None:
-        """Return the kind of a name."""
+        """Return the kind of a path."""
         return self._base.kind(path)
 
     def list_dir(self, path: str) -> list[str]:
@@ -46,7 +46,7 @@ class ReadOnlyFileSystem:
         return self._base.kinds(path)
 
     def stat(self, path: str) -> FileStat:
-        """Return length and modification time of a file."""
+        """Return the length and modification time of a file."""
         return self._base.stat(path)
 
     def rename(self, source: str, target: str) -> None:

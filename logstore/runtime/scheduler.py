@@ -2,7 +2,7 @@
 
 Usage
 -----
-The owner of a `Runtime` starts its scheduler and shuts it down. Other code schedules and cancels
+The owner of a `Runtime` starts and shuts down its scheduler. Other code schedules and cancels
 tasks::
 
     runtime.scheduler.start()
@@ -13,30 +13,30 @@ tasks::
     task.cancel()
     runtime.scheduler.shutdown()
 
-Before `start` and after `shutdown` a scheduler runs nothing. As in Kafka, it then ignores new tasks
-and returns them cancelled. `run_all` and `wait_until` always work. Names are Kafka's.
+Before `start` and after `shutdown`, a scheduler runs nothing. As in Kafka, it then ignores new
+tasks and returns them cancelled. `run_all` and `wait_until` always work. Task names are Kafka's.
 
 Execution
 ---------
-`ThreadScheduler` has its own threads. `DeterministicScheduler` has none. On a `VirtualClock`, tasks
-run inside `clock.advance(...)`, `sleep` and `set_ms`, at their due times; on other clocks, only
-inside `run_due` and `wait_until`. Code that waits for a task must call `wait_until`: in one thread,
-no task would run during its own loop. After a simulated crash of a program, shut its scheduler
-down. Otherwise its tasks run on in the time of the next program.
+`ThreadScheduler` has its own threads, `DeterministicScheduler` has none. On a `VirtualClock`, tasks
+run inside `clock.advance(...)`, `sleep` and `set_ms` at their due times; on other clocks, only
+inside `run_due` and `wait_until`. Code that waits for a task must call `wait_until`, because in a
+single thread, no task would run during the code's own loop. After simulating a crash of a program,
+shut down its scheduler. Otherwise its tasks continue to run during the next program.
 
-Tasks may schedule, cancel, wait and sleep. A period counts from due time to due time, like
-`scheduleAtFixedRate` in `KafkaScheduler`. But one run makes up for all due times that it missed
-because it was late or the previous run took long.
+Tasks may schedule, cancel, wait and sleep. A period is measured from due time to due time, like
+`scheduleAtFixedRate` in `KafkaScheduler`. However, a single run makes up for all due times that
+were missed because a run was late or took long.
 
-A periodic task can report for how long its runs would change nothing (`idle_ms`). In virtual time
-these runs are left out, so that years pass as quickly as days. Code that changes the inputs of the
-task calls `ScheduledTask.wake`. The task then runs at the due times of its period, in the same
-order among other tasks as without the sleep (if no task takes time itself).
+A periodic task can report how long its runs would have no effect (`idle_ms`). In virtual time,
+these runs are skipped, so that years pass as quickly as days. Code that changes the inputs of the
+task must call `ScheduledTask.wake`. The task then runs at the due times of its period, in the same
+order among other tasks as if it had not slept (unless tasks themselves take time).
 
 Errors
 ------
-The error of a task is logged, counted and kept as its `last_error`. It stops neither the period nor
-other tasks. An `AssertionError`, or an error that is not an `Exception` (a simulated crash, an
+An error in a task is logged, counted and stored as its `last_error`. It stops neither the period
+nor other tasks. An `AssertionError`, or an error that is not an `Exception` (a simulated crash, an
 interrupt), is counted and then raised: to the caller that let time pass, or from a thread to
 `threading.excepthook`.
 """
@@ -68,7 +68,7 @@ _schedulers: WeakSet[QueueScheduler] = WeakSet()
 
 
 class Deadlock(AssertionError):
-    """A wait cannot end, because no task is left or the tasks run forever."""
+    """A wait cannot end, because no tasks are left or tasks run endlessly."""
 
 
 _Key = tuple[int, float, int, int]
@@ -76,24 +76,24 @@ _Key = tuple[int, float, int, int]
 
 
 class ScheduledTask:
-    """A task of a scheduler, created by `Scheduler.schedule`.
+    """A task in a scheduler, created by `Scheduler.schedule`.
 
     Attributes
     ----------
     name : str
-        Name in logs and threads.
+        Name for logs and threads.
     cancelled : bool
-        Whether it was cancelled or ignored, so no further run starts.
+        Whether the task was cancelled or ignored, so that it is not run again.
     is_running : bool
-        Whether it is running.
+        Whether the task is currently running.
     runs, failures : int
-        Number of finished runs, and of runs that failed.
+        Number of completed runs, and of failed runs.
     last_error : BaseException or None
-        The error of the last failure.
+        The error of the last failed run, or None.
 
     Notes
     -----
-    Attributes are read-only and may be read by any thread.
+    Attributes are read-only and can be read by any thread.
     """
 
     __slots__ = (
@@ -151,17 +151,16 @@ class ScheduledTask:
     def wake(self) -> None:
         """Run the task at its next due time, because its inputs have changed.
 
-        This is for tasks with `idle_ms`. It is cheap if the task does not sleep, and
-        thread-safe.
+        For tasks with `idle_ms`. Thread-safe, and cheap if the task is not asleep.
         """
         self._was_woken = True
         if self._is_asleep:
             self._owner.wake(self)
 
     def cancel(self) -> None:
-        """Prevent further runs. A current run continues, see `is_running`.
+        """Prevent further runs. A run in progress continues; see `is_running`.
 
-        A second call does nothing. Thread-safe, also from the task itself.
+        A second call has no effect. Thread-safe, and allowed in the task itself.
         """
         self._owner.cancel(self)
 
@@ -175,15 +174,15 @@ class Scheduler(Protocol):
 
     @property
     def is_concurrent(self) -> bool:
-        """Whether tasks run concurrently. If not, long tasks should end their run to yield."""
+        """Whether tasks run concurrently. If not, long tasks should return early to yield."""
 
     def start(self) -> None:
-        """Accept and run tasks, even after a shutdown. If started, do nothing."""
+        """Accept and run tasks, even after a shutdown. Has no effect if already started."""
 
     def shutdown(self) -> None:
-        """Cancel all tasks and wait for running ones.
+        """Cancel all tasks and wait for running tasks.
 
-        No task runs after the return. A task may call this. Then the call waits for no task.
+        After the return, no task runs. If a task calls this, it waits for no tasks.
         """
 
     def schedule(
@@ -195,21 +194,22 @@ class Scheduler(Protocol):
         period_ms: int | None = None,
         idle_ms: Callable[[], int | None] | None = None,
     ) -> ScheduledTask:
-        """Run `action` once after `delay_ms`, and then every `period_ms` if given.
+        """Run `action` once after `delay_ms` and then, if given, every `period_ms`.
 
         Parameters
         ----------
         name : str
-            Name in logs and threads.
+            Name for logs and threads.
         action : callable
             Never runs concurrently with itself.
         delay_ms : int
-            Milliseconds of monotonic time until the first run, at least 0.
+            Monotonic time until the first run in milliseconds, at least 0.
         period_ms : int, optional
-            Milliseconds from one due time to the next, at least 1.
+            Time between due times in milliseconds, at least 1.
         idle_ms : callable, optional
-            Called after a run in virtual time. Returns for how many ms further runs change nothing
-            unless the task is woken; None is forever. Not called if it was woken during the run.
+            Called after a run in virtual time, unless the task was woken during the run. Returns
+            for how many milliseconds further runs have no effect unless the task is woken, or None
+            for an unlimited time.
 
         Returns
         -------
@@ -223,18 +223,18 @@ class Scheduler(Protocol):
         """
 
     def run_all(self, tasks: Sequence[Callable[[], T]], *, threads: int) -> list[T | BaseException]:
-        """Run independent jobs in up to `threads` new threads, and wait for them.
+        """Run independent jobs in up to `threads` new threads and wait for them.
 
         Returns
         -------
         list
-            The result or the error of each job, in the order of `tasks`.
+            The result or error of each job, in the order of `tasks`.
 
         Raises
         ------
         AssertionError, BaseException
-            The first `AssertionError` or error that is not an `Exception`, after the running jobs
-            have ended. No further job is started then.
+            The first `AssertionError` or error that is not an `Exception`, raised after the running
+            jobs have ended. No further jobs are started.
         """
 
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int | None = None) -> bool:
@@ -243,9 +243,9 @@ class Scheduler(Protocol):
         Parameters
         ----------
         predicate : callable
-            Called repeatedly without a lock. It must not wait.
+            Called repeatedly, without holding a lock. It must not wait.
         timeout_ms : int, optional
-            Milliseconds of monotonic time (default: no timeout).
+            Timeout in milliseconds of monotonic time. [default: no timeout]
 
         Returns
         -------
@@ -255,19 +255,19 @@ class Scheduler(Protocol):
         Raises
         ------
         Deadlock
-            As far as the scheduler knows, the predicate cannot become true.
+            As far as the scheduler can determine, the predicate cannot become true.
         """
 
     def notify(self) -> None:
-        """Make waiters evaluate their predicates at once, like the end of a task does."""
+        """Make waiters evaluate their predicates immediately, as the end of a task does."""
 
 
 class QueueScheduler:
     """A queue of tasks by due time. Subclasses decide when and in which thread tasks run.
 
-    Holds: the queue has each waiting task once, and no cancelled or running task. Running tasks are
-    in `_running`, tasks that sleep until they are woken in `_asleep`. The queue is empty while not
-    started.
+    Invariants: the queue contains each waiting task once, and no cancelled or running tasks.
+    Running tasks are in `_running`, tasks that sleep until they are woken in `_asleep`. The queue
+    is empty while the scheduler is not started.
     """
 
     def __init__(self, clock: Clock, rng: random.Random | None = None) -> None:
@@ -276,7 +276,7 @@ class QueueScheduler:
         self._lock = threading.RLock()
         self._queue: list[tuple[_Key, ScheduledTask]] = []
         self._numbers = itertools.count()
-        self._running: dict[ScheduledTask, None] = {}  # a set in the order of its members
+        self._running: dict[ScheduledTask, None] = {}  # used as an ordered set
         self._asleep: set[ScheduledTask] = set()  # without a due time
         self._started = False
         _schedulers.add(self)
@@ -329,7 +329,7 @@ class QueueScheduler:
             period_ns = task._period_ns
             assert period_ns is not None, "only periodic tasks sleep"
             if self._running:
-                # Later tasks of its due time have not run yet.
+                # Later tasks with the same due time have not run yet.
                 current = next(reversed(self._running))
                 due_ns = _due_from(task._ran_ns, period_ns, current._due_ns)
                 if self._key_of(task, due_ns, due_ns - period_ns) < current._key:
@@ -340,34 +340,34 @@ class QueueScheduler:
             self._push(task, due_ns, due_ns - period_ns)
 
     def _take_back(self, task: ScheduledTask) -> None:
-        """Remove a task from the queue. The lock is held."""
+        """Remove a task from the queue. The caller must hold the lock."""
         task._is_asleep = False
         self._asleep.discard(task)
         self._queue = [entry for entry in self._queue if entry[-1] is not task]
         heapq.heapify(self._queue)
 
     def notify(self) -> None:
-        """Do nothing, because no other thread waits."""
+        """Do nothing, because no other thread can be waiting."""
 
     def next_due_ns(self) -> int | None:
-        """Return the monotonic time at which the next task is due, maybe past."""
+        """Return the monotonic time at which the next task is due, which may be past, or None."""
         with self._lock:
             return self._queue[0][0][0] if self._queue else None
 
     def next_due_name(self) -> str | None:
-        """Return the name of the next task."""
+        """Return the name of the next task, or None if there is none."""
         with self._lock:
             return self._queue[0][-1].name if self._queue else None
 
     def _on_scheduled(self) -> None:
-        """Make sure that a newly queued task is run. The lock is held."""
+        """Make sure that a newly queued task is run. The caller must hold the lock."""
 
     def _in_task(self) -> AbstractContextManager[None]:
         """Return a context for the action of a task."""
         return nullcontext()
 
     def _push(self, task: ScheduledTask, due_ns: int, since_ns: int) -> None:
-        """Queue a task that waits since a time."""
+        """Queue a task that has been waiting since a given time."""
         task._due_ns = due_ns
         task._key = self._key_of(task, due_ns, since_ns)
         heapq.heappush(self._queue, (task._key, task))
@@ -375,17 +375,17 @@ class QueueScheduler:
     def _key_of(self, task: ScheduledTask, due_ns: int, since_ns: int) -> _Key:
         """Return the sort key of a task.
 
-        At the same due time, the task that waits longest is first.
+        Among tasks with the same due time, the one that has waited longest is first.
         """
         tie = 0.0 if self._rng is None else self._rng.random()
         return due_ns, tie, since_ns, task._number
 
     def _idle_ns(self, task: ScheduledTask) -> int | None:
-        """Return for how long the runs of a task are skipped. None means forever."""
+        """Return how long the runs of a task are skipped. None means forever."""
         return 0
 
     def _pop(self, now_ns: int, due_ns: int) -> ScheduledTask | None:
-        """Begin the run of the first task due at `due_ns` or before."""
+        """Start the run of the first task due at or before `due_ns`, or return None."""
         with self._lock:
             if not self._queue or self._queue[0][0][0] > due_ns:
                 return None
@@ -404,7 +404,7 @@ class QueueScheduler:
         except BaseException as error:
             task.failures += 1
             task.last_error = error
-            task._was_woken = True  # the next run tries again
+            task._was_woken = True  # the next run retries
             if not is_contained(error):
                 raise
             logger.exception("scheduled task %s failed", task.name)
@@ -412,7 +412,7 @@ class QueueScheduler:
             self._finish(task)
 
     def _finish(self, task: ScheduledTask) -> None:
-        # Do not hold the lock here. A thread that wakes a task may hold a lock that `idle_ms`
+        # Do not hold the lock, because a thread that wakes a task may hold a lock that `idle_ms`
         # acquires.
         idle_ns = self._idle_ns(task)
         with self._lock:
@@ -424,7 +424,7 @@ class QueueScheduler:
                 missed = max(0, task._started_ns - task._due_ns) // period_ns
                 due_ns = task._due_ns + (missed + 1) * period_ns
                 task._is_asleep = idle_ns != 0
-                if task._was_woken:  # read last: `wake` uses the opposite order
+                if task._was_woken:  # read last, because `wake` uses the opposite order
                     idle_ns, task._is_asleep = 0, False
                 if idle_ns is None:
                     self._asleep.add(task)
@@ -436,7 +436,7 @@ class QueueScheduler:
         self.notify()
 
     def _forget_in_child(self) -> None:
-        """Do not run anything in a forked child, because tasks and threads belong to the parent.
+        """Run nothing in a forked child, because tasks and threads belong to the parent.
 
         The lock is replaced, because another thread may have held it during the fork.
         """
@@ -472,7 +472,7 @@ class QueueScheduler:
 
 
 def _due_from(anchor_ns: int, period_ns: int, earliest_ns: int) -> int:
-    """Return the first due time at or after `earliest_ns`; `anchor_ns` is a due time."""
+    """Return the first due time at or after `earliest_ns`. `anchor_ns` is any due time."""
     return anchor_ns + -(-(earliest_ns - anchor_ns) // period_ns) * period_ns
 
 
@@ -485,12 +485,12 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def is_contained(error: BaseException) -> bool:
-    """Return whether an error remains with its task; see the module."""
+    """Return whether an error is stored in its task instead of raised; see the module."""
     return isinstance(error, Exception) and not isinstance(error, AssertionError)
 
 
 def outcome(task: Callable[[], T]) -> T | BaseException:
-    """Run a job, and return its result, or its error if that remains with the job."""
+    """Run a job. Return its result, or its error if `is_contained`."""
     try:
         return task()
     except BaseException as error:

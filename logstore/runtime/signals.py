@@ -1,9 +1,9 @@
 """Signals: events with any number of listeners.
 
-A listener is a function. It is called in the thread of the event, after earlier subscribers, while
-the locks of that thread are held. Each signal documents these locks. A listener must therefore be
-quick, and must not acquire locks that could cause a deadlock. For longer work, it should wake up
-another thread.
+A listener is a function. It is called in the thread that emits the event, after earlier
+subscribers, while that thread holds its locks. Each signal documents these locks. A listener must
+therefore be fast, and must not acquire locks that could cause a deadlock. For longer work, it
+should wake another thread.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ class Signal(Generic[P]):
     Parameters
     ----------
     name : str
-        Name of the event in messages: "a change of users-0".
+        Name of the event for messages, such as "a change of users-0".
 
     Notes
     -----
-    Any thread may subscribe and emit. The error of a listener is logged, and the other listeners
-    are still called. An assertion, an interrupt or a simulated crash is raised after all of them.
+    Any thread may subscribe and emit. An error in a listener is logged, and the remaining listeners
+    are still called. An assertion, an interrupt or a simulated crash is raised after all listeners
+    have been called.
     """
 
     __slots__ = ("_called", "_listeners", "_name", "_numbers")
@@ -43,15 +44,15 @@ class Signal(Generic[P]):
     def __init__(self, name: str) -> None:
         self._name = name
         self._numbers = count()
-        self._listeners: dict[int, Callable[P, object]] = {}  # in the order of their numbers
-        # This is a copy, because listeners may subscribe and leave during `emit`.
+        self._listeners: dict[int, Callable[P, object]] = {}  # in the order of subscription
+        # A copy, because listeners may subscribe and unsubscribe during `emit`.
         self._called: tuple[Callable[P, object], ...] = ()
 
     def subscribe(self, listener: Callable[P, object]) -> Unsubscribe:
-        """Call a listener from now on, until the returned function is called.
+        """Subscribe a listener. The returned function ends the subscription.
 
-        A listener that is subscribed twice is called twice. An `emit` in another thread may still
-        call it once after it has left.
+        A listener that is subscribed twice is called twice. An `emit` in another thread might still
+        call a listener once after it has unsubscribed.
         """
         number = next(self._numbers)
         self._listeners[number] = listener

@@ -1,4 +1,4 @@
-"""Sockets and addresses of servers."""
+"""Server sockets and addresses."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def opened_socket(host: str, port: int) -> socket.socket:
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether a numeric address is reachable from this machine only."""
+    """Return whether a numeric address can only be reached from this machine."""
     return ip_address(address.partition("%")[0]).is_loopback
 
 
 def host_and_port(host: str, port: int) -> str:
-    """Return an address as in a URL, with IPv6 in brackets."""
+    """Return an address in URL form, with IPv6 addresses in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -24,21 +24,21 @@ POLL_MS = 50
 
 
 class ThreadScheduler(QueueScheduler):
-    """Runs tasks in daemon threads, started on demand, at most one of them idle.
+    """Runs tasks in daemon threads. Threads are started on demand, and at most one is idle.
 
-    A thread has the name of the task that it runs, `logstore-<name>`.
+    While a thread runs a task, it is named `logstore-<name>`.
 
     Parameters
     ----------
     clock : Clock
-        Not a virtual clock. Waits follow its monotonic time.
+        Must not be a virtual clock. Waits use its monotonic time.
     threads : int
-        Maximum number of concurrent tasks. Other due tasks run late.
+        Maximum number of concurrent tasks. Further due tasks run late.
 
     Attributes
     ----------
     threads : int
-        The same number. May be changed, for tasks that become due afterwards.
+        The parameter. A change applies to tasks that become due later.
 
     Raises
     ------
@@ -47,8 +47,8 @@ class ThreadScheduler(QueueScheduler):
 
     Notes
     -----
-    Thread-safe. A waiting task keeps its thread. If it waits for other tasks, it needs a timeout,
-    because a full pool or a shutdown delays those.
+    Thread-safe. A waiting task occupies its thread. If it waits for other tasks, it needs a
+    timeout, because a full pool or a shutdown delays these tasks.
     """
 
     is_concurrent = True
@@ -74,12 +74,12 @@ class ThreadScheduler(QueueScheduler):
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Accept and run tasks. The first task starts the first thread."""
+        """Accept and run tasks. The first thread is started for the first task."""
         with self._lock:
             self._started = True
 
     def shutdown(self) -> None:
-        """Cancel all tasks and wait for those that are running; see `Scheduler.shutdown`."""
+        """Cancel all tasks and wait for running tasks; see `Scheduler.shutdown`."""
         self._stop()
         with self._lock:
             self._wakeup.notify_all()
@@ -90,7 +90,7 @@ class ThreadScheduler(QueueScheduler):
                 worker.join()
 
     def run_all(self, tasks: Sequence[Callable[[], T]], *, threads: int) -> list[T | BaseException]:
-        """Run jobs in parallel, see `Scheduler.run_all`; with one thread, in the calling one."""
+        """Run jobs in parallel; see `Scheduler.run_all`. With one thread, use the caller's."""
         check_threads(threads)
         if threads == 1 or len(tasks) < 2:
             return [outcome(task) for task in tasks]
@@ -131,7 +131,7 @@ class ThreadScheduler(QueueScheduler):
         if timeout_ms is not None:
             limit_ns = self._clock.monotonic_ns() + timeout_ms * 1_000_000
         while True:
-            # Before the predicate, so a notification in between is not missed.
+            # Read this before the predicate, so that no notification in between is missed.
             changes = self._changes
             if predicate():
                 return True
@@ -171,7 +171,7 @@ class ThreadScheduler(QueueScheduler):
                 self._workers.add(worker)
 
     def _has_idle(self, *, more_than: int = 0) -> bool:
-        """Return whether more than so many threads are idle and wait for the queue."""
+        """Return whether more than `more_than` threads are idle and waiting for the queue."""
         return len(self._workers) - len(self._running) > more_than
 
     def _work(self) -> None:
@@ -198,20 +198,20 @@ class ThreadScheduler(QueueScheduler):
         return True
 
     def _take(self) -> ScheduledTask | None:
-        """Wait for a task that is due. Return None if the thread is no longer needed."""
+        """Wait for a due task. Return None if the thread is no longer needed."""
         with self._lock:
             while self._started:
                 now_ns = self._clock.monotonic_ns()
                 task = self._pop(now_ns, now_ns)
                 if task is not None:
                     if self._queue:
-                        self._on_scheduled()  # another thread must wait for the rest
+                        self._on_scheduled()  # another thread must wait for the remaining tasks
                     return task
                 if self._has_idle(more_than=1):
-                    self._wakeup.notify()  # the next due time may have changed
+                    self._wakeup.notify()  # the next due time might have changed
                     break
                 self._wakeup.wait(self._seconds_to_next(now_ns))
-            # At once, so that this thread no longer counts as idle.
+            # Immediately, so that this thread no longer counts as idle.
             self._workers.discard(threading.current_thread())
             return None
 
@@ -223,17 +223,17 @@ class ThreadScheduler(QueueScheduler):
 
 
 class PacedScheduler(ThreadScheduler):
-    """Threads that use the system clock, while a virtual clock follows it during waits.
+    """Runs tasks in threads on the system clock, and moves a virtual clock along during waits.
 
-    This is for a broker with a virtual clock that has clients in other programs. These clients
-    use the system clock, so a caller that waits for them must block. While the caller blocks,
-    the virtual clock moves as far as the system clock does, and never beyond the timeout.
+    For a broker with a virtual clock and clients in other programs. These clients use the system
+    clock, so a caller that waits for them must block. While the caller blocks, the virtual clock
+    advances as far as the system clock does, but never beyond the timeout.
 
     Parameters
     ----------
     clock : VirtualClock
     threads : int
-        As for `ThreadScheduler`.
+        See `ThreadScheduler`.
     """
 
     def __init__(self, clock: VirtualClock, threads: int = BACKGROUND_THREADS) -> None:
@@ -243,9 +243,9 @@ class PacedScheduler(ThreadScheduler):
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int | None = None) -> bool:
         """Block until `predicate` is true; see `Scheduler.wait_until`.
 
-        The timeout counts in virtual time, which others may move, too. After a wait that ended by
-        its timeout the virtual clock is at the end of the timeout or later. Tasks of the virtual
-        clock run in the calling thread. The predicate is evaluated after each due time.
+        The timeout is in virtual time, which others may advance as well. After a wait that timed
+        out, the virtual clock is at the end of the timeout or later. Tasks on the virtual clock run
+        in the calling thread. The predicate is evaluated after each due time.
         """
         virtual = self._virtual_clock
         started_ns, real_started_ns = virtual.monotonic_ns(), self._clock.monotonic_ns()

@@ -35,9 +35,9 @@ class ActionKind(NamedTuple):
     optional, required : tuple of str
         Keys in addition to `at` and `do`.
     inverse : str
-        Action that reverts it when `lasts` has passed.
+        Action that reverts this one after `lasts`.
     while_down : bool
-        Whether it is possible while the broker is down.
+        Whether the action is possible while the broker is down.
     """
 
     optional: tuple[str, ...] = ()
@@ -95,17 +95,17 @@ class Action:
 
     @property
     def at_ms(self) -> int:
-        """`at` in ms after the start."""
+        """`at` in milliseconds after the start."""
         return parse_duration(self.at)
 
     @property
     def by_ms(self) -> int:
-        """`by` in ms."""
+        """`by` in milliseconds."""
         return -parse_duration(self.by[1:]) if self.by[:1] == "-" else parse_duration(self.by)
 
     @property
     def delay_ms(self) -> int:
-        """`delay` in ms."""
+        """`delay` in milliseconds."""
         return parse_duration(self.delay)
 
     def repairs(self, fault: Action) -> bool:
@@ -141,7 +141,7 @@ class Action:
         return " ".join(filter(None, words))
 
     def inverse(self) -> Action | None:
-        """Return the action that reverts this one, or None without `lasts`."""
+        """Return the action that reverts this one, or None if `lasts` is not set."""
         if self.lasts == "0":
             return None
         inverse = ACTION_KINDS[self.do].inverse
@@ -165,7 +165,7 @@ def plan_actions(
     broker: Mapping[str, str],
     directories: int,
 ) -> tuple[Action, ...]:
-    """Check actions, and return them and their inverses in time order.
+    """Check actions. Return them and their inverses in time order.
 
     Raises
     ------
@@ -185,7 +185,7 @@ def plan_actions(
 
 
 def created_at_ms(actions: Iterable[Action], topic: str) -> int | None:
-    """Return when a topic is created, in ms after the start, or None if it exists already."""
+    """Return when a topic is created, in ms after the start, or None if it already exists."""
     changes = [
         each for each in actions if each.topic == topic and each.do in (CREATE_TOPIC, DELETE_TOPIC)
     ]
@@ -212,7 +212,7 @@ def _key_problems(action: Action, directories: int) -> Iterator[str]:
 
 
 class _PlannedState:
-    """Topics and broker between the actions of a scenario."""
+    """The topics and the broker between the actions of a scenario."""
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class _PlannedState:
         self._is_down = False
 
     def apply(self, action: Action) -> Iterator[str]:
-        """Apply an action, and yield its problems."""
+        """Apply an action and yield its problems."""
         kind, name = ACTION_KINDS[action.do], action.topic
         if self._is_down and not kind.while_down:
             yield "is not possible while the broker is down"

@@ -78,13 +78,14 @@ def run(
     Parameters
     ----------
     data_dir : path, optional
-        Directory for the logs, missing or empty. The result is the same. [default: in memory]
+        Directory for the logs, missing or empty. It does not affect the result. [default: in
+        memory]
     samples : int
         Maximum number of regular rows per partition. Rolls, cleaning and retention add more rows.
     progress : callable, optional
         Called with the virtual time at every sample.
     recording : Recording, optional
-        Recording of the continued directory, if it was read already.
+        Recording of the continued directory, if already read.
 
     Raises
     ------
@@ -162,7 +163,7 @@ class _Simulation:
         self.cleaned: set[TopicPartition] = set()
 
     def _expect(self, topic: Topic) -> None:
-        """Create the feed of a topic and the tracker of its survivors."""
+        """Create a topic's feed and the tracker of its survivors."""
         feed: Queue
         survivors: Survivors | ScriptSurvivors
         spec, start_ms = topic.workload, self.scenario.start_ms
@@ -192,7 +193,7 @@ class _Simulation:
         return range(self.scenario.partitions_of(topic.name))
 
     def _create_topics(self) -> None:
-        """Create new topics, and read the logs of continued ones."""
+        """Create new topics and read the logs of continued ones."""
         for topic in self.scenario.topics:
             if not topic.continued and created_at_ms(self.scenario.actions, topic.name) is None:
                 self._create(topic)
@@ -254,7 +255,7 @@ class _Simulation:
         return self.scenario.start_ms + self.scenario.span_ms
 
     def _events(self) -> Iterator[tuple[int, Action | None]]:
-        """Yield the times of samples (None) and actions in order."""
+        """Yield the times of samples (action None) and actions, in order."""
         start, span = self.scenario.start_ms, self.scenario.span_ms
         count = max(1, min(self.samples, span))
         samples = ((start + span * (number + 1) // count, None) for number in range(count))
@@ -263,7 +264,7 @@ class _Simulation:
         yield from heapq.merge(samples, due_actions, key=lambda event: event[0])
 
     def _pass_time(self, until_ms: int) -> None:
-        """Advance the time to `until_ms`, appending arrivals and running due tasks."""
+        """Advance time to `until_ms`, appending arrivals and running due tasks."""
         while (now_ms := self.clock.now_ms()) < until_ms:
             due_ms = self.environment.next_due_ms()
             window_ms = until_ms if due_ms is None else max(now_ms + 1, min(due_ms, until_ms))
@@ -273,12 +274,12 @@ class _Simulation:
             if refused is not None and refused != self.refused:
                 self._note(f"an append was refused: {refused}")
             self.refused = refused
-            self._note_dirty()  # before a pass that may be due at the end of the window
+            self._note_dirty()  # before a pass that might be due at the end of the window
             self.clock.set_ms(max(window_ms, self.clock.now_ms()))
             self._sample_changes()
 
     def _note_dirty(self) -> None:
-        """Set the dirty time of partitions with new dirty data."""
+        """Set the dirty time of partitions that have new dirty data."""
         for each in self.watched_partitions:
             appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
             if each.dirty_since_ms is not None or appended == each.appended_bytes:
@@ -340,7 +341,7 @@ class _Simulation:
         )
 
     def _sample_changes(self) -> None:
-        """Add a row for each partition that was just rolled, cleaned or retained."""
+        """Add a row for each partition that has just been rolled, cleaned or retained."""
         for each in self.watched_partitions:
             log = self._log(each)
             if log is None:
@@ -356,7 +357,7 @@ class _Simulation:
         self.cleaned.clear()
 
     def _log(self, each: _Partition) -> Log | None:
-        """Return the log of a partition if it is usable."""
+        """Return the log of a partition, or None if it is not usable."""
         return self._state_and_log(each)[1]
 
     def _state_and_log(self, each: _Partition) -> tuple[str, Log | None]:
@@ -411,7 +412,7 @@ class _Simulation:
             measurements["deleted_bytes"] = self.environment.waiting_bytes(each.tp, None)
         now_ms = self.clock.now_ms()
         spent = each.read_bytes + each.written_bytes
-        span_ms = max(now_ms - each.sampled_ms, each.pass_ms)  # a pass may have started before
+        span_ms = max(now_ms - each.sampled_ms, each.pass_ms)  # a pass may have started earlier
         rate = (spent - each.spent_bytes) * 1000 / span_ms if span_ms else 0.0
         appended = self.feed_of[each.tp.topic].bytes[each.tp.partition]
         throttle = self.environment.config.log_cleaner_io_max_bytes_per_second
@@ -488,9 +489,9 @@ class _Simulation:
         }
 
     def _deleted_bytes(self, each: _Partition, log: Log, event: str) -> int:
-        """Return the size of files that await removal.
+        """Return the total size of a partition's files that await removal.
 
-        Does not read the directory if there are none.
+        The directory is not read if no files can be waiting.
         """
         now_ms = self.clock.now_ms()
         if event in (CLEAN, RETAIN):
@@ -586,7 +587,7 @@ class _Simulation:
         self.broker.create_topic(topic.name, partitions=count, configs=topic.configs)
 
     def _delete(self, topic: str) -> None:
-        """Delete a topic and reset its state. A new topic with its name starts at offset 0."""
+        """Delete a topic and reset its state. A new topic with the same name starts at offset 0."""
         self.broker.delete_topic(topic)
         for each in self.watched_partitions:
             if each.tp.topic == topic:
@@ -663,7 +664,7 @@ def _sizes(log: Log, state: CleanableState) -> dict[str, int]:
 
 
 def _dirty_since_ms(log: Log, first_dirty: int) -> int | None:
-    """Return the timestamp of the first batch in the first dirty segment, or None."""
+    """Return the timestamp of the first batch in the first dirty segment, or None if unknown."""
     first = log.segments.floor(first_dirty)
     if first is None or first_dirty >= log.log_end_offset:
         return None

@@ -45,12 +45,12 @@ class Environment:
     data_dir : path, optional
         Directory for the logs. [default: in memory]
     clock : VirtualClock
-        Simulated time. The broker's clock differs by `clock.skew_ms`.
+        Simulated time. The broker's clock is offset by `clock.skew_ms`.
 
     Attributes
     ----------
     running_broker : Broker or None
-        None while the broker is down.
+        The broker, or None while it is down.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Environment:
 
     @property
     def config(self) -> BrokerConfig:
-        """Broker config, or the last one while the broker is down."""
+        """The broker's config. While the broker is down, its last config."""
         if self.running_broker is not None:
             self._config = self.running_broker.broker_config
         return self._config
@@ -130,7 +130,7 @@ class Environment:
     # -- partitions ----------------------------------------------------------------------
 
     def partition_state(self, tp: TopicPartition) -> tuple[str, Log | None]:
-        """Return the state of a partition, and its log if it is usable."""
+        """Return the state of a partition, and its log if usable."""
         if self.running_broker is None:
             return DOWN, None
         try:
@@ -146,7 +146,7 @@ class Environment:
     # -- time ----------------------------------------------------------------------------
 
     def next_due_ms(self) -> int | None:
-        """Return the time of the broker's next scheduled task, or None."""
+        """Return the time of the broker's next scheduled task, or None if there is none."""
         if self.running_broker is None:
             return None
         scheduler = self.running_broker.runtime.scheduler
@@ -157,7 +157,7 @@ class Environment:
     # -- disks ---------------------------------------------------------------------------
 
     def add_fault(self, action: Action) -> None:
-        """Make disk operations fail or slow, or fill disks, from now on."""
+        """From now on, make disk operations fail or slow, or fill disks."""
         rule = None if self.running_broker is None else self._rule(action)
         self._faults.append((action, rule))
 
@@ -197,7 +197,7 @@ class Environment:
                     yield f"{directory}/{name}"
 
     def waiting_bytes(self, tp: TopicPartition, directory: str | None) -> int:
-        """Return the size of a partition's files that wait for removal."""
+        """Return the total size of a partition's files that await removal."""
         if directory is not None:
             return self._size(directory, DELETED_SUFFIX)
         size = 0
@@ -214,7 +214,7 @@ class Environment:
     def corrupt(self, directory: str, offset: int) -> bool:
         """Flip a bit in the checksum of the batch that contains an offset.
 
-        False if there is none.
+        Returns False if no batch contains the offset.
         """
         for path in self.log_files(directory):
             with closing(self.fs.open(path, write=True)) as file:

@@ -47,7 +47,7 @@ class Arrival(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Arrivals of one partition that are appended together when the last one arrives."""
+    """Arrivals at one partition that are appended together when the last one arrives."""
 
     feed: Queue
     partition: int
@@ -56,13 +56,13 @@ class Step(NamedTuple):
 
 
 class Queue(ABC):
-    """Arrivals of a topic that are to be appended.
+    """Arrivals of a topic that have not been appended yet.
 
     Attributes
     ----------
     topic : str
     partitions : int
-        Number of partitions that the producers know.
+        Number of partitions known to the producers.
     bytes : Counter of int
         Bytes appended so far, by partition.
     waiting : dict of int to deque
@@ -77,18 +77,18 @@ class Queue(ABC):
 
     @abstractmethod
     def steps(self, log_of: LogOf, now_ms: int, until_ms: int) -> list[Step]:
-        """Take the arrivals up to `until_ms`, inclusive."""
+        """Take the arrivals up to `until_ms` (inclusive)."""
 
     def add_partitions(self, total: int, now_ms: int) -> None:
-        """Set the number of partitions from now on."""
+        """Change the number of partitions."""
         self.partitions = total
 
     @abstractmethod
     def append(self, log: Log, arrivals: Sequence[Any]) -> None:
-        """Append arrivals of one partition at the current time."""
+        """Append arrivals at one partition, at the current time."""
 
     def postpone(self, partition: int, arrivals: Sequence[Any]) -> None:
-        """Queue arrivals behind those that were refused earlier."""
+        """Queue arrivals after those that were refused earlier."""
         self.waiting.setdefault(partition, deque()).extend(arrivals)
 
     def retry(self, partition: int, log: Log) -> None:
@@ -101,19 +101,19 @@ class Queue(ABC):
 
 
 class Feed(Queue):
-    """Records of a topic's workload that are to be appended.
+    """Records of a topic's workload that have not been appended yet.
 
     Parameters
     ----------
     spec : Spec
     survivors : Survivors
-        Tracker of the topic's surviving records; notified of expected and appended records.
+        Tracker of the topic's surviving records. Notified of expected and appended records.
     recorded : Recorded, optional
-        Arrival times, instead of the workload's.
+        Arrival times to use instead of the workload's.
     population : Population, optional
-        Keys, instead of the spec's.
+        Keys to use instead of the spec's.
     first_producer_id : int
-        Smallest producer id; smaller ones are in use.
+        Lowest producer id to use, because lower ones are in use.
     """
 
     def __init__(
@@ -138,10 +138,10 @@ class Feed(Queue):
         self._next = next(self._arrivals, None)
 
     def steps(self, log_of: LogOf, now_ms: int, until_ms: int) -> list[Step]:
-        """Take the arrivals up to `until_ms`, inclusive.
+        """Take the arrivals up to `until_ms` (inclusive).
 
-        Batches of a partition are appended together if none of them starts a segment. The resulting
-        files are the same, because no task reads the log in between.
+        Batches of a partition are appended together if none of them starts a segment. This does not
+        affect the resulting files, because no task reads the log in between.
         """
         by_partition: dict[int, list[Arrival]] = {}
         while self._next is not None and self._next.at_ms <= until_ms:
@@ -163,13 +163,13 @@ class Feed(Queue):
         return steps
 
     def append(self, log: Log, arrivals: Sequence[Arrival]) -> None:
-        """Append arrivals of one partition at the current time."""
+        """Append arrivals at one partition, at the current time."""
         first = arrivals[0]
         if first.kind != DATA:
             producer_id = self._first_producer_id + first.producer
             append_marker(log, producer_id, commit=first.kind == COMMIT)
             return
-        placing = self._placings[first.partition].copy()  # a refusal uses no sequence numbers
+        placing = self._placings[first.partition].copy()  # a refusal uses no sequences
         first_offset = placing.next_offset = log.log_end_offset
         placed = [placing.place(each.producer, each.at_ms, each.batch) for each in arrivals]
         append_batches(log, placed)
@@ -179,7 +179,7 @@ class Feed(Queue):
         self.bytes[first.partition] += sum(len(batch.data) for batch in placed)
 
     def add_partitions(self, total: int, now_ms: int) -> None:
-        """Spread the records that are sent from now on over more partitions."""
+        """Spread records sent from now on over more partitions."""
         self._placings += [BatchPlacer(self.spec.producers) for _ in range(total - self.partitions)]
         super().add_partitions(total, now_ms)
         self.spec = replace(self.spec, partitions=total)
@@ -219,7 +219,7 @@ class Feed(Queue):
 
 
 class Script(Queue):
-    """Scripted messages of a topic that are to be appended."""
+    """Scripted messages of a topic that have not been appended yet."""
 
     def __init__(self, topic: Topic, start_ms: int, survivors: ScriptSurvivors) -> None:
         super().__init__(topic.name, topic.partitions)
@@ -228,7 +228,7 @@ class Script(Queue):
         self._survivors = survivors
 
     def steps(self, log_of: LogOf, now_ms: int, until_ms: int) -> list[Step]:
-        """Take the messages up to `until_ms`, inclusive."""
+        """Take the messages up to `until_ms` (inclusive)."""
         steps: list[Step] = []
         while self._messages and self._start_ms + self._messages[0].at_ms <= until_ms:
             message = self._messages.popleft()
@@ -236,7 +236,7 @@ class Script(Queue):
         return steps
 
     def append(self, log: Log, arrivals: Sequence[Message]) -> None:
-        """Append messages of one partition at the current time."""
+        """Append messages at one partition, at the current time."""
         for message in arrivals:
             key = message.key.encode()
             value = None if message.delete else message.value.encode()
@@ -253,12 +253,12 @@ def append_arrivals(
     clock: VirtualClock,
     until_ms: int,
 ) -> str | None:
-    """Append all arrivals up to `until_ms`, inclusive, and advance the clock with them.
+    """Append all arrivals up to `until_ms` (inclusive), and advance the clock with them.
 
     Returns
     -------
     str or None
-        The last refusal of a log. The further arrivals of that partition wait.
+        The last refusal by a log, or None. Later arrivals at that partition wait.
     """
     reason = None
     for feed in feeds:

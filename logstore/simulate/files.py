@@ -38,8 +38,8 @@ def save(
 
     A sweep, several seeds and a search add their tables.
 
-    Results of an earlier run are replaced only after all files are written, so an error such as a
-    full disk leaves the directory unchanged. Other files are retained.
+    Results of an earlier run are only replaced once all files are written, so an error such as a
+    full disk leaves the directory unchanged. Unrelated files are retained.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def save(
             (draft / REPORT).write_text(report, encoding="utf-8")
             drafts.append(draft / REPORT)
         written = [path.replace(directory / path.name) for path in drafts]
-    except OSError as error:  # has no path if the disk is full
+    except OSError as error:  # the error lacks the path if the disk is full
         reason = f"cannot write the results: {error.strerror}"
         raise OSError(error.errno, reason, str(directory)) from error
     finally:

@@ -1,7 +1,7 @@
 """Fit a scenario to the recording of a directory, and check how well it predicts the data.
 
-All fitted numbers are keys of the scenario file and can be changed. If the recording does not show
-a value, a default is used and a note is added.
+All fitted numbers are keys of the scenario file and can be changed. If the recording does not
+determine a value, a default is used and a note is added.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _RECORD_OVERHEAD = 32
 
 
 class Check(NamedTuple):
-    """A prediction of the last third of the arrivals from the first two, and the actual value."""
+    """A prediction of the last third of arrivals from the first two, and the actual value."""
 
     topic: str
     what: str
@@ -77,7 +77,7 @@ class Check(NamedTuple):
 
     @property
     def error(self) -> float:
-        """Relative error of the prediction. Positive if too high."""
+        """Relative error of the prediction. Positive if the prediction is too high."""
         return (self.predicted - self.real) / self.real if self.real else 0.0
 
 
@@ -90,7 +90,7 @@ class Fit:
     checks : tuple of Check
         Predictions of known data.
     notes : tuple of str
-        Values that could not be fitted or are omitted, and their replacements.
+        Values that could not be fitted or were omitted, and their replacements.
     """
 
     scenario: Scenario
@@ -148,7 +148,7 @@ def fit_recording(
     seed: int = 1,
     broker: Mapping[str, str] | None = None,
 ) -> Fit:
-    """Fit a scenario to a recording. See `fit` for the parameters.
+    """Fit a scenario to a recording; see `fit` for the parameters.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ def _start_ms(recording: Recording, now_ms: int | None, notes: list[str]) -> int
 
 
 def _without_future(topic: TopicRecording, now_ms: int, notes: list[str]) -> TopicRecording:
-    """Return the recording with times limited to `now_ms`."""
+    """Return the recording with times capped at `now_ms`."""
     future = int((topic.arrivals.time_ms > now_ms).sum())
     if future:
         notes.append(f"{topic.name}: {future} records are newer than the start and count as of it")
@@ -362,7 +362,7 @@ class _Fitting:
             )
 
     def _content(self, values: Mapping[str, Any], sizes: Mapping[str, Any]) -> str:
-        """Return the kind of content whose compressed size is closest to the recorded one."""
+        """Return the kind of content whose compressed size is closest to the recorded size."""
         batches = self.topic.batches
         size = float(batches.bytes.sum() / max(1, batches.records.sum()))
         errors = {
@@ -406,7 +406,7 @@ class _Fitting:
         return table | _scale_shares(candidates[best], 1 - null_share)
 
     def _candidate_error(self, number: int) -> float:
-        """Return the error of a candidate in predicting the last third from the first two."""
+        """Return a candidate's error in predicting the last third from the first two thirds."""
         early, late = _thirds(self.topic)
         if not len(late.key) or (early.key >= 0).sum() < RECORDS_MIN:
             return number
@@ -480,7 +480,7 @@ def _chao_deviation(once: int, twice: int) -> float:
 def _unseen(new_share: float, records: int, keys: int) -> int:
     """Return the number of equally frequent unseen keys that is equivalent to a power law.
 
-    Both predict the same number of new keys in `records` further records. 0 means unlimited.
+    Both predict the same number of new keys in `records` additional records. 0 means unlimited.
     """
     exponent = min(1.0, new_share * records / keys)
     grown, at_most = keys * (2**exponent - 1), new_share * records
@@ -551,7 +551,7 @@ def _mean(values: Mapping[str, Any]) -> float:
 
 
 def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
-    """Return the keys of a weekly or daily hourly profile, or empty if none is significant."""
+    """Return the keys of a weekly or daily hourly profile. Empty if none is significant."""
     days = (until_ms - begin_ms) / DAY_MS
     length = next((length for needed, length in _PROFILES if days >= needed), None)
     if length is None:
@@ -566,7 +566,7 @@ def _profile(rates: Rates, begin_ms: int, until_ms: int) -> dict[str, Any]:
     exposure = np.bincount(slot, np.diff(edges), minlength=slots)
     weights = records / np.maximum(exposure, 1e-9)
     weights /= weights.mean()
-    if weights.std() < 2 / math.sqrt(len(rates.records) / slots):  # not more than by chance
+    if weights.std() < 2 / math.sqrt(len(rates.records) / slots):  # not significant
         return {}
     return {
         "profile": [_rounded(weight, 3) for weight in weights.tolist()],
@@ -603,7 +603,7 @@ def _cut_ms(topic: TopicRecording) -> int:
 
 
 def _checks(topic: TopicRecording, notes: list[str]) -> Iterator[Check]:
-    """Predict the last third of the arrivals from the first two."""
+    """Predict the last third of the arrivals from the first two thirds."""
     times, cut = topic.arrivals.time_ms, _cut_ms(topic)
     if topic.is_cleaned or not len(times) or times[-1] - times[0] < SPAN_MIN_MS:
         notes.append(f"{topic.name}: the fit is not checked: too few uncleaned records")
@@ -645,7 +645,7 @@ def _share_of_deletes(table: Mapping[str, Any]) -> float:
 def _predict_keys(
     topic: TopicRecording, early: Arrivals, table: Mapping[str, Any], records: int
 ) -> tuple[int, int]:
-    """Draw keys for a number of records. Return how many are distinct and how many are new."""
+    """Draw keys for a number of records. Return how many are distinct, and how many are new."""
     later = topic.arrivals.key[
         topic.arrivals.is_first & (topic.arrivals.time_ms > early.time_ms[-1])
     ]

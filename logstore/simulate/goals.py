@@ -50,7 +50,7 @@ class Term:
         return max(values) if self.is_upper else min(values)
 
     def margin(self, value: float) -> float:
-        """Return the distance to the bound. Negative beyond it."""
+        """Return the distance to the bound. Negative if the value is beyond the bound."""
         return self.limit - value if self.is_upper else value - self.limit
 
     def is_met(self, value: float) -> bool:
@@ -59,7 +59,7 @@ class Term:
         return margin >= 0 if self.operator.endswith("=") else margin > 0
 
     def excess(self, value: float) -> float:
-        """Return how far a value is beyond the bound, relative to it, or 0."""
+        """Return by how much a value exceeds the bound, relative to the bound, or 0."""
         if self.is_met(value):
             return 0.0
         return max(-self.margin(value) / (abs(self.limit) or 1.0), 1e-12)
@@ -127,7 +127,7 @@ def parse_axis(text: str) -> tuple[str, list[str]]:
 
 
 def number_of(key: str, text: str) -> float | None:
-    """Return a config value as a number, or None."""
+    """Return a config value as a number, or None if it is not numeric."""
     parse = {"ms": parse_duration, "bytes": parse_size}.get(unit_of(key) or "", float)
     try:
         return parse(text.strip())

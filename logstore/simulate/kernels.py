@@ -29,20 +29,20 @@ def survey(
 ) -> tuple[int, int, int, int]:
     """Count the data records of complete batches and collect the tombstones among them.
 
-    Stops at batches that are compressed, have log append time, or are damaged.
+    Stops at a batch that is compressed, uses log append time, or is damaged.
 
     Parameters
     ----------
     data, start
-        Batches from position `start`. The last may be incomplete.
+        Batches from position `start` on. The last batch may be incomplete.
     offsets, timestamps : (capacity,) int64, out
         Offsets and record timestamps of the tombstones, written from row `tombstones`.
 
     Returns
     -------
     (status, position, records, tombstones)
-        Position of the batch at which it stopped, number of records before it, and total number of
-        tombstones.
+        Position of the batch where the loop stopped, number of records before it, and total number
+        of tombstones.
     """
     data = borrowed(data)
     position = start

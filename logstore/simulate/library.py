@@ -27,7 +27,7 @@ def text_of(name: str) -> str:
     Raises
     ------
     InvalidConfigurationError
-        The name is unknown. The message suggests the closest one.
+        The name is unknown. The message suggests the closest name.
     """
     if name not in names():
         near = and_nearest(name, names())

@@ -61,7 +61,7 @@ class LogStatistics:
 
     Notes
     -----
-    A segment is read again only after the cleaner replaced it. Otherwise, only new batches are
+    A segment is only read again after the cleaner replaced it. Otherwise, only new batches are
     read.
     """
 
@@ -127,7 +127,7 @@ class LogStatistics:
                     np.resize(each, 2 * len(each)) for each in (offsets, timestamps)
                 )
                 continue
-            # Slice one batch. Slicing all remaining data would copy it for each batch.
+            # Slice a single batch. Slicing all remaining data would copy that data for each batch.
             batch = next(walk_buffer(data[position : _batch_end(data, position)]))
             columns = batch.columns(limit)
             rows = np.flatnonzero(columns.values.sizes < 0)

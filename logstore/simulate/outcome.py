@@ -162,7 +162,7 @@ class Table:
         return self._arrays
 
     def where(self, **values: object) -> dict[str, Column]:
-        """Return the columns of the rows with these values."""
+        """Return the columns of the rows that have the given values."""
         arrays = self.arrays()
         matches = np.ones(len(self), np.bool_)
         for name, value in values.items():
@@ -303,17 +303,17 @@ def _age_percentiles(name: str, times: Column, ages: Column) -> dict[str, float]
 
 
 def age_quantiles(times: Column, ages: Column, shares: Sequence[float]) -> list[float]:
-    """Return quantiles over time of an age that is known at some times.
+    """Return quantiles over time of an age that is known at certain times.
 
-    An age grows with time and falls only at a known time. So in the interval that ends at
-    `times[i]` it had all values from its value at the start (0 or more) to `ages[i]`.
+    An age grows with time and only falls at a known time. In the interval that ends at `times[i]`,
+    it therefore had all values from its value at the start (0 or more) to `ages[i]`.
     """
     spans = np.diff(times).astype(np.float64)
     if not spans.sum():
         return [float(ages[-1])] * len(shares)
     ends = ages[1:].astype(np.float64)
     begins = np.maximum(0.0, ends - spans)
-    # Time spent at age 0, then time below each age, which is piecewise linear.
+    # Time at age 0, then time below each age, which is piecewise linear.
     at_zero = (spans - (ends - begins)).sum()
     edges = np.concatenate((begins, ends))
     steps = np.concatenate((np.ones(len(begins)), -np.ones(len(ends))))
@@ -336,7 +336,7 @@ def evenly(times: Column, values: Column, count: int) -> Column:
 
 
 def _is_maximum(name: str) -> bool:
-    """Return whether a column is combined as the maximum instead of the sum."""
+    """Return whether a column is combined as a maximum instead of a sum."""
     return name.endswith(("_ms", "_ratio", "_load")) or name == "throttle_bytes_per_second"
 
 
@@ -349,6 +349,6 @@ def _rows_by_partition(series: Mapping[str, Column]) -> Iterator[Column]:
 
 
 def _latest(time_ms: Column, rows: Column, times: Column) -> Column:
-    """Return the number of the last row at or before each time, or -1."""
+    """Return the index of the last row at or before each time, or -1 if there is none."""
     indices = np.searchsorted(time_ms[rows], times, side="right") - 1
     return np.where(indices >= 0, rows[indices], -1) if len(rows) else np.full(len(times), -1)

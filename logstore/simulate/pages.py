@@ -45,9 +45,9 @@ def table(
     label : str
         Name for screen readers.
     rows : sequence
-        Cells are text or markup (`cell`).
+        Cells, as text or markup (`cell`).
     front : sequence of int
-        Rows to emphasise.
+        Rows to emphasize.
     numbers : sequence of str
         Headings of numeric columns.
     ids : sequence of str
@@ -72,12 +72,12 @@ def figure(name: str, title: str, words: str, drawing: str) -> Part:
 
 
 def svg(drawing: str) -> Part:
-    """Return a drawing that contains its own title."""
+    """Return a drawing that includes its own title."""
     return {"type": "svg", "drawing": drawing}
 
 
 def render(title: str, parts: Iterable[Part], library: str = "") -> str:
-    """Render a page as HTML. `library` is the script needed by its plots.
+    """Render a page as HTML. `library` is the script required by the plots.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""The keys of a topic, both recorded and new."""
+"""The keys of a topic, recorded and new."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ class SpecKeys:
         self.count = spec.keys.count
 
     def spread(self, partitions: int) -> None:
-        """Set the number of partitions. See `Keys`."""
+        """Set the number of partitions; see `Keys`."""
         self._partitions = partitions
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
-        """Return the partitions of keys. See `Keys`."""
+        """Return the partitions of keys; see `Keys`."""
         result = np.empty(len(numbers), np.int32)
         for start in range(0, len(numbers), _KEYS_AT_ONCE):
             some = slice(start, start + _KEYS_AT_ONCE)
@@ -74,17 +74,17 @@ class SpecKeys:
         return result
 
     def numbers_in(self, partition: int, keys: BytesColumn) -> Ints:
-        """Return the numbers of keys in the log of a partition. See `Keys`."""
+        """Return the numbers of keys in the log of a partition; see `Keys`."""
         width = len(self._spec.keys.prefix.encode()) + self._spec.keys.digits
         return parse_key_numbers(self._spec, keys.data[keys.starts[:, None] + np.arange(width)])
 
     def column(self, block: Block) -> BytesColumn | None:
-        """Return None, because the block contains its keys. See `Keys`."""
+        """Return None, because the block contains its keys; see `Keys`."""
         return None
 
 
 class _Pool:
-    """Keys of a partition, drawn with their number of writes minus a discount as weight."""
+    """Keys of a partition, drawn with a weight of their number of writes minus a discount."""
 
     def __init__(self, written: Ints, discount: float = 0.0) -> None:
         self._keys, counts = np.unique(written, return_counts=True)
@@ -93,7 +93,7 @@ class _Pool:
     def draw(self, numbers: Ints, rows: NDArray[np.bool_], uniform: Floats) -> None:
         """Set the numbers of some rows to drawn keys, unless the pool is empty.
 
-        `uniform` has a random number in [0, 1) for each row.
+        `uniform` contains a random number in [0, 1) for each row.
         """
         if len(self._keys):
             weights = uniform[rows] * self._cumulative[-1]
@@ -107,11 +107,11 @@ class KnownPopulation:
     Parameters
     ----------
     words : KnownKeys or None
-        Key distribution, or None for the distribution of the spec over the ranks.
+        Key distribution. If None, the spec's distribution is used over the ranks.
     shares : mapping of int to float
-        Fraction of records by partition, or empty for equal fractions.
+        Fraction of records by partition. Empty for equal fractions.
     spec : Spec, optional
-        Workload. Without it no keys are drawn.
+        Workload. Without a spec, no keys are drawn.
     unknown : int64, optional
         Keys of the table that count as not yet written.
 
@@ -171,7 +171,7 @@ class KnownPopulation:
     # -- drawing keys ----------------------------------------------------------------------
 
     def numbers(self, block: int, events: Ints) -> Ints:
-        """Return the key number of each event. See `workload.blocks.Population`."""
+        """Return the key number of each event; see `workload.blocks.Population`."""
         assert self._spec is not None
         words, seed, count = self._words, self._spec.seed, len(events)
         if words is None:
@@ -194,7 +194,7 @@ class KnownPopulation:
             self._quiet[partition].draw(numbers, here & quiet, uniform)
             if not words.recent:
                 self._written[partition].draw(numbers, here & update, uniform)
-        lacking = (numbers == -1) & ~null & ~new  # no such key in the partition
+        lacking = (numbers == -1) & ~null & ~new  # the partition has no such key
         if words.recent:
             lacking &= ~update
             if not len(self._earlier):
@@ -221,7 +221,7 @@ class KnownPopulation:
         choices = np.minimum(recent, index)
         source = index - 1 - (uniform[keyed] * choices).astype(np.int64)
         is_update = update[keyed]
-        # An update may repeat another update, so double the jumps until none points to an update.
+        # An update may repeat another update, so double the jumps until none ends at an update.
         source = np.where(is_update, source, index)
         pointers = np.concatenate((np.arange(earlier), source))
         while True:
@@ -236,10 +236,10 @@ class KnownPopulation:
     # -- partitions and bytes of keys ------------------------------------------------------
 
     def spread(self, partitions: int) -> None:
-        """Do nothing, because the partitions are recorded. See `Keys`."""
+        """Do nothing, because the partitions are recorded; see `Keys`."""
 
     def partitions(self, numbers: Ints) -> NDArray[np.int32]:
-        """Return the partitions of keys. See `Keys`."""
+        """Return the partitions of keys; see `Keys`."""
         result = (-1 - numbers).astype(np.int32)
         known = (numbers >= 0) & (numbers < self._table.count)
         result[known] = self._table.partition[numbers[known]]
@@ -249,7 +249,7 @@ class KnownPopulation:
         return result
 
     def numbers_in(self, partition: int, keys: BytesColumn) -> Ints:
-        """Return the numbers of keys in the log of a partition. See `Keys`."""
+        """Return the numbers of keys in the log of a partition; see `Keys`."""
         pieces = pieces_of(keys)
         numbers = self._table.find(hashes_of(partition, pieces))
         numbers[keys.sizes < 0] = -1 - partition
@@ -262,7 +262,7 @@ class KnownPopulation:
         return numbers
 
     def column(self, block: Block) -> BytesColumn | None:
-        """Return the keys of a block. See `Keys`."""
+        """Return the keys of a block; see `Keys`."""
         table, numbers = self._table, block.key_number
         known = np.flatnonzero((numbers >= 0) & (numbers < table.held))
         new = np.flatnonzero(numbers >= table.count)
@@ -280,7 +280,7 @@ class KnownPopulation:
         return BytesColumn(data, starts, sizes.astype(np.int32))
 
     def _new_key(self, number: int) -> bytes:
-        """Return a new key with the size of a recorded one."""
+        """Return a new key with the size of a recorded key."""
         table = self._table
         key = self._prefix + b"%0*d" % (_DIGITS, number - table.count)
         size = int(table.sizes[number * 2_654_435_761 % table.held]) if table.held else 0
@@ -288,7 +288,7 @@ class KnownPopulation:
 
 
 def _mixed(numbers: Ints) -> Floats:
-    """Map each number to [0, 1), always in the same way (the mixer of SplitMix64)."""
+    """Map each number to [0, 1) deterministically (with the mixer of SplitMix64)."""
     mixed = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)

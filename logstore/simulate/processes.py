@@ -19,7 +19,7 @@ START_NS = 2_000_000_000
 
 
 class Workers:
-    """Processes that run jobs. Started for the first batch of jobs that is large enough.
+    """Processes that run jobs. They are started for the first batch of jobs that is large enough.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class Workers:
         Number of processes. With 1, jobs run in this process. [default: one per core if the jobs
         take longer than starting the processes]
     shared : object
-        Second argument of every job. Pickled once per process.
+        Second argument of every job, pickled once per process.
     """
 
     def __init__(self, count: int | None = None, shared: object = None) -> None:
@@ -35,7 +35,7 @@ class Workers:
         self._is_chosen = count is not None
         self._shared = shared
         self._clock = SystemClock()
-        self._job_ns: int | None = None  # the minimum, because the first jobs compile kernels
+        self._job_ns: int | None = None  # a minimum, because the first jobs compile kernels
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> Self:
@@ -48,7 +48,7 @@ class Workers:
     def run(
         self, function: Callable[[Job, Any], Result], jobs: Sequence[Job]
     ) -> Iterator[tuple[int, Result]]:
-        """Run jobs, and yield the number and result of each job when it completes.
+        """Run jobs. Yield the number and result of each job when it completes.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class Workers:
         if done == len(jobs):
             return
         if self._pool is None:
-            # Spawn the processes. Forked ones would inherit the open files of this process, but not
+            # Spawn the processes. Forked processes would inherit this process's open files, but not
             # its threads.
             self._pool = ProcessPoolExecutor(
                 self._count,
@@ -90,7 +90,7 @@ class Workers:
                 future.cancel()
 
     def _pays(self, count: int) -> bool:
-        """Return whether processes would finish this many jobs sooner than this process."""
+        """Return whether processes would finish this many jobs sooner than this process would."""
         if self._pool is not None or self._count <= 1 or count <= 1:
             return self._pool is not None and count > 1
         if self._is_chosen:

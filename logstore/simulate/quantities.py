@@ -133,12 +133,12 @@ RATIOS = ("_ratio", "_load", "_amplification")
 
 
 def quantity(name: str) -> Quantity:
-    """Return the quantity for a name in goals or a key of `Run.costs`.
+    """Return the quantity with a given name in goals or key in `Run.costs`.
 
     Raises
     ------
     InvalidConfigurationError
-        The name is unknown. The message suggests the closest one.
+        The name is unknown. The message suggests the closest name.
     """
     by_name = {each.name: each for each in QUANTITIES.values()}
     found = by_name.get(name) or QUANTITIES.get(name)

@@ -1,4 +1,4 @@
-"""The consumers of a scenario: their positions, and deletes that they missed."""
+"""The consumers of a scenario: their positions, and the deletes that they missed."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Readers:
         self._missed = dict.fromkeys(scenario.consumers, 0)
 
     def begin(self, tp: TopicPartition, log_end_offset: int) -> None:
-        """Set the consumers of a partition to the end of its existing log."""
+        """Move a partition's consumers to the end of its existing log."""
         for consumer in self._consumers:
             if consumer.topic == tp.topic:
                 reader = self._readers.setdefault((consumer, tp), _Reader())
                 reader.position = reader.end_offset = log_end_offset
 
     def note(self, tp: TopicPartition, now_ms: int, log_end_offset: int) -> None:
-        """Record the end of a log, and advance its consumers."""
+        """Record the end of a log and advance its consumers."""
         for consumer in self._consumers:
             if consumer.topic == tp.topic:
                 reader = self._readers.setdefault((consumer, tp), _Reader())

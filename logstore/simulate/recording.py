@@ -1,7 +1,7 @@
 """Recordings: the keys of the topics in a data directory, and their write rates.
 
 The disk is not changed. Damage is skipped and reported. *Arrivals* are uncleaned records: those
-after the cleaner checkpoint and after the last offset gap. Only arrivals show how often keys are
+after both the cleaner checkpoint and the last offset gap. Only arrivals show how often keys are
 written. Older records still show the keys and, because offsets are never reused, the rates.
 """
 
@@ -66,7 +66,7 @@ Progress = Callable[[str, int, int], object]
 
 
 class Rates(NamedTuple):
-    """Numbers of records over time, one row per batch.
+    """Number of records over time, one row per batch.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Rates(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """Batches of the arrivals.
+    """The batches of the arrivals.
 
     Attributes
     ----------
@@ -93,7 +93,7 @@ class Batches(NamedTuple):
     bytes : int64
         Size of the batch.
     section_bytes : int64
-        Size of its uncompressed records.
+        Size of the batch's uncompressed records.
     codec, producer_id : int64
     is_transactional : int64
     """
@@ -115,14 +115,14 @@ class Arrivals(NamedTuple):
     time_ms : int64
         Maximum timestamp in the partition up to this record.
     late_ms : int64
-        `time_ms` minus the timestamp of the record, or -1 without a timestamp.
+        `time_ms` minus the record's timestamp, or -1 if it has no timestamp.
     partition : int64
     key : int64
         Number in the key table, or -1 - partition for a null key.
     value_bytes : int64
         Size of the value, or -1 for null.
     is_first : bool
-        Whether the log has no earlier record with this key.
+        Whether the log has no earlier record with the same key.
     """
 
     time_ms: Ints
@@ -183,7 +183,7 @@ class KeyTable:
 
 
 def hashes_of(partition: int, keys: Iterable[bytes]) -> Ints:
-    """Hash keys of a partition to 64 bits, always in the same way."""
+    """Hash keys of a partition to 64 bits deterministically."""
     return np.fromiter((_HASHED(key, partition) for key in keys), np.uint64).view(np.int64)
 
 
@@ -207,13 +207,13 @@ class TopicRecording:
     configs : mapping of str to str
         Topic configs. Always includes the cleanup policy.
     newest_ms : int or None
-        Maximum timestamp, or None.
+        Maximum timestamp, or None if there is none.
     rates, batches, arrivals, keys
         See `Rates`, `Batches`, `Arrivals` and `KeyTable`.
     newest_version : int or None
-        Maximum version in the log if the strategy compares a header, otherwise None.
+        Maximum version in the log if the strategy compares a header, or None.
     next_producer_id : int
-        A producer id greater than all ids in the logs.
+        A producer id above all ids in the logs.
     is_cleaned : bool
         Whether cleaned records are used because there are too few arrivals. They do not show how
         often keys are written.
@@ -252,7 +252,7 @@ class Recording:
     damages : tuple of Damage
         Damage that was skipped.
     left_out : tuple of str
-        For each topic omitted from a recording of all topics, a sentence with the reason.
+        For each topic omitted from a recording of all topics, a sentence that gives the reason.
     """
 
     paths: tuple[str, ...]
@@ -263,7 +263,7 @@ class Recording:
 
 
 class Origin(NamedTuple):
-    """Open directories: their partitions, each with its read-only broker."""
+    """Open directories: their partitions, and the read-only broker of each."""
 
     brokers: Mapping[TopicPartition, Broker]
 
@@ -314,7 +314,7 @@ def open_origin(
 
 
 def select_partitions(origin: Origin, topics: Sequence[str]) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of some topics, or of all topics except internal ones, by topic.
+    """Return the partitions of the given topics, or of all except internal topics, by topic.
 
     Raises
     ------
@@ -382,8 +382,8 @@ def record(
 
     Notes
     -----
-    Takes a few µs per record. Memory: about 100 bytes for each of `keys_max` keys, 16 for each
-    other key, 48 for each of `arrivals_max` records, and 24 for each batch.
+    Takes a few µs per record. Requires about 100 bytes of memory for each of `keys_max` keys, 16
+    for each further key, 48 for each of `arrivals_max` records, and 24 for each batch.
     """
     paths = [paths] if isinstance(paths, str) else paths
     with open_origin(paths, broker_config=broker_config) as origin:
@@ -414,7 +414,7 @@ def record(
                 failures.append(error)
                 left_out.append(f"topic {name!r} is left out: {error}")
                 continue
-            # Directories are usually copied without the topic configs.
+            # Directories are usually copied without their topic configs.
             broker = next((each for each in brokers if each.topic(name).configs), broker)
             settings = {**broker.topic(name).configs, **(configs or {})}
             policy = topic_config(broker, name).cleanup_policy
@@ -442,7 +442,7 @@ class _Keys:
         self._clock = 0
 
     def add(self, partition: int, keys: Sequence[bytes]) -> tuple[Ints, NDArray[np.bool_]]:
-        """Return the number of each key, and whether this is its first record."""
+        """Return the number of each key, and whether this is the key's first record."""
         hashes = hashes_of(partition, keys)
         unique, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
         indices = np.searchsorted(self._hashes, unique)
@@ -472,13 +472,13 @@ class _Keys:
         return row_numbers, is_first
 
     def _evict(self) -> None:
-        """Discard the bytes of all but the `keys_max` most recent keys."""
+        """Discard the bytes of all keys except the `keys_max` most recent ones."""
         for number in np.argsort(-self.last_seen, kind="stable")[self._keys_max :].tolist():
             self.keys[number] = None
         self._held = min(self._held, self._keys_max)
 
     def rank(self, written: Ints) -> tuple[KeyTable, Ints]:
-        """Return the key table and the rank of each key, given the number of writes of each."""
+        """Return the key table and the rank of each key, given each key's number of writes."""
         self._evict()
         lost = np.array([key is None for key in self.keys], np.bool_)
         order = np.lexsort((np.arange(len(lost)), -written, lost))
@@ -536,7 +536,7 @@ class _Window:
 
 
 class _Pending:
-    """Batches of a partition whose keys are not numbered yet."""
+    """Batches of a partition whose keys have not been numbered yet."""
 
     def __init__(self, partition: int) -> None:
         self._partition = partition
@@ -561,7 +561,7 @@ class _Pending:
         self._batches.append(batch)
 
     def take(self, keys: _Keys) -> _Piece:
-        """Remove the pending batches, and return them as a piece with numbered keys."""
+        """Remove the pending batches and return them as a piece with numbered keys."""
         stamps = np.concatenate(self._timestamps)
         running = np.maximum.accumulate(np.append(self._running_ms, stamps))[1:]
         is_null = np.concatenate(self._nulls)
@@ -696,6 +696,6 @@ class _TopicRecorder:
 
 
 def _has_hole(header: BatchHeader, previous: int) -> bool:
-    """Return whether records were removed from a batch or just before it."""
+    """Return whether records were removed from a batch or directly before it."""
     is_sparse = header.record_count <= header.last_offset - header.base_offset
     return is_sparse or (previous >= 0 and header.base_offset > previous + 1)

@@ -124,7 +124,7 @@ def _read(path: Path, version: tuple[int, int]) -> tuple[Any, Any, Any]:
 
 
 def _time(value: object) -> tuple[int, bool]:
-    """Return a time in ms, and whether it is relative to the start."""
+    """Return a time in milliseconds, and whether it is relative to the start."""
     if isinstance(value, int) and not isinstance(value, bool):
         return _not_negative(value, value), False
     timestamp = value if isinstance(value, datetime) else None

@@ -113,9 +113,9 @@ def page(
     sweep : Sweep, optional
         Variants of the scenario, for a table and a plot.
     spread : Spread, optional
-        Runs with other seeds, for bands and percentiles.
+        Runs with different seeds, for bands and percentiles.
     found : Found, optional
-        A search for a goal. The run uses its best settings.
+        A search for a goal. The run must use its best settings.
 
     Raises
     ------
@@ -435,7 +435,7 @@ def _segments_figure(run: Run, name: str, number: int) -> Figure:
     times, at = np.unique(columns["time_ms"], return_inverse=True)
     step = int(np.diff(times).min()) if len(times) > 1 else DAY_MS
     ends = np.append(times[1:], times[-1] + step)
-    # A segment is one bar while it does not change.
+    # A segment is a single bar as long as it does not change.
     order = np.lexsort((at, columns["base_offset"]))
     changes = np.diff(at[order]) != 1
     for key in ("base_offset", "end_offset", "records", "bytes", "section"):
@@ -584,7 +584,7 @@ def _time_figure(run: Run) -> Figure:
 
 
 def _finish(figure: Figure) -> Figure:
-    clear = "rgba(0,0,0,0)"  # shows the background of the page, light or dark
+    clear = "rgba(0,0,0,0)"  # lets the page's light or dark background show through
     figure.update_layout(
         template="plotly_white", margin={"l": 52, "r": 8, "t": 16, "b": 38}, font={"size": 12},
         paper_bgcolor=clear, plot_bgcolor=clear,

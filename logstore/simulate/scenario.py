@@ -51,8 +51,8 @@ SAMPLES_MAX = 2_000
 class Consumer:
     """A consumer that reads a topic with a lag.
 
-    It reads each record `lag` after the append. It does not read for `away` starting at
-    `away_from`, and then catches up immediately.
+    It reads each record `lag` after its append. It pauses for `away`, starting at `away_from`, and
+    then catches up immediately.
     """
 
     name: str = setting("consumer", "Name in the series.")
@@ -63,7 +63,7 @@ class Consumer:
 
     @property
     def lag_ms(self) -> int:
-        """`lag` in ms."""
+        """`lag` in milliseconds."""
         return parse_duration(self.lag)
 
     @property
@@ -73,7 +73,7 @@ class Consumer:
         return begin, begin + parse_duration(self.away)
 
     def read_until(self, now_ms: int) -> int:
-        """Return the append time up to which it has read. Times are in ms after the start."""
+        """Return the append time up to which the consumer has read, in ms after the start."""
         begin, end = self.away_ms
         return (begin if begin <= now_ms < end else now_ms) - self.lag_ms
 
@@ -92,12 +92,12 @@ class Message:
 
     @property
     def at_ms(self) -> int:
-        """`at` in ms after the start."""
+        """`at` in milliseconds after the start."""
         return parse_duration(self.at)
 
     @property
     def timestamp_ms(self) -> int:
-        """Timestamp in ms after the start, negative if before the start."""
+        """Timestamp in ms after the start. Negative if before the start."""
         return self.at_ms - parse_duration(self.late) + parse_duration(self.early)
 
 
@@ -105,8 +105,8 @@ class Message:
 class KnownKeys:
     """The `keys` table of a `continued` topic.
 
-    Keys are sampled from records at or after the first dirty offsets, so each key gets the same
-    fraction of writes as before.
+    Keys are sampled from records at or after the first dirty offsets, so that each key gets the
+    same fraction of writes as before.
     """
 
     distribution: str = setting(RECORDED, "Distribution of the writes: as recorded.", None, None,
@@ -138,15 +138,16 @@ class Topic:
     Attributes
     ----------
     recorded : Recorded or None
-        Arrivals that the workload replays.
+        Arrivals that the workload replays, or None.
     continued : bool
-        Whether the topic starts with the records and keys in the directory of the scenario.
+        Whether the topic starts with the records and keys in the scenario's directory.
     known : KnownKeys or None
-        Distribution of these keys, or None for the workload's distribution over their ranks.
+        Distribution of these keys. If None, the workload's distribution is used over their ranks.
     shares : mapping of int to float
-        Fraction of records by partition, or empty for equal fractions.
+        Fraction of records by partition. Empty for equal fractions.
     replicas : int
-        Replicas of each partition. Only one is simulated, the others take the same disk space.
+        Number of replicas of each partition. Only one is simulated; the others take the same disk
+        space.
     """
 
     name: str
@@ -163,7 +164,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """A validated scenario. The result depends only on the scenario and its seed.
+    """A validated scenario. The result only depends on the scenario and its seed.
 
     Attributes
     ----------
@@ -174,7 +175,7 @@ class Scenario:
     actions : tuple of Action
         Actions in time order, including inverse actions.
     tree : mapping
-        Parsed tables, to build variants.
+        Parsed tables, for building variants.
     """
 
     title: str
@@ -207,15 +208,15 @@ class Scenario:
         return [topic.name for topic in self.topics if topic.continued]
 
     def with_origins(self, paths: Sequence[str]) -> Scenario:
-        """Return a copy that starts from other directories."""
+        """Return a copy that starts from different directories."""
         return from_mapping({**self.tree, "from": list(paths)})
 
     def with_days(self, days: float) -> Scenario:
-        """Return a copy with another length."""
+        """Return a copy with a different length."""
         return from_mapping({**self.tree, "days": days})
 
     def with_seed(self, seed: int) -> Scenario:
-        """Return a copy with another seed."""
+        """Return a copy with a different seed."""
         return from_mapping({**self.tree, "seed": seed})
 
     def with_replicas(self, replicas: int) -> Scenario:
@@ -379,7 +380,7 @@ def _origin_problems(
 
 
 def own_topic_text(name: str) -> str:
-    """Return the error message for an internal topic of Kafka."""
+    """Return the error message for an internal Kafka topic."""
     return (
         f"topic {name!r} cannot be simulated: only Kafka writes it, in a format of its own. Random"
         " keys and values are not valid records of it"
@@ -422,7 +423,7 @@ class _Copies:
 
 
 def _with_replicas(table: object, number: int, top: _Top, actions: Sequence[Action]) -> Topic:
-    """Build a topic with its number of replicas, which any kind of topic may have."""
+    """Build a topic with its number of replicas, which any kind of topic may set."""
     if not isinstance(table, Mapping) or "replicas" not in table:
         return replace(_topic(table, number, top, actions), replicas=top.replicas)
     others = {name: value for name, value in table.items() if name != "replicas"}
@@ -494,12 +495,12 @@ def _topic(table: object, number: int, top: _Top, actions: Sequence[Action]) -> 
 def _recorded(
     replay: Replay, name: str, values: dict[str, Any], table: Mapping[str, Any]
 ) -> Recorded:
-    """Return the arrivals that a topic replays, and set the records and keys of its workload.
+    """Return the arrivals that a topic replays, and set the workload's records and keys.
 
     Raises
     ------
     InvalidConfigurationError
-        The replay file is invalid, or the topic sets a value that is determined by the file.
+        The replay file is invalid, or the topic sets a value that the file determines.
     """
     recorded = replay.read()
     conflicts = {"records": "records" in table}
@@ -535,7 +536,7 @@ class _Rate:
 
 
 def _total_records(per_day: object, time: Mapping[str, Any], prefix: str) -> int:
-    """Return the number of records over the whole time."""
+    """Return the number of records over the entire time."""
     from logstore.workload.profiles import even_days
 
     rate = read_table(_Rate, {"records_per_day": per_day}, prefix).records_per_day

@@ -1,21 +1,21 @@
 """Search for the settings that meet a goal at the least cost.
 
-The settings form a grid. A sweep would run every combination with several seeds. The search instead
-has three steps:
+The settings form a grid. A sweep would run every combination with several seeds. The search has
+three steps instead:
 
 1. *Refinement*, with only the first seed: run a coarse grid of about three values per setting. Then
    halve the step around the best combinations, and around combinations that would be better but
-   miss the goal, because the best one is often close to the bound. Repeat until the neighbours of
-   the best ones are known.
+   miss the goal, because the best combination is often close to the bound. Repeat until the
+   neighbours of the best combinations are known.
 2. *Racing*: repeatedly double the seeds of the best combination, until it has been run with all of
-   them or another one is best. Missing the goal with one seed eliminates a combination, so seeds
-   with which others missed it are tried first. Combinations are compared with the same seeds, which
-   produce the same arrivals.
-3. *Holding*: run the winner with seeds that the search did not use. If it misses the goal with any,
-   it is eliminated and the search continues.
+   them or a different one is best. Missing the goal with one seed eliminates a combination, so
+   seeds with which others missed it are tried first. Combinations are compared with the same seeds,
+   which produce the same arrivals.
+3. *Holding*: run the winner with seeds that the search did not use. If it misses the goal with any
+   of them, it is eliminated and the search continues.
 
 A combination that is neither near the best ones nor on the coarse grid is never run. The result is
-the same as with a sweep if costs change gradually from one value to the next.
+the same as with a sweep if costs change gradually between adjacent values.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Candidate:
     runs : dict
         Costs by seed of the search.
     held_seeds : list of int
-        Unused seeds with which it was tried, if any.
+        Held-out seeds with which the combination was tried, if any.
     held : list of mapping
-        Costs with each of these.
+        Costs with each held-out seed.
     """
 
     settings: Mapping[str, str]
@@ -96,7 +96,7 @@ class Margin:
 
     @property
     def margin(self) -> float:
-        """Distance to the bound. Negative beyond it."""
+        """Distance to the bound. Negative if the value is beyond the bound."""
         return self.term.margin(self.worst)
 
     def describe(self) -> str:
@@ -113,17 +113,17 @@ class Found:
     Attributes
     ----------
     best : Candidate
-        Best combination that meets the goal, or else the nearest miss.
+        The best combination that meets the goal or, if none does, the nearest miss.
     is_met : bool
-        Whether it meets the goal with every seed, including the held-out ones.
+        Whether the best combination meets the goal with every seed, including held-out ones.
     candidates : list of Candidate
         All combinations that were run, in grid order.
     front : list of Candidate
-        Pareto front in the minimized and the bounded quantities, with the first seed.
+        Pareto front of the minimized and bounded quantities, with the first seed.
     runs, held_runs : int
         Number of runs in the search, and with held-out seeds.
     sweep_runs : int
-        Number of runs that a sweep over the same settings and seeds needs.
+        Number of runs that a sweep over the same settings and seeds would need.
     """
 
     goal: Goal
@@ -179,7 +179,7 @@ class Found:
 
 
 class Search:
-    """A search over a grid. See the module docstring.
+    """A search over a grid; see the module docstring.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class Search:
         self._runs = self._held_runs = 0
 
     def find(self) -> Found:
-        """Return the best combination, or else the nearest miss."""
+        """Return the best combination or, if none meets the goal, the nearest miss."""
         self._refine()
         while (place := self._race()) is not None:
             if self._holds(self._candidates[place]):
@@ -271,7 +271,7 @@ class Search:
     # -- runs ----------------------------------------------------------------------------
 
     def _run(self, places: Iterable[Place], seeds: int = 1) -> None:
-        """Run places until each has this number of seeds."""
+        """Run places until each has been run with this number of seeds."""
         jobs, owners = [], []
         order = self._seeds if seeds == 1 else sorted(self._seeds, key=self._ease)
         for place in sorted(set(places)):
@@ -300,7 +300,7 @@ class Search:
     def _estimate(self, place: Place) -> float:
         """Estimate the median of the minimized quantity over all seeds.
 
-        A place with fewer seeds is compared with the reference for the same seeds.
+        A place with fewer seeds is compared with the reference place for the same seeds.
         """
         values = self._values(place)
         if len(values) == len(self._seeds) or self._reference is None:
@@ -312,7 +312,7 @@ class Search:
     # -- refinement ----------------------------------------------------------------------
 
     def _refine(self) -> None:
-        """Run a coarse grid, and then finer ones around the best places, with the first seed."""
+        """Run a coarse grid, then finer grids around the best places, with the first seed."""
         steps = self._first_steps()
         lines = [
             sorted({*range(0, size, step), size - 1})
@@ -339,7 +339,7 @@ class Search:
     # -- racing --------------------------------------------------------------------------
 
     def _race(self) -> Place | None:
-        """Return the best place that meets the goal with all seeds, or None."""
+        """Return the best place that meets the goal with all seeds, or None if there is none."""
         count = len(self._seeds)
         while True:
             meeting = [
@@ -362,7 +362,7 @@ class Search:
             self._run([best], 2 * len(self._values(best)))
 
     def _contender(self, best: Place, meeting: Sequence[Place]) -> Place | None:
-        """Return a place with fewer seeds that may be better than the best one."""
+        """Return a place with fewer seeds that might be better than the best one."""
         least = self._estimate(best)
         for at in sorted(meeting, key=lambda at: (self._estimate(at), at)):
             runs = self._candidates[at].runs
@@ -399,7 +399,7 @@ class Search:
         )
 
     def _front(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """Return the Pareto front by ascending cost, with one of several equal candidates."""
+        """Return the Pareto front by ascending cost. Equal candidates are represented once."""
         rows = {
             (
                 candidate.runs[self._seeds[0]][self._minimize.cost],
@@ -447,7 +447,7 @@ def search(
     Raises
     ------
     InvalidConfigurationError
-        A key or a value is invalid. Nothing was run.
+        A key or value is invalid. Nothing was run.
     """
     for name, values in axes.items():
         for value in values:
@@ -476,13 +476,13 @@ def search(
 
 
 def with_settings(scenario: Scenario, settings: Mapping[str, str]) -> Scenario:
-    """Return a copy of a scenario with other settings."""
+    """Return a copy of a scenario with different settings."""
     for name, value in settings.items():
         scenario = scenario.with_config(name, value)
     return scenario
 
 
 def run_costs(job: tuple[Mapping[str, Any], int], recording: Recording | None) -> dict[str, float]:
-    """Run a scenario, given as tables and a number of samples, and return its costs."""
+    """Run a scenario, given as tables and a number of samples, and return the costs."""
     tree, samples = job
     return run(from_mapping(tree), samples=samples, recording=recording).costs()

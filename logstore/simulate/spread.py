@@ -1,4 +1,4 @@
-"""Run a scenario with several seeds, and compute the spread of the results."""
+"""Run a scenario with several seeds and compute the spread of the results."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Spread:
 
 
 def seeds_of(scenario: Scenario, count: int) -> list[int]:
-    """Return seeds that share no random numbers. Each topic has its own seed."""
+    """Return seeds that share no random numbers. Each topic gets its own seed."""
     step = len(scenario.topics)
     return [scenario.seed + number * step for number in range(count)]
 
@@ -141,7 +141,7 @@ def run_seeds(
     Parameters
     ----------
     count : int
-        Number of seeds. The first one is the seed of the scenario.
+        Number of seeds. The first one is the scenario's seed.
     workers : int, optional
         Number of processes. [default: as many as worthwhile]
     samples, data_dir, progress, recording

@@ -1,7 +1,7 @@
 """Copy the state of a data directory as the start of a simulation.
 
-In memory, `.log` files of closed segments are not copied but read from disk. So a large directory
-only needs memory for its indexes and active segments.
+In memory, `.log` files of closed segments are not copied but read from disk. A large directory thus
+only requires memory for its indexes and active segments.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def copy_start_state(
     Raises
     ------
     InvalidConfigurationError, UnknownTopicOrPartitionError
-        See `recording.open_origin` and `recording.select_partitions`, or the target is not empty.
+        See `recording.open_origin` and `recording.select_partitions`. Also raised if the target is
+        not empty.
     KafkaStorageError
         A file cannot be read or written, or changed during the copy.
     """
@@ -81,7 +82,7 @@ def copy_start_state(
 
 
 class _DiskLink:
-    """Maps names in an overlay to files on the disk."""
+    """Maps names in an overlay to files on disk."""
 
     def __init__(self, overlay: OverlayFileSystem) -> None:
         self._overlay = overlay

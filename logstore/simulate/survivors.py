@@ -1,4 +1,4 @@
-"""Track which record of each key survives compaction, as records are appended."""
+"""Track the surviving record of each key while records are appended."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class Survivors:
 
     Notes
     -----
-    A record counts when it is appended, even if its transaction is still open. Records of
-    transactions that will be aborted never count. Memory: 29 bytes per key, and 26 bytes per record
-    of the current block.
+    A record counts once it is appended, even if its transaction is still open. Records of
+    transactions that will be aborted never count. Requires 29 bytes of memory per key, and 26 bytes
+    per record in the current block.
     """
 
     def __init__(self, configs: Mapping[str, str], keys: Keys, partitions: int) -> None:
@@ -86,7 +86,7 @@ class Survivors:
         self._aborted: list[list[Ints]] = [[] for _ in range(partitions)]
 
     def _spread(self, partitions: int) -> None:
-        """Spread the keys over a number of partitions. A key that moves gets another slot."""
+        """Spread the keys over a number of partitions. A key that moves gets a new slot."""
         self.keys.spread(partitions)
         partition_of = self.keys.partitions(np.arange(self.keys.count))
         slots = np.full(self.keys.count, -1, np.int64)
@@ -97,7 +97,7 @@ class Survivors:
         self._slots.append(slots)
 
     def _grow(self, count: int) -> None:
-        """Add slots for keys numbered below `count`, and some spare ones."""
+        """Add slots for keys numbered below `count`, and some spare slots."""
         known = len(self._slots[-1])
         if count > known:
             numbers = np.arange(known, max(count, known + known // 4))
@@ -106,7 +106,7 @@ class Survivors:
             )
 
     def _new_slots(self, partitions: NDArray[np.int32]) -> Ints:
-        """Add a slot in each of these partitions, and return the slots."""
+        """Add a slot in each of the given partitions, and return the slots."""
         first, count = len(self.offset), len(partitions)
         self.offset = np.append(self.offset, np.full(count, -1))
         self._version = np.append(self._version, np.full(count, _NO_VERSION))
@@ -115,7 +115,7 @@ class Survivors:
         return first + np.arange(count)
 
     def withdraw(self, partitions: NDArray[np.int32]) -> None:
-        """Remove the last expected records, which will not be appended.
+        """Remove the last expected records, because they will not be appended.
 
         Parameters
         ----------
@@ -177,14 +177,14 @@ class Survivors:
     def live_keys_and_deletes(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
         """Return the number of live keys and the offsets of surviving tombstones.
 
-        Records below the log start do not count. Offsets are in ascending order.
+        Records below the log start are excluded. Offsets are in ascending order.
         """
         survives = (self.partition == partition) & (self.offset >= max(0, log_start_offset))
         deletes: Ints = np.sort(self.offset[survives & self.tombstone])
         return int(survives.sum()) - len(deletes), deletes
 
     def read(self, partition: int, log: Log) -> None:
-        """Determine the survivors of a partition again from its log."""
+        """Determine the survivors of a partition from its log."""
         self._clear(partition)
         aborted = np.concatenate([np.zeros(0, np.int64), *self._aborted[partition]])
         aborted = aborted[aborted < log.log_end_offset]
@@ -207,7 +207,7 @@ class Survivors:
             )
 
     def forget(self, partition: int) -> None:
-        """Remove a partition whose log is deleted."""
+        """Remove a partition whose log was deleted."""
         self._clear(partition)
         self._aborted[partition] = []
 
@@ -233,7 +233,7 @@ class Survivors:
         return np.zeros(len(columns), np.int64)
 
     def _compete(self, rows: _Rows) -> None:
-        """Replace the survivor of each key by the best of some records, unless it is newer."""
+        """Replace each key's survivor with the best of the given records, unless it is newer."""
         competing = rows.committed & (rows.slot >= 0)
         rows = _Rows._make(column[competing] for column in rows)
         if not len(rows.slot):
@@ -290,7 +290,7 @@ class ScriptSurvivors:
         """Do nothing, because `append` updates the survivors."""
 
     def live_keys_and_deletes(self, partition: int, log_start_offset: int) -> tuple[int, Ints]:
-        """Return the number of live keys and the surviving tombstones. See `Survivors`."""
+        """Return the number of live keys and the surviving tombstones; see `Survivors`."""
         survivors = [
             survivor
             for (number, _), survivor in self._survivors.items()
@@ -300,7 +300,7 @@ class ScriptSurvivors:
         return len(survivors) - len(deletes), np.array(deletes, np.int64)
 
     def read(self, partition: int, log: Log) -> None:
-        """Determine the survivors of a partition again from its log."""
+        """Determine the survivors of a partition from its log."""
         self.forget(partition)
         for batch in _data_batches(log):
             for record in batch.iter_records(log.config.logstore_decompression_max_bytes):
@@ -310,5 +310,5 @@ class ScriptSurvivors:
                     )
 
     def forget(self, partition: int) -> None:
-        """Remove a partition whose log is deleted."""
+        """Remove a partition whose log was deleted."""
         self._survivors = {at: each for at, each in self._survivors.items() if at[0] != partition}

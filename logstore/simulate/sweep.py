@@ -1,4 +1,4 @@
-"""Run a scenario with every combination of config values, and compare the costs."""
+"""Run a scenario with every combination of config values and compare the costs."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ JUDGED_BY = {
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A combination of settings and its costs. See `Run.costs`.
+    """A combination of settings and its costs; see `Run.costs`.
 
     Attributes
     ----------
     settings : mapping of str to str
     costs : mapping of str to float
-        Costs with the seed of the scenario.
+        Costs with the scenario's seed.
     spread : mapping
-        Percentiles of each cost over all seeds (`spread_of`). Empty with one seed.
+        Percentiles of each cost over all seeds (`spread_of`). Empty if there is only one seed.
     """
 
     settings: Mapping[str, str]
@@ -43,18 +43,18 @@ class Variant:
     spread: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def judged(self, name: str) -> float:
-        """Return a cost for comparison: the median over its seeds."""
+        """Return a cost for comparison: the median over the seeds."""
         return self.spread[name]["p50"] if self.spread else self.costs[name]
 
     def dominates(self, other: Variant) -> bool:
-        """Return whether no cost is higher than in the other variant, and at least one is lower."""
+        """Return whether no cost is above the other variant's and at least one is below."""
         pairs = [(self.judged(name), other.judged(name)) for name in JUDGED_BY]
         return all(mine <= its for mine, its in pairs) and any(mine < its for mine, its in pairs)
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """All variants of a scenario, in order of their settings."""
+    """All variants of a scenario, ordered by their settings."""
 
     variants: Sequence[Variant]
 
@@ -111,7 +111,7 @@ def sweep(
     progress : callable, optional
         Called with the number of completed runs and the total.
     recording : Recording, optional
-        Recording of the continued directory, if it was read already.
+        Recording of the continued directory, if already read.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """Assertions about the records and offsets in a broker.
 
-Their messages explain the reason for a failure.
+The error messages explain the reason for a failure.
 
-By default, they read all partitions with `read_committed`. Faults of `Broker.fail` do not affect
-them.
+By default, the assertions read all partitions with `read_committed`. Faults set by `Broker.fail` do
+not affect them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def history(
     *,
     isolation: str = "read_committed",
 ) -> list[bytes | None]:
-    """Return the values of a key that are still in the log, oldest first. A tombstone is None.
+    """Return the values of a key that are still in the log, oldest first. None is a tombstone.
 
     Raises
     ------
@@ -67,9 +67,9 @@ def history(
 
 
 def assert_compacted(broker: Broker, topic: str, partition: int | None = None) -> None:
-    """Assert that there is at most one record of each key in a partition.
+    """Assert that a partition has at most one record per key.
 
-    Under a version strategy (KIP-280), the last record of the log may be an additional one.
+    Under a version strategy (KIP-280), the last record in the log may be additional.
 
     Raises
     ------
@@ -88,12 +88,12 @@ def assert_compacted(broker: Broker, topic: str, partition: int | None = None) -
 def assert_tombstone_gone(
     broker: Broker, topic: str, key: bytes, partition: int | None = None
 ) -> None:
-    """Assert that neither values nor tombstones of a key can still be read.
+    """Assert that neither values nor tombstones of a key can be read anymore.
 
     Raises
     ------
     AssertionError
-        The message contains each remaining record, the reason, and when it can be removed.
+        The message contains each remaining record, why it remains, and when it can be removed.
     UnknownTopicOrPartitionError
     """
     __tracebackhide__ = True
@@ -207,7 +207,7 @@ def _what_keeps_cleaning_off(broker: Broker, tp: TopicPartition) -> Iterator[str
 
 
 def _winner(log: Log, records: list[ConsumerRecord]) -> ConsumerRecord:
-    """Return the record of a key that compaction keeps."""
+    """Return the record that compaction retains for a key."""
     from logstore.cleaner.strategy import Strategy
 
     order_of = Strategy.of(log.config).order_of

@@ -1,4 +1,4 @@
-"""Describes the state of a broker as text, for the report of a failed test."""
+"""Descriptions of a broker's state as text, for reports of failed tests."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TEXT_SHOWN = 60
 def described(broker: Broker) -> str:
     """Describe the time, topics, partitions, last records, groups, transactions and faults.
 
-    This never raises an exception; errors are included in the text. It does not change anything and
-    does not advance the clock.
+    This never raises an exception; errors are included in the text. It changes nothing and does not
+    advance the clock.
     """
     if broker.manager.lifetime.is_over:
         return f"{broker!r} was closed"
@@ -34,7 +34,7 @@ def described(broker: Broker) -> str:
     for part in parts:
         try:
             lines += part(broker)
-        except Exception as error:  # must not hide the failure of the test
+        except Exception as error:  # must not hide the test's failure
             lines.append(f"({part.__name__.strip('_')}: {type(error).__name__}: {error})")
     return "\n".join(lines)
 
@@ -119,13 +119,13 @@ def records_of(
 
 
 def record_text(record: ConsumerRecord) -> str:
-    """Return a record on one line."""
+    """Return a record as a single line."""
     value = "a tombstone" if record.value is None else f"value {bytes_text(record.value)}"
     return f"offset {record.offset}: key {bytes_text(record.key)}, {value}"
 
 
 def bytes_text(data: bytes | None) -> str:
-    """Return the repr of bytes. It is truncated if it is long."""
+    """Return the repr of bytes, truncated if it is long."""
     text = repr(data)
     return text if len(text) <= TEXT_SHOWN else f"{text[:TEXT_SHOWN]}… ({len(data or b'')} bytes)"
 
@@ -134,6 +134,6 @@ def time_text(wall_ms: int) -> str:
     """Return a time in UTC, followed by its Unix milliseconds."""
     try:
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=wall_ms)
-    except OverflowError:  # the time is after the year 9999
+    except OverflowError:  # beyond the year 9999
         return f"{wall_ms} ms"
     return f"{moment.isoformat(timespec='milliseconds').removesuffix('+00:00')}Z ({wall_ms} ms)"

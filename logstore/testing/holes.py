@@ -1,9 +1,9 @@
-"""Logs with holes, in all the forms that are known to make clients hang.
+"""Logs with holes, in all forms that are known to make clients hang.
 
-If a client counts records, or assumes that the last record is at the end of the log, it waits for
-an offset that it never gets. The logs are created with ordinary producers, transactions and
-cleaning passes, while the clock is advanced. No bytes are written by hand, and Kafka brokers can
-open the directories.
+A client that counts records, or assumes that the last record is at the end of the log, waits for an
+offset that never comes. The logs are created with ordinary producers, transactions and cleaning
+passes, while the clock is advanced. No bytes are written by hand, and Kafka brokers can open the
+directories.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     MovableBroker = Broker[VirtualClock] | Broker[ShiftedClock]
 
 CONFIGS: Mapping[str, str] = MappingProxyType(
-    # "delete" is only for deleting records
+    # "delete" is only required for deleting records
     {"cleanup.policy": "compact,delete", "retention.ms": "-1"}
 )
 """Configs of the topics that are created here."""
@@ -38,12 +38,11 @@ class HoleyLog(NamedTuple):
     Attributes
     ----------
     log_start_offset, log_end_offset, last_stable_offset : int
-        The first offset, and the end offsets for `read_uncommitted` and `read_committed`
-        (exclusive).
+        The log start, and the exclusive ends for `read_uncommitted` and `read_committed`.
     offsets : tuple of int
         Offsets of all records between the log start and the log end.
     committed_offsets : tuple of int
-        Offsets of the records that are returned with `read_committed`.
+        Offsets of the records returned with `read_committed`.
     """
 
     topic: str
@@ -62,20 +61,20 @@ def fill(
     topic: str = "holes",
     partition: int = 0,
 ) -> HoleyLog:
-    """Append records to a partition and clean it, so that the log has holes of the given shape.
+    """Append records to a partition and clean it, so that its log has holes of a given shape.
 
     Parameters
     ----------
     shape : str
-        One of `SHAPES`.
+        A name in `SHAPES`.
     topic : str
-        If it does not exist, it is created with `CONFIGS`. Existing records are also cleaned, so
-        superseded ones may be removed.
+        The topic. If it does not exist, it is created with `CONFIGS`. Existing records are cleaned
+        as well, so superseded ones may be removed.
 
     Returns
     -------
     HoleyLog
-        The resulting state of the whole partition.
+        The resulting state of the entire partition.
 
     Raises
     ------
@@ -84,7 +83,7 @@ def fill(
 
     Notes
     -----
-    The clock is advanced, by several days if tombstones have to expire.
+    The clock is advanced, by several days if tombstones must expire.
     """
     if shape not in SHAPES:
         raise ValueError(f"unknown shape {shape!r} of a log with holes: {', '.join(SHAPES)}")
@@ -98,18 +97,18 @@ def fill(
 def make(
     shape: str, data_dir: str | PathLike[str], *, topic: str = "holes", seed: int = 0
 ) -> HoleyLog:
-    """Create a data directory that contains one partition with the given shape.
+    """Create a data directory with a single partition of the given shape.
 
-    The directory has been shut down cleanly.
+    The directory is shut down cleanly.
 
     Parameters
     ----------
     shape : str
-        One of `SHAPES`.
+        A name in `SHAPES`.
     data_dir : path
-        It is created if it does not exist.
+        Path of the directory, which is created if it does not exist.
     seed : int
-        The same seed always creates the same bytes.
+        Random seed. The same seed always creates the same bytes.
 
     Raises
     ------
@@ -147,7 +146,7 @@ def look(broker: Broker, topic: str = "holes", partition: int = 0) -> HoleyLog:
 
 
 class _Filling:
-    """A partition that is being filled. Its keys differ from the keys of earlier records."""
+    """A partition that is being filled. Its keys differ from those of existing records."""
 
     def __init__(self, broker: MovableBroker, topic: str, partition: int) -> None:
         self.broker = broker
@@ -159,7 +158,7 @@ class _Filling:
         return self._prefix + b"%d" % number
 
     def batch(self, *numbers: int, codec: str = "none", value: bytes | None = b"value") -> None:
-        """Append one batch with a record for each key number."""
+        """Append a batch with one record per key number."""
         self.broker.append_many(
             self.tp.topic,
             [(self.key(number), value) for number in numbers],
@@ -177,13 +176,13 @@ class _Filling:
             self.broker.clean(*self.tp, force=True, roll=True)
 
     def expire(self) -> None:
-        """Advance the clock past the delete horizons, and clean again."""
+        """Advance the clock beyond the delete horizons and clean again."""
         self.broker.clock.advance(ms=self.log.config.delete_retention_ms + 1)
         self.clean()
 
     @contextmanager
     def transactions(self) -> Iterator[Callable[..., None]]:
-        """Yield a function that writes records for key numbers in a transaction, and ends it."""
+        """Yield a function that writes records in a transaction and ends the transaction."""
         with self.broker.producer(transactional_id=f"holes-{self._prefix.decode()}") as producer:
             producer.init_transactions()
 
@@ -196,7 +195,7 @@ class _Filling:
             yield transaction
 
     def send(self, *numbers: int) -> None:
-        """Send batches with one record each, using a new idempotent producer."""
+        """Send single-record batches with a new idempotent producer."""
         with self.broker.producer() as producer:
             for number in numbers:
                 producer.send(*self._place(number)).get()
@@ -253,7 +252,7 @@ def _control_batches(log: _Filling) -> None:
     with log.transactions() as transaction:
         transaction(0, 1, commit=False)
         transaction(2, commit=False)
-    # The last data batch of a producer remains as an empty batch until the producer id expires.
+    # A producer's last data batch remains as an empty batch until the producer id expires.
     log.broker.clock.advance(ms=log.broker.broker_config.producer_id_expiration_ms + 1)
     log.log.producer_state.remove_expired(log.broker.clock.now_ms())
     log.clean()
@@ -296,7 +295,7 @@ def _nothing_left(log: _Filling) -> None:
 
 def _bare_end(log: _Filling) -> None:
     log.batch(0, 1, 2)
-    # Like Kafka 3.9, this cleaner keeps the header of the last batch. Kafka 4 removes it.
+    # Like Kafka 3.9, this cleaner retains the header of the last batch. Kafka 4 removes it.
     log.log.writer.roll(log.log.log_end_offset + 4)
     log.log.offsets.set_high_watermark(log.log.log_end_offset)
 

@@ -1,7 +1,7 @@
-"""The pytest plugin. It provides a new broker for each test, with a virtual clock.
+"""The pytest plugin, which provides each test with a new broker on a virtual clock.
 
-pytest loads the plugin in every run through its entry point. Until a test uses one of the fixtures,
-the plugin only imports pytest.
+pytest loads the plugin in every run through its entry point. Until a test uses a fixture, the
+plugin only imports pytest.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Compile all kernels outside of the time limit of any test.
+    """Compile all kernels before tests run, outside their time limits.
 
-    Parallel workers share the work.
+    Parallel workers share the compilation.
     """
     config = session.config
     if config.getoption("collectonly") or not config.getini("logstore_warmup"):
@@ -121,7 +121,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture
 def logstore_clock(request: pytest.FixtureRequest) -> VirtualClock:
-    """Return a virtual clock that is stopped, at the start time in the marker or at 2024-01-01."""
+    """Return a stopped virtual clock, at the marker's start time or 2024-01-01."""
     from datetime import datetime
 
     from logstore.runtime import VirtualClock
@@ -134,7 +134,7 @@ def logstore_clock(request: pytest.FixtureRequest) -> VirtualClock:
 
 @pytest.fixture
 def logstore_data_dir(tmp_path: Path) -> Path:
-    """Return the path of the data directory of `logstore_broker`, which is then stored on disk."""
+    """Return the data directory of `logstore_broker`, which is then stored on disk."""
     return tmp_path / "logstore-data"
 
 
@@ -142,10 +142,10 @@ def logstore_data_dir(tmp_path: Path) -> Path:
 def logstore_broker(
     request: pytest.FixtureRequest, logstore_clock: VirtualClock
 ) -> Iterator[Broker[VirtualClock]]:
-    """Open a new broker that uses `logstore_clock`. It is closed after the test.
+    """Open a new broker on `logstore_clock`, which is closed after the test.
 
-    The broker is in memory by default. It is on disk if the test also uses `logstore_data_dir`, or
-    if the marker, the command line or the ini file says so.
+    The broker is in memory, unless the test also uses `logstore_data_dir`, or the marker, the
+    command line or the ini file selects the disk.
     """
     from logstore.broker import Broker
 
@@ -169,8 +169,8 @@ def logstore_broker(
 def logstore_server(logstore_broker: Broker[VirtualClock]) -> Iterator[Listener]:
     """Serve `logstore_broker` to Kafka clients at the address `logstore_server.bootstrap`.
 
-    The timestamps of records are shifted by the difference between `logstore_clock` and the system
-    clock. Records therefore age with the virtual clock.
+    Record timestamps are shifted by the difference between `logstore_clock` and the system clock,
+    so that records age with the virtual clock.
     """
     with _silent_afterwards(), logstore_broker.listen(restamp=True) as listener:
         yield listener
@@ -178,11 +178,10 @@ def logstore_server(logstore_broker: Broker[VirtualClock]) -> Iterator[Listener]
 
 @pytest.fixture
 def logstore_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable[..., Listener]]:
-    """Return a function that opens more listeners, which are closed after the test.
+    """Return a function that opens additional listeners, which are closed after the test.
 
     The function takes `broker` and the arguments of `Broker.listen`. Without `broker`, each
-    listener has a new broker in memory with the system clock, which is configured with
-    `broker_config`.
+    listener gets a new in-memory broker on the system clock, configured with `broker_config`.
     """
     from logstore.broker import Broker
 
@@ -207,9 +206,9 @@ def logstore_server_factory(request: pytest.FixtureRequest) -> Iterator[Callable
 
 @contextmanager
 def _silent_afterwards() -> Iterator[None]:
-    """Drop the log messages of kafka-python clients whose server has been closed.
+    """Drop log messages of kafka-python clients whose server was closed.
 
-    Such a client tries to reconnect and would fill the report with ECONNREFUSED errors.
+    Such clients try to reconnect and would fill the report with ECONNREFUSED errors.
     """
     import logging
     import threading
@@ -250,7 +249,7 @@ def _data_dir(request: pytest.FixtureRequest, storage: str | None) -> Path | Non
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Merge the options of a test's markers. The closest marker wins. Broker configs are merged."""
+    """Merge the options of a test's markers. The closest marker wins; broker configs are merged."""
     options = dict(_DEFAULTS)
     configs = dict(_property(line) for line in request.config.getini("logstore_broker_config"))
     for marker in reversed(list(request.node.iter_markers(MARKER))):

@@ -1,8 +1,9 @@
-"""Offline verifier of the files' invariants and of their relations.
+"""Offline verifier of files: their invariants and their relations to each other.
 
 `Checker` yields `CheckFinding`s with path, position, expected and found values. It shares file
 layouts and record decoding with the engine, but not the code that writes and recovers files,
-because a verifier must not depend on the code that it verifies. docs/CHECKS.md lists the checks.
+because a verifier must be independent of the code that it verifies. docs/CHECKS.md lists the
+checks.
 """
 
 from logstore.inspect.check.confirmation import confirm_findings

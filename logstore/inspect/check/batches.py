@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from logstore.record.columns import RecordColumns
     from logstore.record.records import Record
 
-# Neither is read without a producer id. Kafka's group coordinators write a sequence of 0, and some
-# clients an epoch of 0 too.
+# Not significant without a producer id. Kafka's group coordinators write a sequence of 0, and some
+# clients an epoch of 0 as well.
 _NO_EPOCH = (NO_PRODUCER_EPOCH, 0)
 _NO_SEQUENCE = (NO_SEQUENCE, 0)
 
 
 class _Records(NamedTuple):
-    """The properties of decoded records. `wrong_offset` is the first one that does not increase."""
+    """Properties of decoded records. `wrong_offset` is the first that does not increase."""
 
     size: int
     last_offset: int
@@ -45,16 +45,16 @@ class _Records(NamedTuple):
 def verify_batch(
     batch: RecordBatch, decompression_limit: int, *, is_metadata: bool = False
 ) -> Iterator[CheckFinding | EndTxnMarker]:
-    """Yield the findings of a batch, and its transaction marker if it contains one.
+    """Yield the findings of a batch, and the transaction marker if it contains one.
 
     Parameters
     ----------
     batch : RecordBatch
         A complete batch with a valid CRC.
     decompression_limit : int
-        Largest decompressed size of its records in bytes.
+        Maximum decompressed size of the records, in bytes.
     is_metadata : bool
-        Whether it belongs to a KRaft metadata log, whose control records end no transactions.
+        Whether the batch is in a KRaft metadata log, whose control records end no transactions.
     """
     yield from _producer_fields(batch)
     yield from _horizon(batch)
@@ -116,7 +116,7 @@ def _structure(batch: RecordBatch, section: bytes, error: InvalidRecordError) ->
 
 
 def _count(section: bytes) -> int | None:
-    """Count the records using only their lengths. Return None if the lengths do not add up."""
+    """Count the records by their lengths alone. Return None if the lengths do not add up."""
     position, end, count = 0, len(section), 0
     while position < end:
         try:
@@ -136,7 +136,7 @@ def _offsets_and_times(batch: RecordBatch, records: _Records) -> Iterator[CheckF
         yield _wrong(batch, "offset_delta", "rising offsets", records.wrong_offset)
     elif records.size and records.last_offset > header.last_offset:
         yield _wrong(batch, "offset_delta", header.last_offset, records.last_offset)
-    # A batch emptied by a cleaner keeps the largest timestamp it had.
+    # A batch emptied by the cleaner retains its largest timestamp.
     if (
         records.size
         and header.timestamp_type is TimestampType.CREATE_TIME
@@ -154,7 +154,7 @@ def _control(
     if header.base_sequence != NO_SEQUENCE:
         yield _wrong(batch, "control_batch", NO_SEQUENCE, header.base_sequence)
     if not records.size:
-        return  # its marker was removed by a cleaner
+        return  # the cleaner has removed its marker
     if records.size > 1 and header.is_transactional:
         yield _wrong(batch, "control_batch", 1, records.size)
     try:
@@ -165,7 +165,7 @@ def _control(
     if marker is None:
         if is_metadata:
             return
-        # Invisible to consumers, and only written to metadata logs.
+        # Invisible to consumers; only written to metadata logs.
         kind = decode_control_key(records.key).type_id
         yield _wrong(batch, "control_batch", "an end-of-transaction marker", kind, WARNING)
         return

@@ -1,10 +1,10 @@
 """Verification while another process is writing.
 
-Files change during a pass, so a swap may be incomplete, a batch may be partly written, or a
-checkpoint may be older than its log. These states rarely last until the next pass, but the other
-process may wait for a processor. So a finding is only reported if it occurs in three passes in a
-row, the last two of which are a second apart. Passes are repeated until one has no new finding, up
-to a limit, because a busy process always causes new ones.
+Files change during a pass: a swap may be incomplete, a batch partly written, or a checkpoint older
+than its log. Such states rarely last until the next pass, but the other process may be waiting for
+a CPU. A finding is therefore only reported if it occurs in three consecutive passes, the last two
+of which are a second apart. Passes are repeated until one has no new findings, up to a limit,
+because a busy process always causes new findings.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ def confirm_findings(
     is_written: Callable[[], bool],
     clock: Clock,
 ) -> Iterator[CheckFinding]:
-    """Yield the findings of `run_pass`. While another process writes, only yield lasting ones.
+    """Yield the findings of `run_pass`, but only lasting ones while another process writes.
 
     Parameters
     ----------
     run_pass : callable
-        Runs one pass from the start.
+        Runs a complete pass.
     counts : CheckCounts
-        Incremented by `run_pass`; contains the numbers of the last pass in the end.
+        Incremented by `run_pass`. On return, contains the numbers of the last pass.
     is_written : callable
         Returns whether another process has a directory open for writing.
     """
     if not is_written():
         yield from run_pass()
         return
-    before: set[CheckFinding] = set()  # in the previous pass
-    lasting: set[CheckFinding] = set()  # in the two previous passes
+    before: set[CheckFinding] = set()  # of the previous pass
+    lasting: set[CheckFinding] = set()  # of the two previous passes
     for number in range(1, MAX_PASSES + 1):
         counts.restart()
         findings = [_downgrade(row, counts) for row in run_pass()]

@@ -76,7 +76,7 @@ class _Checkpoint:
         self.rows: dict[TopicPartition, OffsetRow] = {}
 
     def take(self, row: OffsetRow | CheckFinding) -> None:
-        """Record an entry or a fault of the file."""
+        """Record an entry, or a fault in the file."""
         if isinstance(row, OffsetRow):
             self.rows[row.topic_partition] = row
         elif row.severity == ERROR:
@@ -84,7 +84,7 @@ class _Checkpoint:
 
 
 class _DataDir(NamedTuple):
-    """State of a data directory according to its files.
+    """The state of a data directory according to its files.
 
     Attributes
     ----------
@@ -93,8 +93,8 @@ class _DataDir(NamedTuple):
     is_clean : bool
         Whether the directory was closed cleanly.
     is_crashed : bool
-        Whether the next opening recovers it: a broker used it, did not close it and does not
-        hold its lock.
+        Whether the next opening recovers the directory, because a broker used it without closing it
+        and no longer holds its lock.
     """
 
     path: str
@@ -112,16 +112,16 @@ class Checker:
     Parameters
     ----------
     fs : FileSystem
-        Only read; a `ReadOnlyFileSystem` proves it.
+        Only read; passing a `ReadOnlyFileSystem` ensures this.
     counts : CheckCounts, optional
         Incremented during the check.
     limits : ReadLimits
-        Larger files and batches are findings and are not read.
+        Limits above which files and batches are not read but reported as findings.
 
     Notes
     -----
-    Each method yields findings as it runs and never stops at the first. Memory: one batch, and
-    the state of producers and transactions, whatever the size of the log.
+    Each method yields findings as it runs and never stops at the first one. Requires memory for one
+    batch and for the state of producers and transactions, whatever the size of the log.
     """
 
     def __init__(
@@ -137,12 +137,12 @@ class Checker:
         self._topics_by_id: dict[bytes, str] = {}
 
     def data_dirs(self, paths: Sequence[str]) -> Iterator[CheckFinding]:
-        """Verify data directories of one broker. The first contains the topics file.
+        """Verify the data directories of a broker. The first one contains the topics file.
 
         Raises
         ------
         InvalidConfigurationError
-            A path is a cluster's directory, which contains data directories.
+            A path is a cluster directory, which contains data directories.
         """
         paths = [_trimmed(path) for path in paths]
         for path in paths:
@@ -150,23 +150,24 @@ class Checker:
         return limit_findings(self._data_dirs(paths), self.counts.findings)
 
     def path(self, path: str) -> Iterator[CheckFinding]:
-        """Verify a data directory, a partition's directory or a single file.
+        """Verify a data directory, a partition directory or a single file.
 
-        A directory with segments but without partitions is treated as a partition with a wrong
-        name. A partition is checked against the data directory that contains it.
+        A directory with segments but no partitions is treated as a partition with a wrong name. A
+        partition is checked against the data directory that contains it.
 
-        A path that no longer exists, because another process moved it, is a finding.
+        A path that no longer exists, because another process moved it, is reported as a finding.
 
         Raises
         ------
         ValueError
             `path` is a file of an unknown type.
         InvalidConfigurationError
-            `path` is a cluster's directory, which contains data directories.
+            `path` is a cluster directory, which contains data directories.
         """
         path = _trimmed(path)
         if not self._fs.is_dir(path):
-            # In this order, a folder moved away in the meantime is not mistaken for a file.
+            # In this order, a directory that is moved away in the meantime is not mistaken for a
+            # file.
             findings = self._file(path) if self._fs.exists(path) else iter([_missing_path(path)])
             return limit_findings(findings, self.counts.findings)
         try:
@@ -192,9 +193,9 @@ class Checker:
                 check_data_directory(self._fs, path)
 
     def log_bytes(self, paths: Sequence[str]) -> int:
-        """Return the total size of the `.log` files among files and below directories.
+        """Return the total size of the `.log` files among the paths and in their directories.
 
-        Files that cannot be read count as 0. The check reports them.
+        Unreadable files count as 0. The check reports them.
         """
         total = 0
         for path in paths:
@@ -208,10 +209,10 @@ class Checker:
         return total
 
     def has_anything(self, path: str) -> bool:
-        """Return whether a directory is a partition's, or contains partitions or files of a log.
+        """Return whether a directory is a partition or contains partitions or files of a log.
 
-        Folders of segments count whatever their name, which the check reports. So do unreadable
-        directories.
+        Directories with segments count whatever their name, because the check reports it.
+        Unreadable directories also count.
         """
         path = _trimmed(path)
         try:
@@ -226,7 +227,7 @@ class Checker:
         )
 
     def folders(self, path: str) -> list[str]:
-        """Return the names of the folders in a directory, except hidden ones."""
+        """Return the names of the subdirectories, except hidden ones."""
         path = _trimmed(path)
         names = self._list_dir(path) if self._fs.is_dir(path) else []
         return [name for name in names if name[0] != "." and self._fs.is_dir(f"{path}/{name}")]
@@ -256,7 +257,7 @@ class Checker:
         for path in paths:
             partitions: dict[TopicPartition, str] = {}
             yield from self._catch_errors(path, self._names(path, partitions))
-            # Checkpoints keep a removed partition until they are next written.
+            # Checkpoints contain a removed partition until they are next written.
             suffixed = {
                 tp for tp in map(_suffixed_partition, self._list_dir(path)) if tp is not None
             }
@@ -278,7 +279,7 @@ class Checker:
     def _name(
         self, path: str, name: str, partitions: dict[TopicPartition, str]
     ) -> Iterator[CheckFinding]:
-        """Check a name in a data directory. If it names a partition, add it to `partitions`."""
+        """Check a name in a data directory. If it is a partition name, add it to `partitions`."""
         full = f"{path}/{name}"
         if not self._fs.is_dir(full):
             if name.endswith(TMP_SUFFIX):
@@ -312,7 +313,7 @@ class Checker:
                 if isinstance(row, CheckFinding):
                     yield row
                 elif row.topic_partition not in partitions:
-                    # The cleaner checkpoint is rewritten when an offset is next stored.
+                    # The cleaner checkpoint is not rewritten until the next offset is stored.
                     is_stale = name == CLEANER_OFFSETS or row.topic_partition in suffixed
                     yield finding(
                         "checkpoint_unknown_partition",
@@ -336,8 +337,8 @@ class Checker:
         yield from self._topic_id(directory, tp.topic, bounds.topic_id)
         for name, checkpoint in data_dir.checkpoints.items():
             if (row := checkpoint.rows.get(tp)) is not None:
-                # An unclean shutdown may lose records that were not flushed. The recovery point
-                # is at least the log start. Only above that does it prove flushed records.
+                # An unclean shutdown may lose unflushed records. The recovery point is at least the
+                # log start. It only proves flushed records if it is above the log start.
                 is_of_flushed = name == CLEANER_OFFSETS or (
                     name == RECOVERY_POINTS and row.offset > context.log_start_offset
                 )
@@ -349,10 +350,10 @@ class Checker:
     ) -> PartitionContext:
         checkpoints, is_clean = data_dir.checkpoints, data_dir.is_clean
         cleaned, started = checkpoints[CLEANER_OFFSETS], checkpoints[LOG_START_OFFSETS]
-        # An unreadable checkpoint may have held any offset.
+        # An unreadable checkpoint may have contained any offset.
         first_dirty = cleaned.rows[tp].offset if tp in cleaned.rows else None
-        # The log start checkpoint has only logs that start above their first segment's base, and
-        # is outdated while a process runs or after it crashed.
+        # The log start checkpoint only contains logs that start above the base offset of their
+        # first segment. It is outdated while a process runs or after it crashed.
         is_known = started.exists and started.is_sound and is_clean and tp.partition >= 0
         recovered = checkpoints[RECOVERY_POINTS]
         recovery_point = None
@@ -378,7 +379,7 @@ class Checker:
         return _DataDir(path, checkpoints, is_clean, is_crashed)
 
     def _data_dir_around(self, path: str) -> _DataDir:
-        """Return the data directory of a partition or file, without reporting its faults."""
+        """Return the data directory that contains a path, without reporting its faults."""
         checkpoints = {}
         for name in CHECKPOINTS:
             checkpoint = f"{path}/{name}"
@@ -388,7 +389,7 @@ class Checker:
         return self._describe(path, checkpoints)
 
     def _one_partition(self, path: str, tp: TopicPartition | None) -> Iterator[CheckFinding]:
-        """Verify one partition against the data directory that contains it."""
+        """Verify a single partition against the data directory that contains it."""
         data_dir, slash, name = path.rpartition("/")
         data_dir = data_dir or slash or "."
         if _is_suffixed(name):
@@ -401,14 +402,14 @@ class Checker:
         yield from self._partition(self._data_dir_around(data_dir), path, tp, topics)
 
     def _catch_errors(self, path: str, findings: Iterator[CheckFinding]) -> Iterator[CheckFinding]:
-        """Turn an I/O failure into a finding, so the other partitions are still checked."""
+        """Convert I/O errors to findings, so that the remaining partitions are still checked."""
         try:
             yield from findings
         except OSError as error:
             yield unreadable(path, error)
 
     def _read_moves(self, path: str) -> tuple[Collection[TopicPartition], list[CheckFinding]]:
-        """Return the partitions moving out of a data directory. Until then they are in two."""
+        """Return the partitions moving out of a data directory, which are in two directories."""
         try:
             return read_moves(self._fs, path, self._limits.small_file_bytes).keys(), []
         except CorruptCheckpointError as error:
@@ -508,7 +509,7 @@ class Checker:
         raise ValueError(f"{path} is not a log file that can be verified")
 
     def _segment_file(self, directory: str, path: str, base_offset: int) -> Iterator[CheckFinding]:
-        """Verify a segment and yield the findings for one of its files."""
+        """Verify a segment and yield the findings of one of its files."""
         data_dir, slash, name = directory.rpartition("/")
         data_dir = data_dir or slash or "."
         tp = parse_partition_dir(name) or TopicPartition(name, -1)
@@ -537,7 +538,7 @@ def _missing_path(path: str) -> CheckFinding:
 def _check_offset(
     path: str, row: OffsetRow, bounds: PartitionBounds, severity: str
 ) -> Iterator[CheckFinding]:
-    """Check that a checkpoint's offset is within its log; `severity` applies beyond its end."""
+    """Check that a checkpointed offset is within its log. `severity` applies beyond the end."""
     end, start = bounds.end_offset, bounds.first_base_offset
     if end is not None and row.offset > end:
         yield finding(
@@ -550,8 +551,8 @@ def _check_offset(
             severity=severity,
         )
     elif start is not None and row.offset < start and not path.endswith(CLEANER_OFFSETS):
-        # The offset was right before old segments were deleted, and is raised at the next write.
-        # The cleaner checkpoint is only written in its next round.
+        # The offset was correct before old segments were deleted, and is raised by the next write.
+        # The cleaner checkpoint is only written in the cleaner's next round.
         yield finding(
             "checkpoint_below_start",
             path,
@@ -568,8 +569,8 @@ def _is_compacted(
 ) -> bool | None:
     """Return whether a partition's topic is compacted, or None if unknown.
 
-    A broker keeps a cleaner checkpoint in each data directory. A partition without an entry was
-    never cleaned. A folder copied alone has no checkpoint.
+    A broker has a cleaner checkpoint in each data directory, and a partition without an entry was
+    never cleaned. A partition directory that was copied alone has no checkpoint.
     """
     if tp.topic in INTERNAL_COMPACTED_TOPICS:
         return True
@@ -579,7 +580,7 @@ def _is_compacted(
 
 
 def _config_fault(topic: Topic) -> str | None:
-    """Return the fault in the overrides of a stored topic, if any."""
+    """Return the fault in the overrides of a stored topic, or None if they are valid."""
     try:
         effective_config(topic.configs, BrokerConfig())
     except InvalidConfigurationError as error:
@@ -588,18 +589,18 @@ def _config_fault(topic: Topic) -> str | None:
 
 
 def _is_partitions(folder: str) -> bool:
-    """Return whether a folder's name is a partition's, with or without a suffix."""
+    """Return whether a directory is named like a partition, with or without a suffix."""
     return parse_partition_dir(folder) is not None or _is_suffixed(folder)
 
 
 def _is_suffixed(folder: str) -> bool:
-    """Return whether a folder's name has a suffix that marks a partition as not live."""
+    """Return whether a directory name has a suffix that marks a partition as not in use."""
     stem = folder.rpartition(".")[0]
     return folder.endswith(_SUFFIXED_FOLDERS) and parse_partition_dir(stem) is not None
 
 
 def _suffixed_partition(folder: str) -> TopicPartition | None:
-    """Return the partition whose folder name marks it as deleted, moving or stray."""
+    """Return the partition if the directory name marks it as deleted, moving or stray."""
     parsed = parse_log_dir(folder)
     return parsed.topic_partition if parsed is not None and parsed.state else None
 

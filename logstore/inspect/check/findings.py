@@ -44,23 +44,23 @@ _UNIT_OF = {check: unit for unit, checks in _UNITS.items() for check in checks.s
 
 
 class CheckFinding(NamedTuple):
-    """A violated invariant, or a remarkable file.
+    """A violated invariant or a noteworthy file.
 
     Attributes
     ----------
     path : str
-        The file or folder.
+        The file or directory.
     position : int or None
-        Byte position in the file, or None if the whole file is concerned.
+        Byte position in the file, or None if the finding is about the whole file.
     offset : int or None
-        The record offset concerned, if any.
+        The affected record offset, or None.
     check : str
         A name in `CHECKS`.
     expected, found : int, str or None
         The compared values.
     severity : str
-        `error` (data or its lookup is wrong), `warning` (unusual, may indicate damage) or `info`
-        (harmless, or repaired by the next opening).
+        `error` (data, or the lookup of data, is wrong), `warning` (unusual; may indicate damage) or
+        `info` (harmless, or repaired by the next opening).
     """
 
     path: str
@@ -73,7 +73,7 @@ class CheckFinding(NamedTuple):
 
     @property
     def reason(self) -> Reason:
-        """Explanation of the check, with the compared values and their unit."""
+        """Explanation of the check, with the expected and found values and their unit."""
         unit = _UNIT_OF.get(self.check)
         values: dict[str, Value] = {}
         for name, value in (("expected", self.expected), ("found", self.found)):
@@ -98,13 +98,13 @@ def finding(
     found: object = None,
     severity: str = ERROR,
 ) -> CheckFinding:
-    """Return a finding (an error by default)."""
+    """Return a finding, by default with severity `error`."""
     assert check in CHECKS, check
     return CheckFinding(path, position, offset, check, expected, found, severity)
 
 
 def unreadable(path: str, error: OSError | CorruptionError) -> CheckFinding:
-    """Return the finding for a file or folder that the disk or `read_bytes` fails to read."""
+    """Return the finding for a file or directory that cannot be read."""
     if isinstance(error, CorruptionError):
         return finding("unreadable", error.path or path, found=error.message)
     return finding("unreadable", error.filename or path, found=error.strerror or str(error))
@@ -113,10 +113,10 @@ def unreadable(path: str, error: OSError | CorruptionError) -> CheckFinding:
 def limit_findings(
     findings: Iterable[CheckFinding], totals: MutableMapping[tuple[str, str], int]
 ) -> Iterator[CheckFinding]:
-    """Yield at most `LIMIT` findings per file and check, then the number of further ones.
+    """Yield at most `LIMIT` findings per file and check, then the number of omitted ones.
 
-    A damaged index may violate a rule at each of a million entries. `totals` counts all findings
-    by severity and check.
+    A damaged index may violate a rule in each of a million entries. `totals` counts all findings by
+    severity and check.
     """
     counts: dict[tuple[str, str], int] = {}
     for row in findings:

@@ -1,4 +1,4 @@
-"""Check of a segment's indexes against its batches, reading both in parallel."""
+"""Check of a segment's indexes against its batches, which are read in parallel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHUNK_ENTRIES = 2048
 
 
 class IndexedSegment(NamedTuple):
-    """Properties of a segment that its indexes are checked against.
+    """Properties of a segment against which its indexes are checked.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class IndexedSegment(NamedTuple):
     end_offset : int or None
         Base offset of the next segment, or None for the last segment.
     may_be_padded : bool
-        Whether zeros after the last entry are valid: in the active segment after an unclean
+        Whether zeros after the last entry are valid, as in the active segment after an unclean
         shutdown.
     """
 
@@ -41,7 +41,7 @@ class IndexedSegment(NamedTuple):
 
 
 class _Entry(NamedTuple):
-    """An index entry, with its slot and its two numbers as they are stored."""
+    """An index entry, with its slot and its two stored numbers."""
 
     slot: int
     first: int
@@ -49,9 +49,9 @@ class _Entry(NamedTuple):
 
 
 class _IndexCheck:
-    """Checks one index, entry by entry. The caller collects the findings with `take`.
+    """Checks an index entry by entry. The caller collects the findings with `take`.
 
-    An unreadable index has no entries. Its segment is still checked.
+    An unreadable index counts as empty, and its segment is still checked.
     """
 
     KIND: str
@@ -91,8 +91,8 @@ class _IndexCheck:
     def _sound_entries(self) -> Iterator[_Entry]:
         """Yield the entries that are within bounds and in order. Report the others.
 
-        If two entries are out of order, the second is at fault, unless the one after it is out of
-        order with the first too. Entries are not compared with entries at fault.
+        If two entries are out of order, the second one is at fault, unless the entry after it is
+        also out of order with the first one. Entries are not compared with entries at fault.
         """
         last: _Entry | None = None
         window: list[_Entry] = []
@@ -128,7 +128,7 @@ class _IndexCheck:
         raise NotImplementedError
 
     def _report_order(self, entry: _Entry, other: _Entry) -> None:
-        """Report that an entry is out of order with the one before or after it."""
+        """Report that an entry is out of order with the previous or next entry."""
         raise NotImplementedError
 
     def _rows(self) -> Iterator[_Entry]:
@@ -166,7 +166,7 @@ class _IndexCheck:
                 slot += 1
 
     def _is_padding(self, file: File, slot: int, count: int) -> bool:
-        """Return whether a slot and all later ones are zero. A single zero entry is valid."""
+        """Return whether a slot and all later slots are zero. A single zero entry is valid."""
         if slot == 0 and count == 1:
             return False
         position, end = slot * self.ENTRY.size, count * self.ENTRY.size
@@ -211,7 +211,7 @@ class _IndexCheck:
 
 
 class _Loose(NamedTuple):
-    """An index entry whose offset exceeds the last offset of the batch that it points to."""
+    """An index entry whose offset is above the last offset of the batch it points to."""
 
     entry: _Entry
     offset: int
@@ -220,7 +220,7 @@ class _Loose(NamedTuple):
 
 
 class OffsetIndexCheck(_IndexCheck):
-    """Check of an offset index: entries increase and hold a batch's position and last offset."""
+    """Checks an offset index: entries increase, and have a batch's position and last offset."""
 
     KIND = "index"
     ENTRY = OffsetIndex.ENTRY
@@ -253,7 +253,7 @@ class OffsetIndexCheck(_IndexCheck):
             self._next()
 
     def finish(self, end_position: int, next_offset: int, *, end_is_known: bool) -> None:
-        """Check the remaining entries after the last batch, which ends at these two."""
+        """Check the remaining entries, given the end position and next offset of the last batch."""
         self._settle(next_offset if end_is_known else None)
         while (entry := self._pending) is not None:
             if end_is_known:
@@ -275,16 +275,16 @@ class OffsetIndexCheck(_IndexCheck):
             self._loose = _Loose(entry, offset, header.last_offset)
 
     def _measure(self, scanned: ScannedBatch) -> None:
-        """Note whether a batch is the last one of the chunk that an entry may cover."""
+        """Note whether a batch is the last batch of the chunk that an entry may cover."""
         loose = self._loose
         if loose is not None and scanned.header.last_offset == loose.offset:
             self._loose = loose._replace(ends_a_batch=True)
 
     def _settle(self, next_offset: int | None) -> None:
-        """Check the last loose entry, now that the next entry is known.
+        """Check the last loose entry, once the next entry is known.
 
-        Where Kafka wrote one entry per chunk of batches, the entry covers all batches up to the
-        next entry and contains the last offset of the chunk.
+        If Kafka wrote one entry per chunk of batches, the entry covers all batches up to the next
+        entry and contains the last offset of the chunk.
         """
         loose = self._loose
         if loose is None:
@@ -320,7 +320,7 @@ class OffsetIndexCheck(_IndexCheck):
 
 
 class TimeIndexCheck(_IndexCheck):
-    """Check of a time index: each entry is the largest timestamp so far and its first offset."""
+    """Checks a time index: each entry is the largest timestamp so far and its first offset."""
 
     KIND = "time_index"
     ENTRY = TimeIndex.ENTRY
@@ -402,10 +402,10 @@ class TimeIndexCheck(_IndexCheck):
 
 
 def _is_largest(batch: RecordBatch | None, offset: int) -> bool:
-    """Return whether an offset is valid for a batch's largest timestamp.
+    """Return whether an offset is valid for the largest timestamp of a batch.
 
-    It is the batch's last offset; before Kafka 3.8 (KAFKA-16310), often the offset of a record
-    with that timestamp.
+    The offset is the batch's last offset or, often before Kafka 3.8 (KAFKA-16310), the offset of a
+    record with that timestamp.
     """
     if batch is None or offset == batch.header.last_offset:
         return True
@@ -419,9 +419,9 @@ def _is_largest(batch: RecordBatch | None, offset: int) -> bool:
 
 
 class TxnIndexCheck:
-    """Check of a transaction index, which may be missing, against its segment's abort markers.
+    """Checks a transaction index, which may be missing, against its segment's abort markers.
 
-    The markers are collected while the segment is read; memory grows with their number.
+    The markers are collected while the segment is read, so memory grows with their number.
     """
 
     def __init__(self, path: str) -> None:
@@ -434,7 +434,7 @@ class TxnIndexCheck:
         self._aborts[offset] = producer_id
 
     def expect(self, txn: AbortedTxn) -> None:
-        """Record the entry that the index should contain for an abort marker."""
+        """Record the expected index entry for an abort marker."""
         self._expected[txn.last_offset] = txn
 
     def finish(
@@ -453,16 +453,16 @@ class TxnIndexCheck:
         Parameters
         ----------
         missing_end : int
-            Batches below this offset are missing, perhaps of transactions.
+            End of the offsets in which batches, possibly of transactions, are missing.
         log_start_offset : int
-            The cleaner drops the entries of transactions that ended below it, though it keeps
-            their batches (docs/spec/cleaner.md §8.1). Consumers do not read there.
+            The cleaner drops the entries of transactions that ended below the log start, although
+            it retains their batches (docs/spec/cleaner.md §8.1). Consumers do not read there.
         missing_severity : str
             Severity of a missing entry.
         is_certain : bool
             Whether every batch of the segment could be read.
         is_complete : bool
-            Whether transactions that began before the first batch read are known.
+            Whether transactions that started before the first batch read are known.
         """
         try:
             yield from self._present(fs, segment, missing_end, is_certain, is_complete)
@@ -567,9 +567,9 @@ class TxnIndexCheck:
 
 
 def _agree(expected: AbortedTxn, found: AbortedTxn, missing_end: int) -> bool:
-    """Return whether an entry may be right in a log without the offsets below `missing_end`.
+    """Return whether an entry could be correct if offsets below `missing_end` are missing.
 
-    The batches of another transaction, which held back the last stable offset, may be missing.
+    They may include batches of another transaction that held back the last stable offset.
     """
     stable = found.last_stable_offset
     if stable < min(expected.last_stable_offset, missing_end):

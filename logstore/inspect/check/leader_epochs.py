@@ -1,7 +1,7 @@
 """Check of the batches' leader epochs against `leader-epoch-checkpoint`.
 
-The field is not covered by the batch's CRC, so only the checkpoint and the neighbouring batches
-reveal a wrong one.
+The batch's CRC does not cover this field, so only the checkpoint and adjacent batches can reveal a
+wrong epoch.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from logstore.types import NO_PARTITION_LEADER_EPOCH
 
 
 class LeaderEpochs:
-    """Check of one partition's leader epochs, batch by batch.
+    """Checks the leader epochs of a partition, batch by batch.
 
     Parameters
     ----------
     path : str
         Path of `leader-epoch-checkpoint`.
     log_start_offset : int
-        The checkpoint need not have epochs below this offset.
+        The log start. The checkpoint need not contain epochs below it.
     is_start_known : bool
-        Whether the log starts exactly there, not above.
+        Whether the log starts exactly at `log_start_offset`, and not above it.
     """
 
     def __init__(self, path: str, log_start_offset: int, *, is_start_known: bool) -> None:
@@ -58,8 +58,8 @@ class LeaderEpochs:
     ) -> Iterator[CheckFinding]:
         """Check the leader epoch of the next batch.
 
-        `following` is the batch after it, if known. If consecutive batches have the same
-        fault, only the first one is reported.
+        `following` is the next batch, if known. If consecutive batches have the same fault, only
+        the first one is reported.
         """
         if not self._is_sound:
             return
@@ -82,7 +82,7 @@ class LeaderEpochs:
         self._fault = fault
 
     def finish(self, end_offset: int | None, *, is_clean: bool) -> Iterator[CheckFinding]:
-        """Yield the findings that need all batches. `end_offset` is the end of the log, if known.
+        """Yield the findings that require all batches. `end_offset` is the log end, if known.
 
         After an unclean shutdown, the first batches of an epoch may be lost because they were not
         flushed.
@@ -91,8 +91,8 @@ class LeaderEpochs:
             return
         unknown, rows = self._unknown, self._rows
         if unknown is not None:
-            # An epoch that starts amid its own batches was moved up with the log start, and a
-            # crash before the next checkpoint reverted the log start.
+            # An epoch that starts between its own batches was moved up with the log start, before a
+            # crash reverted the log start to its last checkpoint.
             was_moved = bool(rows) and rows[0].epoch == self._last_epoch
             yield finding(
                 "epoch_missing",
@@ -117,9 +117,9 @@ class LeaderEpochs:
                 )
 
     def _expected(self, header: BatchHeader, following: BatchHeader | None) -> int | None:
-        """Return the epoch that a batch should have, or None if its own may be right."""
+        """Return the epoch that a batch should have, or None if its own epoch could be correct."""
         start = self._log_start_offset
-        # The first entry starts at the log start, even inside a batch.
+        # The first entry starts at the log start, even if that is inside a batch.
         is_cut = header.base_offset < start <= header.last_offset
         known = self._known(start if is_cut else header.base_offset)
         if known is not None:
@@ -131,7 +131,7 @@ class LeaderEpochs:
             return None
         if found < self._last_epoch:
             return self._last_epoch
-        # Epochs never decrease, so an epoch above a later one is wrong.
+        # Epochs never decrease, so an epoch above a later epoch is wrong.
         if following is not None:
             later = following.partition_leader_epoch
             if 0 <= self._last_epoch <= later < found:
@@ -149,9 +149,9 @@ class LeaderEpochs:
         return self._rows[count - 1].epoch if count else None
 
     def _inside(self, header: BatchHeader) -> Iterator[CheckFinding]:
-        """Check that no epoch starts inside a batch, which has only one epoch.
+        """Check that no epoch starts inside a batch, because a batch has a single epoch.
 
-        The first entry moves up with the log start, which may be anywhere.
+        The first entry is exempt: it moves up with the log start, which may be anywhere.
         """
         slot = bisect.bisect_right(self._rows, header.base_offset, key=_start_offset)
         for row in self._rows[max(slot, 1) :]:

@@ -1,4 +1,4 @@
-"""Checks the directory of a partition: its segments in order, and its other files."""
+"""Check of a partition directory: its segments in order, and its other files."""
 
 from __future__ import annotations
 
@@ -44,21 +44,21 @@ LEFTOVERS = {
 
 
 class _PlannedFiles(PartitionFiles):
-    """Partition files whose changes remain in memory, so they are not logged."""
+    """Partition files whose changes stay in memory and are therefore not logged."""
 
     def note(self, action: str, path: str, detail: str) -> None:
         """Log nothing."""
 
 
 class PartitionBounds(NamedTuple):
-    """Bounds of a partition as found by reading it.
+    """Bounds of a partition, as found by reading it.
 
     Attributes
     ----------
     first_base_offset, end_offset : int or None
-        First base offset and end of the log. The end is None if damage hides it. Without
-        segments, the first base is None and the end is the log start, where the next opening
-        creates a segment.
+        First base offset and end of the log. The end is None if damage hides it. If there are no
+        segments, the first base offset is None, and the end is the log start, where the next
+        opening creates a segment.
     topic_id : bytes or None
     """
 
@@ -68,7 +68,7 @@ class PartitionBounds(NamedTuple):
 
 
 class _SegmentEnd(NamedTuple):
-    """End offset of a segment, None if unknown, and whether it has a record at each offset."""
+    """A segment's end offset (None if unknown), and whether it has a record at each offset."""
 
     end_offset: int | None
     is_dense: bool
@@ -76,7 +76,7 @@ class _SegmentEnd(NamedTuple):
 
 @dataclass(slots=True)
 class _Listing:
-    """The files of a partition by kind. `pending` files are to be swapped or deleted."""
+    """The files of a partition by kind. `pending` files will be swapped in or deleted."""
 
     logs: dict[int, str] = field(default_factory=dict)
     indexes: dict[int, dict[str, str]] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class _Listing:
 
 
 class PartitionCheck:
-    """Check of one partition directory.
+    """Checks a partition directory.
 
     Parameters
     ----------
@@ -96,9 +96,9 @@ class PartitionCheck:
     counts : CheckCounts
         Incremented during the check.
     limits : ReadLimits
-        Larger files and batches are findings and are not read.
+        Limits above which files and batches are not read but reported as findings.
     only_base_offset : int, optional
-        Check only this segment, and no small files.
+        Only check this segment, and no small files.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class PartitionCheck:
 
     @property
     def bounds(self) -> PartitionBounds:
-        """Bounds of the partition, after `run` has ended."""
+        """Bounds of the partition. Only valid after `run` has ended."""
         state = self._state
         end = state.end_offset if self._listing.logs else state.context.log_start_offset
         if not (state.end_is_known and self._has_ended):
@@ -187,7 +187,7 @@ class PartitionCheck:
                 yield from self._register(name, parsed.base_offset, parsed.kind)
 
     def _finish_swaps(self) -> Iterator[CheckFinding]:
-        """Finish interrupted swaps in memory, to see the directory as the next opening does.
+        """Finish interrupted swaps in memory, so that the directory is seen as by the next opening.
 
         After an interrupted swap, a segment may have its `.log` but not its indexes.
         """
@@ -206,7 +206,7 @@ class PartitionCheck:
         self._fs = self._state.fs = overlay
         self._listing = _Listing()
         for _ in self._list():
-            pass  # reported under the files' original names
+            pass  # reported under the original file names
         self._swapped = {path.removesuffix(SWAP_SUFFIX) for path in complete}
 
     def _register(self, name: str, base_offset: int, kind: str) -> Iterator[CheckFinding]:
@@ -220,7 +220,7 @@ class PartitionCheck:
         if kind == LOG_SUFFIX:
             other = self._listing.logs.setdefault(base_offset, name)
             if other != name:
-                # Check the one that the engine would find by name.
+                # Check the file that the engine would find by its name.
                 if name == proper:
                     self._listing.logs[base_offset] = name
                     name, other = other, name
@@ -233,10 +233,10 @@ class PartitionCheck:
                 self._listing.indexes.setdefault(base_offset, {})[kind] = name
 
     def _leftover_segments(self) -> Iterator[CheckFinding]:
-        """Skip segments whose records a finished swap moved into another segment.
+        """Skip segments whose records a finished swap moved to another segment.
 
-        A copy that was made while the cleaner was running can contain both. Commands that write
-        remove them.
+        A copy taken while the cleaner was running can contain both. Commands that write remove such
+        segments.
         """
         paths = {base: self._path(name) for base, name in self._listing.logs.items()}
         try:
@@ -268,7 +268,8 @@ class PartitionCheck:
                     continue
                 orphans.append(finding("orphan_index", path, offset=base_offset, severity=INFO))
             log_name = file_name(base_offset, LOG_SUFFIX)
-            # The `.log` is deleted first, its indexes afterwards or at the next opening.
+            # The `.log` is deleted first; its indexes are deleted after that or at the next
+            # opening.
             is_going = f"{log_name}{DELETED_SUFFIX}" in self._listing.pending
             if is_filled and not is_going:
                 path = self._path(log_name)
@@ -278,9 +279,9 @@ class PartitionCheck:
                 yield from orphans
 
     def _lost_ranges(self) -> Iterator[CheckFinding]:
-        """Find ranges of missing offsets in which a segment of a compacted log may be lost.
+        """Find offset ranges of a compacted log in which a segment might be missing.
 
-        Without compaction, every gap is a finding of its own.
+        Without compaction, every gap is reported as a separate finding.
         """
         context = self._state.context
         if not self._state.may_be_compacted:
@@ -343,9 +344,9 @@ class PartitionCheck:
                 )
 
     def _lost_segments(self, start: int) -> Iterator[CheckFinding]:
-        """Check a directory without segments for signs that it had some.
+        """Check a directory without segments for evidence of former segments.
 
-        Snapshots and epochs above the log start are such signs. A new partition has neither.
+        Snapshots and epochs above the log start are such evidence. A new partition has neither.
         """
         reached = max([start, *self._listing.snapshots, *self._state.epochs.start_offsets])
         if reached > start:
@@ -378,7 +379,7 @@ class PartitionCheck:
             history.is_complete = not any(isinstance(row, CheckFinding) for row in rows)
 
     def _check_snapshot(self, offset: int) -> Iterator[CheckFinding]:
-        """Check the snapshot at the offset that the history has reached."""
+        """Check the snapshot at the offset that the producer history has reached."""
         state = self._state
         path = state.path(offset, SNAPSHOT_SUFFIX)
         for row in read_snapshot(self._fs, path, offset, state.limits.small_file_bytes):
@@ -402,15 +403,15 @@ class PartitionCheck:
                 )
 
     def _adjust_severity(self, row: CheckFinding) -> CheckFinding:
-        """Lower the severity for a snapshot that a crash may have damaged before its flush.
+        """Lower the severity for a snapshot that a crash may have damaged before it was flushed.
 
-        Opening removes it and rebuilds the producers from an older snapshot.
+        Opening removes such a snapshot and rebuilds the producers from an older one.
         """
         is_rebuilt = row.offset is not None and self._is_above_recovery_point(row.offset)
         return row._replace(severity=INFO) if is_rebuilt else row
 
     def _is_above_recovery_point(self, offset: int) -> bool:
-        """Return whether a crash may have lost data at and above an offset."""
+        """Return whether a crash may have lost data at or above an offset."""
         point = self._state.context.recovery_point
         return point is not None and offset >= point
 

@@ -1,4 +1,4 @@
-"""State of a partition's producers, derived from its batches.
+"""The producers of a partition, derived from its batches.
 
 Independent of `logstore.storage.producers.state`, whose files it verifies.
 """
@@ -19,18 +19,18 @@ _HALF = 1 << 30
 
 @dataclass(slots=True)
 class _Producer:
-    """State of one producer; unknown fields are None."""
+    """State of a producer. Unknown fields are None."""
 
     epoch: int
     last_sequence: int | None = None
     last_offset: int | None = None
     offset_delta: int = 0
     txn_first_offset: int | None = None
-    has_lone_marker: bool = False  # a later marker whose transaction's data was removed
+    has_lone_marker: bool = False  # a later marker follows whose transaction's data was removed
 
 
 class ProducerHistory:
-    """Producers of a partition up to the last batch read.
+    """The producers of a partition up to the last batch read.
 
     Attributes
     ----------
@@ -103,7 +103,7 @@ class ProducerHistory:
     def marker(
         self, header: BatchHeader, marker: EndTxnMarker, path: str, position: int
     ) -> Iterator[CheckFinding | AbortedTxn]:
-        """Apply a marker, and yield the index entry of an aborted transaction, and findings."""
+        """Apply a marker. Yield findings, and the index entry of an aborted transaction."""
         known = self._producers.get(header.producer_id)
         if known is not None:
             yield from _fallen_epoch(header, known, path, position)
@@ -123,15 +123,16 @@ class ProducerHistory:
     def contradictions(
         self, entry: SnapshotEntry, missing_end: int, log_start_offset: int = 0
     ) -> Iterator[tuple[str, object, object]]:
-        """Yield (field, expected, found) where a snapshot at this offset is wrong.
+        """Yield (field, expected, found) for each wrong field of a snapshot at this offset.
 
         Parameters
         ----------
         entry : SnapshotEntry
         missing_end : int
-            Batches below this offset are missing, so this state may be incomplete.
+            End of the offsets in which batches are missing, so that this state may be incomplete.
         log_start_offset : int
-            A log that rebuilds its producers after a truncation reads no batches below it.
+            The log start. A log that rebuilds its producers after a truncation reads no batches
+            below it.
         """
         known = self._producers.get(entry.producer_id)
         if known is None:
@@ -139,12 +140,12 @@ class ProducerHistory:
         if known.last_offset is not None and known.last_offset > entry.last_offset:
             if known.last_offset < log_start_offset:
                 return
-            # A marker of a newer epoch has cleared the batches, and a cleaner has removed the
+            # A marker with a newer epoch has cleared the batches, and the cleaner has removed the
             # marker.
             is_bumped = entry.last_offset < 0 and entry.producer_epoch > known.epoch
             if is_bumped and known.last_offset + 1 < missing_end:
                 return
-            # The producer expired, then returned with only a marker, whose transaction's data a
+            # The producer expired, then returned with only a marker, whose transaction's data the
             # cleaner removed.
             if entry.last_offset < 0 and known.has_lone_marker:
                 return

@@ -1,4 +1,4 @@
-"""Check of one segment, reading its `.log` and its indexes in parallel."""
+"""Check of a segment, reading its `.log` and its indexes in parallel."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ _PROGRESS_BYTES = 1 << 20
 
 
 class PartitionContext(NamedTuple):
-    """Facts about a partition from its data directory.
+    """Properties of a partition from its data directory.
 
     Attributes
     ----------
     is_clean : bool
         Whether the directory was closed cleanly.
     first_dirty_offset : int or None
-        Offset in the cleaner checkpoint, or None without an entry for the partition.
+        The entry of the cleaner checkpoint, or None if there is none.
     is_compacted : bool or None
-        Whether the topic's policy includes compact; None if unknown, as for a folder copied
-        without its cleaner checkpoint.
+        Whether the topic's policy includes compact. None if unknown, as for a partition directory
+        copied without its cleaner checkpoint.
     log_start_offset : int
-        Offset in the log start checkpoint, or 0 without an entry for the partition.
+        The entry of the log start checkpoint, or 0 if there is none.
     is_log_start_known : bool
-        Whether that is the exact log start: the checkpoint exists and is up to date.
+        Whether `log_start_offset` is exact, because the checkpoint exists and is up to date.
     is_metadata : bool
-        Whether it is the metadata log of a KRaft cluster.
+        Whether the partition is the metadata log of a KRaft cluster.
     recovery_point : int or None
         Offset from which the next opening recovers the log, rebuilding indexes and producers,
-        because a crash may have lost data there. None if the directory was closed cleanly, is
-        open for writing, or is a folder copied alone.
+        because a crash may have lost data there. None if the directory was closed cleanly, is open
+        for writing, or was copied alone.
     """
 
     is_clean: bool = False
@@ -74,9 +74,9 @@ class PartitionContext(NamedTuple):
 
 @dataclass(slots=True)
 class CheckCounts:
-    """Numbers of checked items, and of findings by severity and check.
+    """Number of checked items, and of findings by severity and check.
 
-    `progress` is called with a path and the total of bytes read so far.
+    `progress` is called with a path and the total number of bytes read so far.
     """
 
     segments: int = 0
@@ -96,7 +96,7 @@ class CheckCounts:
         self.findings.clear()
 
     def advance(self, path: str, size_bytes: int) -> None:
-        """Count bytes read of a `.log`."""
+        """Count bytes read from a `.log`."""
         self.bytes_read += size_bytes
         if self.progress is not None:
             self.progress(path, self.bytes_read)
@@ -104,20 +104,20 @@ class CheckCounts:
 
 @dataclass(slots=True)
 class PartitionState:
-    """State of a partition's check, carried from segment to segment.
+    """The state of a partition check, carried from segment to segment.
 
     Attributes
     ----------
     end_offset : int or None
-        First offset after the batches read, or None before the first segment.
+        Offset after the batches read so far, or None before the first segment.
     end_is_known : bool
-        Whether the end of the last segment read is not hidden by damage.
+        Whether the end of the last segment is known, that is, not hidden by damage.
     has_holes : bool
-        Whether offsets are missing somewhere, so sequences may jump.
+        Whether offsets are missing anywhere, so that sequences may have gaps.
     gaps_end : int
-        Cleaning explains missing offsets below this one.
+        Missing offsets below this offset are explained by cleaning.
     missing_end : int
-        Batches or records are missing below this offset. A cleaner may have removed those that
+        Batches or records are missing below this offset. The cleaner may have removed those that
         would explain a contradiction.
     """
 
@@ -148,15 +148,15 @@ class PartitionState:
 
     @property
     def is_known_to_be_compacted(self) -> bool:
-        """Whether the checkpoint or the topic shows that the log is cleaned."""
+        """Whether the checkpoint or the topic shows that the log is compacted."""
         return self.context.first_dirty_offset is not None or self.context.is_compacted is True
 
     def explain_gaps(self, bases: Sequence[int]) -> None:
-        """Set `gaps_end`; `bases` are the base offsets of the segments.
+        """Set `gaps_end`. `bases` contains the base offsets of the segments.
 
         The segment in which a cleaning pass ended was rewritten completely. Without a checkpoint,
-        as in a folder copied alone, every segment of a compacted topic but the active one may have
-        been cleaned.
+        as in a partition directory copied alone, every segment of a compacted topic except the
+        active one may have been cleaned.
         """
         first_dirty = self.context.first_dirty_offset
         if first_dirty is not None:
@@ -172,12 +172,12 @@ class PartitionState:
         self.history.is_complete = False
 
     def path(self, base_offset: int, suffix: str) -> str:
-        """Return the path of a segment's file or of a snapshot."""
+        """Return the path of a segment file or a snapshot."""
         return f"{self.directory}/{file_name(base_offset, suffix)}"
 
 
 class SegmentCheck:
-    """Check of one segment.
+    """Checks a segment.
 
     Parameters
     ----------
@@ -186,11 +186,11 @@ class SegmentCheck:
     name : str
         File name of the `.log`.
     base_offset, following : int, int or None
-        Base offsets of this and of the next segment.
+        Base offsets of this segment and the next one.
     snapshots : list of int
-        Offsets of the snapshots to check, in increasing order.
+        Offsets of the snapshots to check, ascending.
     check_snapshot : callable
-        Yields the findings of a snapshot; called when its offset is reached.
+        Yields the findings of a snapshot. Called when the check reaches its offset.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class SegmentCheck:
         state.counts.segments += 1
         yield from self._missing_indexes()
         yield from self._gap(self._base_offset, 0)
-        # Damage in a segment does not affect the next one.
+        # Damage in one segment does not affect the next one.
         state.end_is_known = True
         file = state.fs.open(self._path)
         try:
@@ -249,7 +249,7 @@ class SegmentCheck:
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             path = self._state.path(self._base_offset, suffix)
             if not self._state.fs.exists(path):
-                # Indexes of the active segment are created on first use.
+                # Indexes of the active segment are not created before their first use.
                 is_made = self._following is None or self._is_recovered
                 severity = INFO if is_made else WARNING
                 yield finding("missing_index", path, offset=self._base_offset, severity=severity)
@@ -269,7 +269,7 @@ class SegmentCheck:
                 yield from map(self._adjust_severity, index.take())
 
     def _adjust_severity(self, row: CheckFinding) -> CheckFinding:
-        """Lower the severity of an index's finding if recovery rebuilds the index."""
+        """Lower the severity of an index finding if recovery rebuilds the index."""
         return row._replace(severity=INFO) if self._is_recovered else row
 
     # -- the walk ----------------------------------------------------------------------------
@@ -300,7 +300,7 @@ class SegmentCheck:
             state.end_is_known = False
 
     def _old_format(self, scanned: ScannedBatch) -> CheckFinding:
-        """Return the finding for the first message of magic 0 or 1, which is only read."""
+        """Return the finding for the first magic 0 or 1 message, which can only be read."""
         return finding(
             "unsupported_format",
             self._path,
@@ -312,7 +312,7 @@ class SegmentCheck:
         )
 
     def _fault_finding(self, fault: Fault) -> CheckFinding:
-        """Return the finding of a fault. A warning if a crash may have caused it."""
+        """Return the finding of a fault, as a warning if a crash may have caused the fault."""
         is_excused = fault.is_last and self._is_open
         end, point = self._state.end_offset, self._state.context.recovery_point
         is_excused |= end is not None and point is not None and end >= point
@@ -366,7 +366,7 @@ class SegmentCheck:
             else:
                 marker = row
         if header.is_control and marker is None and not is_sound:
-            # It may have ended a transaction.
+            # The batch may have ended a transaction.
             self._is_certain = state.history.is_complete = False
         if header.has_producer_id:
             yield from self._producer(header, marker, scanned.position)
@@ -391,13 +391,13 @@ class SegmentCheck:
         )
 
     def _gap(self, base_offset: int, position: int) -> Iterator[CheckFinding]:
-        """Check that the next batch or segment starts where the last one ended."""
+        """Check that the next batch or segment starts where the previous one ended."""
         state = self._state
         end = state.end_offset
         state.end_offset = base_offset if end is None else max(end, base_offset)
         if end is None:
             if state.is_known_to_be_compacted:
-                state.missing_end = base_offset  # earlier batches may have been cleaned away
+                state.missing_end = base_offset  # the cleaner may have removed earlier batches
             return
         if base_offset <= end:
             return
@@ -405,7 +405,7 @@ class SegmentCheck:
         state.missing_end = base_offset
         if max(end, state.gaps_end) < base_offset and state.end_is_known:
             # An interrupted pass leaves gaps that no checkpoint explains, and followers replicate
-            # the gaps of the leader's cleaner. Any other gap means lost data.
+            # the gaps of their leader's cleaner. Any other gap means lost data.
             severity = INFO if state.may_be_compacted else WARNING
             yield finding(
                 "offset_gap",
@@ -447,7 +447,7 @@ class SegmentCheck:
         if self._time_index is not None:
             self._time_index.finish(end_offset, end_is_known=is_known, is_closed=not self._is_open)
         yield from self._index_findings()
-        # A cleaner may have dropped the entry if the log start is unknown.
+        # If the log start is unknown, the cleaner may have dropped the entry.
         start_is_known = state.context.is_log_start_known or not state.may_be_compacted
         of_txn_index = self._txn_index.finish(
             state.fs,

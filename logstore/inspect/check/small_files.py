@@ -29,7 +29,7 @@ _SNAPSHOT_CHECKS = {"version": "snapshot_version", "crc": "snapshot_crc"}
 
 
 class TableRow(NamedTuple):
-    """An entry of a text checkpoint and the position of its line."""
+    """An entry in a text checkpoint and the position of its line."""
 
     position: int
     fields: list[str]
@@ -61,18 +61,18 @@ class EpochRow(NamedTuple):
 def read_table(
     fs: FileSystem, path: str, field_count: int, numbers: tuple[int, ...], max_bytes: int
 ) -> Iterator[TableRow | CheckFinding]:
-    """Yield the entries of a text checkpoint, and findings; nothing if the file is missing.
+    """Yield the entries of a text checkpoint, and findings. Yield nothing if it is missing.
 
     Parameters
     ----------
     fs : FileSystem
     path : str
     field_count : int
-        Fields of an entry.
+        Number of fields of an entry.
     numbers : tuple of int
         Indexes of the fields that must be non-negative numbers.
     max_bytes : int
-        Largest size of the file, here and below.
+        Maximum size of the file, here and below.
     """
     if not fs.exists(path):
         return
@@ -154,7 +154,7 @@ def read_snapshot(
     try:
         decode_snapshot(data, path)
     except CorruptSnapshotError as error:
-        if error.check != "entry":  # entries are checked one by one below
+        if error.check != "entry":  # entries are checked individually below
             yield finding(
                 _SNAPSHOT_CHECKS.get(error.check or "", "snapshot_size"),
                 path,
@@ -188,7 +188,7 @@ def read_snapshot(
 def _impossible(
     entry: SnapshotEntry, offset: int, producers: set[int], transactions: set[int]
 ) -> tuple[str, object] | None:
-    """Return the expected and the actual value of an impossible entry, or None if it is valid."""
+    """Return the expected and actual value of an impossible entry, or None if it is valid."""
     opened_at = entry.current_txn_first_offset
     if entry.producer_id < 0:
         return "a producer id", entry.producer_id
@@ -206,7 +206,7 @@ def _impossible(
 
 
 def _lines(data: bytes) -> list[tuple[int, str]]:
-    """Return the lines with the position of each."""
+    """Return the lines and their positions."""
     lines = []
     position = 0
     for line in data.splitlines(keepends=True):

@@ -1,8 +1,9 @@
-"""Limits for decoding Avro. Without them, fastavro crashes if data is nested too deeply.
+"""Limits for decoding Avro. fastavro would crash if data were nested too deeply.
 
-The nesting of a recursive type is only determined by the data, and an array of values that have no
-bytes, such as null, can have any number of items. Decoding a decimal takes quadratic time. The data
-of other schemas is limited by its size. Source: Avro 1.11 specification, binary encoding.
+The nesting of a recursive type depends only on the data, and an array whose values occupy no bytes,
+such as null, can have any number of items. Decoding a decimal takes quadratic time. With all other
+schemas, the size of the data is a sufficient limit. Source: Avro 1.11 specification, binary
+encoding.
 """
 
 from __future__ import annotations
@@ -39,19 +40,19 @@ Schema = Any
 
 
 def check_schema(schema: Schema, named: Mapping[str, Schema]) -> None:
-    """Refuse a schema whose values are large without data: records of records of nulls.
+    """Refuse a schema whose values are large without any data, as records of records of nulls.
 
     Raises
     ------
     ValueError
-        The message has the reason.
+        The message gives the reason.
     RecursionError
     """
     _Measuring(named).measure(schema)
 
 
 class _Measure(NamedTuple):
-    """Types in a schema, and values and bytes of its smallest value."""
+    """The number of types in a schema, and of values and bytes in its smallest value."""
 
     types: int
     values: int
@@ -59,7 +60,7 @@ class _Measure(NamedTuple):
 
 
 class _Measuring:
-    """Measures schemas, each named type once."""
+    """Measures schemas. Each named type is measured once."""
 
     def __init__(self, named: Mapping[str, Schema]) -> None:
         self._named = named
@@ -71,7 +72,7 @@ class _Measuring:
             return _Measure(1, 1, 0 if schema == "null" else _SIZES.get(schema, 1))
         known = self._known.get(id(schema))
         if known is None:
-            # A recursive type ends behind a union or an array, which have a byte.
+            # A recursive type can only end in a union or an array, which occupy a byte.
             self._known[id(schema)] = _Measure(1, 1, 1)
             known = self._known[id(schema)] = self._of(schema)
             if (
@@ -102,10 +103,10 @@ class _Measuring:
 
 
 def bounds_check(schema: Schema, named: Mapping[str, Schema]) -> Callable[[bytes], None] | None:
-    """Return a function that checks a payload, or None if its size bounds every value.
+    """Return a function that checks a payload, or None if the payload size bounds every value.
 
-    The function raises `InvalidRecordError`. It may accept damaged payloads, which the decoder
-    rejects.
+    The function raises `InvalidRecordError`. It may accept damaged payloads, because the decoder
+    rejects them.
     """
     if _is_unbounded(schema, named, ()):
         free_bytes = 0
@@ -122,7 +123,7 @@ def bounds_check(schema: Schema, named: Mapping[str, Schema]) -> Callable[[bytes
 
 
 def _kind(schema: Schema, named: Mapping[str, Schema]) -> Schema:
-    """Return a schema without names of named types and without wrappers of primitive types."""
+    """Return a schema with type names resolved and wrappers of primitive types removed."""
     while True:
         if isinstance(schema, str) and schema in named:
             schema = named[schema]
@@ -133,7 +134,7 @@ def _kind(schema: Schema, named: Mapping[str, Schema]) -> Schema:
 
 
 def _is_unbounded(schema: Schema, named: Mapping[str, Schema], above: tuple[int, ...]) -> bool:
-    """Return whether a schema is recursive or has arrays of values without bytes."""
+    """Return whether a schema is recursive or has arrays of values that occupy no bytes."""
     schema = _kind(schema, named)
     if isinstance(schema, str):
         return False
@@ -155,7 +156,7 @@ def _is_unbounded(schema: Schema, named: Mapping[str, Schema], above: tuple[int,
 
 
 def _has_decimal(schema: Schema, named: Mapping[str, Schema]) -> bool:
-    """Return whether a bounded schema has decimals of any length."""
+    """Return whether a bounded schema has decimals of arbitrary length."""
     schema = _kind(schema, named)
     if isinstance(schema, str):
         return False
@@ -177,10 +178,10 @@ def _is_decimal(schema: Schema, kind: str) -> bool:
 
 
 def _is_empty(schema: Schema, named: Mapping[str, Schema]) -> bool:
-    """Return whether the values of a bounded schema have no bytes."""
+    """Return whether the values of a bounded schema occupy no bytes."""
     schema = _kind(schema, named)
     if isinstance(schema, list):
-        return False  # it starts with the index
+        return False  # it starts with the branch index
     kind = schema if isinstance(schema, str) else schema["type"]
     if kind in ("record", "error"):
         return all(_is_empty(each["type"], named) for each in schema["fields"])

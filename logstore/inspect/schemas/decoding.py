@@ -1,4 +1,4 @@
-"""Decode keys and values by format. A failure only affects its own record."""
+"""Decoding of keys and values by format. A failure only affects its own record."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from logstore.inspect.schemas.values import parse_json
 
 
 class DataFormat(Enum):
-    """Formats of keys and values."""
+    """The formats of keys and values."""
 
     BYTES = "bytes"
     TEXT = "text"
@@ -27,7 +27,7 @@ class Decoder:
     Parameters
     ----------
     schemas : mapping of int to Schema
-        Schemas by the schema id that Confluent's serializers write.
+        Schemas by the id that Confluent's serializers write.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Decoder:
 
     @property
     def decodes(self) -> bool:
-        """Whether keys or values are decoded at all."""
+        """Whether any keys or values are decoded."""
         return (self._key, self._value) != (DataFormat.BYTES, DataFormat.BYTES)
 
     def decode(self, key: bytes | None, value: bytes | None) -> dict[str, Any]:
-        """Return `key` and `value` of a record as JSON values; null remains None.
+        """Return the `key` and `value` of a record as JSON values. Null remains None.
 
-        A key or value that cannot be decoded is None, and `error` contains the reason.
+        If a key or value cannot be decoded, it is None, and `error` gives the reason.
         """
         errors: list[str] = []
         decoded: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Schemas from files, which are named by their extension."""
+"""Schemas from files, whose extension determines the format."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ SchemaFiles = Mapping[int, Sequence[str] | Schema]
 
 
 def load_schemas(files: SchemaFiles) -> dict[int, Schema]:
-    """Load schemas from their files: the last one contains it, the others are its references.
+    """Load schemas from lists of files: the last file is the schema, the others its references.
 
     Raises
     ------
     InvalidConfigurationError
-        A file is not a valid schema, or a library is missing. The message names the file.
+        A file is not a valid schema, or a library is missing. The message names the file or
+        library.
     """
     found: dict[int, Schema] = {}
     for schema_id, paths in files.items():
@@ -55,7 +56,7 @@ def _load(paths: Sequence[str]) -> Schema:
 
 
 def compile_protobuf(paths: Sequence[str], *, seconds: float | None = None) -> bytes:
-    """Compile .proto files to descriptors; imports are searched in the folder of each file.
+    """Compile .proto files to descriptors. Imports are searched in the directory of each file.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Wire format of Confluent's serializers: a zero byte, the schema id, the message.
 
-For Protobuf, message indexes come before the message: a count and as many indexes, zigzag varints
-that lead from the file to a nested message. A single zero means the first message of the file.
-Source: Confluent's documentation of the wire format.
+For Protobuf, message indexes precede the message: a count and as many indexes, zigzag varints that
+lead from the file to a nested message. A single zero means the first message in the file. Source:
+Confluent's documentation of the wire format.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INDEXES_MAX = 64
 
 
 class Framed(NamedTuple):
-    """A schema id and the payload it describes."""
+    """A schema id and the payload that the schema describes."""
 
     schema_id: int
     payload: bytes

@@ -1,6 +1,6 @@
-"""Avro, JSON and Protobuf schemas, read from the text of their files.
+"""Avro, JSON and Protobuf schemas, parsed from the text of their files.
 
-Their libraries belong to the extra `schemas` and are imported on first use.
+The required libraries belong to the extra `schemas` and are imported on first use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Schema(Protocol):
     """A schema that decodes payloads to JSON values."""
 
     def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # whatever JSON holds
-        """Decode one message.
+        """Decode a single message.
 
         Raises
         ------
@@ -50,12 +50,12 @@ def library(name: str, purpose: str) -> Any:  # noqa: ANN401  # a module
 
 
 class AvroSchema:
-    """An Avro schema; logical types are applied.
+    """An Avro schema. Logical types are applied.
 
     Parameters
     ----------
     texts : sequence of str
-        The schema, after the schemas whose names it uses.
+        The schema, preceded by the schemas whose names it uses.
 
     Raises
     ------
@@ -70,10 +70,10 @@ class AvroSchema:
         try:
             for text in texts:
                 document = json.loads(text)
-                check_depth(document, SCHEMA_DEPTH_MAX)  # the library would crash
+                check_depth(document, SCHEMA_DEPTH_MAX)  # otherwise the library could crash
                 self._schema = fastavro.parse_schema(document, named)
                 check_schema(self._schema, named)
-        except Exception as error:  # of the library's many kinds
+        except Exception as error:  # many exception types of the library
             raise InvalidConfigurationError(f"not an Avro schema: {_reason(error)}") from error
         self._check = bounds_check(self._schema, named)
 
@@ -84,7 +84,7 @@ class AvroSchema:
         stream = io.BytesIO(payload)
         try:
             value = self._reader(stream, self._schema)
-        except Exception as error:  # of the library's many kinds
+        except Exception as error:  # many exception types of the library
             raise InvalidRecordError(f"does not match its Avro schema: {_reason(error)}") from error
         if left := len(payload) - stream.tell():
             raise InvalidRecordError(f"{left} bytes left after decoding with its Avro schema")
@@ -92,12 +92,12 @@ class AvroSchema:
 
 
 class JsonSchema:
-    """A JSON Schema that JSON values are validated against.
+    """A JSON Schema, against which JSON values are validated.
 
     Parameters
     ----------
     texts : sequence of str
-        The schema, after the schemas whose `$id` it refers to. Nothing is fetched.
+        The schema, preceded by the schemas whose `$id` it refers to. Nothing is downloaded.
 
     Raises
     ------
@@ -115,7 +115,7 @@ class JsonSchema:
                 referencing.Resource.from_contents(document, default_specification=draft)
                 for document in documents
             ]
-            # A reference to a schema that was not given is an error, never a download.
+            # A reference to a schema that was not given is an error and never a download.
             registry = referencing.Registry().with_resources(
                 (identity, resource)
                 for resource in resources
@@ -129,9 +129,9 @@ class JsonSchema:
             kind.check_schema(documents[-1])
             for document, each in zip(documents, kinds, strict=True):
                 if each is kind and isinstance(document, dict):
-                    # The library would look up its own validator for it.
+                    # Otherwise the library would look up a different validator for it.
                     document.pop("$schema", None)
-        except Exception as error:  # of the library's many kinds
+        except Exception as error:  # many exception types of the library
             raise InvalidConfigurationError(f"not a JSON Schema: {_reason(error)}") from error
 
         def unique_items(
@@ -140,7 +140,7 @@ class JsonSchema:
             value: object,
             schema: object,
         ) -> Iterator[Exception]:
-            """Check in linear time; the library compares each item with all others."""
+            """Check uniqueness in linear time. The library compares each item with all others."""
             if not is_required or not isinstance(value, list):
                 return
             if len({_hashable(each) for each in value}) < len(value):
@@ -154,7 +154,7 @@ class JsonSchema:
         value = parse_json(payload)
         try:
             failure = next(self._validator.iter_errors(value), None)
-        except Exception as error:  # an unresolvable reference
+        except Exception as error:  # a reference that cannot be resolved
             raise InvalidRecordError(f"its JSON Schema is unusable: {_reason(error)}") from error
         if failure is not None:
             raise InvalidRecordError(
@@ -164,7 +164,7 @@ class JsonSchema:
 
 
 class ProtobufSchema:
-    """A file of Protobuf messages; the message indexes of a record select one of them.
+    """A file of Protobuf messages, one of which is selected by a record's message indexes.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class ProtobufSchema:
             for file in files:
                 pool.Add(file)
             self._file = pool.FindFileByName(files[-1].name)
-        except Exception as error:  # of the library's many kinds
+        except Exception as error:  # many exception types of the library
             raise InvalidConfigurationError(
                 f"not a Protobuf descriptor set: {_reason(error)}"
             ) from error
@@ -212,7 +212,7 @@ class ProtobufSchema:
                 preserving_proto_field_name=True,
                 descriptor_pool=self._pool,
             )
-        except Exception as error:  # of the library's many kinds
+        except Exception as error:  # many exception types of the library
             raise InvalidRecordError(
                 f"does not match its Protobuf schema: {_reason(error)}"
             ) from error
@@ -232,7 +232,7 @@ class ProtobufSchema:
 
 
 def _hashable(value: object) -> object:
-    """Return an object that is equal for equal JSON values; 1 and 1.0 are, 1 and true are not."""
+    """Return an object that is equal for equal JSON values. 1 equals 1.0, but not true."""
     if isinstance(value, dict):
         return frozenset((name, _hashable(each)) for name, each in value.items())
     if isinstance(value, list):
@@ -241,11 +241,11 @@ def _hashable(value: object) -> object:
         return value
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    # The hashes of numbers are predictable, so they could collide.
+    # Hashes of numbers are predictable, so an attacker could make them collide.
     return type(value) is bool, str(value).encode()
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of a library's message, which may be very long."""
+    """Return the first line of a library's message, because messages may be very long."""
     lines = str(getattr(error, "message", None) or error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

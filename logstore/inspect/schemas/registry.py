@@ -1,8 +1,8 @@
-"""Schemas from the log of a Schema Registry, which keeps them in the topic `_schemas`.
+"""Schemas from the log of a Schema Registry, which stores them in the topic `_schemas`.
 
-The log is data like any other: entries may be invalid, and schemas hostile. A schema is compiled
-when a record needs it, so an invalid one affects only its own records.
-Source: Confluent's Schema Registry, `SchemaKey`, `SchemaValue` and `SchemaReference`.
+The log is untrusted data: entries may be invalid, and schemas hostile. A schema is not compiled
+before a record needs it, so an invalid schema only affects its own records. Source: Confluent's
+Schema Registry, `SchemaKey`, `SchemaValue` and `SchemaReference`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*")
 
 
 class _Entry(NamedTuple):
-    """A schema as stored: its id, kind, text and (name, subject, version) of its references."""
+    """A stored schema: its id, type, text, and (name, subject, version) of its references."""
 
     schema_id: int
     kind: str
@@ -52,7 +52,7 @@ class _Entry(NamedTuple):
 
 
 def registry_folder(path: str | Path) -> Path | None:
-    """Return the folder of a registry's log: the path itself or the one inside it; else None."""
+    """Return the directory of a registry's log, which is the path itself or in it, or None."""
     folder = Path(path)
     for each in (folder, folder / f"{TOPIC}-0"):
         if each.is_dir() and any(_is_segment(file.name) for file in each.iterdir()):
@@ -61,15 +61,15 @@ def registry_folder(path: str | Path) -> Path | None:
 
 
 def read_registry(folder: Path) -> dict[int, Schema]:
-    """Read the schemas in a registry's log by their ids. Damaged batches are passed over.
+    """Read the schemas in a registry's log by id. Damaged batches are skipped.
 
     Deleted schemas are included, because old records may need them. If an id was used twice, the
-    last schema is returned.
+    last schema is used.
 
     Raises
     ------
     InvalidConfigurationError
-        The schemas are larger than `TOTAL_BYTES_MAX` together.
+        The total size of the schemas exceeds `TOTAL_BYTES_MAX`.
     """
     entries: dict[tuple[str, int], _Entry] = {}
     size = 0
@@ -107,7 +107,7 @@ def _records(folder: Path) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _entry(key: bytes, value: bytes) -> tuple[tuple[str, int], _Entry] | None:
-    """Return a schema by subject and version; None for other entries and invalid ones."""
+    """Return a schema by subject and version, or None if the entry is invalid or not a schema."""
     if len(key) > SCHEMA_BYTES_MAX or len(value) > 8 * SCHEMA_BYTES_MAX:
         return None
     try:
@@ -182,7 +182,7 @@ class _RegistrySchema:
                 raise InvalidConfigurationError(f"it has the unknown kind {kind[:80]!r}")
 
     def _with_references(self) -> list[tuple[str, _Entry]]:
-        """Return the schemas that this one refers to, by name and before it, and itself last."""
+        """Return this schema by name, after the schemas that it refers to."""
         ordered: dict[str, _Entry] = {}
         seen: set[str] = set()
 
@@ -211,7 +211,7 @@ class _RegistrySchema:
 
 
 class _Json:
-    """JSON that is not validated: a hostile schema could take any time for that."""
+    """JSON that is not validated, because a hostile schema could take forever."""
 
     def decode(self, payload: bytes) -> Any:  # noqa: ANN401  # as Schema has it
         """Decode one message; see `Schema.decode`."""
@@ -219,7 +219,7 @@ class _Json:
 
 
 def _protobuf(files: Sequence[tuple[str, str]]) -> ProtobufSchema:
-    """Compile .proto texts, the last of which is the schema, in a folder of their own."""
+    """Compile .proto texts in a temporary directory. The last text is the schema."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "schema.proto"
         for name, text in files:

@@ -1,4 +1,4 @@
-"""Conversion of decoded values to JSON types, which every output format can contain."""
+"""Conversion of decoded values to JSON types, which every output format supports."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def plain(value: object) -> Any:  # noqa: ANN401  # whatever JSON holds
     """Convert a decoded value to JSON types.
 
     Bytes are converted to `{"base64": …}`, as in record headers, dates and times to ISO 8601, and
-    durations to seconds. Decimals, UUIDs and numbers that do not exist in JSON (`NaN`, `Infinity`)
-    are converted to strings.
+    durations to seconds. Decimals, UUIDs and numbers that JSON lacks (`NaN`, `Infinity`) are
+    converted to strings.
     """
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}

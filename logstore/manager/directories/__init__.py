@@ -1,1 +1,1 @@
-"""Data directories: their lock and checkpoints, and partitions that move from one to another."""
+"""Data directories: their lock and checkpoints, and moving partitions between them."""

@@ -1,4 +1,4 @@
-"""Copying a partition's files."""
+"""Copy a partition's files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Guard = Callable[[], AbstractContextManager[None]]
 
 
 def files_of(fs: FileSystem, folder: str) -> dict[str, FileStat]:
-    """Return the regular files of a partition's folder, without links and special files."""
+    """Return the regular files in a partition directory, without links and special files."""
     paths = {name: f"{folder}/{name}" for name in fs.list_dir(folder)}
     return {name: fs.stat(path) for name, path in paths.items() if fs.kind(path) is FileKind.FILE}
 
@@ -31,19 +31,19 @@ def copy_file(
     writing: Guard = nullcontext,
     progress: Callable[[int], None] | None = None,
 ) -> None:
-    """Copy a file with its modification time; durable except for its name.
+    """Copy a file with its modification time. The copy is durable except for its name.
 
     Parameters
     ----------
     stat : FileStat
-        The file's state when the folder was listed. Later appends are not copied. The copy is
-        shorter if the file was truncated since then.
+        The file's state when the directory was listed. Later appends are not copied. The copy is
+        shorter if the file was truncated in the meantime.
     target : FileSystem
-        The file system of the copy.
+        The file system to copy to.
     reading, writing : callable, optional
-        Return the guard of each operation on the source or the copy.
+        Return a guard for each operation on the source or the copy.
     progress : callable, optional
-        Called before each piece with the number of bytes copied.
+        Called with the number of bytes copied, before each piece.
     """
     with reading():
         file = fs.open(path)

@@ -1,7 +1,7 @@
-"""A data directory: its lock, checkpoints and partition folders, and how it was closed.
+"""A data directory: its lock, its checkpoints, its partition folders, and its shutdown state.
 
-The log manager owns one `LogDirectory` per data directory. After the first disk failure it is
-offline.
+The log manager owns one `LogDirectory` per data directory, which goes offline on the first disk
+failure.
 """
 
 from __future__ import annotations
@@ -90,16 +90,16 @@ class _FolderDeletion(NamedTuple):
 
 
 class ShownFolder(NamedTuple):
-    """The one folder of a directory to open, under any name, or one file in it.
+    """The only folder of a directory to open, under any name, or a single file in it.
 
     Attributes
     ----------
     topic_partition : TopicPartition
-        The partition to show it as.
+        The partition that the folder is shown as.
     name : str
-        The folder's name.
+        Name of the folder.
     file : str or None
-        The only `.log` file to show, under any name.
+        The only `.log` file to show, under any name, or None for all files.
     """
 
     topic_partition: TopicPartition
@@ -113,53 +113,55 @@ class LogDirectory:
     Parameters
     ----------
     read_only : bool
-        Take no lock and remove no marker. A missing directory is an error.
+        Take no lock and do not remove the clean-shutdown marker. A missing directory is an error.
     file_delete_delay_ms : int
-        How long to keep partition folders whose deletion was scheduled earlier.
+        How long to keep partition folders whose deletion was scheduled by an earlier process.
     small_file_max_bytes : int
-        Size limit of files that are read as a whole.
+        Maximum size of files that are read as a whole.
     on_damage : OnDamage
-        How to handle damaged partitions; `PASS_OVER` needs `read_only`.
+        How to handle damaged partitions. `PASS_OVER` requires `read_only`.
     metadata_log : bool
-        Open the log of a KRaft node, `__cluster_metadata-0`, as a partition; only if `read_only`.
+        Open the log of a KRaft node, `__cluster_metadata-0`, as a partition. Requires `read_only`.
     shown : ShownFolder, optional
-        The only folder to open, read-only. Checkpoints apply to it only if it has its partition's
-        name.
+        The only folder to open, read-only. Checkpoints only apply to it if it is named after its
+        partition.
 
     Attributes
     ----------
     clean : bool
-        Whether the last process closed it cleanly.
+        Whether the last process closed the directory cleanly.
     fresh : bool
-        Whether it had no partition when it was opened.
+        Whether the directory had no partitions when it was opened.
     partitions : set of TopicPartition
-        The partitions in it.
+        The partitions in the directory.
     high_watermarks : dict of TopicPartition to int
-        The state found at opening, as evidence only.
+        The checkpointed high watermarks when the directory was opened, used only as evidence.
     half_opened : set of TopicPartition
         Partitions that are being opened, or whose opening was ended by a disk failure or an
-        interrupt. Their files may be half changed, so the next attempt, or the next start, must
-        recover them. The caller of `load` removes a partition once it has registered the log.
+        interrupt. Their files might be half changed, so the next attempt or the next start must
+        recover them. The caller of `load` must remove a partition once it has registered the log.
     moves : dict of TopicPartition to Move
-        Interrupted moves to other directories.
+        Interrupted moves to another directory.
     futures : set of str
         Folders of unfinished moves into this directory.
     withheld : dict of TopicPartition to str
-        Partitions that may have moved away, and why that is unknown.
+        Partitions that might have moved away, and why this is unknown.
     checkpoint_writes : int
         Number of checkpoint writes.
     offline_reason : str or None
         Why the directory is offline, or None if it is online.
     went_offline : Signal of str
-        Emitted with the reason when it goes offline, under the locks of the thread that met the
-        failure.
+        Emitted with the reason when the directory goes offline, under the locks that the failing
+        thread holds.
 
     Raises
     ------
     InvalidConfigurationError
-        It does not exist (read-only), or it contains data directories, as a cluster's does.
+        The directory does not exist (read-only), or it contains data directories, as a cluster
+        directory does.
     KafkaStorageError
-        Another process, such as a running Kafka, or another broker of this process holds the lock.
+        The lock is held by another process, such as a running Kafka, or by another broker in this
+        process.
     """
 
     def __init__(
@@ -192,7 +194,7 @@ class LogDirectory:
         self.moves: dict[TopicPartition, Move] = {}
         self.futures: set[str] = set()
         self.withheld: dict[TopicPartition, str] = {}
-        self._new: set[TopicPartition] = set()  # whose folders were created durably
+        self._new: set[TopicPartition] = set()  # partitions whose folders were created durably
         self._at_rest: set[TopicPartition] = set()
         self._damaged: set[str] = set()  # checkpoints to ignore until they are written
         self.offline_reason: str | None = None
@@ -239,7 +241,7 @@ class LogDirectory:
             self._find_partitions()
         else:
             self._show(self._shown)
-        # Entries of a missing partition must not apply to a new one with the same name.
+        # Entries of a missing partition must not apply to a new partition with the same name.
         gone = (self.recovery_points.keys() | self.log_starts.keys()) - self.partitions
         for tp in gone:
             self.recovery_points.pop(tp, None)
@@ -255,7 +257,7 @@ class LogDirectory:
             raise in_use_error(self.runtime.fs, self.path)
 
     def _find_partitions(self) -> None:
-        """List the folders: partitions, partitions to be deleted, unfinished copies, and others."""
+        """List the folders: partitions, deleted partitions, unfinished copies, and all others."""
         fs = self.runtime.fs
         due_ms = self.runtime.clock.monotonic_ms() + self.file_delete_delay_ms
         foreign: list[str] = []
@@ -292,7 +294,7 @@ class LogDirectory:
         return self.offline_reason is None
 
     def go_offline(self, reason: str) -> None:
-        """Refuse further use. The first reason is retained."""
+        """Refuse further use. If called again, the first reason is retained."""
         if self.offline_reason is None:
             logger.error("data directory %s is offline: %s", self.path, reason)
             self.offline_reason = reason
@@ -304,9 +306,9 @@ class LogDirectory:
         Parameters
         ----------
         what : str
-            The failed action: "cannot write checkpoints".
+            The failed action, such as "cannot write checkpoints".
         topic_partition : TopicPartition, optional
-            The partition to name in place of the directory.
+            The partition to name in the error instead of the directory.
         """
         if topic_partition is None:
             return StorageGuard(self, self.path, what)
@@ -318,9 +320,9 @@ class LogDirectory:
             raise KafkaStorageError(f"data directory {self.path} is offline: {self.offline_reason}")
 
     def check_lock(self) -> None:
-        """If the lock file was removed or replaced, go offline and raise `KafkaStorageError`.
+        """Go offline and raise `KafkaStorageError` if the lock file was removed or replaced.
 
-        Another process may have taken the new lock file since then.
+        In that case, another process might hold the new lock file.
         """
         lock = self._file_lock
         if lock is not None and not lock.is_in_place():
@@ -337,19 +339,19 @@ class LogDirectory:
             raise KafkaStorageError(f"{topic_partition} cannot be opened: {reason}")
 
     def is_at_rest(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a partition that is not open was closed cleanly."""
+        """Return whether a partition that is not currently open was closed cleanly."""
         left_well = self.clean or self.fresh or topic_partition in self._at_rest
         return left_well and topic_partition not in self.half_opened
 
     def partition_path(self, topic_partition: TopicPartition) -> str:
-        """Return the folder of a partition."""
+        """Return the path of a partition's folder."""
         shown = self._shown
         if shown is not None and topic_partition == shown.topic_partition:
             return f"{self.path}/{shown.name}"
         return f"{self.path}/{topic_partition}"
 
     def _show(self, shown: ShownFolder) -> None:
-        """Open one partition only. If it was renamed, the checkpoints do not apply to it."""
+        """Open a single partition. Checkpoints do not apply to it if its folder was renamed."""
         self.partitions.add(shown.topic_partition)
         if shown.file is not None or shown.name != str(shown.topic_partition):
             self.clean = False
@@ -357,7 +359,7 @@ class LogDirectory:
                 entries.pop(shown.topic_partition, None)
 
     def _hide_others(self, folder: str) -> None:
-        """Show one `.log` file of a folder, under the name of its first offset."""
+        """Show a single `.log` file of a folder, named after its first offset."""
         fs, name = self.runtime.fs, None if self._shown is None else self._shown.file
         if name is None or not isinstance(fs, OverlayFileSystem):
             return
@@ -379,7 +381,7 @@ class LogDirectory:
         fs.show(f"{folder}/{file_name(base_offset, LOG_SUFFIX)}", partial(fs.base.open, path))
 
     def make_folders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Create the folders of new partitions durably, with one sync for all of them."""
+        """Create the folders of new partitions durably, with a single fsync."""
         for tp in partitions:
             self.runtime.fs.make_dirs(self.partition_path(tp))
         self.runtime.fs.sync_dir(self.path)
@@ -393,10 +395,10 @@ class LogDirectory:
         *,
         replicated: bool = False,
     ) -> Log:
-        """Open a partition with the directory's checkpoints, and create its folder if missing.
+        """Open a partition with the directory's checkpoints. Create its folder if it is missing.
 
-        A read-only partition is opened again while another process changes it. A `replicated` one
-        starts at its stored high watermark.
+        A read-only partition is reopened as long as another process changes it. A `replicated`
+        partition starts at its stored high watermark.
         """
         from logstore.storage.loading.loader import open_log
         from logstore.storage.loading.request import LoadRequest
@@ -414,7 +416,7 @@ class LogDirectory:
         self.half_opened.add(topic_partition)
         keep_below = 0
         if self._on_damage is OnDamage.REFUSE:
-            # All data of a closed log was durable. Of a copied log it may have been.
+            # All data of a closed log was durable. The data of a copied log might have been.
             is_known = recovery_point is not None and not is_at_rest
             keep_below = recovery_point if is_known else INT64_MAX  # type: ignore[assignment]  # it is there
 
@@ -458,7 +460,7 @@ class LogDirectory:
         try:
             if topic_partition in self.partitions:
                 if keep_below and not self.read_only and self._may_be_cut(folder, is_at_rest):
-                    # Open it in memory first, so a refusal changes no file.
+                    # Open the partition in memory first, so that a refusal changes no file.
                     overlay = OverlayFileSystem(ReadOnlyFileSystem(self.runtime.fs))
                     load(logging.DEBUG, replace(self.runtime, fs=overlay)).close()
                 if self._views is not None and topic_partition not in self._surveyed:
@@ -470,7 +472,7 @@ class LogDirectory:
             raise
 
     def _may_be_cut(self, folder: str, is_at_rest: bool) -> bool:
-        """Return whether opening a partition may verify and truncate it."""
+        """Return whether opening a partition may verify and truncate its log."""
         fs = self.runtime.fs
         if not is_at_rest or not fs.is_dir(folder):
             return fs.is_dir(folder)
@@ -479,12 +481,12 @@ class LogDirectory:
         return any(f"{stem}{INDEX_SUFFIX}" not in names for stem in logs)
 
     def pass_over(self, topic_partition: TopicPartition, error: Exception) -> bool:
-        """Allow a partition to be reopened without its damage. Return False if that cannot help.
+        """Permit reopening a partition without its damage. Return False if that cannot help.
 
         Parameters
         ----------
         error : Exception
-            The error when opening or reading it.
+            The error that was raised when the partition was opened or read.
         """
         is_damage = isinstance(
             error, CorruptionError | UnsupportedFormatError | SegmentOverflowError
@@ -497,14 +499,14 @@ class LogDirectory:
         return True
 
     def survey(self, topic_partition: TopicPartition) -> None:
-        """Check a partition batch by batch whenever it is opened from now on."""
+        """Check every batch of a partition whenever it is opened from now on."""
         assert self._on_damage is OnDamage.PASS_OVER, self._on_damage
         self._surveyed.add(topic_partition)
         if isinstance(self.runtime.fs, OverlayFileSystem):
             self.runtime.fs.refresh(self.partition_path(topic_partition))
 
     def has_file(self, name: str) -> bool:
-        """Return whether the directory has a file of that name."""
+        """Return whether the directory contains a file with this name."""
         return self.runtime.fs.exists(f"{self.path}/{name}")
 
     # -- read-only, concurrently with a writing process ----------------------------------
@@ -514,20 +516,20 @@ class LogDirectory:
         return not self.read_only or self.writer() is None
 
     def writer(self) -> int | None:
-        """Return the process that writes the directory: its id, 0 if unknown, None if none does."""
+        """Return the id of the process that writes the directory, 0 if unknown, or None."""
         return self.runtime.fs.lock_holder(f"{self.path}/{LOCK_FILE}")
 
     def has_folder(self, topic_partition: TopicPartition) -> bool:
-        """Return whether a partition's folder exists now, regardless of earlier reads."""
+        """Return whether a partition's folder currently exists, regardless of earlier reads."""
         fs = self.runtime.fs
         if isinstance(fs, OverlayFileSystem):
             fs = fs.base
         return fs.is_dir(self.partition_path(topic_partition))
 
     def may_reopen(self, topic_partition: TopicPartition, attempt: int) -> bool:
-        """Return whether to reopen an unreadable partition, as another process writes it.
+        """Return whether to reopen an unreadable partition because another process writes it.
 
-        `attempt` is the number of the one that failed, 1 for the first.
+        `attempt` is the number of the failed attempt, starting at 1.
         """
         if self._views is None or attempt >= ATTEMPTS_MAX or self.writer() is None:
             return False
@@ -535,7 +537,7 @@ class LogDirectory:
         return True
 
     def reload(self) -> None:
-        """Read the checkpoints and the clean-shutdown marker again."""
+        """Re-read the checkpoints and the clean-shutdown marker."""
         self._damaged.clear()
         self.clean = is_clean_shutdown(self.runtime.fs, self.path)
         self.recovery_points = self._read(RECOVERY_POINTS)
@@ -554,7 +556,7 @@ class LogDirectory:
         try:
             return self.checkpoint(name).read()
         except CorruptCheckpointError as error:
-            # As in Kafka: recovery starts at 0 and reads more than necessary.
+            # As in Kafka, recovery then starts at 0 and reads more than necessary.
             logger.warning("%s; it is taken as empty", error)
             self._damaged.add(name)  # warn once, not for each partition
             return {}
@@ -562,11 +564,11 @@ class LogDirectory:
     def write_recovery_points(
         self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
     ) -> bool:
-        """Checkpoint the recovery points; entries of other logs are retained, here and below.
+        """Checkpoint the recovery points. The entries of all other logs are retained.
 
-        `since`, here and below, is the `checkpoint_writes` from before the logs were measured. If
-        another thread wrote since then, this writes nothing and returns False: the other values may
-        be newer and acknowledged.
+        `since` is the value of `checkpoint_writes` before the logs were measured. If another thread
+        has written a checkpoint since then, this writes nothing and returns False, because the
+        other thread's values may be newer and acknowledged.
         """
         points = {tp: log.recovery_point for tp, log in logs.items()}
         return self._update(RECOVERY_POINTS, points, since)
@@ -574,14 +576,14 @@ class LogDirectory:
     def write_high_watermarks(
         self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
     ) -> bool:
-        """Checkpoint the high watermarks; for a broker, not trusted here."""
+        """Checkpoint the high watermarks. Only a Kafka broker uses them as such."""
         marks = {tp: log.high_watermark for tp, log in logs.items()}
         return self._update(REPLICATION_OFFSETS, marks, since)
 
     def write_log_starts(
         self, logs: Mapping[TopicPartition, CheckpointOffsets], since: int | None = None
     ) -> bool:
-        """Checkpoint the log starts that are above the base of the first segment."""
+        """Checkpoint the log starts that are above the base offset of the first segment."""
         starts = {
             tp: log.log_start_offset for tp, log in logs.items() if log.log_start_offset is not None
         }
@@ -590,7 +592,7 @@ class LogDirectory:
     def cleaner_offset(self, topic_partition: TopicPartition) -> int | None:
         """Return the stored first dirty offset of a partition, or None if there is none.
 
-        Always None in an offline directory, whose partitions are not cleaned.
+        Always None if the directory is offline, because its partitions are not cleaned.
         """
         return self._read(CLEANER_OFFSETS).get(topic_partition) if self.is_online else None
 
@@ -599,7 +601,7 @@ class LogDirectory:
         self._rewrite(CLEANER_OFFSETS, {topic_partition: offset})
 
     def lower_cleaner_offset(self, topic_partition: TopicPartition, offset: int) -> None:
-        """Lower the first dirty offset of a partition to `offset`, if it is higher."""
+        """Lower the first dirty offset of a partition to `offset` if it is higher."""
         with self._checkpointing:
             stored = self.cleaner_offset(topic_partition)
             if stored is not None and stored > offset:
@@ -608,10 +610,11 @@ class LogDirectory:
     def lower_recovery_point(
         self, topic_partition: TopicPartition, offset: int, log_start_offset: int
     ) -> None:
-        """Lower the recovery point of a partition to `offset`, if it is higher.
+        """Lower the recovery point of a partition to `offset` if it is higher.
 
-        The next opening accepts a log start above `offset` only if another checkpoint proves that
-        the log once reached it: the high watermark, in place of the recovery point.
+        At the next opening, a log start above `offset` is only accepted if another checkpoint
+        proves that the log reached it. The high watermark therefore serves as proof in place of the
+        recovery point.
         """
         with self._checkpointing:
             if self._read(RECOVERY_POINTS).get(topic_partition, 0) <= offset:
@@ -637,7 +640,7 @@ class LogDirectory:
         since: int | None,
         replaced: Iterable[TopicPartition] = (),
     ) -> bool:
-        """Rewrite a checkpoint unless the last call had the same values."""
+        """Rewrite a checkpoint unless the values are the same as in the last call."""
         asked = (dict(offsets), set(replaced))
         self.check_lock()
         with self._checkpointing:
@@ -662,7 +665,7 @@ class LogDirectory:
                 for tp, offset in self._read(name).items()
                 if tp in self.partitions and tp not in replaced
             }
-            # A partition may have been deleted since it was measured.
+            # A partition might have been deleted after it was measured.
             known = {tp: offset for tp, offset in offsets.items() if tp in self.partitions}
             self.checkpoint_writes += 1
             self.checkpoint(name).write(kept | known)
@@ -671,10 +674,10 @@ class LogDirectory:
     # -- folders -------------------------------------------------------------------------
 
     def retire(self, topic_partition: TopicPartition, delay_ms: int) -> None:
-        """Rename a partition's folder for deletion, and forget the partition.
+        """Rename a partition's folder for deletion and forget the partition.
 
-        The change is durable on return. The partition does not come back, and its name can be used
-        again. The folder is removed after `delay_ms`.
+        The change is durable on return. The partition cannot reappear, and its name can be reused.
+        The folder is removed after `delay_ms`.
         """
         fs = self.runtime.fs
         source = self.partition_path(topic_partition)
@@ -689,7 +692,7 @@ class LogDirectory:
         self.disown(topic_partition)
 
     def disown(self, topic_partition: TopicPartition) -> None:
-        """Forget a partition. The files are unchanged."""
+        """Forget a partition without changing its files."""
         self._new.discard(topic_partition)
         self._at_rest.discard(topic_partition)
         self.withheld.pop(topic_partition, None)
@@ -700,16 +703,16 @@ class LogDirectory:
         self.high_watermarks.pop(topic_partition, None)
 
     def adopt(self, topic_partition: TopicPartition, offsets: Mapping[str, int]) -> None:
-        """Register a partition that was closed cleanly and whose folder is about to be moved here.
+        """Register a cleanly closed partition whose folder will be moved into this directory.
 
         Parameters
         ----------
         offsets : mapping
-            Its entries by checkpoint name; checkpoints without an entry are left out.
+            The partition's entries by checkpoint name. Checkpoints without an entry are omitted.
 
         Notes
         -----
-        The entries are durable on return. If the folder does not arrive, the next start drops them.
+        The entries are durable on return. If the folder is never moved, the next start drops them.
         """
         with self._checkpointing:
             self._written.clear()
@@ -723,7 +726,7 @@ class LogDirectory:
                     self._rewrite(name, entries, replaced=(topic_partition,))
 
     def note_move(self, topic_partition: TopicPartition, move: Move | None) -> None:
-        """Record a move durably, or with None that it is finished."""
+        """Record durably that a move has started or, with None, that it has finished."""
         moves = self.moves.copy()
         moves.pop(topic_partition, None)
         if move is not None:
@@ -733,7 +736,7 @@ class LogDirectory:
             self.moves = moves
 
     def remove_future(self, name: str) -> None:
-        """Remove an unfinished copy, if it exists, durably."""
+        """Durably remove an unfinished copy, if it exists."""
         path = f"{self.path}/{name}"
         if self.runtime.fs.is_dir(path):
             remove_tree(self.runtime.fs, path)
@@ -741,7 +744,7 @@ class LogDirectory:
         self.futures.discard(name)
 
     def forget_retired(self) -> None:
-        """Drop entries of partitions that are no longer here from all checkpoints."""
+        """Drop entries of partitions that are no longer in this directory from all checkpoints."""
         fs = self.runtime.fs
         with self._checkpointing:
             self._written.clear()
@@ -750,7 +753,7 @@ class LogDirectory:
                     self._rewrite(name, {})
 
     def delete_retired_folders(self, *, force: bool = False) -> int:
-        """Remove the folders whose delay is over, or all of them, and return how many."""
+        """Remove the folders whose delay has expired, or all with `force`. Return their number."""
         with self._removing:
             now_ms = self.runtime.clock.monotonic_ms()
             due = [
@@ -759,7 +762,7 @@ class LogDirectory:
                 if force or deletion.due_ms <= now_ms
             ]
             for each in due:
-                if self.runtime.fs.exists(each.path):  # an interrupt may follow its removal
+                if self.runtime.fs.exists(each.path):  # an interrupt may have followed its removal
                     remove_tree(self.runtime.fs, each.path)
                 self._folder_deletions.remove(each)
             return len(due)
@@ -767,9 +770,10 @@ class LogDirectory:
     # -- closing -------------------------------------------------------------------------
 
     def close(self, *, clean: bool) -> None:
-        """Close the directory; `clean` writes the clean-shutdown marker.
+        """Close the directory. If `clean` is set, write the clean-shutdown marker.
 
-        Waits for threads that write a checkpoint or remove folders. They are refused afterwards.
+        Waits for threads that are writing a checkpoint or removing folders. Later attempts are
+        refused.
         """
         if self._lifetime.is_over:
             return
@@ -800,19 +804,19 @@ def partition_folders(fs: FileSystem, path: str) -> list[str]:
     """Return the names of all partition folders in a data directory, in any state."""
     try:
         return [name for name in fs.list_dir(path) if parse_log_dir(name) is not None]
-    except OSError:  # reported when it is opened
+    except OSError:  # reported when the directory is opened
         return []
 
 
 def find_folder(
     directories: Iterable[LogDirectory], topic_partition: TopicPartition
 ) -> LogDirectory:
-    """Return the directory to which another process moved a partition, and register it there.
+    """Return the directory into which another process moved a partition, and register it there.
 
     Raises
     ------
     UnknownTopicOrPartitionError
-        The partition is in none of the directories.
+        None of the directories contains the partition.
     """
     for directory in directories:
         if directory.has_folder(topic_partition):

@@ -1,7 +1,7 @@
-"""The identity of a broker: its number and its cluster, from its settings and directories.
+"""The identity of a broker: its node id and cluster id, from its settings and directories.
 
-Kafka writes `meta.properties` into each data directory when it formats it, and a broker refuses
-another broker's directory. This engine reads the file and never writes it: a directory without one
+Kafka writes `meta.properties` into each data directory when it is formatted, and a broker refuses
+another broker's directory. This engine reads the file but never writes it: a directory without it
 belongs to the configured broker. Source: `org.apache.kafka.metadata.properties.MetaProperties`.
 """
 
@@ -26,14 +26,14 @@ _ID_KEYS = {"0": "broker.id", "1": "node.id"}
 
 
 class BrokerIdentity(NamedTuple):
-    """The broker's number for clients, and the id of its cluster."""
+    """A broker's node id and the id of its cluster."""
 
     node_id: int
     cluster_id: str
 
 
 class _Stored(NamedTuple):
-    """The identity in one directory, or None for missing values."""
+    """The identity stored in a directory. Missing values are None."""
 
     log_dir: str
     node_id: int | None
@@ -43,12 +43,12 @@ class _Stored(NamedTuple):
 def read_identity(
     fs: FileSystem, log_dirs: Iterable[str], broker_config: BrokerConfig
 ) -> BrokerIdentity:
-    """Return the identity of a broker. The default is broker 0 of "logstore".
+    """Return the identity of a broker. The default is node 0 of cluster "logstore".
 
     Raises
     ------
     InvalidConfigurationError
-        Directories or settings contradict each other.
+        The directories or settings contradict each other.
     CorruptCheckpointError
         A `meta.properties` cannot be parsed.
     """
@@ -82,7 +82,7 @@ def read_identity(
 
 
 def _configured(broker_config: BrokerConfig) -> tuple[str, int] | None:
-    """Return the configured key and number of the broker, or None if there is none."""
+    """Return the configured key and node id of the broker, or None if not configured."""
     given = {
         key: number
         for key, number in (

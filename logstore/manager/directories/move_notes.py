@@ -1,7 +1,7 @@
-"""Notes about partitions that are being moved to another data directory.
+"""Records of partitions that are being moved to another data directory.
 
-The source directory's `logstore-moves.json` is written before the first file is copied and removed
-with its last entry. After a crash, the next start reads there which of two copies is valid
+`logstore-moves.json` in the source directory is written before the first file is copied and removed
+with its last entry. After a crash, the next start reads from it which of two copies is valid
 (`moving`). Kafka ignores the file.
 """
 
@@ -31,9 +31,11 @@ class Move(NamedTuple):
     target : str
         The target data directory.
     folder : str
-        The copy's folder name there until it is complete; the last step renames it.
+        Name of the copy's folder in the target until the copy is complete. The last step renames
+        it.
     undone : bool
-        The move failed, and the partition remains where it was, whatever is in the target.
+        Whether the move failed. If so, the partition remains in the source, whatever the target
+        contains.
     """
 
     target: str
@@ -44,18 +46,18 @@ class Move(NamedTuple):
 def read_moves(
     fs: FileSystem, log_dir: str, max_bytes: int = SMALL_FILE_MAX_BYTES
 ) -> dict[TopicPartition, Move]:
-    """Return the moves that a data directory notes, or empty without a file.
+    """Return the moves recorded in a data directory. Empty if the file is missing.
 
     Raises
     ------
     CorruptCheckpointError
-        The file is invalid, so the valid copy of a partition is unknown.
+        The file is invalid, so it is unknown which copy of a partition is valid.
     """
     path = f"{log_dir}/{MOVES_FILE}"
     try:
         data = read_bytes(fs, path, max_bytes)
     except FileNotFoundError:
-        return {}  # or another process has just finished a move
+        return {}  # another process may have just finished a move
     try:
         document = json.loads(data)
         version, rows = document["version"], document["moves"].items()
@@ -85,7 +87,7 @@ def _move(target: object, folder: object, undone: object) -> Move:
 
 
 def write_moves(fs: FileSystem, log_dir: str, moves: Mapping[TopicPartition, Move]) -> None:
-    """Replace a directory's notes, or remove the file if there are none.
+    """Replace a directory's recorded moves, or remove the file if there are none.
 
     The change is durable on return.
     """

@@ -1,18 +1,19 @@
-"""Moving a partition to another data directory, and completing or undoing moves at the start.
+"""Move a partition to another data directory, and complete or undo moves at startup.
 
-Kafka's AlterReplicaLogDirs lets a second replica catch up in the target while the first one is in
-use. Here appends to the partition wait meanwhile, and reads continue.
+In Kafka's AlterReplicaLogDirs, a second replica in the target catches up while the first one
+remains in use. Here, appends to the partition wait until the move is complete, and reads continue.
 
-1. The source's directory notes the move (`logstore.manager.directories.move_notes`).
+1. The source directory records the move (`logstore.manager.directories.move_notes`).
 2. The files are copied into a folder named `-future` and made durable.
 3. The partition's entries are added to the target's checkpoints.
-4. The copy is renamed to the partition's name. **From here on the copy is valid.**
-5. The source's folder is renamed `-delete`, its entries and the note are removed.
+4. The copy is renamed to the partition's name. **From here on, the copy is valid.**
+5. The source folder is renamed to `-delete`, and its checkpoint entries and the recorded move are
+   removed.
 
-Each step is durable before the next one. A start that finds the note and the folder in two
-directories retires the source's. One that finds no other folder drops the note and the copy. A move
-that fails is noted as undone before the source continues, because the failed disk may come back
-with a folder of the right name.
+Each step is durable before the next one. If a start finds a recorded move and the folder in both
+directories, it retires the source folder. If it finds the folder only in the source, it drops the
+record and the copy. A failed move is recorded as undone before the source continues, because the
+failed disk may come back with a folder of the right name.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 def find_directory(directories: Sequence[LogDirectory], log_dir: str) -> LogDirectory:
-    """Return the data directory of a path.
+    """Return the data directory with a given path.
 
     Raises
     ------
@@ -66,14 +67,14 @@ def find_directory(directories: Sequence[LogDirectory], log_dir: str) -> LogDire
 
 
 class PartitionMove:
-    """One move of one partition, while the log manager keeps all other work away from it.
+    """A move of a partition. The log manager keeps all other work away from the partition.
 
     Parameters
     ----------
     log : Log
-        At rest until the move ends.
+        The log, which must be at rest until the move ends.
     source, target : LogDirectory
-        Different directories.
+        The data directories, which must differ.
 
     Raises
     ------
@@ -99,16 +100,16 @@ class PartitionMove:
         self._move = Move(target.path, future_dir_name(self._tp, log.runtime.rng.getrandbits(128)))
 
     def begin(self) -> None:
-        """Create a complete copy in the target, durably.
+        """Create a complete, durable copy in the target.
 
         Raises
         ------
         KafkaStorageError
-            A disk failed, and its directory is offline; or a disk is full, and its directory
-            remains online. The partition remains in the source.
+            A disk failed and its directory is offline, or a disk is full and its directory remains
+            online. The partition remains in the source.
         """
         try:
-            with self._unless_full(self._source):  # perhaps the reason for the move
+            with self._unless_full(self._source):  # which may be the reason for the move
                 self._source.note_move(self._tp, self._move)
             self._copy_files()
             with self._unless_full(self._target):
@@ -122,12 +123,12 @@ class PartitionMove:
             raise
 
     def finish(self) -> None:
-        """Retire the source's folder, now that the target's copy is in use.
+        """Retire the source folder after the target's copy is in use.
 
         Raises
         ------
         KafkaStorageError
-            The source's disk failed. The next start continues.
+            The source disk failed. The next start completes the move.
         """
         with self._source.guard(f"{self._tp} is in {self._target.path}, but"):
             try:
@@ -138,7 +139,7 @@ class PartitionMove:
             self._source.note_move(self._tp, None)
 
     def _offsets(self) -> dict[str, int]:
-        """Return the partition's entries, by checkpoint."""
+        """Return the partition's entries by checkpoint name."""
         log = self._log.offsets.checkpoint()
         offsets = {RECOVERY_POINTS: log.recovery_point, REPLICATION_OFFSETS: log.high_watermark}
         if log.log_start_offset is not None:
@@ -174,7 +175,7 @@ class PartitionMove:
 
     @contextmanager
     def _unless_full(self, directory: LogDirectory) -> Iterator[None]:
-        """Guard a change in a directory. A full disk has lost no data and remains online."""
+        """Guard a change in a directory. A full disk has lost no data, so it remains online."""
         with directory.guard(self._what):
             try:
                 yield
@@ -186,13 +187,14 @@ class PartitionMove:
     # -- when it fails -------------------------------------------------------------------
 
     def _undo(self) -> None:
-        """Resume the source. A failed disk is not touched. The next start cleans it up."""
+        """Resume the source. A failed disk is left alone until the next start cleans it up."""
         source, target = self._source, self._target
         target.disown(self._tp)
         with suppress(KafkaStorageError):
             if source.is_online and self._tp in source.moves:
                 with source.guard(self._what):
-                    # Before the next append: the target may come back with a complete copy.
+                    # Do this before the next append, because the target may come back with a
+                    # complete copy.
                     source.note_move(self._tp, self._move._replace(undone=True))
             if target.is_online:
                 with self._unless_full(self._target):
@@ -212,16 +214,16 @@ def _is_leftover(name: str) -> bool:
 
 
 def settle_moves(directories: Sequence[LogDirectory]) -> None:
-    """Decide where each partition is whose move was interrupted by a crash or a failure.
+    """Determine the location of each partition whose move was interrupted.
 
-    Afterwards no partition is in two directories because of a move. Unless the directories are
-    read-only, the moves are also completed or undone on disk. A directory whose disk fails goes
+    When this returns, no partition is in two directories because of a move. Unless the directories
+    are read-only, the moves are also completed or undone on disk. A directory whose disk fails goes
     offline.
 
     Raises
     ------
     InvalidConfigurationError
-        A partition was moved to a directory that is not among these.
+        A partition was moved to a directory that is not in `directories`.
     """
     for source in directories:
         if source.is_online:
@@ -230,13 +232,13 @@ def settle_moves(directories: Sequence[LogDirectory]) -> None:
     for directory in directories:
         for name in sorted(directory.futures):
             path = f"{directory.path}/{name}"
-            # A running process may still finish it.
+            # A running process might still finish the move.
             level = logging.WARNING if directory.is_unchanging() else logging.INFO
             logger.log(level, "%s is left alone: only a broker knows what to do with it", path)
 
 
 class _HalfMove:
-    """A move that a directory notes when it is opened."""
+    """A recorded move found when a directory is opened."""
 
     def __init__(
         self,
@@ -280,7 +282,7 @@ class _HalfMove:
         self._change(self._source, lambda each: self._note(each, is_here=is_here))
 
     def _note(self, source: LogDirectory, *, is_here: bool) -> None:
-        """Drop the note, or keep it while files of an undone move may be left."""
+        """Drop the record, or keep it as long as files of an undone move might remain."""
         if not is_here:
             source.forget_retired()
         tidy = self._target is not None and self._target.is_online
@@ -291,7 +293,7 @@ class _HalfMove:
             source.note_move(self._tp, None)
 
     def _doubt(self) -> str | None:
-        """Return why it is unknown whether the partition is in the target."""
+        """Return why it is unknown whether the partition is in the target, or None if known."""
         target, where = self._target, self._move.target
         offline = [directory.path for directory in self._all if not directory.is_online]
         if (target is None and offline) or (target is not None and not target.is_online):
@@ -304,7 +306,7 @@ class _HalfMove:
         return None
 
     def _drop(self, directory: LogDirectory) -> None:
-        """Retire the copy that is not valid."""
+        """Retire the invalid copy."""
         logger.info("%s in %s gives way to its other copy", self._tp, directory.path)
 
         def retire(directory: LogDirectory) -> None:
@@ -315,7 +317,7 @@ class _HalfMove:
         directory.disown(self._tp)
 
     def _change(self, directory: LogDirectory, change: Callable[[LogDirectory], None]) -> None:
-        """Change files unless read-only. A failure takes the directory offline."""
+        """Apply a change unless read-only. A failure takes the directory offline."""
         if directory.read_only or not directory.is_online:
             return
         with suppress(KafkaStorageError), directory.guard(f"cannot settle the move of {self._tp}"):

@@ -1,9 +1,9 @@
-"""Directories that contain data directories: a cluster's directory, and mount points.
+"""Directories that contain data directories: cluster directories and mount points.
 
-A data directory contains partition folders, `TOPIC-NUMBER`. A cluster's directory contains a data
-directory per broker, `broker-0`, `broker-1` and so on, and the controller's file. Their names look
-alike, because `broker-0` is also a partition of a topic named `broker`, and `data-1` one of a topic
-`data`. Therefore the files in a folder decide.
+A data directory contains partition folders, `TOPIC-NUMBER`. A cluster directory contains a data
+directory per broker (`broker-0`, `broker-1` and so on) and the controller's file. The names look
+alike, because `broker-0` is also partition 0 of a topic named `broker`. Therefore the files in a
+folder decide.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _BROKER_DIR = re.compile(r"broker-([0-9]+)", re.ASCII)
 def is_data_directory(fs: FileSystem, path: str) -> bool:
     """Return whether a folder named like a partition is a data directory.
 
-    A partition's folder that was opened by mistake as a data directory also has the files of one,
-    but it has segments and no partitions in it.
+    A partition folder that was mistakenly opened as a data directory also contains such files, but
+    it contains segments and no partitions.
     """
     names = fs.list_dir(path)
     if DATA_DIRECTORY_FILES.isdisjoint(names):
@@ -65,10 +65,10 @@ def is_data_directory(fs: FileSystem, path: str) -> bool:
 
 
 def find_nested(fs: FileSystem, path: str) -> list[str]:
-    """Return the folders of a directory that are data directories despite a partition's name.
+    """Return the data directories in a directory that are named like a partition.
 
-    Without the controller's file, only a directory that no broker has opened for writing is
-    searched: a directory with its own checkpoints is a data directory.
+    Without the controller's file, the search is limited to directories that no broker has opened
+    for writing, because a directory with its own checkpoints is a data directory.
     """
     is_cluster = is_cluster_directory(fs, path)
     names = fs.list_dir(path)
@@ -83,12 +83,12 @@ def find_nested(fs: FileSystem, path: str) -> list[str]:
 
 
 def check_no_cluster(fs: FileSystem, path: str, nested: Sequence[str]) -> None:
-    """Raise if a directory is a cluster's; `nested` is what `find_nested` returns for it.
+    """Raise an error for a cluster directory. `nested` is the result of `find_nested`.
 
     Raises
     ------
     InvalidConfigurationError
-        The message says how to open one broker, and how to serve all of them.
+        The message explains how to open a single broker and how to serve all of them.
     """
     numbers = [int(match[1]) for name in nested if (match := _BROKER_DIR.fullmatch(name))]
     is_new = fs.is_dir(f"{path}/{CONTROLLER_DIR}") and 0 < len(numbers) == len(nested)
@@ -109,9 +109,9 @@ def check_no_cluster(fs: FileSystem, path: str, nested: Sequence[str]) -> None:
 
 
 def check_data_directory(fs: FileSystem, path: str) -> None:
-    """Raise if a directory contains the data directories of several brokers or disks.
+    """Raise an error if a directory contains the data directories of several brokers or disks.
 
-    Otherwise its folders would be used as partitions: written, cleaned and deleted.
+    Otherwise these directories would be written, cleaned and deleted as partitions.
 
     Raises
     ------
@@ -129,17 +129,17 @@ def check_data_directory(fs: FileSystem, path: str) -> None:
 
 
 def is_cluster_directory(fs: FileSystem, path: str) -> bool:
-    """Return whether a directory has the file of a cluster's controller."""
+    """Return whether a directory contains the file of a cluster's controller."""
     return fs.exists(f"{path}/{CONTROLLER_DIR}/{CLUSTER_FILE}")
 
 
 def check_cluster_directory(fs: FileSystem, path: str) -> None:
-    """Raise if a directory cannot be a cluster's because it belongs to a single broker.
+    """Raise an error if a directory belongs to a single broker instead of a cluster.
 
     Raises
     ------
     InvalidConfigurationError
-        The message names the file or folder that a cluster's directory never has.
+        The message names a file or folder that a cluster directory never contains.
     """
     if not fs.is_dir(path) or is_cluster_directory(fs, path):
         return
@@ -160,7 +160,7 @@ def _is_nested(fs: FileSystem, path: str) -> bool:
 
 
 def _is_partition(fs: FileSystem, path: str) -> bool:
-    """Return whether a folder holds a partition's files, as a new folder of a broker does not."""
+    """Return whether a folder contains a partition's files. A broker's new folder does not."""
     return _has_segments(fs.list_dir(path)) and not is_data_directory(fs, path)
 
 

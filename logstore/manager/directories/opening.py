@@ -1,4 +1,4 @@
-"""Opening data directories, with their partitions and topics."""
+"""Open data directories with their partitions and topics."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def open_directories(
 ) -> OpenDirectories:
     """Open data directories and list their partitions.
 
-    Takes the parameters of `LogManager` and raises its errors. On an error, all directories are
-    closed.
+    Takes the parameters of `LogManager` and raises its errors. If an error occurs, all directories
+    are closed.
     """
     max_bytes = broker_config.logstore_small_file_max_bytes
     open_directory = partial(
@@ -87,7 +87,7 @@ def close_unused(directories: Sequence[LogDirectory]) -> None:
 def _open(
     runtime: Runtime, log_dirs: Sequence[str], open_directory: Callable[[str], LogDirectory]
 ) -> list[LogDirectory]:
-    """Open directories; repeat while another process moves partitions between them."""
+    """Open directories. Retry while another process moves partitions between them."""
     for attempt in range(1, ATTEMPTS_MAX + 1):
         before = [partition_folders(runtime.fs, path) for path in log_dirs]
         directories: list[LogDirectory] = []
@@ -106,7 +106,7 @@ def _open(
 
 
 def _with_stored(static: BrokerConfig, store: TopicStore) -> BrokerConfig:
-    """Return the configuration with the settings that earlier runs stored."""
+    """Return the configuration updated with the settings stored by earlier runs."""
     try:
         return merge_layers(static, store.settings(Layer.CLUSTER), store.settings(Layer.BROKER))
     except InvalidConfigurationError as error:
@@ -120,7 +120,7 @@ def _find_partitions(
 ) -> None:
     for directory in directories:
         if METADATA_LOG in homes and METADATA_LOG in directory.partitions:
-            directory.partitions.discard(METADATA_LOG)  # another node's
+            directory.partitions.discard(METADATA_LOG)  # it belongs to another node
             logger.warning(
                 "%s/%s is left out: %s has one, too; look at it by its path",
                 directory.path,

@@ -1,4 +1,4 @@
-"""The topics of a broker and their configuration: stored topics, and folders without one."""
+"""The topics of a broker and their configuration: stored topics, and folders of adopted topics."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class TopicCatalog:
     Parameters
     ----------
     store : TopicStore
-        Topics with their own configuration.
+        The stored topics.
     found : PartitionMap[Any]
-        Partitions that have a folder, kept current by the owner. A topic that is not stored is
+        Partitions that have a folder, kept up to date by the owner. A topic that is not stored is
         adopted with these partitions.
     broker_config : BrokerConfig
         Defaults for topics.
     is_tolerant : bool
-        Include partitions that have a folder but are missing in the stored topic, and use the
-        defaults in place of invalid overrides.
+        Include partitions whose folder exists but that the stored topic lacks, and replace invalid
+        overrides with the defaults.
     """
 
     def __init__(
@@ -53,18 +53,20 @@ class TopicCatalog:
         self.broker_config = broker_config
         self._overrides: dict[str, Overrides] = {}
         self._folder_ids: dict[str, str | None] = {}
-        # Topics as of a number of changes: they are requested for each of their partitions.
+        # Topics by name, with the `changes` value as of which they are valid. Cached because they
+        # are requested once per partition.
         self._topics: dict[str, tuple[int, Topic]] = {}
-        # The last effective config of each topic, requested for each of its partitions.
+        # The last effective config of each topic. Cached because it is requested once per
+        # partition.
         self._effective: dict[str, tuple[Mapping[str, str], BrokerConfig, LogConfig]] = {}
 
     @property
     def changes(self) -> int:
-        """Number of changes so far; while it is the same, `topics` returns the same topics."""
+        """Number of changes so far. While it is unchanged, `topics` returns the same topics."""
         return self.store.changes + self._found.changes
 
     def topics(self) -> list[Topic]:
-        """Return stored and adopted topics by name, without those that are being deleted."""
+        """Return stored and adopted topics by name, except those being deleted."""
         names = {*self._found.topics(), *(topic.name for topic in self.store.all())}
         return [self.topic(name) for name in sorted(names) if not self.is_being_deleted(name)]
 
@@ -97,7 +99,7 @@ class TopicCatalog:
         return Topic(name, numbers, configs, adopted=True, id=self.folder_id(name))
 
     def folder_id(self, name: str) -> str | None:
-        """Return the first topic id in a topic's folders. Read once."""
+        """Return the first topic id in a topic's folders. The folders are only read once."""
         if name not in self._folder_ids:
             self._folder_ids[name] = next(iter(self.folder_ids(name)), None)
         return self._folder_ids[name]
@@ -112,14 +114,14 @@ class TopicCatalog:
                     yield found
 
     def is_being_deleted(self, name: str) -> bool:
-        """Return whether the deletion of a topic was requested and is not finished."""
+        """Return whether the deletion of a topic was requested but is not complete."""
         stored = self.store.get(name)
         return stored is not None and stored.deleting
 
     def partitions(
         self, topic: str | None = None, partition: int | None = None
     ) -> list[TopicPartition]:
-        """Return the partitions of one or all topics, in order.
+        """Return the partitions of one topic or of all topics, in order.
 
         Raises
         ------
@@ -147,12 +149,12 @@ class TopicCatalog:
         self._overrides[topic] = laid
 
     def check_defaults(self, broker_config: BrokerConfig) -> None:
-        """Check other defaults against the topics' overrides.
+        """Check new defaults against the topics' overrides.
 
         Raises
         ------
         InvalidConfigurationError
-            The defaults contradict a topic's overrides.
+            The defaults contradict the overrides of a topic.
         """
         for topic in self.topics():
             try:

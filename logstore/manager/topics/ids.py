@@ -1,8 +1,7 @@
-"""Topic ids: UUIDs that distinguish a topic from an earlier one of the same name (KIP-516).
+"""Topic ids: UUIDs that distinguish a topic from an earlier topic with the same name (KIP-516).
 
-A topic's id is stored with the topic and, in `partition.metadata`, in each partition folder. A
-broker in KRaft mode treats a folder as stray if that file is missing or has the id of another
-topic.
+A topic's id is stored with the topic and in each partition folder (`partition.metadata`). A broker
+in KRaft mode treats a folder as stray if that file is missing or has a different topic id.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ logger = logging.getLogger(__name__)
 def random_topic_id(rng: Random) -> str:
     """Return a new id: a random UUID (version 4) in 22 characters of URL-safe base64.
 
-    As in Kafka it never starts with `-`, which a tool would parse as an option.
+    As in Kafka, it never starts with `-`, which a tool would parse as an option.
     """
     while True:
         text = encode_topic_id(uuid.UUID(int=rng.getrandbits(128), version=4).bytes)
@@ -36,8 +35,8 @@ def random_topic_id(rng: Random) -> str:
 def read_topic_id(fs: FileSystem, folder: str) -> str | None:
     """Return the topic id in a partition's folder, or None if there is none.
 
-    A file that is damaged or cannot be read counts as missing, with a warning. Kafka takes the
-    whole data directory offline instead.
+    A damaged or unreadable file counts as missing, with a warning. In this case, Kafka takes the
+    whole data directory offline.
     """
     try:
         found = read_partition_metadata(fs, folder)
@@ -53,7 +52,7 @@ def read_topic_id(fs: FileSystem, folder: str) -> str | None:
 def inconsistent_topic_id(
     topic_partition: TopicPartition, folder: str, topic_id: str, found: str
 ) -> InconsistentTopicIdError:
-    """Return the error for a partition whose folder has the id of another topic."""
+    """Return the error for a partition whose folder has the id of a different topic."""
     return InconsistentTopicIdError(
         f"{topic_partition}: the topic's id is {topic_id}, but {folder}/{PARTITION_METADATA} has"
         f" {found}: the folder belongs to another topic of this name"

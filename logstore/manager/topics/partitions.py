@@ -1,4 +1,4 @@
-"""A dictionary by partition with an index by topic."""
+"""A dictionary by partition, indexed by topic."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ V = TypeVar("V")
 
 
 class PartitionMap(UserDict[TopicPartition, V]):
-    """A dictionary by partition that finds the partitions of a topic immediately.
+    """A dictionary by partition that looks up the partitions of a topic in constant time.
 
-    Searching thousands of partitions for each of them would take millions of steps.
+    Otherwise, searching thousands of partitions for each partition would take millions of steps.
 
     Attributes
     ----------
     changes : int
-        Number of additions and removals.
+        Number of additions and removals so far.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class PartitionMap(UserDict[TopicPartition, V]):
     def __setitem__(self, topic_partition: TopicPartition, value: V) -> None:
         super().__setitem__(topic_partition, value)
         self._numbers.setdefault(topic_partition.topic, set()).add(topic_partition.partition)
-        self.changes += 1  # last: readers without the lock cache topics by it
+        self.changes += 1  # last, because readers without the lock cache topics by this number
 
     def __delitem__(self, topic_partition: TopicPartition) -> None:
         super().__delitem__(topic_partition)

@@ -1,8 +1,8 @@
 """The stored topics: names, partitions and overrides, in `logstore-topics.json`.
 
 The file is in the first data directory. A partition folder without a stored topic was copied from a
-broker and is adopted with the effective defaults. The file also has the broker settings that were
-changed at run time, because topics depend on them, and the configurations of groups.
+broker and is adopted with the default configuration. The file also contains the broker settings
+that were changed at run time, because topics depend on them, and the configurations of groups.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ class Topic:
     Attributes
     ----------
     partitions : tuple of int
-        Partition numbers, ascending. A copied topic may lack some.
+        Partition numbers, ascending. A copied topic may lack some numbers.
     configs : mapping of str to str
-        Overrides by Kafka's keys.
+        Overrides by Kafka's config names.
     adopted : bool
-        Derived from folders only; has no background work.
+        Whether the topic is only derived from folders. Such a topic has no background work.
     deleting : bool
-        Its deletion was requested. The next start finishes it if necessary.
+        Whether deletion was requested. If necessary, the next start completes it.
     id : str or None
         22 characters (`logstore.manager.topics.ids`). None for an adopted topic without an id in
-        its folders, and for a topic stored by an older version until the next start for writing.
+        its folders and, until the next start for writing, for a topic stored by an older version.
     """
 
     name: str
@@ -79,12 +79,12 @@ class Topic:
 
 
 class TopicStore:
-    """The file `logstore-topics.json`; if `is_tolerant`, a damaged file counts as empty.
+    """The file `logstore-topics.json`. If `is_tolerant`, a damaged file counts as empty.
 
     Attributes
     ----------
     changes : int
-        Number of changes of topics so far.
+        Number of changes to topics so far.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class TopicStore:
         return name in self._topics
 
     def get(self, name: str) -> Topic | None:
-        """Return a stored topic."""
+        """Return a stored topic, or None if it is not stored."""
         return self._topics.get(name)
 
     def all(self) -> list[Topic]:
@@ -159,9 +159,8 @@ class TopicStore:
     def put(self, topics: Iterable[Topic]) -> None:
         """Store topics, replacing topics with the same names.
 
-        The change is durable on return. It is atomic, so that a reader, or the next start
-        after a crash, sees either all of them or none. If it fails, the previous topics
-        remain in effect.
+        The change is durable and atomic: a reader, or the next start after a crash, sees either all
+        of the topics or none. If it fails, the previous topics remain in effect.
         """
         previous = self._topics
         changed = {topic.name: topic for topic in topics}
@@ -177,13 +176,13 @@ class TopicStore:
             raise
 
     def settings(self, layer: Layer) -> Mapping[str, str]:
-        """Return the broker keys and texts that were set in a layer at run time."""
+        """Return the broker settings that were set in a layer at run time."""
         return self._settings.get(layer, {})
 
     def put_settings(self, layers: Mapping[Layer, Mapping[str, str]]) -> None:
         """Replace the broker settings.
 
-        The change is durable on return. If it fails, they are not changed.
+        The change is durable on return. If it fails, the previous settings remain in effect.
         """
         previous, self._settings = self._settings, dict(layers)
         try:
@@ -194,13 +193,13 @@ class TopicStore:
 
     @property
     def groups(self) -> Mapping[str, Mapping[str, str]]:
-        """The configurations of groups by group id; groups without any are absent."""
+        """The configurations of groups by group id. Groups without configuration are absent."""
         return self._groups
 
     def put_group(self, group_id: str, configs: Mapping[str, str]) -> None:
         """Replace the configurations of a group.
 
-        The change is durable on return, or not made at all.
+        The change is durable on return. If it fails, the configurations do not change.
         """
         previous = self._groups
         self._groups = {**previous, group_id: configs}
@@ -237,7 +236,7 @@ class TopicStore:
             KeyError,
             TypeError,
             AttributeError,
-            RecursionError,  # the parser raises it at a thousand nested brackets
+            RecursionError,  # the parser raises this error for a thousand nested brackets
             InvalidTopicError,
             InvalidConfigurationError,
         ) as error:
@@ -274,12 +273,12 @@ def _parse_settings(document: Any) -> dict[Layer, Mapping[str, str]]:  # noqa: A
 
 
 def parse_groups(stored: Any) -> dict[str, Mapping[str, str]]:  # noqa: ANN401  # JSON
-    """Return the configurations of groups from a file; raises `InvalidConfigurationError`."""
+    """Return the group configurations in a file. Raises `InvalidConfigurationError`."""
     return {str(group): parse_group_overrides(configs) for group, configs in stored.items()}
 
 
 def _parse_topic(name: str, stored: Any) -> Topic:  # noqa: ANN401  # any JSON value
-    """Return a stored topic, after validating its name and its partition numbers."""
+    """Return a stored topic after validating its name and partition numbers."""
     validate_topic_name(name)
     numbers = stored["partitions"]
     if not isinstance(numbers, list) or not all(

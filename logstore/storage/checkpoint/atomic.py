@@ -1,4 +1,4 @@
-"""Small files, which are read and replaced as a whole."""
+"""Small files that are read and replaced as a whole."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def read_bytes(
     fs : FileSystem
     path : str
     max_bytes : int, optional
-        Size of the largest file that is read (`logstore.small.file.max.bytes`); a damaged file
+        Maximum size of the file (`logstore.small.file.max.bytes`). Without a limit, a damaged file
         could exhaust memory.
     error : type, optional
-        The type of the error for a damaged file.
+        Type of the error raised for a damaged file.
 
     Raises
     ------
     FileNotFoundError
         The file does not exist.
     CorruptionError
-        The file is larger, or not a regular file; of the type `error`.
+        The file exceeds the limit or is not a regular file. The error has the type `error`.
     """
     try:
         file = fs.open(path)
@@ -77,15 +77,15 @@ def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
     ----------
     fs : FileSystem
     path : str
-        The file, with its directory. `<path>.tmp` is used temporarily, and overwritten if a crash
-        left one.
+        The file to replace. `<path>.tmp` is used temporarily; a leftover from a crash is
+        overwritten.
     data : bytes
         The new contents.
 
     Notes
     -----
-    Two syncs: the contents before the rename, the directory after it. Writers of one path must
-    not overlap; `OffsetCheckpoint` takes a lock for that.
+    Fsyncs twice: the contents before the rename, the directory after it. Concurrent writers of one
+    path must be serialized; `OffsetCheckpoint` takes a lock for that.
     """
     _write_temporary(fs, path, data)
     fs.rename(path + TMP_SUFFIX, path)
@@ -95,7 +95,7 @@ def write_atomically(fs: FileSystem, path: str, data: bytes) -> None:
 def write_all_atomically(runtime: Runtime, contents: Mapping[str, bytes]) -> None:
     """Replace the contents of several files, each as `write_atomically` does.
 
-    The syncs run concurrently, and all files are written before the first is renamed.
+    The fsyncs run concurrently, and all files are written before the first is renamed.
     """
     fs = runtime.fs
     _run_all(runtime, [partial(_write_temporary, fs, *each) for each in contents.items()])
@@ -106,14 +106,14 @@ def write_all_atomically(runtime: Runtime, contents: Mapping[str, bytes]) -> Non
 
 
 def _run_all(runtime: Runtime, tasks: Sequence[Callable[[], None]]) -> None:
-    """Run tasks concurrently, and raise the first error after all have ended."""
+    """Run tasks concurrently, wait for all of them, and raise the first error."""
     for error in runtime.scheduler.run_all(tasks, threads=min(SYNC_THREADS, len(tasks)) or 1):
         if error is not None:
             raise error
 
 
 def _write_temporary(fs: FileSystem, path: str, data: bytes) -> None:
-    """Write the temporary file of a path durably."""
+    """Write the temporary file for a path and fsync it."""
     with closing(open_anew(fs, path + TMP_SUFFIX)) as file:
         file.append([data])
         file.sync()
@@ -122,7 +122,7 @@ def _write_temporary(fs: FileSystem, path: str, data: bytes) -> None:
 def remove_temporary(fs: FileSystem, directory: str, names: Iterable[str]) -> int:
     """Remove the temporary files of interrupted `write_atomically` calls, and return their number.
 
-    Only regular files are removed. Others are not the engine's.
+    Only regular files are removed, because the engine creates no others.
     """
     paths = [f"{directory}/{name}{TMP_SUFFIX}" for name in names]
     left = [path for path in paths if fs.kind(path) is FileKind.FILE]

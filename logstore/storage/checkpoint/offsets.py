@@ -37,10 +37,10 @@ class OffsetCheckpoint:
     ----------
     fs : FileSystem
     path : str
-        The file, with its directory; one of the names at the top of this module.
+        Path of the file. Its name is one of the constants at the top of this module.
     lock : context manager, optional
-        Held while reading and writing, so that two threads do not use the same `.tmp` file. Pass
-        one (`Runtime.lock()`) if several threads share the object.
+        Held during reads and writes, so that no two threads use the same `.tmp` file. Pass
+        `Runtime.lock()` if several threads share the object.
     max_bytes : int, optional
         See `read_bytes`.
     """
@@ -60,10 +60,10 @@ class OffsetCheckpoint:
         self._parsed: tuple[bytes, dict[TopicPartition, int]] = (b"", {})
 
     def read(self) -> dict[TopicPartition, int]:
-        """Return the offsets. An empty dict if the file is missing or empty.
+        """Return the offsets, or an empty dict if the file is missing or empty.
 
-        The file is read on each call, and parsed if it has changed. The last of several entries
-        for a partition counts.
+        The file is read on each call, but parsed only if it has changed. If a partition has several
+        entries, the last one counts.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class OffsetCheckpoint:
         return offsets
 
     def write(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replace all entries, sorted by topic and partition. The change is durable on return."""
+        """Replace all entries, sorted by topic and partition. They are durable when it returns."""
         for topic, _ in offsets:
             assert _is_topic(topic), f"{topic!r} would break its line"
         rows = [(tp.topic, tp.partition, offsets[tp]) for tp in sorted(offsets)]

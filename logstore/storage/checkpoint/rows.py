@@ -1,9 +1,9 @@
 """The text format of all checkpoints.
 
 Line 1 is the version `0`, line 2 the number of entries. Each further line is an entry with fields
-separated by one space. The file is always replaced as a whole, so a reader sees the old or the new
-one. It may be out of date.
-Source: docs/spec/storage-format.md §10, and Kafka's CheckpointFile.
+separated by one space. The file is always replaced as a whole, so a reader sees either the old or
+the new file. Its offsets may be out of date. Source: docs/spec/storage-format.md §10, and Kafka's
+CheckpointFile.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def read_rows(
     Returns
     -------
     list of Row
-        In file order, or empty if the file is missing, is empty, or ends after the version.
+        In file order. Empty if the file is missing, is empty, or ends after the version.
 
     Raises
     ------
     CorruptCheckpointError
-        The version is not 0, a number cannot be parsed, an entry has another number of fields (a
+        The version is not 0, a number cannot be parsed, an entry has the wrong number of fields (a
         blank line has none), or the number of entries differs from line 2.
     """
     try:
@@ -116,7 +116,7 @@ def write_rows(fs: FileSystem, path: str, rows: Iterable[Sequence[object]]) -> b
 
 
 def encode_rows(rows: Iterable[Sequence[object]]) -> bytes:
-    """Return the bytes of a text checkpoint. A row has the fields of an entry."""
+    """Return the bytes of a text checkpoint. Each row contains the fields of an entry."""
     lines = [" ".join(map(str, row)) for row in rows]
     text = "\n".join([str(CHECKPOINT_VERSION), str(len(lines)), *lines])
     return f"{text}\n".encode()
@@ -128,7 +128,8 @@ def parse_number(path: str, row: Row, field: int, name: str, *, bits: int) -> in
     Raises
     ------
     CorruptCheckpointError
-        It is not a decimal number or does not fit. The message has the line and `name`.
+        The field is not a decimal number or does not fit into `bits`. The message names the line
+        and `name`.
     """
     text = row.fields[field]
     value = int(text) if _NUMBER.fullmatch(text) and len(text) <= 20 else None

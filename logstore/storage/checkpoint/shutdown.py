@@ -28,8 +28,8 @@ def mark_clean_shutdown(
 def take_clean_shutdown(fs: FileSystem, log_dir: str) -> bool:
     """Remove the clean-shutdown marker durably and return whether it existed.
 
-    This is the first step of loading a directory, so that a crash after this point is not mistaken
-    for a clean shutdown.
+    This is the first step of loading a directory, so that a later crash is not mistaken for a clean
+    shutdown.
     """
     if not is_clean_shutdown(fs, log_dir):
         return False

@@ -70,7 +70,7 @@ def write_partition_metadata(fs: FileSystem, directory: str, topic_id: bytes) ->
 
 
 def write_all_partition_metadata(runtime: Runtime, topic_ids: Mapping[str, bytes]) -> None:
-    """Store topic ids durably, by the directories of their partitions."""
+    """Store the topic ids of several partitions durably, given by partition directory."""
     write_all_atomically(
         runtime,
         {f"{path}/{PARTITION_METADATA}": _encode(each) for path, each in topic_ids.items()},

@@ -1,8 +1,8 @@
-"""A file of entries of one size, the common base of all three indexes.
+"""A file of fixed-size entries, the common base of all three indexes.
 
 One thread at a time writes, under the log's lock. Any number of threads read without a lock. An
 entry is written before the count is raised, and the count is lowered before the file is truncated,
-so a concurrent reader may see fewer entries but never wrong ones.
+so a concurrent reader might see too few entries but never wrong ones.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ Row = tuple[int, ...]
 
 
 class Column(NamedTuple):
-    """A number in each entry: its encoding, and its position within the entry."""
+    """A number in each entry: its encoding and its position within the entry."""
 
     number: struct.Struct
     start: int
 
 
 class EntryFile:
-    """A file of entries of one size.
+    """A file of fixed-size entries.
 
     Parameters
     ----------
     fs : FileSystem
-        Where the file lives.
+        File system that contains the file.
     path : str
-        Its name; need not exist. Nothing is opened before the first use.
+        Path of the file, which need not exist. It is not opened before the first use.
     base_offset : int
         The segment's base offset.
     writable : bool
-        Whether the file may be created and changed; otherwise a missing file reads as empty.
+        Whether the file may be created and changed. If not, a missing file reads as empty.
 
     Notes
     -----
-    Once closed or deleted an index remains so, and use raises `ValueError`: a late reader must
-    not create the file of a removed segment.
+    Once closed or deleted, an index cannot be reopened, and using it raises `ValueError`. Otherwise
+    a late reader could re-create the file of a removed segment.
     """
 
     ENTRY: ClassVar[struct.Struct]
@@ -68,10 +68,10 @@ class EntryFile:
         self._path = path
         self._base_offset = base_offset
         self._writable = writable
-        # Guards opening, renaming and the fences. Other searches do not take it.
+        # Guards opening, renaming and the fences. Searches do not take it otherwise.
         self._lock = threading.Lock()
         self._file: File | None = None
-        # Whether the file has ever been opened. It remains True after the file is closed.
+        # True once the file has been opened, even after it is closed.
         self._is_known = False
         self._closed = False
         self._length = 0
@@ -82,7 +82,7 @@ class EntryFile:
 
     @property
     def path(self) -> str:
-        """Path of the file. Set it after the directory has moved, or use `rename_to`."""
+        """Path of the file. Assign the new path after a directory move, or use `rename_to`."""
         return self._path
 
     @path.setter
@@ -102,24 +102,24 @@ class EntryFile:
 
     @property
     def is_file_open(self) -> bool:
-        """Whether the file has been opened and not closed since."""
+        """Whether the file is currently open."""
         return self._file is not None
 
     @property
     def loaded_entries(self) -> int:
-        """Number of entries that were in the file when it was opened."""
+        """Number of entries in the file when it was opened."""
         self._ready()
         return self._loaded
 
     def flush(self) -> None:
-        """Make the entries durable. If the index was never opened, this has no effect."""
+        """Fsync the entries. If the index was never opened, this has no effect."""
         if self._is_known and self._writable:
             self._writing().sync()
 
     def let_go(self) -> bool:
-        """Close the file until it is needed again. Reads in progress can continue.
+        """Close the file until it is next used. Reads in progress can continue.
 
-        Unlike a `.log`, an index may be closed before it is durable, because a flush opens it
+        Unlike a `.log`, an index can be closed before it is flushed, because a flush opens it
         again.
         """
         self._file = None
@@ -128,12 +128,12 @@ class EntryFile:
     def close(self) -> None:
         """Close the file permanently.
 
-        It can be called more than once, and without opening the file.
+        Closing twice, or before the file was opened, is allowed.
         """
         self.close_handler()
 
     def close_handler(self) -> None:
-        """Close the file for good, as it is (a failed disk, a deletion)."""
+        """Close the file permanently without trimming it (after a disk failure or deletion)."""
         with self._lock:
             file, self._file = self._file, None
             self._closed = True
@@ -141,7 +141,7 @@ class EntryFile:
                 file.close()
 
     def retire(self) -> None:
-        """Stop creating and changing the file, because its segment is being removed.
+        """Stop creating or changing the file, because its segment is being removed.
 
         Readers of an open file continue. A missing file reads as empty from now on.
         """
@@ -149,7 +149,7 @@ class EntryFile:
             self._writable = False
 
     def delete_if_exists(self) -> bool:
-        """Close for good, remove the file, and return whether there was one."""
+        """Close permanently, delete the file, and return whether it existed."""
         self.close_handler()
         if not self.exists_on_disk:
             return False
@@ -164,12 +164,12 @@ class EntryFile:
             self._path = path
 
     def _ready(self) -> File | None:
-        """Return the open file, or None where a missing one reads as empty."""
+        """Return the open file, or None if the file is missing and reads as empty."""
         file = self._file
         return file if file is not None else self._open(create=False)
 
     def _check_length(self) -> None:
-        """Raise `CorruptIndexError` if the file ends inside an entry. Call `_ready` first."""
+        """Raise `CorruptIndexError` if the file ends inside an entry. `_ready` must come first."""
         if torn := self._length % self.ENTRY.size:
             raise CorruptIndexError(
                 f"length {self._length} is not a multiple of the entry size {self.ENTRY.size}",
@@ -212,7 +212,7 @@ class EntryFile:
         return self._fs.open(self._path, create=True)
 
     def _writing(self) -> File:
-        """Return the file for a change, created if missing."""
+        """Return the file for writing. Create it if it is missing."""
         if not self._writable:
             raise ValueError(f"{self._path}: index is read-only")
         file = self._file
@@ -222,7 +222,7 @@ class EntryFile:
         return file
 
     def _put(self, row: Row) -> None:
-        """Write `row` as the entry after the last one."""
+        """Append `row` as the last entry."""
         file = self._writing()
         end = self._entries * self.ENTRY.size
         file.write_at([self.ENTRY.pack(*row)], end)
@@ -231,7 +231,7 @@ class EntryFile:
         self._entries += 1
 
     def _put_rows(self, data: bytes) -> None:
-        """Write encoded entries after the last one, in one write."""
+        """Append encoded entries in one write."""
         if not data:
             return
         file = self._writing()
@@ -243,7 +243,7 @@ class EntryFile:
         self._entries += len(data) // size
 
     def _cut(self, entries: int) -> None:
-        """Keep only the first `entries` entries. The caller removes the bytes of the others."""
+        """Keep only the first `entries` entries. The caller must remove the bytes of the rest."""
         file = self._writing()
         self._last = self._row(file, entries - 1) if entries else None
         with self._lock:
@@ -262,7 +262,7 @@ class EntryFile:
         return self.ENTRY.unpack(file.read(slot * self.ENTRY.size, self.ENTRY.size))
 
     def _rows(self, first: int = 0) -> Iterator[Row]:
-        """Yield the entries from slot `first` to the last one there is at the start."""
+        """Yield the entries from slot `first` to the last entry when the iteration starts."""
         file = self._ready()
         end = self._entries
         size = self.ENTRY.size
@@ -280,16 +280,16 @@ class EntryFile:
         Returns
         -------
         slot : int
-            Its slot, or the count of entries if there is none.
+            Slot of the entry found, or the number of entries if there is none.
         before, at : Row or None
-            The entries in slots `slot - 1` and `slot`, where such exist.
+            The entries in slots `slot - 1` and `slot`, or None if missing.
 
         Notes
         -----
-        The column must not fall. If it does (zeros after a crash), any slot may be returned. A
-        search in the key column takes one read, in another column log2(entries / page) more. After
-        a short read, because of a concurrent truncation, missing entries count as not below the
-        bound.
+        The column must not decrease. If it does (zeros after a crash), any slot might be returned.
+        A search in the key column takes one read; a search in any other column takes up to
+        log2(entries / page) more. If a concurrent truncation makes a read short, missing entries
+        count as not below the bound.
         """
         file = self._ready()
         if file is None:
@@ -309,10 +309,10 @@ class EntryFile:
                 low = middle + 1
             else:
                 high = middle
-        # One read with both neighbours, so the returned entries were compared.
+        # One read returns both neighbours, so they are the entries that were compared.
         first = max(0, low - 1)
         page = file.read(first * size, (min(high + 1, end) - first) * size)
-        # A truncation lowers the count first. Entries beyond the count may be zeros.
+        # A truncation lowers the count first. Entries beyond the count might be zeros.
         count = min(len(page) // size, self._entries - first)
         rows = range(start, count * size, size)
         row = bisect_left(rows, bound, key=lambda at: number.unpack_from(page, at)[0])

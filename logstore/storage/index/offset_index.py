@@ -1,10 +1,10 @@
-"""The offset index, which maps an offset to the position where a scan for it may start.
+"""The offset index, which maps an offset to the file position where a scan for it can start.
 
 Offset  Size  Field            Type
      0     4  relativeOffset   i32   last offset of a chunk, less the base offset
      4     4  filePosition     i32   first byte of that chunk in the .log file
 
-All numbers are big-endian. Both fields increase from entry to entry. Source:
+All numbers are big-endian. Both fields are strictly increasing from entry to entry. Source:
 docs/spec/storage-format.md §7.2, §8.1.
 """
 
@@ -35,14 +35,14 @@ class OffsetIndex(SparseIndex):
 
     @property
     def is_full(self) -> bool:
-        """Whether no entry can be added."""
-        if self._file is None:  # asked at each append, which opens it once
+        """Whether the index has no room for another entry."""
+        if self._file is None:  # checked at each append; opens the file once
             self._ready()
         return self._entries >= self._length // self.ENTRY.size
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry, or the base offset without entries."""
+        """Offset of the last entry, or the base offset if the index is empty."""
         self._ready()
         last = self._last
         return self._base_offset if last is None else self._base_offset + last[0]
@@ -53,16 +53,16 @@ class OffsetIndex(SparseIndex):
         Parameters
         ----------
         offset : int
-            Absolute offset; above the last entry's, within 2^31-1 of the base.
+            Absolute offset, above the last entry's and at most 2^31-1 above the base offset.
         position : int
-            Bytes from the start of the .log file.
+            Byte position in the .log file.
 
         Raises
         ------
         SegmentOverflowError
-            The index is full, or a number does not fit into 31 bits.
+            The index is full, or the relative offset or the position does not fit into 31 bits.
         InvalidOffsetError
-            The offset does not rise.
+            The offset is not above the last entry's.
         """
         if self.is_full:
             raise SegmentOverflowError(f"{self._path}: full with {self._entries} entries")
@@ -86,7 +86,7 @@ class OffsetIndex(SparseIndex):
         Raises
         ------
         SegmentOverflowError, InvalidOffsetError
-            As `append`, if any of the entries cannot be added; none was.
+            See `append`. If any entry is invalid, none is added.
         """
         if not len(rows):
             return
@@ -112,17 +112,17 @@ class OffsetIndex(SparseIndex):
         Parameters
         ----------
         target_offset : int
-            Absolute offset, any value.
+            Absolute offset. Any value is allowed.
 
         Returns
         -------
         OffsetPosition
-            `position` is where to scan forward from, in bytes from the start of the .log file;
-            `(base_offset, 0)` if the target is below the first entry, or there is none.
+            `position` is the byte position in the .log file where a scan should start. The result
+            is `(base_offset, 0)` if the target is below the first entry or the index is empty.
 
         Notes
         -----
-        O(log entries). Safe against one concurrent writer.
+        O(log entries). Safe with one concurrent writer.
         """
         _, row, _ = self._search(self.OFFSET, target_offset - self._base_offset + 1)
         return OffsetPosition(self._base_offset, 0) if row is None else self._entry(row)
@@ -133,18 +133,18 @@ class OffsetIndex(SparseIndex):
         Parameters
         ----------
         start : OffsetPosition
-            Where the read starts. Only the position counts.
+            Where the read starts. Only the position is used.
         size : int
-            Bytes read.
+            Number of bytes read.
 
         Returns
         -------
         OffsetPosition or None
-            Its offset is an upper bound of the offsets read, or None without such an entry.
+            Its offset is an upper bound of the offsets read. None if there is none.
 
         Notes
         -----
-        O(log entries). Safe against one concurrent writer.
+        O(log entries). Safe with one concurrent writer.
         """
         _, _, row = self._search(self.POSITION, start.position + size)
         return None if row is None else self._entry(row)
@@ -154,14 +154,14 @@ class OffsetIndex(SparseIndex):
         return self._entry(self._entry_row(slot))
 
     def __iter__(self) -> Iterator[OffsetPosition]:
-        """Yield the entries in order, as many as there are when the iteration starts."""
+        """Yield the entries in order, up to the last one when the iteration starts."""
         return map(self._entry, self._rows())
 
     def _entry(self, row: tuple[int, ...]) -> OffsetPosition:
         return OffsetPosition(self._base_offset + row[0], row[1])
 
     def _check(self) -> None:
-        """Assert the invariants: offsets are strictly increasing, starting at 0 or above."""
+        """Assert the invariants: offsets are strictly increasing, none negative."""
         super()._check()
         if self._file is not None:
             offsets = [row[0] for row in self._rows(self._loaded)]

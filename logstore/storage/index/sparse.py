@@ -1,9 +1,9 @@
-"""The sparse indexes of offsets and of times, which are preallocated to their maximum size.
+"""The sparse indexes (offset index and time index), which are preallocated to their maximum size.
 
-While it is open for writing, the file has room for its maximum number of entries, filled with
-zeros. A trimmed file ends after its last entry. When a file is opened, it is assumed to be full of
-entries, whether it was trimmed or not. After a crash, it must therefore be rebuilt with `reset` and
-further appends. Source: docs/spec/storage-format.md §7.1.
+While an index is open for writing, its file has room for the maximum number of entries, and unused
+entries are zero. A trimmed file ends after its last entry. When a file is opened, it is assumed to
+be full of entries, trimmed or not. After a crash, it must therefore be rebuilt with `reset` and new
+appends. Source: docs/spec/storage-format.md §7.1.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class SparseIndex(EntryFile):
     Parameters
     ----------
     fs : FileSystem
-        Where the file lives.
+        File system that contains the file.
     path : str
-        Name of the file; touched at the first use, not before.
+        Path of the file. It is not opened before the first use.
     base_offset : int
         The segment's base offset; entries contain offsets relative to it.
     max_index_bytes : int
         `segment.index.bytes`; rounded down to whole entries.
     writable : bool
-        Whether first use creates a missing file, and whether changes are allowed.
+        Whether the file may be created and changed.
     """
 
     OFFSET: ClassVar[Column]
@@ -44,13 +44,13 @@ class SparseIndex(EntryFile):
 
     @property
     def entries(self) -> int:
-        """Count of entries."""
+        """Number of entries."""
         self._ready()
         return self._entries
 
     @property
     def max_entries(self) -> int:
-        """Count of entries the file has room for. After a trim, the entries it has."""
+        """Number of entries that fit into the file. After a trim, the number of entries in it."""
         self._ready()
         return self._length // self.ENTRY.size
 
@@ -61,7 +61,7 @@ class SparseIndex(EntryFile):
 
     @property
     def size_bytes(self) -> int:
-        """Size of the entries in bytes, whatever the length of the file."""
+        """Size of the entries in bytes, regardless of the file's length."""
         return self.entries * self.ENTRY.size
 
     @property
@@ -72,14 +72,14 @@ class SparseIndex(EntryFile):
     @property
     @abstractmethod
     def last_offset(self) -> int:
-        """Offset of the last entry, or the base offset without entries."""
+        """Offset of the last entry, or the base offset if the index is empty."""
 
     def can_append_offset(self, offset: int) -> bool:
         """Return whether `offset` is within 2^31-1 above the base offset."""
         return 0 <= offset - self._base_offset <= INT32_MAX
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries whose offset is `offset` or above. The file keeps its length.
+        """Drop the entries at or above `offset`. The length of the file does not change.
 
         Notes
         -----
@@ -88,56 +88,56 @@ class SparseIndex(EntryFile):
         self._keep(self._search(self.OFFSET, offset - self._base_offset)[0])
 
     def truncate(self) -> None:
-        """Drop all entries. The file keeps its length."""
+        """Drop all entries. The length of the file does not change."""
         self._keep(0)
 
     def resize(self, max_index_bytes: int) -> None:
-        """Set the file's length to `max_index_bytes`, rounded down to whole entries.
+        """Set the file's length to `max_index_bytes`, rounded down to a whole number of entries.
 
         Parameters
         ----------
         max_index_bytes : int
-            The new maximum in bytes; also what `reset` expands to from now on. No entry is lost
-            to a smaller one: the file then ends after the last entry, and is full.
+            The new maximum in bytes, also used by later calls of `reset`. A smaller size loses no
+            entries: the file then ends after the last entry and is full.
         """
         self._max_index_bytes = max_index_bytes
         self._expand()
 
     def trim_to_valid_size(self) -> None:
-        """Truncate the file after its last entry. `resize` makes room for more entries.
+        """Truncate the file after its last entry. `resize` makes room for new entries.
 
         Notes
         -----
-        Opens, and where it is missing creates, the file: a rolled segment owns its indexes.
+        Creates the file if it is missing, because a rolled segment always has its indexes.
         """
         self._writing()
         self._set_length(self._entries * self.ENTRY.size)
 
     def reset(self) -> None:
-        """Drop all entries and expand the file to its maximum size, to start a rebuild."""
+        """Drop all entries and expand the file to its maximum size before a rebuild."""
         self._cut(0)
         self._set_length(0)
         self._expand()
 
     def flush(self) -> None:
-        """Make the entries durable.
+        """Fsync the entries.
 
         Notes
         -----
-        Opens, and where it is missing creates, the file, as Kafka's flush of a segment does.
+        Creates the file if it is missing, as Kafka's flush of a segment does.
         """
         if self._writable:
             self._writing().sync()
 
     def close(self) -> None:
-        """Trim the file if it was opened for writing, and close for good."""
+        """Trim the file if it was opened for writing, and close permanently."""
         used = self._entries * self.ENTRY.size
         if self._is_known and self._writable and not self._closed and self._length != used:
             self.trim_to_valid_size()
         self.close_handler()
 
     def sanity_check(self) -> None:
-        """Check the index without reading the log. The file is not created if it does not exist.
+        """Check the index without reading the log or creating the file.
 
         Raises
         ------
@@ -146,7 +146,8 @@ class SparseIndex(EntryFile):
 
         Notes
         -----
-        O(1). Loading a log does not call it for sparse indexes (storage-format §7.1).
+        O(1). Not called for sparse indexes when a log is loaded (storage-format §7.1).| for sparse
+        indexes (storage-format §7.1).
         """
         if not self._is_known and not self.exists_on_disk:
             return
@@ -178,7 +179,7 @@ class SparseIndex(EntryFile):
         self._writing()
         used = self._entries * self.ENTRY.size
         if self._length % self.ENTRY.size:
-            # A torn entry must not appear among the zeros.
+            # A torn entry must not remain between the zeros.
             self._set_length(used)
         self._set_length(max(used, self._rounded_max_bytes()))
 
@@ -205,7 +206,7 @@ class SparseIndex(EntryFile):
         return self._row(file, slot)
 
     def _check(self) -> None:
-        """Assert the invariants of the file, and zeros behind the last entry."""
+        """Assert the invariants of the file, and that the unused entries are zero."""
         super()._check()
         if self._file is not None:
             used = self._entries * self.ENTRY.size

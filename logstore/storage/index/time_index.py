@@ -1,11 +1,11 @@
-"""The time index, which maps a timestamp to an offset below which all timestamps are lower.
+"""The time index, which maps a timestamp to an offset. All records before it are older.
 
 Offset  Size  Field            Type
      0     8  timestamp        i64   largest timestamp of the segment so far, Unix ms
      8     4  relativeOffset   i32   offset that bears it, less the base offset
 
 All numbers are big-endian. Timestamps are strictly increasing, and offsets never decrease. The last
-slot is reserved for the entry that is written when the segment is closed. Source:
+slot is reserved for the entry written when the segment is closed. Source:
 docs/spec/storage-format.md §7.3, KIP-33.
 """
 
@@ -36,14 +36,14 @@ class TimeIndex(SparseIndex):
 
     @property
     def is_full(self) -> bool:
-        """Whether only the slot reserved for closing the segment is left, or not even that."""
-        if self._file is None:  # asked at each append, which opens it once
+        """Whether at most the slot reserved for closing the segment is left."""
+        if self._file is None:  # checked at each append; opens the file once
             self._ready()
         return self._entries >= self._length // self.ENTRY.size - 1
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last entry, or the base offset without entries."""
+        """Offset of the last entry, or the base offset if the index is empty."""
         return self.last_entry.offset
 
     @property
@@ -61,19 +61,19 @@ class TimeIndex(SparseIndex):
         Parameters
         ----------
         timestamp : int
-            Largest timestamp of the segment so far, Unix milliseconds. One equal to the last
-            (-1 in an empty index) adds nothing.
+            Largest timestamp of the segment so far, in Unix milliseconds. If it equals the last one
+            (-1 in an empty index), no entry is added.
         offset : int
-            Absolute offset of its record, not below the last entry's.
+            Absolute offset of its record, not below the last entry's offset.
         skip_full_check : bool, optional
-            Allow the use of the reserved last slot: the segment is being closed.
+            Whether the reserved last slot may be used, because the segment is being closed.
 
         Raises
         ------
         SegmentOverflowError
-            The index is full, or the offset is not within 2^31-1 of the base.
+            The index is full, or the offset is not within 2^31-1 above the base offset.
         InvalidOffsetError
-            Timestamp or offset fall.
+            The timestamp or the offset is below the last entry's.
         """
         if self.is_full and not skip_full_check:
             raise SegmentOverflowError(f"{self._path}: full with {self._entries} entries")
@@ -99,12 +99,12 @@ class TimeIndex(SparseIndex):
         Parameters
         ----------
         rows : (n, 2) int64
-            Timestamps, each above the one before, and offsets, as `maybe_append` takes them.
+            Strictly increasing timestamps, and offsets as for `maybe_append`.
 
         Raises
         ------
         SegmentOverflowError, InvalidOffsetError
-            As `maybe_append`, of the first entry that cannot be added; none was.
+            See `maybe_append`. If any entry is invalid, none is added.
         """
         import numpy as np
 
@@ -133,17 +133,17 @@ class TimeIndex(SparseIndex):
         Parameters
         ----------
         timestamp : int
-            Unix milliseconds, any value.
+            In Unix milliseconds. Any value is allowed.
 
         Returns
         -------
         TimestampOffset
-            No record before its offset is later than `timestamp`; `(-1, base_offset)` if the
-            target is below the first entry, or there is none.
+            No record before the entry's offset is later than `timestamp`. The result is `(-1,
+            base_offset)` if the target is below the first entry or the index is empty.
 
         Notes
         -----
-        O(log entries). Safe against one concurrent writer.
+        O(log entries). Safe with one concurrent writer.
         """
         _, row, _ = self._search(self.TIMESTAMP, timestamp + 1)
         if row is None:
@@ -155,17 +155,17 @@ class TimeIndex(SparseIndex):
         return self._entry(self._entry_row(slot))
 
     def __iter__(self) -> Iterator[TimestampOffset]:
-        """Yield the entries in order, as many as there are when the iteration starts."""
+        """Yield the entries in order, up to the last one when the iteration starts."""
         return map(self._entry, self._rows())
 
     def sanity_check(self) -> None:
-        """Check the index without reading the log. The file is not created if it does not exist.
+        """Check the index without reading the log or creating the file.
 
         Raises
         ------
         CorruptIndexError
-            As `SparseIndex.sanity_check`, or the last timestamp is below the first one, as in
-            an index that a crash left untrimmed.
+            See `SparseIndex.sanity_check`. Also raised if the last timestamp is below the first
+            one, as in an index that was not trimmed because of a crash.
         """
         super().sanity_check()
         if self._last is not None and self._last[0] < (first := self.entry(0).timestamp):

@@ -8,7 +8,7 @@ Offset  Size  Field              Type
     26     8  lastStableOffset   i64   the partition's last stable offset after the abort
 
 All numbers are big-endian. `lastOffset` is strictly increasing. The file is created when the first
-entry is appended, and it has no unused space. Source: docs/spec/storage-format.md §7.4.
+entry is appended, and never preallocated. Source: docs/spec/storage-format.md §7.4.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class TransactionIndex(EntryFile):
     Parameters
     ----------
     fs : FileSystem
-        Where the file lives.
+        File system that contains the file.
     path : str
-        Name of the file. Only the first append creates it.
+        Path of the file, which the first append creates.
     base_offset : int
-        The segment's base offset, a lower bound of the markers in the file.
+        The segment's base offset, a lower bound of the markers' offsets.
     writable : bool, optional
         Whether the file may be created and changed (default: True).
     """
@@ -51,13 +51,13 @@ class TransactionIndex(EntryFile):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the index has no entries. The file is not created."""
+        """Whether the index has no entries. Does not create the file."""
         self._ready()
         return self._entries == 0
 
     @property
     def last_txn(self) -> AbortedTxn | None:
-        """The last entry, or None without entries."""
+        """The last entry, or None if the index is empty."""
         self._ready()
         return None if self._last is None else self._txn(self._entries - 1, self._last)
 
@@ -67,12 +67,12 @@ class TransactionIndex(EntryFile):
         Raises
         ------
         InvalidOffsetError
-            `txn.last_offset` is not above the last entry's.
+            `txn.last_offset` is not above the last offset of the previous entry.
         """
         self.extend([txn])
 
     def extend(self, txns: Sequence[AbortedTxn]) -> None:
-        """Add all entries in one write, or none if one of them is refused; see `append`."""
+        """Add several entries in one write, or none if any of them is invalid; see `append`."""
         if not txns:
             return
         self._writing()
@@ -92,7 +92,7 @@ class TransactionIndex(EntryFile):
         Raises
         ------
         CorruptIndexError
-            An entry has a version this engine does not know.
+            An entry has an unsupported version.
         """
         return [self._txn(slot, row) for slot, row in enumerate(self._rows())]
 
@@ -111,15 +111,15 @@ class TransactionIndex(EntryFile):
         Returns
         -------
         txns : list of AbortedTxn
-            In the order of their markers.
+            The transactions, in the order of their markers.
         is_complete : bool
-            Whether no later segment can add to them: everything below the end of the range was
-            stable after one of the entries read.
+            True if no later segment can add transactions, because an entry shows that everything
+            below the end of the range was stable.
 
         Raises
         ------
         CorruptIndexError
-            An entry has a version this engine does not know.
+            An entry has an unsupported version.
 
         Notes
         -----
@@ -127,8 +127,8 @@ class TransactionIndex(EntryFile):
         """
         first = 0
         if fetch_offset < upper_bound_offset:
-            # A transaction that ended before the range does not overlap it. It does not complete
-            # the search either, because an abort only makes offsets up to its marker stable.
+            # A transaction that ended before the range does not overlap it. Nor does it complete
+            # the search, because an abort only makes offsets up to its marker stable.
             first, _, _ = self._search(self.LAST_OFFSET, fetch_offset)
         txns: list[AbortedTxn] = []
         for slot, row in enumerate(self._rows(first), first):
@@ -140,7 +140,7 @@ class TransactionIndex(EntryFile):
         return txns, False
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the entries whose last offset is `offset` or above. The file is not created."""
+        """Drop the entries whose last offset is at or above `offset`. Does not create the file."""
         if self._ready() is None:
             return
         entries, _, _ = self._search(self.LAST_OFFSET, offset)
@@ -149,29 +149,29 @@ class TransactionIndex(EntryFile):
             self._set_length(entries * self.ENTRY.size)
 
     def reset(self) -> None:
-        """Drop all entries. An existing file is retained with length 0."""
+        """Drop all entries. An existing file is truncated to length 0."""
         if self._ready() is not None:
             self._cut(0)
             self._set_length(0)
 
     def sanity_check(self, end_offset: int | None = None) -> None:
-        """Verify each entry. The file is not created.
+        """Verify each entry. Does not create the file.
 
         Parameters
         ----------
         end_offset : int, optional
-            End of the segment, exclusive, if it is known.
+            End of the segment (exclusive), if known.
 
         Raises
         ------
         CorruptIndexError
             The length is not a multiple of the entry size, or an entry has an unknown version, a
             negative producer id or offset, an end outside the segment or not above the previous
-            end, an end before its start, or a last stable offset behind its marker.
+            end, an end before its start, or a last stable offset above its marker.
 
         Notes
         -----
-        O(entries); run when a log is loaded.
+        O(entries). Run when a log is loaded.
         """
         self._ready()
         self._check_length()
@@ -210,7 +210,7 @@ class TransactionIndex(EntryFile):
         return AbortedTxn(*numbers)
 
     def _check(self) -> None:
-        """Assert the invariants: last offsets strictly increase, the file ends with its entries."""
+        """Assert that last offsets are strictly increasing and the file ends after its entries."""
         super()._check()
         if self._file is not None:
             last_offsets = [row[3] for row in self._rows(self._loaded)]

@@ -1,4 +1,4 @@
-"""Finds the valid batches that would be lost if a partition were truncated at some damage."""
+"""Find the valid batches that would be lost if a partition were truncated at damaged bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ If none is found in them, one is assumed to follow.
 
 
 class Lost(NamedTuple):
-    """The valid batches after a cut, and the records in them."""
+    """The number of valid batches after a cut, and of the records in them."""
 
     batches: int
     records: int
@@ -34,14 +34,14 @@ class Lost(NamedTuple):
 
 
 def is_followed(segment: LogSegment, position: int, later: Sequence[LogSegment]) -> bool:
-    """Return whether a valid batch follows a position of a segment, or is in a `later` segment."""
+    """Return whether a valid batch follows a position of a segment or is in a later segment."""
     if any(_holds_a_batch(each) for each in later):
         return True
     size, base_offset = segment.size_bytes, segment.base_offset
     try:
         at = position + 1
         return find_batch(segment.file, at, size, base_offset, effort=_EFFORT) is not None
-    except CorruptionError:  # crafted to look like batches, so the search takes too long
+    except CorruptionError:  # bytes crafted to look like batches make the search too slow
         return True
 
 
@@ -50,9 +50,9 @@ def _holds_a_batch(segment: LogSegment) -> bool:
 
 
 def lost_behind(segment: LogSegment, position: int, later: Sequence[LogSegment]) -> Lost:
-    """Count the valid batches that a cut at a position of a segment removes.
+    """Count the valid batches that truncating a segment at a position would remove.
 
-    The batches of the `later` segments are counted too.
+    This includes the batches of the `later` segments.
     """
     batches = records = 0
     base_offset = segment.base_offset

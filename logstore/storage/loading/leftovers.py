@@ -1,7 +1,7 @@
-"""Cleanup after a crash: finish or undo interrupted changes, depending on the names of files.
+"""Cleanup after a crash: finish or undo interrupted changes, as the file names indicate.
 
-These are the first stages of loading a partition (storage-format §11, steps 1 to 4). They share a
-listing of the directory with all other stages. Running a stage a second time has no effect.
+These are the first stages of loading a partition (storage-format §11, steps 1 to 4). All stages
+share one listing of the directory. Each stage is idempotent.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class PartitionFiles:
-    """The directory of a partition while it is loaded: its files, changes and findings."""
+    """A partition directory that is being loaded: its files, changes and findings."""
 
     def __init__(
         self, fs: FileSystem, directory: str, finding_level: int = logging.WARNING
@@ -59,12 +59,12 @@ class PartitionFiles:
     def listed(
         self, *, kind: str | None = None, state: str | None = ""
     ) -> list[tuple[str, SegmentFile]]:
-        """List the segment files and snapshots as pairs of path and parts of the name.
+        """List the segment files and snapshots, as pairs of path and parsed name.
 
         Parameters
         ----------
         kind, state : str or None
-            A suffix such as `.log`, and a second one such as `.swap`; None matches any.
+            A suffix such as `.log`, and a second suffix such as `.swap`. None matches any.
         """
         if self._listing is None:
             self._listing = self._list()
@@ -75,12 +75,11 @@ class PartitionFiles:
         ]
 
     def _list(self) -> list[tuple[str, SegmentFile]]:
-        """List the files that may have been written by a log.
+        """List the files that a log could have written.
 
-        All other files are ignored. This includes folders, and a pipe or a device that is
-        named like a `.log`. A `.log` that is a link can be read. The other names belong to
-        the engine, which may remove or replace them even if they are not regular files (see
-        `irregular`).
+        All other files are ignored, including directories, pipes and devices that are named like a
+        `.log`. A `.log` that is a symbolic link can be read. The other names belong to the engine,
+        which may remove or replace such files even if they are not regular (see `irregular`).
         """
         found = []
         self._irregular.clear()
@@ -106,14 +105,14 @@ class PartitionFiles:
         return self._irregular.get(path)
 
     def note(self, action: str, path: str, detail: str) -> None:
-        """Record and log a finding, once."""
+        """Record and log a finding. Duplicates are ignored."""
         finding = Finding(action, path, detail)
         if finding not in self._findings:
             logger.log(self._finding_level, "%s: %s: %s", path, action, detail)
             self._findings[finding] = None
 
     def remove(self, path: str, action: str, detail: str) -> None:
-        """Remove a listed file (the link itself if it is one) and record why."""
+        """Remove a listed file and record why. If it is a link, the link itself is removed."""
         self.note(action, path, detail)
         self.fs.remove(path)
         self.changed()
@@ -124,7 +123,7 @@ class PartitionFiles:
         self._unsettled = True
 
     def settle(self) -> None:
-        """Make the names durable, so no later change survives a crash without earlier ones.
+        """Fsync the directory, so that no later change survives a crash without the earlier ones.
 
         A crash between two stages must leave a state that the next start reads the same way.
         """
@@ -143,8 +142,8 @@ def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> N
     Parameters
     ----------
     keeps_cleaned : bool
-        Whether `.cleaned` files are retained if there is no `.swap`: the log is in use, and a
-        cleaning pass in another thread may be writing them.
+        Whether `.cleaned` files are retained if there is no `.swap`, because the log is in use and
+        a cleaning pass in another thread might be writing them.
     """
     if remove_temporary(files.fs, files.directory, (LEADER_EPOCHS, PARTITION_METADATA)):
         files.changed()
@@ -168,14 +167,14 @@ def remove_leftovers(files: PartitionFiles, *, keeps_cleaned: bool = False) -> N
 
 
 def finish_swaps(files: PartitionFiles) -> None:
-    """Delete the segments that complete `.swap` segments supersede, then remove the suffix.
+    """Delete the segments superseded by complete `.swap` segments, then remove the suffix.
 
     These are steps 3 and 4.
 
     Raises
     ------
     CorruptRecordError, UnsupportedFormatError
-        A `.swap` cannot be walked to its end; nothing was changed in this stage.
+        A `.swap` cannot be walked to its end. This stage changes nothing in that case.
     """
     logs = files.listed(kind=LOG_SUFFIX, state=SWAP_SUFFIX)
     swaps = {parts.base_offset: path for path, parts in logs}
@@ -186,13 +185,13 @@ def finish_swaps(files: PartitionFiles) -> None:
         for path, parts in files.listed():
             superseded = lowest <= parts.base_offset < highest
             if parts.kind in SEGMENT_SUFFIXES:
-                # An empty new segment replaces the old one of the same base too.
+                # An empty new segment also replaces the old one with the same base offset.
                 superseded |= parts.base_offset in swaps or parts.base_offset == original
             elif parts.kind != SNAPSHOT_SUFFIX:
                 continue
             if superseded:
                 files.remove(path, "finished_swap", "complete new segments replace it")
-        files.settle()  # superseded files must not reappear next to their successor
+        files.settle()  # superseded files must not reappear next to their replacement
     swapped = files.listed(state=SWAP_SUFFIX)
     for bases in from_both_ends({parts.base_offset for _, parts in swapped}):
         for path, parts in swapped:
@@ -213,7 +212,7 @@ def _next_offset(fs: FileSystem, path: str, base_offset: int) -> int:
 
 
 def _original_of_split(files: PartitionFiles, lowest: int) -> int | None:
-    """Return the base offset of the segment whose split starts at `lowest`, or None.
+    """Return the base offset of the segment whose split starts at `lowest`, or None if none does.
 
     The first new segment is named after its first batch, so its base offset may be above the old
     one. No other segment below it starts with that batch.

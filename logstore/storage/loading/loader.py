@@ -1,8 +1,8 @@
-"""Open a partition directory: first clean up after a crash, then load the log.
+"""Open a partition directory: clean up after a crash, then load the log.
 
 There is one function for each stage, in the order of storage-format §11. Running a stage a second
-time has no effect. Each change is reported as a finding. Read-only callers pass a runtime whose
-changes are kept in memory, so the same code computes the recovery without changing files.
+time has no effect. Each change is reported as a finding. Read-only callers pass a runtime that
+keeps changes in memory, so the same code computes the recovery without changing files.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Walked(NamedTuple):
-    """The result of a walk to the end of a segment file of that size."""
+    """The result of walking a segment file of the given size to its end."""
 
     segment: LogSegment
     size_bytes: int
@@ -109,7 +109,7 @@ class LogLoader:
         self._load_segment_files()
         if not len(self.segments):
             if not self.request.is_named:
-                # Make the name of a new directory durable before its contents.
+                # Make the name of a new directory durable before its files.
                 self.fs.sync_dir(directory_of(self.directory))
             self._create_segment(self.log_start_offset)
         is_deleted = self.directory.endswith(DELETE_DIR_SUFFIX)
@@ -128,8 +128,8 @@ class LogLoader:
             end_offset if self.clean and not wiped else min(self.recovery_point, end_offset)
         )
         self.epochs.truncate_from_end(end_offset, flush=True)
-        # As in Kafka, use the log start from the checkpoint. An epoch may start below the first
-        # segment.
+        # As in Kafka, truncate to the checkpointed log start offset. An epoch may start below the
+        # first segment.
         self.epochs.truncate_from_start(self.log_start_offset, flush=True)
         self._rebuild_producer_state(log_start, end_offset)
         surveyed = self._surveyed
@@ -155,7 +155,8 @@ class LogLoader:
     def _refuse_old_formats(self) -> None:
         """Raise `UnsupportedFormatError` if a `.log` starts with an old format.
 
-        Nothing is changed before. Recovery refuses batches of old formats elsewhere in a file.
+        No file has been changed at this point. Recovery refuses batches of old formats elsewhere in
+        a file.
         """
         for path, _ in self.files.listed(kind=LOG_SUFFIX):
             self._refuse_irregular(path)
@@ -165,10 +166,10 @@ class LogLoader:
                 refuse_old_format(file, path)
 
     def _refuse_irregular(self, log_path: str) -> None:
-        """Refuse segments that can be neither used nor repaired, before any change is made.
+        """Refuse segments that can be neither used nor repaired, before changing anything.
 
-        These are a `.log` that is a symbolic link, unless the log is only read, and a
-        folder that has the name of an index.
+        These are a `.log` that is a symbolic link, unless the log is opened read-only, and a
+        directory that is named like an index.
 
         Raises
         ------
@@ -185,11 +186,12 @@ class LogLoader:
                 raise KafkaStorageError(f"{path} is a folder; expected an index file")
 
     def _judge_overlaps(self) -> None:
-        """Check whether the offsets of a segment overlap the next one.
+        """Check whether the offset ranges of adjacent segments overlap.
 
-        No other check detects this, because a reader leaves a segment at the base of the next. With
-        `PASS_OVER` an overlap is an error, and the caller surveys every batch. With `REFUSE` the
-        leftovers of a finished swap are removed and other segments kept. A broker does not check.
+        No other check detects this, because a reader leaves a segment at the base offset of the
+        next one. With `PASS_OVER`, an overlap is an error, and the caller surveys every batch. With
+        `REFUSE`, leftovers of a finished swap are removed and all other segments kept. A broker
+        does not check for overlaps.
 
         Raises
         ------
@@ -235,7 +237,7 @@ class LogLoader:
         for segment in self.segments:
             kinds = {kind for kind in SEGMENT_SUFFIXES if (kind, segment.base_offset) in present}
             if INDEX_SUFFIX in kinds and TIME_INDEX_SUFFIX not in kinds:
-                # As in Kafka, the index is created empty and not rebuilt. Zeros would count as
+                # As in Kafka, create the index empty instead of rebuilding it. Zeros would count as
                 # entries.
                 self.fs.open(segment.time_index.path, create=True).close()
             has_index = INDEX_SUFFIX in kinds and segment.base_offset not in self._useless
@@ -253,13 +255,13 @@ class LogLoader:
     def _judge_tail(self, segment: LogSegment) -> None:
         """Truncate the end of the active segment if it is a torn batch.
 
-        Records appended after it could not be read. The same is true of a damaged end, which is
-        kept because it may contain records; appends then go to a new segment.
+        Records appended after a torn batch could not be read. That is also true of a damaged end,
+        which is retained because it might contain records; appends then use a new segment.
 
         Raises
         ------
         CorruptRecordError
-            The segment has no valid batch, so a new one would have the same base.
+            The segment has no valid batch, so a new segment would have the same base offset.
         """
         tail = find_tail(segment)
         if self.request.on_damage is OnDamage.PASS_OVER and (tail is None or not tail.is_sound):
@@ -290,7 +292,7 @@ class LogLoader:
         self.files.note("left_damaged_end", segment.log_path, f"{reason}; a new segment follows")
 
     def _walked_end(self, segment: LogSegment) -> int | None:
-        """Return the offset after a segment's last batch if a walk has found it."""
+        """Return the offset after a segment's last batch, or None if no walk reached the end."""
         walked = self._walked
         if walked is None or walked[:2] != (segment, segment.size_bytes):
             return None
@@ -299,7 +301,7 @@ class LogLoader:
     def _remove_useless_indexes(self) -> None:
         """Remove links and pipes that are named like an index.
 
-        A link can be used for reading, but writing to it would change its target.
+        A link can be read, but a write would change its target.
         """
         for path, parts in self.files.listed():
             if parts.kind in INDEX_SUFFIXES and self.files.irregular(path) is not None:
@@ -312,7 +314,7 @@ class LogLoader:
     def _index_damage(self, segment: LogSegment, kinds: set[str]) -> str | None:
         """Return the reason why a segment's indexes must be rebuilt, or None if they are sound.
 
-        `kinds` are the suffixes of the segment's files.
+        `kinds` contains the suffixes of the segment's files.
         """
         if INDEX_SUFFIX not in kinds:
             return "the offset index is missing"
@@ -329,10 +331,10 @@ class LogLoader:
         return None
 
     def _txn_index_damage(self, segment: LogSegment) -> str | None:
-        """Return the reason why a transaction index must be rebuilt, or None if it looks sound.
+        """Return why a transaction index must be rebuilt, or None if no damage is found.
 
-        A file that lacks only some entries is not detected: this would require reading the whole
-        segment, as `logstore.inspect.check` does.
+        A file that merely lacks some entries is not detected, because that would require reading
+        the whole segment, as `logstore.inspect.check` does.
         """
         following = self.segments.higher(segment.base_offset)
         end_offset = None if following is None else following.base_offset
@@ -353,9 +355,9 @@ class LogLoader:
     def _rebuild_indexes(self, segment: LogSegment) -> None:
         """Recover a segment to rebuild its indexes.
 
-        The indexes are built as `.cleaned` files. After a crash, the next start removes them.
-        Otherwise a partial index would be trusted, because a sparse index has no checksum. The
-        offset index is renamed last, because its absence triggers this rebuild.
+        The indexes are built as `.cleaned` files, which the next start removes after a crash. A
+        partial index in place would be trusted, because a sparse index has no checksum. The offset
+        index is renamed last, because its absence triggers this rebuild.
         """
         indexes = (segment.offset_index, segment.time_index, segment.txn_index)
         for index in indexes:
@@ -382,7 +384,7 @@ class LogLoader:
     ) -> SegmentRecovery:
         """Recover one segment, unless it must be split first.
 
-        `latest` are the last two segments loaded so far.
+        `latest` contains the last two segments loaded so far.
         """
         state = self._producer_state_at(segment.base_offset, latest)
         recovery = recover_segment(
@@ -416,14 +418,14 @@ class LogLoader:
     def _judge_cut(
         self, segment: LogSegment, drop: Callable[[], None] | None, recovery: SegmentRecovery
     ) -> None:
-        """Allow or refuse a cut by the valid batches after it. If allowed, call `drop`.
+        """Allow or refuse a cut, depending on the valid batches after it. If allowed, call `drop`.
 
         Raises
         ------
         CorruptRecordError
-            Valid batches follow the damage, with `PASS_OVER`.
+            With `PASS_OVER`: valid batches follow the damage.
         DataLossError
-            The cut would remove valid batches below `keep_below`.
+            The truncation would remove valid batches below `keep_below`.
         """
         from logstore.storage.loading.damage import (  # see `_judge_overlaps`
             is_followed,
@@ -459,7 +461,7 @@ class LogLoader:
         recovery: SegmentRecovery | None = None,
         before_cut: Callable[[], None] | None = None,
     ) -> list[LogSegment]:
-        """Split a segment. Its files are removed when the new ones are in place."""
+        """Split a segment. Its files are removed after the new segments are in place."""
         path = segment.log_path
         new = split_segment(
             self.runtime,
@@ -483,9 +485,9 @@ class LogLoader:
     def _split_overflowed(self, end_offset: int) -> None:
         """Split segments with offset overflow that recovery did not read (step 6).
 
-        After a clean stop Kafka does not look for them, and splits them at the next recovery or
-        cleaning. Here the file names rule out all segments but those far below the next base or the
-        log end. The batches after their last index entry are read.
+        After a clean shutdown, Kafka does not look for them and splits them at the next recovery or
+        cleaning. Here the file names rule out all segments except those far below the next base
+        offset or the log end. For these, the batches after the last index entry are read.
         """
         view = self.segments.view
         for segment, following in zip_longest(view, view[1:]):
@@ -502,9 +504,10 @@ class LogLoader:
             self.files.note("kept_overflow", segment.log_path, str(error))
 
     def _create_segment(self, base_offset: int) -> None:
-        """Add an empty segment, whose name may be the only record of the log's start or end.
+        """Add an empty segment. Its name may be the only record of the log's start or end.
 
-        So it is made durable at once, except at 0, where a log without segments starts anyway.
+        Therefore its name is fsynced at once, except at offset 0, where a log without segments
+        starts anyway.
         """
         self.segments.add(
             LogSegment(self.runtime, self.directory, base_offset, self.config, create=True)
@@ -515,7 +518,7 @@ class LogLoader:
     # -- steps 8 and 9: unclean stop, lost data ------------------------------------------
 
     def _judge_log_start(self) -> None:
-        """Ignore a log start offset that the log has never reached.
+        """Ignore a log start offset that is above any offset the log has reached.
 
         Its checkpoint is damaged or belongs to another log, and applying it would delete
         all records of a valid log. This must be checked before recovery, because the bytes
@@ -532,7 +535,7 @@ class LogLoader:
         end_offset = self._walked_end(active)
         if end_offset is None:
             end_offset = active.base_offset
-            # After an unclean stop the indexes are not trusted.
+            # After an unclean stop, the indexes are not trusted.
             at = active.indexed_position(INT64_MAX) if self.clean else 0
             with suppress(CorruptRecordError, UnsupportedFormatError):
                 for batch in active.batches(at):
@@ -546,17 +549,17 @@ class LogLoader:
                 f" the log starts at {self.segments.first.base_offset}",
             )
         elif has_lost:
-            # Nothing else may prove it after a crash. The next start must accept the log start.
+            # After a crash, no other evidence remains. The next start must accept the log start.
             self._keep_reached(start)
 
     def _keep_reached(self, offset: int) -> None:
-        """Store durably that the log once reached an offset, unless that is stored already."""
+        """Store durably that the log once reached an offset, unless this is already stored."""
         if self._reached_offset < offset and self.request.keep_reached_offset is not None:
             self.request.keep_reached_offset(offset)
             self._reached_offset = offset
 
     def _recover_segments(self) -> None:
-        """Verify everything from the recovery point on. After a cut, remove later segments."""
+        """Verify all segments from the recovery point on. Remove the segments after a cut."""
         pending = deque(self.segments.from_offset(self.recovery_point))
         logger.info(
             "%s: not closed cleanly; recovering %d segments from offset %d on",
@@ -579,7 +582,7 @@ class LogLoader:
         """Return the log end offset.
 
         If an earlier segment reaches beyond the active one, a new segment starts above both, so
-        that no offset is assigned twice. A new one also follows a damaged end.
+        that no offset is assigned twice. A new segment is also created after a damaged end.
         """
         end_offset = self._walked_end(self.segments.active)
         if end_offset is None:
@@ -590,9 +593,9 @@ class LogLoader:
         return max(end_offset, reached)
 
     def _drop_segments(self, segments: Iterable[LogSegment], cut_base_offset: int) -> None:
-        """Durably remove the segments after a truncation, which a later start could find valid.
+        """Durably remove the segments after a truncation, which a later start could otherwise load.
 
-        First store the offset that the log has reached according to them.
+        First, store the end offset of these segments as reached by the log.
         """
         self._keep_reached(self.log_start_offset)
         for segment in segments:
@@ -608,7 +611,7 @@ class LogLoader:
         self.files.changed()
 
     def _reset_to_log_start(self, end_offset: int) -> int:
-        """Start an empty log at the log start offset, because the data end below it."""
+        """Start an empty log at the log start offset, because the existing data ends below it."""
         detail = f"the log ends at {end_offset}, below the log start {self.log_start_offset}"
         for segment in self.segments.view:
             self._drop_segment(segment, detail)
@@ -642,7 +645,7 @@ class LogLoader:
         return state
 
     def _producer_state_at(self, offset: int, latest: Sequence[LogSegment]) -> ProducerStateManager:
-        """Return a scratch producer state with all batches below `offset` applied.
+        """Return a temporary producer state with all batches below `offset` applied.
 
         Takes snapshots at the bases of the `latest` segments.
         """
@@ -658,13 +661,13 @@ class LogLoader:
                 state.take_snapshot()
             replay_batches(segment, state, state.map_end_offset, offset)
         state.map_end_offset = offset
-        # Later snapshots have been removed, and a cleaned segment ends below the base offset of the
-        # next one. Without this, there would be no snapshot at that base offset.
+        # Later snapshots were removed, and a cleaned segment might end below the next base offset.
+        # Without this call, no snapshot would exist at that base offset.
         state.take_snapshot()
         return state
 
     def _rebuild_producer_state(self, log_start: int, end_offset: int) -> None:
-        """Bring the producer state to the end of the log (storage-format §9.3)."""
+        """Advance the producer state to the end of the log (storage-format §9.3)."""
         state = self.producer_state
         state.remove_straggler_snapshots([segment.base_offset for segment in self.segments])
         now_ms = self.runtime.clock.now_ms()
@@ -682,8 +685,7 @@ class LogLoader:
     def _note_snapshots(self, state: ProducerStateManager) -> None:
         """Report damaged snapshots.
 
-        Other snapshots that are deleted are not reported, because each clean restart leaves
-        some of them.
+        Other deleted snapshots are not reported, because each clean restart leaves some behind.
         """
         for error in state.damaged_snapshots:
             self.files.note("removed_snapshot", str(error.path), error.message)
@@ -694,7 +696,7 @@ _NOT_LOADED = -1
 
 
 def _without_location(reason: str | None) -> str:
-    """Return the reason why a walk ended, without the file and position that precede it."""
+    """Return the reason why a walk ended, without its file and position prefix."""
     head, _, tail = str(reason).rpartition(": ")
     return tail if " at position " in head else str(reason)
 
@@ -714,25 +716,25 @@ def _fits(segment: LogSegment, end_offset: int) -> bool:
 
 
 def open_log(runtime: Runtime, request: LoadRequest) -> Log:
-    """Open a partition and bring its files into a sound state.
+    """Open a partition and make its files consistent.
 
     Raises
     ------
     UnsupportedFormatError
-        A batch has magic 0 or 1. Its file was not changed.
+        A batch has magic 0 or 1. Its file is unchanged.
     SegmentOverflowError
-        Offsets in a segment to be recovered exceed its range and reach into the next one or fall
-        back: a base offset must be damaged. The file was not changed.
+        Offsets in a segment that must be recovered exceed the segment's range and overlap the next
+        segment or decrease, so a base offset must be damaged. The file is unchanged.
     CorruptRecordError
-        A valid batch contradicts its producer's open transaction, or the end of a log that was
-        closed cleanly is damaged and not just torn. The file was not changed.
+        A valid batch contradicts its producer's open transaction, or a cleanly closed log ends with
+        damage other than a torn batch. The file is unchanged.
     KafkaStorageError, OSError
         The disk failed.
     """
     log = LogLoader(runtime, request).load()
 
     def reload() -> None:
-        """Recover the log from its files, after an interrupt."""
+        """Recovery requires durable names, as after a crash."""
         # Recovery relies on durable names, as they are after a crash.
         runtime.fs.sync_dir(log.directory)
         again = replace(

@@ -1,4 +1,4 @@
-"""Ranges of offsets between two segments that a lost segment may explain.
+"""Offset ranges between two segments where a segment might be missing.
 
 The records of a compacted log have gaps, so a missing range alone proves nothing. The verdict on a
 partition and the verifier share this rule.
@@ -33,28 +33,28 @@ def lost_ranges(
     first_dirty_offset: int,
     witnesses: Collection[int],
 ) -> Iterator[range]:
-    """Yield the ranges of offsets between two segments in which a segment may be lost.
+    """Yield the offset ranges between two segments where a segment might be missing.
 
-    A cleaning pass removes records below the first dirty offset, and usually from several segments.
-    So a range counts if files of a segment in it remain, or if it is above the first dirty offset
-    and both neighbours have a record at each offset. Leader epochs prove nothing: a cleaning pass
-    keeps the epochs of records that it removes.
+    A cleaning pass removes records below the first dirty offset, usually from several segments. A
+    range therefore only counts if other files of a missing segment remain, or if the range is above
+    the first dirty offset and both neighbours are dense. Leader epochs prove nothing: a cleaning
+    pass keeps the epochs of records that it removes.
 
     Parameters
     ----------
     bases : sequence of int
         Base offsets of the segments, ascending.
     end_of : callable
-        Returns the end offset of a segment; None if it is empty, or damage hides the end.
+        Returns a segment's end offset, or None if the segment is empty or damage hides its end.
     is_dense : callable
-        Returns whether a segment has a record at each of its offsets. Called for neighbours of a
-        missing range only.
+        Returns whether a segment has a record at each of its offsets. Only called for the
+        neighbours of a missing range.
     first_dirty_offset : int
-        As stored in the cleaner checkpoint, or 0 without an entry.
+        The entry of the cleaner checkpoint, or 0 if there is none.
     witnesses : collection of int
         See `remaining_files`.
     """
-    # The segment that contains the first dirty offset was rewritten as a whole.
+    # The segment that contains the first dirty offset was rewritten completely.
     above = [base for base in bases if base >= first_dirty_offset]
     explained_end = min(above, default=first_dirty_offset)
     for base, following in pairwise(bases):
@@ -70,17 +70,17 @@ def lost_ranges(
 
 
 def remaining_files(fs: FileSystem, directory: str) -> set[int]:
-    """Return the base offsets of segments of which files remain, but not the `.log`.
+    """Return the base offsets of segments that have other files but no `.log`.
 
     Parameters
     ----------
     directory : str
-        Folder of the partition. Indexes in it that cannot be read count as empty.
+        The partition directory. Unreadable indexes in it count as empty.
 
     Raises
     ------
     OSError
-        The folder cannot be listed.
+        The directory cannot be listed.
     """
     logs: set[int] = set()
     snapshots: set[int] = set()
@@ -90,7 +90,7 @@ def remaining_files(fs: FileSystem, directory: str) -> set[int]:
         if parsed is None or parsed.state not in ("", DELETED_SUFFIX):
             continue
         if parsed.kind == LOG_SUFFIX:
-            logs.add(parsed.base_offset)  # the indexes of a deleted segment are deleted after it
+            logs.add(parsed.base_offset)  # a deleted segment's indexes are removed after its log
         elif not parsed.state and parsed.kind == SNAPSHOT_SUFFIX:
             snapshots.add(parsed.base_offset)
         elif not parsed.state:
@@ -107,7 +107,7 @@ def remaining_files(fs: FileSystem, directory: str) -> set[int]:
 
 
 def has_entries(fs: FileSystem, path: str) -> bool:
-    """Return whether an index starts with anything but zeros.
+    """Return whether an index contains entries, that is, does not start with zeros.
 
     Raises
     ------

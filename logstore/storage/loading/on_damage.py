@@ -1,4 +1,4 @@
-"""How a log is opened if it is damaged.
+"""How to open a damaged log.
 
 A broker's recovery truncates a log at the first invalid byte and drops everything after it, valid
 or not. Commands that only read skip the damage instead. Commands that write may refuse to truncate
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class OnDamage(Enum):
-    """How to open a log with damage that valid batches follow."""
+    """How to open a log with valid batches after the damage."""
 
     RECOVER = "recover"
     """Truncate the log at the damage, as a broker does, and report how much was lost."""

@@ -1,4 +1,4 @@
-"""The request to open a partition, with the values that its data directory stores for it."""
+"""A request to open a partition, with the values stored in its data directory."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class LoadRequest:
     directory : str
         The partition's folder, which must exist.
     clean : bool
-        Whether the log was closed cleanly. If so, opening reads only the first 17 bytes of each
+        Whether the log was closed cleanly. If so, opening only reads the first 17 bytes of each
         segment and the batches after the last index entry.
     recovery_point, log_start_offset : int
         From the checkpoints of the data directory, or 0 if absent.
@@ -34,7 +34,7 @@ class LoadRequest:
     finding_level : int
         The level of `logging` for findings.
     small_file_max_bytes : int
-        Size of the largest file that is read as a whole.
+        Maximum size of files that are read as a whole.
     reached_offset : int
         An offset that the log once reached, from the stored high watermark, or 0 if unknown.
     keep_reached_offset : callable, optional
@@ -43,16 +43,17 @@ class LoadRequest:
         The stored high watermark of a replica, which the leader advances later. By default it is
         the log end offset, as in a log without followers.
     on_damage : OnDamage
-        What to do about damage that valid batches follow.
+        How to handle damage that is followed by valid batches.
     keep_below : int
-        `REFUSE` keeps every valid batch below this offset: they are known to have been durable.
+        With `REFUSE`, every valid batch below this offset is retained, because it is known to have
+        been durable.
     surveys : bool
-        Check every batch of every segment first, and skip damage. Only over an overlay, to open
-        the log again after `PASS_OVER` refused the first attempt.
+        Check every batch of every segment first, and skip damage. Only used on an overlay, to
+        reopen the log after `PASS_OVER` refused the first attempt.
     keeps_cleaned : bool
-        Leave `.cleaned` files alone: the cleaner is rewriting the log.
+        Keep `.cleaned` files, because the cleaner is rewriting the log.
     is_named : bool
-        Whether the folder's name is known to be durable.
+        Whether the directory's name is known to be durable.
     """
 
     directory: str

@@ -1,7 +1,7 @@
-"""A survey of a partition's files, which then appear without their damaged bytes.
+"""A survey that hides the damaged bytes of a partition's files.
 
 This is a stage of `logstore.storage.loading.loader` for readers that skip damage. It works on an
-overlay of the files.
+overlay and does not change the files.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Leftover(NamedTuple):
     Attributes
     ----------
     first_offset : int
-        End of the superseded offsets, exclusive.
+        End of the superseded offsets (exclusive).
     path : str
         The file that supersedes them.
     is_whole : bool
@@ -66,11 +66,12 @@ class SurveyedFiles:
     Attributes
     ----------
     damages : list of Damage
-        Damage that valid batches follow.
+        Damage that is followed by valid batches.
     torn : list of Damage
         Invalid bytes at the end of the log, from a crash or an incomplete copy.
     bounds : dict of str to SegmentBounds
-        Bounds of the `.log` files that are not shown unchanged, by the path they are loaded from.
+        Bounds of the `.log` files that are not shown unchanged, by the path under which they are
+        shown.
     """
 
     damages: list[Damage] = field(default_factory=list)
@@ -79,9 +80,9 @@ class SurveyedFiles:
 
 
 def survey_files(files: PartitionFiles, config: LogConfig, clean: bool) -> SurveyedFiles:
-    """Finish swaps, check every batch of every segment, and show only the valid ones.
+    """Finish swaps, check every batch of every segment, and hide invalid bytes.
 
-    A damaged end of the log is reported as a finding and not as damage, because it is torn or the
+    A damaged end of the log is reported as a finding, not as damage, because it is torn or the
     result of an unclean stop.
     """
     fs = files.fs
@@ -179,12 +180,12 @@ def _drop_swap(files: PartitionFiles, base_offset: int) -> None:
 
 
 def _show_misnamed(files: PartitionFiles) -> dict[str, str]:
-    """Show each `.log` whose name is not 20 digits under its proper name, unless that is taken.
+    """Show each `.log` whose name is not 20 digits under its proper name, unless it is in use.
 
     Returns
     -------
     dict
-        The actual path by the proper path.
+        Maps the proper path to the actual path.
     """
     fs, found = files.fs, {}
     assert isinstance(fs, OverlayFileSystem)
@@ -203,10 +204,10 @@ def _show_misnamed(files: PartitionFiles) -> dict[str, str]:
 
 
 def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict[int, Leftover]:
-    """Find the segments that another segment superseded in a finished swap.
+    """Find the segments superseded by a swapped-in segment.
 
-    A copy taken during a cleaning pass can contain the new segment and some of the old ones. Every
-    record of the new segment in the range of the old ones is in them, too.
+    A copy taken during a cleaning pass can contain the new segment and some of the old ones. The
+    old segments then contain every record of the new one in their range.
 
     Parameters
     ----------
@@ -216,7 +217,7 @@ def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict
     Returns
     -------
     dict
-        The leftovers by base offset of the old segment.
+        The leftovers by the base offset of the old segment.
 
     Notes
     -----
@@ -242,15 +243,15 @@ def find_superseded(fs: FileSystem, logs: Mapping[int, str], limit: int) -> dict
                 break
             records += count
             overlapped[other] = Leftover(end, logs[base], other_end <= end)
-        if records:  # otherwise a batch has a damaged base offset
+        if records:  # without records, a damaged base offset is the likely cause
             found |= overlapped
     return found
 
 
 def _count_among(records: Iterator[Record], others: Iterator[Record]) -> int | None:
-    """Count the records. Return None if one of them is not in `others`.
+    """Return the number of records, or None if any of them is missing from `others`.
 
-    Both are in offset order.
+    Both must be in offset order.
     """
     count = 0
     other = next(others, None)
@@ -268,7 +269,7 @@ def _below(records: Iterator[Record], end: int) -> Iterator[Record]:
 
 
 def _end_offset(fs: FileSystem, path: str, base: int, limit: int) -> int:
-    """Return the offset after the last batch that can be found."""
+    """Return the offset after the last valid batch that can be found."""
     with closing(fs.open(path)) as file:
         try:
             totals = batch_totals(file, path)
@@ -308,7 +309,7 @@ def _with_following(
 
 
 def leftover_text(path: str, first_offset: int) -> str:
-    """Return the reason why a segment, or its beginning, is a leftover."""
+    """Return the message that explains why a segment, or its beginning, is a leftover."""
     return f"{path} supersedes its offsets below {first_offset} after a finished swap"
 
 
@@ -327,7 +328,7 @@ def _superseded_part(bounds: SegmentBounds, shown: _Shown) -> Damage:
 
 
 class _Shown:
-    """A `.log` file, its valid batches, and the way it is shown."""
+    """A `.log` file, its valid batches, and how it is shown."""
 
     def __init__(self, fs: OverlayFileSystem, bounds: SegmentBounds, limit: int) -> None:
         self._fs = fs
@@ -340,9 +341,9 @@ class _Shown:
         self.last_offset: int | None = None
 
     def show(self, path: str | None = None) -> bool:
-        """Survey the file, show it without damage if it has any, and return whether it has.
+        """Survey the file. If it is damaged, show it without the damage and return True.
 
-        It is shown under `path` if one is given.
+        The file is shown under `path`, if given.
         """
         bounds = self.bounds
         splice = self._survey()

@@ -1,8 +1,8 @@
-"""The tail of a log that was closed cleanly, which is the bytes after its last complete batch.
+"""The tail of a cleanly closed log: the bytes after its last complete batch.
 
 If a log was copied incompletely, it ends inside a batch. Records appended after those bytes would
 be acknowledged but could never be read, so such a tail is truncated. A batch with a damaged length
-looks the same, but is followed by valid batches, and is therefore left in place.
+looks the same but is followed by valid batches, so it is left in place.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Tail(NamedTuple):
     Attributes
     ----------
     position, size_bytes : int
-        Their position and number; 0 bytes if the file ends with a complete batch.
+        Position and size of the tail; 0 bytes if the file ends with a complete batch.
     is_torn : bool
-        Whether they are only the beginning of a batch, or too few to decide.
+        Whether the tail is the beginning of a batch, or too short to decide.
     next_offset : int
-        The offset after the last valid batch, before or among these bytes.
+        The offset after the last valid batch, which may be within the tail.
     """
 
     position: int
@@ -54,16 +54,16 @@ def find_tail(segment: LogSegment) -> Tail | None:
     Returns
     -------
     Tail or None
-        None if a walk meets damage first, or the index points beyond the end of the file.
+        None if a walk finds damage before the end, or the index points beyond the end of the file.
 
     Raises
     ------
     CorruptRecordError
-        The tail is large and crafted to look like batches; searching it would take too long.
+        The tail is large and crafted to look like batches. Searching it would take too long.
 
     Notes
     -----
-    Walks the headers from the last correct entry of the offset index on. If that walk does not
+    Walks the batch headers from the last valid entry of the offset index. If that walk does not
     reach the end of the file, walks the whole segment and searches the bytes after it.
     """
     path, size = segment.log_path, segment.size_bytes
@@ -103,7 +103,7 @@ def find_tail(segment: LogSegment) -> Tail | None:
 
 
 def _walk(segment: LogSegment, position: int) -> tuple[int, int]:
-    """Return the last offset of the batches from a position on, and the end of the last one."""
+    """Return the last offset of the batches from a position on, and their end position."""
     last, end = segment.base_offset - 1, position
     for at in segment.batches(position):
         check_place(at.header, last, segment.log_path, at.position)
@@ -112,7 +112,7 @@ def _walk(segment: LogSegment, position: int) -> tuple[int, int]:
 
 
 def _indexed_position(segment: LogSegment) -> int:
-    """Return the position in the last index entry whose batch is complete."""
+    """Return the position of the last index entry whose batch is complete."""
     index = segment.offset_index
     for slot in reversed(range(index.entries)):
         entry = index.entry(slot)
@@ -124,7 +124,7 @@ def _indexed_position(segment: LogSegment) -> int:
 def _is_whole_but_for_length(
     segment: LogSegment, position: int, header: BatchHeader, head_bytes: int
 ) -> bool:
-    """Return whether the bytes to the end of the file are one batch with a damaged length.
+    """Return whether the rest of the file is a single batch with a damaged length.
 
     The CRC does not cover the length.
     """

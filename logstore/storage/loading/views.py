@@ -1,12 +1,11 @@
 """Consistent read-only views of partitions that another process writes.
 
 A reader does not acquire a lock, so files and their contents may change while it loads a partition,
-for example because cleaned segments are swapped in, a segment is rolled or deleted, or an append is
-in progress. Files may then seem to be missing or damaged. A view is therefore only accepted if it
-has no findings and the closed segments were the same before and after it was loaded. Otherwise it
-is loaded again. The number of attempts is limited, because a busy writer may never pause. The files
-of an accepted view are held open, so that their bytes remain readable after they are renamed or
-removed.
+for example when cleaned segments are swapped in, a segment is rolled or deleted, or an append is in
+progress. Files can then appear to be missing or damaged. A view is therefore only accepted if it
+has no findings and the closed segments did not change while it was loaded. Otherwise it is loaded
+again. The number of attempts is limited, because a busy writer may never pause. The files of an
+accepted view are held open, so that their bytes remain readable after they are renamed or removed.
 
 A directory without a writer is loaded once, and its findings are reported.
 """
@@ -48,19 +47,19 @@ TRANSIENT = (CorruptionError, KafkaStorageError, OSError)
 
 
 def pause_after(attempt: int, clock: Clock) -> None:
-    """Wait after a failed attempt. The first is number 1."""
+    """Wait after a failed attempt. The first attempt is number 1."""
     clock.sleep(FIRST_PAUSE_MS * 2 ** (attempt - 1) / 1000)
 
 
 class Views:
-    """Views of the partitions in a data directory that another process may write.
+    """Views of the partitions in a data directory that another process may be writing.
 
     Parameters
     ----------
     fs : OverlayFileSystem
         An overlay over the files on disk.
     writer : callable
-        Returns the id of the process that writes the directory, None if there is none.
+        Returns the id of the process that writes the directory, or None if there is none.
     reload : callable
         Reads the directory's checkpoints again.
     """
@@ -81,23 +80,23 @@ class Views:
     def take(
         self, folder: str, load: Callable[[int], Log], load_last: Callable[[int], Log] | None = None
     ) -> Log:
-        """Load a partition, again if it changes in the meantime.
+        """Load a partition. Repeat this if its files change in the meantime.
 
         Parameters
         ----------
         folder : str
-            Folder of the partition, which existed when its directory was listed.
+            The partition directory, which existed when the data directory was listed.
         load : callable
-            Opens the log and reports its findings at the given level of `logging`.
+            Opens the log and reports its findings at the given `logging` level.
         load_last : callable, optional
-            Makes the last attempt, whose result counts in any case. [default: `load`]
+            Makes the last attempt, whose result is always accepted. [default: `load`]
 
         Raises
         ------
         UnknownTopicOrPartitionError
-            The folder does not exist: the partition was deleted or moved.
+            The directory does not exist: the partition was deleted or moved.
         CorruptionError, KafkaStorageError
-            Every attempt failed, or one failed while no process writes the directory.
+            Every attempt failed, or an attempt failed while no process writes the directory.
         OSError
             The disk failed while no process writes the directory.
         """
@@ -122,21 +121,20 @@ class Views:
         except OSError as error:
             if attempt < ATTEMPTS_MAX:
                 raise
-            # This is not a disk failure. A file was renamed after it was listed and before it was
-            # opened.
+            # Not a disk failure: a file was renamed after it was listed and before it was opened.
             raise KafkaStorageError(
                 f"{folder}: another process changed it during each of {ATTEMPTS_MAX} attempts to"
                 f" read it; try again ({error})"
             ) from error
 
     def refresh(self, folder: str, attempt: int) -> None:
-        """Wait after a failed attempt, and let the next one read the current files."""
+        """Wait after a failed attempt, and make the next attempt read the current files."""
         pause_after(attempt, self._clock)
         self._fs.refresh(folder)
         self._reload()
 
     def _finished(self, folder: str) -> _Finished:
-        """Return the files that only a replacement changes."""
+        """Return the files that do not change unless segments are replaced."""
         base = self._fs.base
         try:
             parts = {name: parse_segment_file(name) for name in base.list_dir(folder)}
@@ -167,12 +165,12 @@ class Views:
 
 
 class _Finished(NamedTuple):
-    """The base offset and file status of all segments but the last, by file name."""
+    """File name to base offset and file status, for all segments but the last."""
 
     last_base_offset: int
     files: dict[str, tuple[int, FileStat | None]]
 
     def is_unchanged(self, later: _Finished) -> bool:
-        """Return whether `later` has the same files, ignoring segments started since."""
+        """Return whether `later` has the same files, ignoring segments that were started since."""
         last = self.last_base_offset
         return self.files == {name: at for name, at in later.files.items() if at[0] < last}

@@ -1,9 +1,9 @@
-"""Records that are going to be appended. They are encoded before the log's lock is acquired.
+"""Records to append, encoded before the log's lock is acquired.
 
-A draft consists of one or more batches that are already encoded. It is sealed while the lock is
-held: the rules of the topic are applied, and offsets and leader epoch are set. For a single record,
-there is the faster `RecordSealer`. It is called once per append, so it creates its result with
-`tuple.__new__`, which is four times as fast as the constructor of a named tuple.
+A draft consists of one or more encoded batches. Sealing it under the lock applies the topic's rules
+and sets offsets and leader epoch. `RecordSealer` does this faster for a single record. Because it
+runs once per append, it creates its result with `tuple.__new__`, which is four times as fast as the
+constructor of a named tuple.
 """
 
 from __future__ import annotations
@@ -58,20 +58,20 @@ class AppendInfo(NamedTuple):
     Attributes
     ----------
     first_offset, last_offset : int
-        Offsets assigned, both inclusive; -1 when nothing was appended.
+        Offsets assigned, both inclusive, or -1 if nothing was appended.
     max_timestamp : int
-        Largest timestamp stored, in ms.
+        Largest timestamp stored, in milliseconds.
     log_append_time : int
-        The time stamped on a LogAppendTime topic, else -1.
+        Append time in milliseconds if the topic uses LogAppendTime, or -1 otherwise.
     records : int
-        Records appended.
+        Number of records appended.
     size_bytes : int
-        Bytes written to the `.log`.
+        Number of bytes written to the `.log`.
     roll_reason : RollReason or None
-        Why a new segment was started first, if one was.
+        Why a new segment was rolled before the append, or None if it was not.
     is_duplicate : bool
-        The client sent the batch before: nothing was written, and offsets and time are from the
-        first append.
+        Whether the producer had sent the batch before. If so, nothing was written, and offsets and
+        time are from the first append.
     """
 
     first_offset: int
@@ -85,7 +85,7 @@ class AppendInfo(NamedTuple):
 
     @classmethod
     def of(cls, headers: Sequence[BatchHeader], roll_reason: RollReason | None) -> AppendInfo:
-        """Return the sum of one append's batches, at least one, with their final offsets."""
+        """Return the sum over the batches (at least one) of an append, whose offsets are final."""
         if len(headers) == 1:
             header = headers[0]
             stamped = header.attributes & TIMESTAMP_TYPE_BIT
@@ -112,7 +112,7 @@ class AppendInfo(NamedTuple):
 
     @classmethod
     def of_duplicate(cls, batch: BatchMetadata) -> AppendInfo:
-        """Return the offsets and time of a batch that was appended before."""
+        """Return the offsets and time of a batch that was already appended."""
         return cls(
             first_offset=batch.first_offset,
             last_offset=batch.last_offset,
@@ -138,9 +138,9 @@ class Stamp(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """What sealing a draft needs from the log, read under the log's lock.
+    """The values of the log that sealing a draft requires, read under the log's lock.
 
-    `stamp` contains the producer fields of the batch, None for a batch without a producer.
+    `stamp` contains the producer fields of the batch, or None for a batch without a producer.
     """
 
     config: LogConfig
@@ -158,13 +158,13 @@ class SealedBatch(NamedTuple):
     data : bytes or memoryview
         The whole batch.
     record_count : int
-        Number of records, and of offsets from the placement's base on.
+        Number of records and consecutive offsets, starting at the placement's base offset.
     max_timestamp : int
-        Largest timestamp of the batch, in ms.
+        Largest timestamp in the batch, in milliseconds.
     log_append_time : int
-        The time stamped on a LogAppendTime topic, else -1.
+        Append time in milliseconds if the topic uses LogAppendTime, or -1 otherwise.
     batch : RecordBatch or None
-        The batch with its header, if it has a stamp.
+        The batch with its header, if it has producer fields.
     """
 
     data: bytes | memoryview
@@ -178,12 +178,12 @@ _new = tuple.__new__
 
 
 class RecordSealer:
-    """Builds batches of one record under the rules of a topic, which it evaluates once.
+    """Builds single-record batches under a topic's rules, which it evaluates once.
 
     Parameters
     ----------
     config : LogConfig
-        The sealer is valid as long as this is the log's configuration.
+        Configuration of the log. After it changes, a new sealer is needed.
     """
 
     __slots__ = ("_attributes", "_bytes_max", "_wants_codec", "_wants_key", "config")
@@ -249,9 +249,9 @@ class RecordLists:
     ----------
     keys, values : list of bytes or None
     timestamps : list of int or None
-        In ms; None means the log's clock.
+        In milliseconds. None means the log's clock.
     headers : dict of int to headers
-        Headers by row, of the records that have any.
+        Headers by row, for the records that have headers.
     """
 
     __slots__ = ("headers", "keys", "timestamps", "values")
@@ -270,7 +270,7 @@ class RecordLists:
 
     @classmethod
     def of(cls, records: Sequence[NewRecord]) -> RecordLists:
-        """Return the lists of a sequence of records."""
+        """Return a sequence of records as lists."""
         return RecordLists(
             [record.key for record in records],
             [record.value for record in records],
@@ -298,14 +298,14 @@ class RecordLists:
     def draft(self, now_ms: int) -> BatchDraft:
         """Encode one or more records as a batch.
 
-        A small number of records is encoded in plain Python, a larger number by a kernel; see
+        A few records are encoded in plain Python, more records by a kernel; see
         `logstore.record.choice`. Timestamps that exceed 64 bits cannot be stored in an array. They
         are refused when the draft is sealed.
 
         Parameters
         ----------
         now_ms : int
-            Timestamp of the records that have none.
+            Timestamp for the records without one, in milliseconds.
         """
         timestamps = [now_ms if each is None else each for each in self.timestamps]
         lowest, largest = min(timestamps), max(timestamps)
@@ -348,9 +348,9 @@ class RecordArrays:
     Parameters
     ----------
     keys, values : BytesColumn
-        n rows each; size -1 is null.
+        n rows each; size -1 means null.
     timestamps : (n,) int64, optional
-        In ms (default: the log's clock).
+        In milliseconds. [default: the log's clock]
     headers : BytesColumn, optional
         Encoded headers, as `logstore.record.columns.headers_column` returns them, or None if no
         record has headers.
@@ -358,7 +358,7 @@ class RecordArrays:
     Raises
     ------
     InvalidRecordError
-        The columns differ in length.
+        The columns have different lengths.
     """
 
     __slots__ = ("headers", "keys", "timestamps", "values")
@@ -387,7 +387,7 @@ class RecordArrays:
         return len(self.values)
 
     def draft(self, now_ms: int) -> BatchDraft:
-        """Encode the records, at least one, as a batch; see `RecordLists.draft`."""
+        """Encode the records (at least one) as a batch; see `RecordLists.draft`."""
         import numpy as np
 
         from logstore.record.columns import encode_batches
@@ -402,12 +402,12 @@ class RecordArrays:
         return BatchDraft(batch[HEADER_SIZE:], count, self.keys.null_rows, times, batch)
 
     def draft_batches(self, bounds: Sequence[int], now_ms: int) -> BatchesDraft:
-        """Encode the records, which have neither timestamps nor headers, as several batches.
+        """Encode the records as several batches. They must have neither timestamps nor headers.
 
         Parameters
         ----------
         bounds : sequence of int
-            Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
+            Batch i has the rows [bounds[i], bounds[i + 1]), which must not be empty.
         """
         import numpy as np
 
@@ -421,7 +421,7 @@ class RecordArrays:
 
 
 class Times(NamedTuple):
-    """The timestamps of a batch: the first one, the smallest and largest one, and all of them."""
+    """The timestamps of a batch: the first, the minimum, the maximum, and all of them."""
 
     first: int
     lowest: int
@@ -430,7 +430,7 @@ class Times(NamedTuple):
 
 
 class BatchDraft:
-    """One batch whose records are encoded.
+    """A batch whose records are encoded.
 
     Parameters
     ----------
@@ -439,13 +439,13 @@ class BatchDraft:
     count : int
         Number of records, at least 1.
     find_null_keys : callable
-        Returns the rows whose key is null.
+        Returns the rows with a null key.
     times : Times, optional
-        Timestamps of the records. By default all have the time at which the draft is sealed, and
-        their deltas are 0.
+        Timestamps of the records. By default, all records get the time at which the draft is
+        sealed, and their deltas are 0.
     batch : memoryview, optional
-        The section behind the header of a batch without producer and codec: written as it is if
-        the topic's rules ask for no other header.
+        The section after a header without producer and codec. Written unchanged if the topic's
+        rules require no other header.
     """
 
     __slots__ = ("_batch", "_count", "_find_null_keys", "section", "times")
@@ -470,7 +470,7 @@ class BatchDraft:
         Parameters
         ----------
         codec : Codec
-            The producer's codec; `compression.type` may overrule it.
+            The producer's codec, which `compression.type` may override.
         place : Placement
             Offset of the first record, leader epoch, and the topic's rules.
 
@@ -484,7 +484,7 @@ class BatchDraft:
         first, lowest, largest, timestamps = self.times or (now_ms, now_ms, now_ms, ())
         check_record_count(count, config)
         if stamp is not None:
-            # As for a batch from the wire, the size as sent is checked before the records.
+            # As for a batch from the wire, check the uncompressed size before the records.
             check_batch_size(HEADER_SIZE + len(section), config)
         if not timestamps_in_bounds(lowest, largest, config, now_ms):
             times = [int(each) for each in timestamps]
@@ -521,7 +521,7 @@ class BatchDraft:
 
 
 class BatchesDraft:
-    """Several batches whose records are encoded and have one timestamp; see `draft_batches`."""
+    """Several batches whose encoded records share one timestamp; see `draft_batches`."""
 
     def __init__(
         self,
@@ -538,13 +538,13 @@ class BatchesDraft:
         self._bounds = bounds
 
     def seal(self, codec: Codec, place: Placement) -> list[BatchExtent] | None:
-        """Place all batches of `data` in the log, and return their extents.
+        """Place all batches of `data` in the log and return their extents.
 
         Returns
         -------
         list of BatchExtent or None
-            None, without any change, if the topic's rules require other batches or refuse one.
-            The drafts of `split`, appended one by one, apply these rules.
+            None, without any change, if the topic's rules require different batches or refuse a
+            batch. The caller must then append the drafts of `split` one by one.
         """
         config, base, leader_epoch, now_ms, _ = place
         data, timestamp, bounds = self.data, self.timestamp, self._bounds
@@ -568,7 +568,7 @@ class BatchesDraft:
         return extents
 
     def split(self) -> Iterator[BatchDraft]:
-        """Yield a draft of each batch, whose records have the time at which it is sealed."""
+        """Yield a draft of each batch. Its records get the time at which it is sealed."""
         start = 0
         for (first, last), size in zip(pairwise(self._bounds), self._sizes, strict=True):
             section = self.data[start + HEADER_SIZE : start + size]

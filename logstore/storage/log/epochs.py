@@ -1,8 +1,8 @@
-"""Leader epochs: the offsets at which the leaders of a partition started.
+"""Leader epochs: the start offset of each leader's term.
 
 The cache is a list of `(epoch, start_offset)`, strictly increasing in both, stored in the
-partition's `leader-epoch-checkpoint`. An assigned epoch is durable before its first record;
-truncations may remain in memory, because loading repeats them from the bounds of the log (S-108).
+partition's `leader-epoch-checkpoint`. An epoch is durable before its first record is appended.
+Truncations may remain in memory, because loading repeats them from the bounds of the log (S-108).
 Source: docs/spec/storage-format.md §15, and Kafka's LeaderEpochFileCache.
 """
 
@@ -30,14 +30,14 @@ _logger = logging.getLogger(__name__)
 
 
 class EpochEntry(NamedTuple):
-    """A leader epoch and the offset of its first record, inclusive."""
+    """A leader epoch and the offset of its first record."""
 
     epoch: int
     start_offset: int
 
 
 class EpochEndOffset(NamedTuple):
-    """An epoch and the offset after its last record, or both -1 if unknown."""
+    """A leader epoch and the offset after its last record, or both -1 if unknown."""
 
     epoch: int
     end_offset: int
@@ -47,7 +47,7 @@ UNDEFINED_END_OFFSET = EpochEndOffset(UNDEFINED_EPOCH, UNDEFINED_OFFSET)
 
 
 class LeaderEpochCache:
-    """The leader epochs of one partition and their file.
+    """The leader epochs of a partition, and the file that stores them.
 
     Parameters
     ----------
@@ -55,24 +55,25 @@ class LeaderEpochCache:
     directory : str
         The partition's directory.
     load : bool
-        Read the file. If false, the cache starts empty, and the next flush replaces the file (use
-        this after `CorruptCheckpointError`).
+        Whether to read the file. If false, the cache starts empty, and the next flush replaces the
+        file (for use after `CorruptCheckpointError`).
     max_bytes : int
-        Size of the largest file that is read.
+        Maximum size of the file.
 
     Attributes
     ----------
     entries : tuple of EpochEntry
-        All entries, oldest first, as of the last change.
+        All entries as of the last change, oldest first.
 
     Raises
     ------
     CorruptCheckpointError
-        The file is damaged, or its entries do not increase.
+        The file is damaged, or its entries are not strictly increasing.
 
     Notes
     -----
-    Changes need the log's lock. Queries do not: they use one immutable tuple.
+    The caller must hold the log's lock for changes. Queries need no lock, because they use one
+    immutable tuple.
     """
 
     def __init__(
@@ -92,17 +93,17 @@ class LeaderEpochCache:
 
     @property
     def path(self) -> str:
-        """The file, with its directory."""
+        """Path of the file."""
         return f"{self._directory}/{LEADER_EPOCHS}"
 
     @property
     def latest(self) -> EpochEntry | None:
-        """The newest entry, None if there is none."""
+        """The newest entry, or None if there is none."""
         return self.entries[-1] if self.entries else None
 
     @property
     def earliest(self) -> EpochEntry | None:
-        """The oldest entry, None if there is none."""
+        """The oldest entry, or None if there is none."""
         return self.entries[0] if self.entries else None
 
     def is_latest(self, epoch: int, offset: int) -> bool:
@@ -113,8 +114,8 @@ class LeaderEpochCache:
     def assign(self, epoch: int, start_offset: int, *, flush: bool = True) -> bool:
         """Record that `epoch` starts at `start_offset`.
 
-        Removes the entries that contradict it (the same or a later epoch, or a start at the same
-        offset or above), with a warning.
+        Removes contradicting entries (the same or a later epoch, or the same or a higher start
+        offset) with a warning.
 
         Parameters
         ----------
@@ -123,12 +124,12 @@ class LeaderEpochCache:
         start_offset : int
             Offset of the epoch's first record, at least 0.
         flush : bool
-            Write the file durably if anything changed.
+            Whether to write the file durably if anything changed.
 
         Returns
         -------
         bool
-            False if nothing changed: `epoch` is already the newest and begins no later.
+            False if nothing changed, because `epoch` is already the newest one and starts no later.
 
         Raises
         ------
@@ -141,7 +142,7 @@ class LeaderEpochCache:
             )
         if self.is_latest(epoch, start_offset):
             return False
-        # Both columns increase, so the entries that contradict the new one are at the end.
+        # Both columns increase, so contradicting entries are at the end.
         kept = self.entries
         while kept and (kept[-1].epoch >= epoch or kept[-1].start_offset >= start_offset):
             kept = kept[:-1]
@@ -157,14 +158,14 @@ class LeaderEpochCache:
         return True
 
     def truncate_from_end(self, end_offset: int, *, flush: bool) -> None:
-        """Drop the epochs that start at `end_offset` or above.
+        """Drop the epochs that start at or above `end_offset`.
 
         Parameters
         ----------
         end_offset : int
-            New end of the log, exclusive. A negative one drops nothing.
+            New end of the log (exclusive). A negative offset drops nothing.
         flush : bool
-            Write the file now instead of at a later `flush` or `assign`.
+            Whether to write the file now instead of at a later `flush` or `assign`.
         """
         if end_offset < 0:
             return
@@ -172,14 +173,14 @@ class LeaderEpochCache:
         self._replace(self.entries[:count], flush=flush)
 
     def truncate_from_start(self, start_offset: int, *, flush: bool) -> None:
-        """Drop the epochs that end below `start_offset`. The epoch that contains it starts there.
+        """Drop the epochs that end below `start_offset`. The epoch containing it starts there.
 
         Parameters
         ----------
         start_offset : int
             New start of the log, inclusive.
         flush : bool
-            Write the file now instead of at a later `flush` or `assign`.
+            Whether to write the file now instead of at a later `flush` or `assign`.
         """
         count = bisect.bisect_right(self.entries, start_offset, key=_start_offset)
         if count == 0:
@@ -188,7 +189,7 @@ class LeaderEpochCache:
         self._replace((first, *self.entries[count:]), flush=flush)
 
     def clear(self, *, flush: bool) -> None:
-        """Drop all epochs. With `flush`, write the file now."""
+        """Drop all epochs. If `flush` is set, write the file now."""
         self._replace((), flush=flush)
 
     def flush(self) -> None:
@@ -199,7 +200,7 @@ class LeaderEpochCache:
 
     @staticmethod
     def flush_all(runtime: Runtime, caches: Iterable[LeaderEpochCache]) -> None:
-        """Write the files of several partitions durably. The syncs run concurrently."""
+        """Write the files of several partitions durably, with concurrent fsyncs."""
         stale = [cache for cache in caches if cache._unwritten]
         write_all_atomically(runtime, {cache.path: encode_rows(cache.entries) for cache in stale})
         for cache in stale:
@@ -208,21 +209,21 @@ class LeaderEpochCache:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """Return the end of `epoch`, or of the newest epoch before it.
 
-        This answers Kafka's OffsetForLeaderEpoch, which a replica or a client uses to find the
-        offset at which its copy of the log diverges.
+        This answers Kafka's OffsetForLeaderEpoch, with which replicas and clients find the offset
+        where their log diverges.
 
         Parameters
         ----------
         epoch : int
-            The requested epoch; -1 is unknown.
+            The requested epoch, or -1 if unknown.
         log_end_offset : int
-            End of the newest epoch, exclusive.
+            End of the newest epoch (exclusive).
 
         Returns
         -------
         EpochEndOffset
-            For an epoch older than all known ones: itself and the start of the oldest one. For an
-            epoch newer than all, or without known epochs: `(-1, -1)`.
+            If `epoch` is older than all known epochs, `epoch` and the start of the oldest one. If
+            it is newer, or no epochs are known, `(-1, -1)`.
         """
         entries = self.entries
         if epoch == UNDEFINED_EPOCH or not entries or epoch > entries[-1].epoch:
@@ -241,7 +242,7 @@ class LeaderEpochCache:
             self.flush()
 
     def _check(self) -> None:
-        """Assert that epochs and start offsets are not negative and strictly increase."""
+        """Assert that epochs and start offsets are not negative and are strictly increasing."""
         for entry in self.entries:
             assert entry.epoch >= 0, entry
             assert entry.start_offset >= 0, entry
@@ -274,7 +275,7 @@ def _read(fs: FileSystem, path: str, max_bytes: int) -> tuple[EpochEntry, ...]:
 
 
 def _first_fall(entries: tuple[EpochEntry, ...]) -> int:
-    """Return the index of the first entry that is not above the one before, 0 if none."""
+    """Return the index of the first entry not above the previous one, or 0 if there is none."""
     for slot in range(1, len(entries)):
         before, entry = entries[slot - 1], entries[slot]
         if entry.epoch <= before.epoch or entry.start_offset <= before.start_offset:

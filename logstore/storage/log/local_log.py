@@ -1,7 +1,7 @@
 """The files of a partition's log: segments, their removal and replacement, and durability.
 
-Leader epochs and producer snapshots are in the same folder, and are updated with the segments.
-The offsets that readers may see are in `logstore.storage.log.offsets`.
+Leader epochs and producer snapshots are in the same directory and are updated together with the
+segments. `logstore.storage.log.offsets` contains the offsets that limit readers.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ R = TypeVar("R")
 
 
 class LogEnd(NamedTuple):
-    """The published end of a log: the next offset, and the position of its batch.
+    """The published end of a log: the log end offset and its position.
 
-    Both are in one value, so that a reader that uses the offset does not read any later bytes.
+    Publishing both as one value ensures that a reader that uses the offset reads no later bytes.
     """
 
     offset: int
@@ -59,44 +59,44 @@ class _Deletion(NamedTuple):
 
 
 class LocalLog:
-    """The files of one partition's log, which `Log` derives from.
+    """The files of a partition's log; base class of `Log`.
 
-    Changes need the `lock`. Readers use the published segments and `log_end`.
+    The caller must hold `lock` for changes. Readers use the published segments and `log_end`.
 
     Attributes
     ----------
     log_end : LogEnd
         The published end of the log.
     recovery_point : int
-        All records below are durable or removed; never below the log start.
+        All records below it are durable or removed. It is never below the log start.
     last_flush_ms : int
-        When it was last flushed or opened.
+        Time when the log was last flushed or opened.
     generation : int
-        Number of truncations started. A cleaning pass that started in an earlier generation must
-        not swap its segments in, and a reader must read again.
+        Number of truncations started. A cleaning pass must not swap in segments if it started in an
+        earlier generation, and a reader must repeat its read.
     is_offline : bool
-        Whether a disk failure ended the use of this log.
+        Whether the log can no longer be used because of a disk failure.
     is_changing : bool
         Whether a thread is inside `change`. The lock is re-entrant, so a signal handler or a
-        listener of that thread could take it again. Its change is refused.
+        listener in that thread could acquire it again. Such a nested change is refused.
     is_unfinished : bool
-        Whether files or offsets may be half changed. If `is_changing` is false, an interrupt
+        Whether files or offsets might be half changed. If `is_changing` is false, an interrupt
         (Ctrl-C, a test timeout) ended the last change, and the log recovers before its next use.
     reload : callable or None
-        Recovers the log from its files, like an opening after a crash; None if the log was not
-        opened from files that it may change.
+        Recovers the log from its files, as after a crash. None if the log may not change the files
+        from which it was opened.
     lifetime : Lifetime
         Ends when the log is closed or deleted.
     changed : Signal
-        An append, a roll, a flush, a truncation, or a moved offset, after readers can see it.
-        Emitted under the lock.
+        Emitted under the lock after an append, roll, flush, truncation or offset change is visible
+        to readers.
     went_offline : Signal of str
-        A disk failure took the log offline; emitted with the reason, under the locks of the thread
-        that met it.
+        Emitted with the reason when a disk failure takes the log offline, under the locks that the
+        failing thread holds.
     check_owner : callable
-        Raises `KafkaStorageError` if another process may have the data directory.
+        Raises `KafkaStorageError` if another process might own the data directory.
     closed : Signal
-        The log was closed or deleted. Emitted under the lock.
+        Emitted under the lock when the log is closed or deleted.
     """
 
     def __init__(
@@ -139,18 +139,18 @@ class LocalLog:
         self.lifetime.add(self)
 
     def publish_end(self, offset: int) -> None:
-        """Publish the present segments and an end offset to readers."""
+        """Publish the current segments and an end offset to readers."""
         active = self.segments.active
-        # At each append; see `logstore.storage.log.drafts`.
+        # called for each append; see `logstore.storage.log.drafts`
         self.log_end = tuple.__new__(LogEnd, (offset, active.base_offset, active.size_bytes))
 
     @property
     def leader_epoch(self) -> int:
-        """The newest leader epoch, from the epoch file or from the last batch, or 0."""
+        """The newest leader epoch, from the epoch file or the last batch, or 0 if there is none."""
         entries = self.epochs.entries
         if entries:
             return entries[-1].epoch
-        # A log start at the log end empties the file, but the batches below may still be there.
+        # A log start at the log end empties the file, but the batches below may still exist.
         for segment in reversed(self.segments.view):
             last = segment.last_batch()
             if last is not None:
@@ -158,9 +158,9 @@ class LocalLog:
         return 0
 
     def set_config(self, config: LogConfig) -> None:
-        """Use another configuration from now on.
+        """Replace the configuration.
 
-        As in Kafka an existing segment keeps its jitter and the size of its indexes.
+        As in Kafka, existing segments retain their jitter and index size.
         """
         self.change(self._set_config, config)
 
@@ -174,12 +174,12 @@ class LocalLog:
     def change(self, action: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run an action that changes the log, under the lock.
 
-        The action calls `begin` before it changes files or offsets. If it raises afterwards, the
-        log recovers. `LogWriter.append_record` repeats this inline, for speed.
+        The action must call `begin` before it changes files or offsets. If it raises an exception
+        after that, the log recovers. `LogWriter.append_record` inlines this for speed.
 
         Raises
         ------
-        IllegalStateError
+        This thread is already changing the log.
             This thread is inside another change of the log.
         """
         with self.lock:
@@ -198,12 +198,12 @@ class LocalLog:
                     self.recover()
 
     def prepare_change(self) -> None:
-        """Refuse a change that is made during another one. Recover from an interrupted change.
+        """Refuse a change during another change. Recover if the last change was interrupted.
 
         Raises
         ------
         IllegalStateError
-            This thread is inside another change of the log.
+            This thread is already changing the log.
         """
         if self.is_changing:
             raise IllegalStateError(
@@ -213,7 +213,7 @@ class LocalLog:
         self.recover()
 
     def check_not_inside(self) -> None:
-        """Raise `IllegalStateError` if this thread is inside a change."""
+        """Raise `IllegalStateError` if this thread is changing the log."""
         if self.is_changing and self.lock.acquire(blocking=False):
             try:
                 if self.is_changing:
@@ -228,9 +228,9 @@ class LocalLog:
     def recover(self) -> None:
         """Recover from a change that was interrupted, unless the log is closed or offline.
 
-        The files are handled as after a crash. Their names determine whether a swap is completed or
-        undone, and a batch that was only written in part is removed. If this is interrupted as
-        well, the log is recovered when it is used next. The lock must be held.
+        The files are handled as after a crash: their names determine whether a swap is completed or
+        undone, and a partially written batch is removed. If this is interrupted as well, the next
+        use of the log recovers it. The caller must hold the lock.
         """
         if self.is_offline or self.lifetime.is_over or self.reload is None:
             self.is_unfinished = False
@@ -244,7 +244,7 @@ class LocalLog:
         except (LogStoreError, OSError) as error:
             is_ours = not isinstance(error, OSError) or is_disk_failure(error)
             if isinstance(error, IllegalStateError) or not is_ours:
-                raise  # raised by a signal handler or a listener. The next use recovers
+                raise  # raised by a signal handler or a listener; the next use recovers
             self.is_unfinished = False
             logger.exception("%s: cannot recover from an interrupt", self.topic_partition)
             self.go_offline(f"cannot recover from an interrupt: {error}")
@@ -266,19 +266,19 @@ class LocalLog:
             raise KafkaStorageError(f"{self.topic_partition} is offline: {self._offline_reason}")
 
     def check_changeable(self) -> None:
-        """Raise `KafkaStorageError` if the log is offline or another process may own its folder.
+        """Raise `KafkaStorageError` if the log is offline or another process might own it.
 
-        For changes other than appends, which cannot afford to check the lock each time.
+        Not used for appends, which cannot afford to check the lock file each time.
         """
         self.check_open()
         self.check_owner()
 
     def guard(self, what: str) -> StorageGuard:
-        """Take the log offline if a file operation inside fails; `what` is "cannot append"."""
+        """Take the log offline if a file operation inside fails. `what` is like "cannot append"."""
         return StorageGuard(self, self.topic_partition, what)
 
     def go_offline(self, reason: str) -> None:
-        """Refuse all use from now on, until a restart recovers the log."""
+        """Refuse further use until a restart recovers the log."""
         if self._offline_reason is None:
             self._offline_reason = reason
             self.is_offline = True
@@ -292,9 +292,9 @@ class LocalLog:
         Parameters
         ----------
         up_to : int, optional
-            Exclusive end of the records to make durable. The log end by default.
+            End of the records to make durable (exclusive). [default: the log end offset]
         force : bool
-            Sync the active segment even if it has no new records.
+            Fsync the active segment even if it has no new records.
         """
         with self.lock:
             self.check_open()
@@ -313,15 +313,15 @@ class LocalLog:
             self.changed.emit()
 
     def prepare_shutdown(self) -> None:
-        """Leave the files as a clean shutdown does. The lock is held."""
-        # Finished before the flush, so a clean stop finds trimmed indexes.
+        """Leave the files as after a clean shutdown. The caller must hold the lock."""
+        # Trim the indexes before the flush, so that a clean shutdown leaves trimmed indexes.
         self.segments.active.on_become_inactive()
         self.flush(force=True)
         self.producer_state.take_snapshot()
 
     @contextmanager
     def files_at_rest(self) -> Iterator[None]:
-        """Keep the files in the state of a clean shutdown. Reads can continue, changes wait.
+        """Keep the files in the state of a clean shutdown. Reads continue; changes wait.
 
         Raises
         ------
@@ -353,10 +353,10 @@ class LocalLog:
         why: str = "was deleted",
         kind: type[LogStoreError] = UnknownTopicOrPartitionError,
     ) -> None:
-        """Close all files without changes, because the partition was moved or will be deleted.
+        """Close all files unchanged, because the partition was moved or will be deleted.
 
-        Segments that were removed earlier are deleted with the folder. Some of them may
-        still be used by readers. Any further use of the log raises an error of `kind`.
+        Segments that were removed earlier are deleted with the directory. Readers may still be
+        using them. Any further use of the log raises an error of type `kind`.
         """
         with self.lock:
             self.close_files()
@@ -365,14 +365,14 @@ class LocalLog:
             self.closed.emit()
 
     def close_files(self) -> None:
-        """Close every file as it is."""
+        """Close every file without flushing or trimming it."""
         for segment in self.segments:
             segment.close_handlers()
 
     def take_files_of(self, copy: LocalLog) -> None:
-        """Replace the files by the files of a log that was opened on a copy of them.
+        """Switch to the files of a log that was opened on a copy of this log's files.
 
-        Call it while this log is at rest. A reader in the middle of the old files reads again.
+        The caller must hold this log at rest. A reader of the old files reads again.
         """
         old = self.segments.view
         self.take_state_of(copy)
@@ -380,7 +380,7 @@ class LocalLog:
             segment.close_handlers()
 
     def take_state_of(self, copy: LocalLog) -> None:
-        """Take over the state of another log.
+        """Take over the state of a log.
 
         Readers continue to use the files that they have open.
         """
@@ -389,7 +389,7 @@ class LocalLog:
         self.producer_state = copy.producer_state
         self.epochs = copy.epochs
         self.recovery_point = copy.recovery_point
-        self._deletions.clear()  # the files were removed with the old folder, or by the recovery
+        self._deletions.clear()  # the files were removed with the old directory or by the recovery
         self.publish_end(copy.log_end.offset)
 
     # -- removal and replacement ---------------------------------------------------------
@@ -400,13 +400,13 @@ class LocalLog:
         Parameters
         ----------
         segments : iterable of LogSegment
-            In the order of their removal.
+            Segments to remove, in this order.
 
         Notes
         -----
-        Durable on return, because new records may get the same offsets. Each step is durable before
-        the next one, because a disk may reorder renames: a crash must not leave a gap in place of a
-        newer value, or a tombstone, and keep an older value below.
+        Durable on return, because new records may get the same offsets. Each step is fsynced before
+        the next one, because a disk may reorder renames. A crash must not remove a newer value or
+        tombstone while an older value below it survives.
         """
         gone = list(segments)
         self.begin()
@@ -454,7 +454,7 @@ class LocalLog:
         return new
 
     def delete_snapshots(self, offsets: Iterable[int]) -> None:
-        """Rename the producer snapshots of these offsets, and remove the files later."""
+        """Rename the producer snapshots of these offsets, and delete the files later."""
         for offset in offsets:
             path = self.producer_state.mark_snapshot_deleted(offset)
             if path is not None:
@@ -468,7 +468,7 @@ class LocalLog:
             scheduler.schedule("delete-file", self._delete_due_files, delay_ms=delay_ms)
 
     def deletion_due_ms(self, path: str) -> int | None:
-        """Return when a renamed file will be removed, in monotonic ms, or None if unknown."""
+        """Return the monotonic time (ms) at which a renamed file is deleted, or None if unknown."""
         with self.lock:
             for deletion in self._deletions:
                 segment = getattr(deletion.remove, "__self__", None)
@@ -477,7 +477,7 @@ class LocalLog:
         return None
 
     def _delete_due_files(self) -> None:
-        with self.lock:  # the log might be deleted, and its files renamed, in between
+        with self.lock:  # the log might be deleted and its files renamed in the meantime
             if not self.lifetime.is_over:
                 self.delete_expired_files()
 
@@ -486,15 +486,15 @@ class LocalLog:
             self.runtime.fs.remove(path)
 
     def delete_expired_files(self, *, force: bool = False) -> int:
-        """Remove files that were renamed `.deleted` at least `file.delete.delay.ms` ago.
+        """Delete files that were renamed to `.deleted` at least `file.delete.delay.ms` ago.
 
-        Readers of a removed segment continue. Its files close with the last reader. An offline log
-        leaves the files to the next start.
+        Readers of a removed segment can continue, because its files remain open until the last
+        reader is done. If the log is offline, the next start deletes the files.
 
         Returns
         -------
         int
-            Number of segments and snapshots removed.
+            Number of segments and snapshots deleted.
         """
         with self.lock, self.guard("cannot delete segments"):
             if self.is_offline:
@@ -503,13 +503,14 @@ class LocalLog:
             due = [d for d in self._deletions if force or d.due_ms <= now_ms]
             for deletion in due:
                 deletion.remove()
-            # Last, so the next call removes the files that an interrupt left.
+            # Forget them last, so that after an interrupt the next call deletes the remaining
+            # files.
             removed = set(map(id, due))
             self._deletions = [d for d in self._deletions if id(d) not in removed]
             return len(due)
 
     def delete_stale_files(self, base_offset: int) -> None:
-        """Remove existing files with the names of a new segment at that base."""
+        """Delete existing files with the names of a new segment at this base offset."""
         fs = self.runtime.fs
         for kind in SEGMENT_SUFFIXES:
             path = f"{self.directory}/{file_name(base_offset, kind)}"
@@ -524,10 +525,10 @@ class LocalLog:
         return segment
 
     def renew_segment(self, segment: LogSegment) -> LogSegment:
-        """Replace an empty segment by one with the present settings.
+        """Replace an empty segment with a segment that uses the current settings.
 
-        The `.log` file is retained, so a crash never leaves a log without a segment, which would
-        start at 0 again. It is not closed, because a reader may be using it.
+        The `.log` file is retained, so that a crash never leaves a log without a segment, which
+        would restart at offset 0. The file is not closed, because a reader may be using it.
         """
         assert segment.size_bytes == 0, "only an empty segment is replaced at its base"
         segment.remove_indexes()
@@ -537,7 +538,7 @@ class LocalLog:
 
     @contextmanager
     def truncation(self) -> Iterator[None]:
-        """Make readers wait, and read again afterwards, while bytes change."""
+        """Make readers wait while bytes change, and then repeat their reads."""
         self._truncating = True
         self.generation += 1
         try:
@@ -546,12 +547,12 @@ class LocalLog:
             self._truncating = False
 
     def settled_generation(self) -> int:
-        """Return the generation, after waiting for a running truncation.
+        """Return the generation after waiting for any truncation in progress.
 
         Raises
         ------
         IllegalStateError
-            This thread is inside the truncation.
+            This thread is performing the truncation.
         """
         while True:
             generation = self.generation
@@ -567,10 +568,10 @@ class LocalLog:
                         )
 
     def cut_segments(self, offset: int) -> None:
-        """Drop the records at or above `offset`, which is at least the first segment's base offset.
+        """Drop the records at or above `offset`, which must be at least the first base offset.
 
-        The change is durable on return. If there is a crash in between, the log may end at
-        a later offset. If the segment to truncate cannot be read, the log is not changed.
+        The change is durable on return. After a crash in between, the log may end at a higher
+        offset. If the segment to truncate cannot be read, the log does not change.
         """
         last, *above = self.segments.from_offset(offset)
         if offset > last.base_offset:
@@ -584,15 +585,15 @@ class LocalLog:
         self.epochs.truncate_from_end(offset, flush=True)
 
     def restart_at(self, offset: int) -> None:
-        """Drop all records and continue with one empty segment at `offset`.
+        """Drop all records and continue with an empty segment at `offset`.
 
-        The change is durable on return. The log always has a segment, and segments never
-        overlap. After a crash in between, the log may therefore end at an earlier offset,
-        but it never starts at 0 again.
+        The change is durable on return. The log always has a segment, and segments never overlap.
+        After a crash in between, the log may therefore end at a lower offset, but it never restarts
+        at 0.
         """
         self.begin()
-        # Do this before adding the new segment, which is above the snapshots. A recovery would use
-        # them.
+        # Do this before adding the new segment, which is above the snapshots. Otherwise a recovery
+        # would use them.
         self.producer_state.truncate_fully_and_start_at(offset)
         first = self.segments.first
         self.remove_segments(reversed(self.segments.view[1:]))
@@ -616,7 +617,7 @@ class LocalLog:
     def rebuild_producer_state(self, log_start_offset: int, high_watermark: int) -> None:
         """Rebuild the producer state from the log; see `logstore.storage.log.replay`.
 
-        Snapshots above the log end may come back after a crash. A recovery drops them.
+        Snapshots above the log end might reappear after a crash. Recovery drops them.
         """
         now_ms, end = self.runtime.clock.now_ms(), self.log_end.offset
         try:
@@ -645,4 +646,4 @@ class LocalLog:
 
 
 def _accept_owner() -> None:
-    """Let a log that no manager opened be changed."""
+    """Allow changes to a log that was opened without a log manager."""

@@ -5,8 +5,8 @@ see), `LogWriter` (appends and rolls) and `LogReader`. It adds the operations th
 one of them: retention, deleting records, truncation, moves, swaps and closing.
 
 One lock guards every change of the log. Readers take an immutable view of the segments and the
-published end offset, and hold no lock while they read. The log starts no thread and never calls
-the cleaner. The cleaner asks for segments and passes new ones to `replace_segments`.
+published end offset, and hold no lock while they read. The log starts no thread and never calls the
+cleaner. The cleaner asks for segments and passes cleaned segments to `replace_segments`.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ HIGH_WATERMARK = -1
 class Log(LocalLog):
     """The log of a partition. Use `logstore.storage.loading.loader.open_log` to open it.
 
-    Any thread may read. Changes are serialized by the lock. The log manager writes the checkpoints
-    of the data directory.
+    Any thread may read. The lock serializes changes. The log manager writes the checkpoints of the
+    data directory.
 
     Attributes
     ----------
     offsets : LogOffsets
-        The offsets that limit readers.
+        The offsets that limit reads.
     writer : LogWriter
     reader : LogReader
     findings : tuple of Finding
-        Findings of opening the log.
+        Findings from opening the log.
     damages : tuple of Damage
-        Damage that opening the log skipped; empty unless that was requested.
+        Damage that was skipped when the log was opened; empty unless skipping was requested.
     torn : tuple of Damage
-        Bytes after the last valid batch, if opening the log read every batch.
+        Bytes after the last valid batch, if every batch was read when the log was opened.
     surveyed : mapping of str to SegmentBounds
-        The `.log` files that are read with parts skipped.
+        The `.log` files that are only read in part.
     """
 
     def __init__(
@@ -115,49 +115,49 @@ class Log(LocalLog):
 
     @property
     def active_segment(self) -> LogSegment:
-        """The last segment, the only one that accepts appends."""
+        """The last segment, the only one that is appended to."""
         return self.segments.active
 
     @property
     def size_bytes(self) -> int:
-        """Data bytes of all segments."""
+        """Size of all segments in bytes."""
         return self.segments.size_bytes
 
     @property
     @lasting
     def log_start_offset(self) -> int:
-        """First offset that readers may ask for."""
+        """First offset that can be read."""
         return self.offsets.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """Next offset to assign, and exclusive end of the log."""
+        """Next offset to assign; the exclusive end of the log."""
         return self.log_end.offset
 
     @property
     def high_watermark(self) -> int:
-        """Exclusive end of what consumers see."""
+        """Exclusive end of the records visible to consumers."""
         return self.offsets.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
-        """Exclusive end of the decided records: first open transaction, or high watermark."""
+        """Exclusive end of the decided records: first open transaction or high watermark."""
         return self.offsets.last_stable_offset
 
     def subscribe(self, listener: Callable[[], object]) -> Unsubscribe:
         """Call a listener whenever the log may have changed.
 
-        It is called after an append, a roll, a flush or a truncation, and when the log start, the
-        high watermark or the last stable offset has moved. It is also called when the log goes
-        offline, is closed or deleted. Using the log then raises an error.
+        This includes appends, rolls, flushes, truncations and changes of the log start, the high
+        watermark or the last stable offset. The listener is also called when the log goes offline,
+        is closed or deleted. Using the log then raises an error.
 
         Parameters
         ----------
         listener : callable
             Called in the thread that changes the log, usually with the log's lock held. It may read
-            offsets and should wake another task for all else. Changing the log here raises
-            `IllegalStateError`. Its errors are logged. They neither undo the change nor keep other
-            listeners from being called.
+            offsets, and should leave any other work to another task. Changing the log in it raises
+            `IllegalStateError`. Its errors are logged. They neither undo the change nor prevent
+            calls of other listeners.
 
         Returns
         -------
@@ -173,16 +173,16 @@ class Log(LocalLog):
     # -- closing -------------------------------------------------------------------------
 
     def close(self) -> CheckpointOffsets | None:
-        """Flush, snapshot the producers, trim and close every file, and remove deleted files.
+        """Flush, take a producer snapshot, trim and close every file, and delete removed files.
 
         If the log is offline, its files are closed unchanged. If it goes offline during the close,
-        this raises `KafkaStorageError`, and a second call closes it. Later use raises
+        this raises `KafkaStorageError`, and a second call completes the close. Later use raises
         `IllegalStateError`.
 
         Returns
         -------
         CheckpointOffsets or None
-            The final offsets, or None if the log is offline, or was closed before.
+            The final offsets, or None if the log is offline or already closed.
         """
         with self.lock:
             return None if self.lifetime.is_over else self.change(self._close)
@@ -206,7 +206,7 @@ class Log(LocalLog):
 
     @contextmanager
     def at_rest(self) -> Iterator[None]:
-        """Flush the files and hold changes, so that others can open them; see `files_at_rest`."""
+        """Flush the files and block changes, so that others can open them; see `files_at_rest`."""
         with self.lock:
             self.check_open()
             self.change(self._name_log_start)
@@ -218,7 +218,7 @@ class Log(LocalLog):
 
         This happens if a cleaner removed the records above the batch and a truncation made its
         segment active. The next start would compute the log end from the last batch, ignore the log
-        start, and bring deleted records back. The name of a new segment prevents that.
+        start, and bring deleted records back. The base offset of the new segment prevents that.
         """
         active = self.active_segment
         if self.log_start_offset <= active.base_offset:
@@ -240,31 +240,31 @@ class Log(LocalLog):
         Parameters
         ----------
         before_offset : int
-            Exclusive end of the deletion; -1 is the high watermark.
+            Exclusive end of the records to delete. -1 means the high watermark.
 
         Returns
         -------
         int
-            The low watermark: the log start, which may be higher than requested.
+            The low watermark, that is, the new log start offset. It may be higher than requested.
 
         Raises
         ------
         PolicyViolationError
             `cleanup.policy` does not include `delete`.
         OffsetOutOfRangeError
-            Below 0 or above the high watermark.
+            `before_offset` is below -1 or above the high watermark.
 
         Notes
         -----
-        Segments entirely below the offset are removed immediately. Other records below it remain in
-        the first segment's file, invisible, until it is removed.
+        Segments entirely below the offset are removed at once. The remaining records below it are
+        invisible, but remain in the first segment's file until that segment is removed.
         """
         with self.lock:
             self.raise_log_start(self.deletion_end(before_offset))
             return self.offsets.log_start_offset
 
     def deletion_end(self, before_offset: int) -> int:
-        """Return the exclusive end of a delete-records request.
+        """Return the exclusive end of the records that a delete-records request deletes.
 
         Raises the errors of `delete_records`.
         """
@@ -284,14 +284,15 @@ class Log(LocalLog):
             return end
 
     def raise_log_start(self, offset: int) -> bool:
-        """Raise the log start, whatever the policy, and drop the segments entirely below it.
+        """Raise the log start regardless of the policy, and drop the segments entirely below it.
 
-        Replicas follow their leader this way. False if the log start is already that high.
+        Followers apply their leader's log start this way. Returns False if the log start is already
+        at or above `offset`.
 
         Raises
         ------
         OffsetOutOfRangeError
-            `offset` is above the high watermark; nothing was changed.
+            `offset` is above the high watermark. The log is unchanged.
         """
         return self.change(self._raise_log_start, offset)
 
@@ -308,8 +309,8 @@ class Log(LocalLog):
         rules: Sequence[RetentionRule] | None = None,
         first_dirty_offset: int = 0,
     ) -> RetentionDecision:
-        """Decide which segments retention removes now, by all rules; see `decide_retention`."""
-        # Imported here because many logs are never retained.
+        """Decide which segments retention would remove now; see `decide_retention`."""
+        # Imported here because retention never runs for many logs.
         from logstore.storage.log.retention import LogBounds, RetentionRule, decide_retention
 
         offsets = self.offsets
@@ -326,9 +327,9 @@ class Log(LocalLog):
             )
 
     def next_expiry_ms(self) -> int | None:
-        """Return when a segment can expire by time alone, in Unix ms, or None if never.
+        """Return when the next segment expires by time, in Unix milliseconds, or None if never.
 
-        The time may be in the past if something else keeps the segment.
+        The time may be in the past if the segment is retained for another reason.
         """
         first = self.segments.first
         if not self.config.delete or not self.size_bytes:
@@ -338,7 +339,7 @@ class Log(LocalLog):
         return expires_at_ms(first, self.config)
 
     def delete_old_segments(self, *, first_dirty_offset: int = 0) -> RetentionDecision:
-        """Run retention once, and return the decision that was applied."""
+        """Run retention once and return the decision."""
         return self.change(self._delete_old_segments, first_dirty_offset)
 
     def _delete_old_segments(self, first_dirty_offset: int) -> RetentionDecision:
@@ -356,7 +357,7 @@ class Log(LocalLog):
             self.check_changeable()
             if decision.rolls:
                 self.writer.roll_inside()
-                # Otherwise a crash might leave no segment, and the log would start again at 0.
+                # Otherwise a crash could leave no segment, and the log would restart at 0.
                 self.runtime.fs.sync_dir(self.directory)
             self.offsets.increment_log_start(decision.log_start_offset)
             self.remove_segments(segment for segment in gone if segment is not None)
@@ -367,12 +368,12 @@ class Log(LocalLog):
     # -- truncation ----------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> bool:
-        """Make `offset` the log end, and drop the records at or above it.
+        """Truncate the log, so that `offset` becomes the log end offset.
 
         Returns
         -------
         bool
-            False if there are none.
+            False if no records are at or above `offset`.
 
         Raises
         ------
@@ -381,8 +382,8 @@ class Log(LocalLog):
 
         Notes
         -----
-        A batch that crosses `offset` is dropped entirely, which leaves a gap below it. Durable on
-        return.
+        A batch that crosses `offset` is dropped entirely, which leaves a gap below `offset`. The
+        change is durable on return.
         """
         if offset < 0:
             raise ValueError(
@@ -407,12 +408,12 @@ class Log(LocalLog):
             return True
 
     def truncate_fully_and_start_at(self, offset: int, log_start_offset: int | None = None) -> None:
-        """Drop all records and continue at `offset` with one empty segment.
+        """Drop all records and continue at `offset` with an empty segment.
 
         Parameters
         ----------
         log_start_offset : int, optional
-            At most `offset`, which is the default.
+            At most `offset`. [default: `offset`]
 
         Raises
         ------
@@ -438,9 +439,9 @@ class Log(LocalLog):
     # -- move ----------------------------------------------------------------------------
 
     def switch_files(self, copy: Log) -> None:
-        """Replace the files by the files of a log that was opened on a copy of them.
+        """Switch to the files of a log that was opened on a copy of this log's files.
 
-        Call it while this log is at rest. Appends and reads continue with the same object.
+        The caller must hold this log at rest. Appends and reads continue with the same object.
         """
         self.take_files_of(copy)
         self.offsets.set_high_watermark(self.offsets.high_watermark)
@@ -450,14 +451,14 @@ class Log(LocalLog):
     # -- interrupts ----------------------------------------------------------------------
 
     def adopt_recovered(self, copy: Log) -> None:
-        """Take over the state of a log that was opened on the same files, after an interrupt.
+        """After an interrupt, take over the state of a log that was opened on the same files.
 
         Readers keep their open files.
         """
         with self.truncation():
             self.take_state_of(copy)
             self.offsets.recover(copy.offsets.log_start_offset)
-        # Otherwise a crash could bring truncated records back, next to newly appended ones.
+        # Otherwise, after a crash, truncated records could reappear next to newly appended ones.
         self.flush(force=True)
         if VERIFY:
             self._check()
@@ -471,16 +472,16 @@ class Log(LocalLog):
         *,
         apart: bool = False,
     ) -> None:
-        """Replace segments by cleaned (or split) ones.
+        """Replace segments with cleaned or split segments.
 
         Parameters
         ----------
         new_segments : sequence of LogSegment
-            Complete, durable, named `.cleaned`.
+            Complete, durable, and named `.cleaned`.
         old_segments : sequence of LogSegment
-            Segments that retention removed meanwhile are skipped.
+            The segments to replace. Any that retention has removed in the meantime are skipped.
         apart : bool
-            Whether a crash may leave the first few of the new segments without the others.
+            Whether the first new segments may survive a crash without the others.
 
         Notes
         -----
@@ -502,7 +503,7 @@ class Log(LocalLog):
                 self._check()
 
     def split_segment(self, segment: LogSegment) -> list[LogSegment]:
-        """Replace a segment whose offsets exceed 31 bits by several segments.
+        """Replace a segment whose offsets exceed 31 bits with several segments.
 
         Raises
         ------

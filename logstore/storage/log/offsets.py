@@ -1,6 +1,6 @@
-"""The offsets of a log: its start, and the ends of the records that readers may see.
+"""The offsets of a log: the log start and the ends of the readable records.
 
-They are changed while the log's lock is held. Readers use the published values without a lock.
+The log's lock protects changes. Readers use the published values without a lock.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class CheckpointOffsets(NamedTuple):
     Attributes
     ----------
     recovery_point, high_watermark : int
-        The log's.
+        Recovery point and high watermark of the log.
     log_start_offset : int or None
-        None if it is the base of the first segment.
+        The log start, or None if it equals the base offset of the first segment.
     """
 
     recovery_point: int
@@ -37,15 +37,16 @@ class LogOffsets:
     Attributes
     ----------
     log_start_offset : int
-        First offset that readers may request.
+        First offset that can be read.
     high_watermark : int
-        Exclusive end of the records that consumers see.
+        Exclusive end of the records visible to consumers.
     last_stable_offset : int
-        Exclusive end of the decided records: the first open transaction, or the high watermark.
+        Exclusive end of the decided records: the first open transaction or the high watermark.
     high_watermark_for : callable
-        Returns the high watermark after an append, given the new log end. Without replicas it is
-        the log end. On a follower it remains (`stay`) until the leader reports a new one. A leader
-        installs its own function, and calls `set_high_watermark` as its followers catch up.
+        Returns the high watermark after an append, given the new log end. Without replicas, it is
+        the log end. On a follower, it does not change (`stay`) until the leader reports a new one.
+        A leader installs its own function, and calls `set_high_watermark` as its followers catch
+        up.
     """
 
     def __init__(
@@ -66,14 +67,14 @@ class LogOffsets:
         return self.high_watermark_for is _log_end
 
     def stay(self) -> None:
-        """Keep the high watermark as the log grows, as a follower does."""
+        """Do not advance the high watermark when the log grows, as on a follower."""
         self.high_watermark_for = self._keep
 
     def _keep(self, _: int) -> int:
         return self.high_watermark
 
     def follow_append(self, log_end_offset: int) -> None:
-        """Advance the high watermark after an append. The lock is held."""
+        """Advance the high watermark after an append. The caller must hold the lock."""
         high_watermark_for = self.high_watermark_for
         if high_watermark_for is _log_end and not self._local.producer_state.has_transactions:
             self.last_stable_offset = log_end_offset
@@ -85,7 +86,7 @@ class LogOffsets:
     def set_high_watermark(self, offset: int) -> None:
         """Move the high watermark, clamped into [log_start_offset, log_end_offset].
 
-        The last stable offset follows.
+        The last stable offset is updated accordingly.
         """
         with self._local.lock:
             self._move_high_watermark(offset)
@@ -110,19 +111,19 @@ class LogOffsets:
         local.changed.emit()
 
     def maybe_increment_log_start_offset(self, offset: int) -> bool:
-        """Raise the log start, which hides the records below it from readers.
+        """Raise the log start, which hides lower offsets from readers.
 
-        Returns False if the log start is already that high.
+        Returns False if the log start is already at or above `offset`.
 
         Raises
         ------
         OffsetOutOfRangeError
-            `offset` is above the high watermark; nothing was changed.
+            `offset` is above the high watermark. Nothing is changed.
         """
         return self._local.change(self.increment_log_start, offset)
 
     def increment_log_start(self, offset: int) -> bool:
-        """Do the work of `maybe_increment_log_start_offset` inside a change of the log."""
+        """Implement `maybe_increment_log_start_offset`, inside a change of the log."""
         local = self._local
         with local.guard("cannot move the log start"):
             local.check_changeable()
@@ -147,7 +148,7 @@ class LogOffsets:
         self.set_high_watermark(high_watermark)
 
     def restart(self, log_start_offset: int) -> None:
-        """Start again in an empty log whose end is its high watermark."""
+        """Reset the offsets for an empty log, whose high watermark is the log end."""
         end = self._local.log_end.offset
         self.log_start_offset = log_start_offset
         self._restarted_at = end
@@ -155,7 +156,7 @@ class LogOffsets:
         self.set_high_watermark(end)
 
     def recover(self, log_start_offset: int) -> None:
-        """Adjust the offsets to a log that was recovered from its files."""
+        """Adjust the offsets after the log was recovered from its files."""
         end = self._local.log_end.offset
         self.log_start_offset = log_start_offset
         self.high_watermark = min(self.high_watermark, end)
@@ -170,7 +171,7 @@ class LogOffsets:
             return CheckpointOffsets(local.recovery_point, self.high_watermark, start)
 
     def out_of_range(self, offset: int, why: str) -> OffsetOutOfRangeError:
-        """Return the error for an offset up to which records cannot be deleted."""
+        """Return the error for an invalid delete-records offset."""
         return OffsetOutOfRangeError(
             f"offset {offset} of {self._local.topic_partition} {why}: the log is"
             f" [{self.log_start_offset}, {self.high_watermark}]",
@@ -180,7 +181,7 @@ class LogOffsets:
         )
 
     def _check(self) -> None:
-        """Assert every invariant that ties segments and offsets together."""
+        """Assert every invariant between segments and offsets."""
         self._local._check_files()
         first = self._local.segments.first.base_offset
         assert first <= max(self.log_start_offset, self._restarted_at)

@@ -1,12 +1,12 @@
 """Read a log: raw bytes from any offset, batches, records, columns, and offsets by time.
 
-Gaps between offsets are normal. A read returns the batch that contains the offset, or the next one,
-which may be in another segment (storage-format §14).
+Gaps between offsets are normal. A read returns the batch that contains the offset or, if there is
+none, the next batch, which may be in another segment (storage-format §14).
 
-No lock is held while reading. An iterator reads a chunk of one segment at a time and finds the next
-chunk in the segments that exist then. If a segment is removed or replaced concurrently, the
-iterator returns the rest of its chunk. Then it continues in the segment that replaced it, or raises
-`OffsetOutOfRangeError` if the log start has moved beyond its position.
+Reads take no lock. An iterator reads a chunk of one segment at a time and looks up the next chunk
+in the segments that exist at that time. If a segment is removed or replaced concurrently, the
+iterator returns the rest of its chunk. Then it continues in the replacement, or raises
+`OffsetOutOfRangeError` if the log start has moved past its position.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ LATEST_TIERED_TIMESTAMP = -5
 
 
 class Isolation(Enum):
-    """The records that a reader may see."""
+    """Which records a read returns."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
@@ -60,7 +60,7 @@ class Isolation(Enum):
 
 
 class AbortedRange(NamedTuple):
-    """An aborted transaction, given by its producer and the offset of its first record."""
+    """The producer and first offset of an aborted transaction."""
 
     producer_id: int
     first_offset: int
@@ -69,8 +69,8 @@ class AbortedRange(NamedTuple):
 class FetchResult(NamedTuple):
     """Raw batches, with the values that a consumer needs to interpret them.
 
-    `data` starts with the complete batch that contains the requested offset (or the first one after
-    it) and may end with a torn batch. `path` and `position` are its source.
+    `data` starts with the complete batch that contains the requested offset (or the next one) and
+    may end with a partial batch. `path` and `position` are its source.
     """
 
     data: bytes
@@ -114,18 +114,18 @@ class LogReader:
         Parameters
         ----------
         start_offset : int
-            In [log_start_offset, log_end_offset]. At the end the result is empty.
+            In [log_start_offset, log_end_offset]. At the log end, the result is empty.
         max_bytes : int
-            Most bytes to return, unless `min_one_message` applies.
+            Maximum number of bytes, unless `min_one_message` applies.
         isolation : Isolation
-            Limits the read to the high watermark, the last stable offset or the log end.
+            Whether to read up to the high watermark, the last stable offset or the log end.
         min_one_message : bool
             Return the complete first batch even if it is larger than `max_bytes`.
 
         Raises
         ------
         OffsetOutOfRangeError
-            `start_offset` is outside its range. The error has both bounds.
+            `start_offset` is out of range. The error contains both bounds.
         KafkaStorageError
             The disk failed, or the log is offline.
         """
@@ -133,11 +133,11 @@ class LogReader:
         return self.steady(lambda: self._read(start_offset, max_bytes, isolation, min_one_message))
 
     def steady(self, look: Callable[[], Answer]) -> Answer:
-        """Call `look` without a lock, and repeat it if the log changed during the call.
+        """Call `look` without a lock. Repeat the call if the log changed in the meantime.
 
-        It is repeated if the log was truncated, or if it failed while segments were removed. The
-        last attempt holds the log's lock, so the number of attempts is limited and an error of the
-        last one is real.
+        The call is repeated if the log was truncated, or if it failed while segments were removed.
+        The last attempt holds the log's lock, so the number of attempts is limited, and an error in
+        that attempt is genuine.
 
         Raises
         ------
@@ -178,7 +178,7 @@ class LogReader:
     def open_files(self, end_offset: int) -> None:
         """Open the `.log` files of the segments below an offset.
 
-        They can then be read to the end even if segments are removed.
+        They can then be read to the end even if the segments are removed.
         """
         local = self._local
         with local.lock, local.guard("cannot open segments"):
@@ -205,7 +205,7 @@ class LogReader:
         found = _NOTHING
         if start_offset < upper:
             found = self._find(start_offset, upper, max_bytes, isolation, min_one_message)
-        # Segments removed since the first check would look like a hole.
+        # A segment removed after the first check would look like a gap.
         self._check_range(start_offset)
         return found
 
@@ -235,7 +235,7 @@ class LogReader:
         return _NOTHING
 
     def upper_offset(self, isolation: Isolation) -> int:
-        """Return the end of the readable offsets, exclusive, for an isolation level."""
+        """Return the exclusive end of the readable offsets for an isolation level."""
         if isolation is Isolation.READ_COMMITTED:
             return self._offsets.last_stable_offset
         if isolation is Isolation.LOG_END:
@@ -245,8 +245,8 @@ class LogReader:
     def _max_position(self, segment: LogSegment, upper: int) -> int:
         """Return the position in a segment at which a read up to `upper` ends.
 
-        An append publishes its bytes first and the offsets that make them readable last. So once
-        `upper` is known, the bytes contain all records below it, and perhaps more.
+        An append publishes its bytes first and the offsets that make them readable last. Once
+        `upper` is known, the bytes therefore contain all records below it, and perhaps more.
         """
         size = segment.size_bytes
         end = self._local.log_end
@@ -287,21 +287,21 @@ class LogReader:
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[RecordBatch]:
-        """Yield the complete batches that overlap [start, end). Their CRCs are not verified.
+        """Yield the complete batches that overlap [start, end), without verifying their CRCs.
 
         Parameters
         ----------
         start_offset : int
-            Inclusive, and within the log.
+            Inclusive. Must be within the log.
         end_offset : int, optional
-            Exclusive. [default: the end that `isolation` allows]
+            Exclusive. [default: the end for `isolation`]
 
         Raises
         ------
         OffsetOutOfRangeError
-            On the first iteration.
+            Raised on the first iteration if `start_offset` is out of range.
         CorruptRecordError, UnsupportedFormatError
-            Some bytes are not a batch; the message names file and position.
+            Some bytes are not a valid batch. The message names file and position.
         """
         for batch, _ in self._fetch(start_offset, end_offset, isolation):
             self._local.lifetime.check()
@@ -317,7 +317,7 @@ class LogReader:
         while end_offset is None or offset < end_offset:
             result = self.read(offset, FETCH_BYTES, isolation=isolation, min_one_message=True)
             if local.generation != generation:
-                # The log was truncated, so new batches may overlap the ones already returned.
+                # The log was truncated, so new batches might overlap those already returned.
                 generation, previous = local.generation, -1
                 continue
             if not result.data:
@@ -346,22 +346,22 @@ class LogReader:
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[tuple[RecordBatch, Record]]:
-        """Yield data records in [start, end) with the batch of each, in offset order.
+        """Yield data records in [start, end) in offset order, each with its batch.
 
-        Control records are skipped. With `READ_COMMITTED` so are records of aborted transactions.
-        The CRC of every batch is verified.
+        Control records are skipped. With `READ_COMMITTED`, records of aborted transactions are
+        skipped as well. The CRC of every batch is verified.
 
         Raises
         ------
         OffsetOutOfRangeError
-            On the first iteration; later if the log start moved beyond the current position, or
-            the log was truncated below it.
+            Raised on the first iteration if `start_offset` is out of range; later if the log start
+            moves past the current position, or the log is truncated below it.
         CorruptRecordError
-            A batch is damaged; the message names file and position.
+            A batch is damaged. The message names file and position.
         """
         for batch, rows in self.rows(start_offset, end_offset, isolation=isolation):
             for row in rows:
-                self._local.lifetime.check()  # end the iteration when the log is closed
+                self._local.lifetime.check()  # stop iterating when the log is closed
                 yield batch, Record._make(row)
 
     def rows(
@@ -371,14 +371,15 @@ class LogReader:
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[tuple[RecordBatch, Sequence[RecordRow]]]:
-        """Yield the same records as `records`, as plain rows, some hundreds at a time.
+        """Yield the records of `records` as plain rows, some hundreds at a time.
 
-        A caller that returns them one by one must call `lifetime.check` before each.
+        A caller that returns the rows one by one must call `lifetime.check` before each row.
         """
         next_offset = start_offset
         for batch in self._visible(start_offset, end_offset, isolation):
             header = batch.header
-            # Record offsets are never below the batch, but crafted bytes may contain one above it.
+            # Record offsets are never below the batch, but a crafted batch may contain one above
+            # it.
             is_inside = (
                 end_offset is None and next_offset <= header.base_offset <= INT64_MAX - INT32_MAX
             )
@@ -404,18 +405,18 @@ class LogReader:
     ) -> Iterator[tuple[RecordBatch, RecordColumns]]:
         """Yield the data records in [start, end) as columns, batch by batch.
 
-        They are the same records as `records` yields, with the same checks. A batch without
-        visible records in the range is skipped.
+        These are the records of `records`, with the same checks. A batch without visible records in
+        the range is skipped.
 
         Raises
         ------
         OffsetOutOfRangeError, CorruptRecordError
-            As `records`.
+            See `records`.
 
         Notes
         -----
         Memory: one batch, which may decompress to `logstore.decompression.max.bytes`, and 88 bytes
-        per record. Results remain valid: each batch has its own arena.
+        per record. Results remain valid, because each batch has its own arena.
         """
         next_offset = start_offset
         for batch in self._visible(start_offset, end_offset, isolation):
@@ -438,9 +439,9 @@ class LogReader:
     ) -> Iterator[tuple[RecordBatch, bool]]:
         """Yield every batch that overlaps [start, end), and whether its records are visible.
 
-        Records of control batches are not visible. With `READ_COMMITTED`, records of aborted
-        transactions are not visible either. The CRC of every batch is verified. This is for
-        consumers, which advance over invisible batches too. Raises the same errors as `records`.
+        Records of control batches are invisible and, with `READ_COMMITTED`, so are records of
+        aborted transactions. The CRC of every batch is verified. Consumers use this to advance past
+        invisible batches. Raises the same errors as `records`.
         """
         aborted_producers: set[int] = set()
         entered: set[AbortedRange] = set()
@@ -461,7 +462,7 @@ class LogReader:
     def _visible(
         self, start_offset: int, end_offset: int | None, isolation: Isolation
     ) -> Iterator[RecordBatch]:
-        """Yield the visible data batches after verifying their CRCs."""
+        """Yield the visible data batches, with verified CRCs."""
         for batch, is_visible in self.fetched(start_offset, end_offset, isolation=isolation):
             if is_visible:
                 yield batch
@@ -487,22 +488,22 @@ class LogReader:
         Parameters
         ----------
         target : int
-            Unix ms, or -1 latest, -2 earliest, -3 largest timestamp, -4 earliest local,
-            -5 latest tiered.
+            In Unix milliseconds, or -1 for latest, -2 for earliest, -3 for the maximum timestamp,
+            -4 for earliest local, -5 for latest tiered.
 
         Returns
         -------
         ListedOffset or None
-            None if no record is at or after the time.
+            None if no record is at or after the timestamp.
 
         Raises
         ------
         InvalidRecordError
-            `target` is negative and not one of these.
+            `target` is negative and not a special value listed above.
         CorruptRecordError
-            A batch to be read is damaged.
+            A batch that must be read is damaged.
         KafkaStorageError
-            As `read`.
+            See `read`.
         """
         local = self._local
         local.check_open()
@@ -540,17 +541,18 @@ class LogReader:
         Parameters
         ----------
         timestamp : int
-            Unix ms.
+            In Unix milliseconds.
 
         Returns
         -------
         int
-            Offset of the first record at or after it, or the high watermark if there is none.
+            Offset of the first record at or after `timestamp`, or the high watermark if there is
+            none.
 
         Notes
         -----
-        Unlike a ListOffsets query it continues if the newest records of a segment are below the
-        log start: the result is meant as the new log start.
+        Unlike a ListOffsets query, this continues if the newest records of a segment are below the
+        log start, because the result is meant to become the log start.
         """
         self._local.check_open()
         return self.steady(lambda: self._first_offset_at(timestamp))
@@ -587,5 +589,5 @@ class LogReader:
 
 
 def _damage(batch: RecordBatch, check: str, error: InvalidRecordError) -> CorruptRecordError:
-    """Return the error for a stored batch that breaks a rule of the format."""
+    """Return the error for a stored batch that violates the format."""
     return CorruptRecordError(str(error), path=batch.path, position=batch.position, check=check)

@@ -36,19 +36,20 @@ _CHUNK_BYTES = 1 << 20
 
 
 class SegmentRecovery(NamedTuple):
-    """The outcome of recovering a segment.
+    """The result of recovering a segment.
 
     Attributes
     ----------
     valid_bytes, truncated_bytes : int
-        Bytes kept, and bytes after them that were truncated.
+        Number of valid bytes, and number of bytes truncated after them.
     reason : str or None
-        Reason why the walk stopped, if anything was truncated.
+        Why the walk stopped, or None if nothing was truncated.
     next_offset : int
         Offset after the last valid batch, or the base offset if there is none.
     must_split : bool
-        The segment has offset overflow. No file was changed: `logstore.storage.log.split` moves
-        the valid bytes into segments that can contain the offsets.
+        Whether the segment has offset overflow. If so, no file was changed, and
+        `logstore.storage.log.split` moves the valid bytes into segments that can contain the
+        offsets.
     aborted : tuple of AbortedTxn
         The aborted transactions whose markers are in the valid bytes.
     """
@@ -67,7 +68,7 @@ def apply_to_segment(
     header: BatchHeader,
     marker: EndTxnMarker | None,
 ) -> None:
-    """Apply a batch to the producer state, and a transaction it aborts to the segment's index."""
+    """Apply a batch to the producer state. Add an aborted transaction to the segment's index."""
     if aborted := _apply(producer_state, header, marker):
         segment.txn_index.append(aborted)
 
@@ -83,12 +84,12 @@ def _apply(
 
 
 def has_aborted_transaction(segment: LogSegment) -> bool:
-    """Return whether a transaction that has data in a segment was aborted there.
+    """Return whether a transaction was aborted in the segment that contains its data.
 
-    This reads all headers. A marker is not sufficient, because a transaction without data has
-    no index entry.
+    This reads all batch headers. A marker is not sufficient evidence, because a transaction without
+    data has no index entry.
     """
-    producers: set[int] = set()  # of open transactions
+    producers: set[int] = set()  # producers with open transactions
     for at in segment.batches():
         header = at.header
         if not header.is_transactional:
@@ -111,39 +112,40 @@ def recover_segment(
     *,
     before_cut: Callable[[SegmentRecovery], None] | None = None,
 ) -> SegmentRecovery:
-    """Rebuild a segment's indexes from its batches and truncate it after the last valid one.
+    """Rebuild a segment's indexes from its batches and truncate it after the last valid batch.
 
     Parameters
     ----------
     segment : LogSegment
-        Changed in place: all three indexes, the end of the `.log`, the largest timestamp.
+        The segment to recover. Its indexes, the end of its `.log` and its largest timestamp are
+        changed.
     producer_state : ProducerStateManager
-        The state at the segment's base offset. Every batch is applied to it.
+        State at the segment's base offset, which every batch is applied to.
     epochs : LeaderEpochCache
-        Newer leader epochs are added to it.
+        Cache to which newer leader epochs are added.
     before_cut : callable, optional
-        Called before the file is truncated. If it raises an exception, the file is not changed.
+        Called before the file is truncated. If it raises an exception, the file does not change.
 
     Returns
     -------
     SegmentRecovery
-        The result. Check `must_split`: such a segment was not changed.
+        The result. If `must_split` is set, the segment is unchanged.
 
     Raises
     ------
     UnsupportedFormatError
-        A valid entry has magic 0 or 1. No file was changed.
+        A valid batch has magic 0 or 1. No file was changed.
     SegmentOverflowError
-        A batch overflows the segment, and valid batches with lower offsets follow: its base offset
-        is damaged, and a split would keep it. No file was changed.
+        A batch overflows the segment and is followed by valid batches with lower offsets, so its
+        base offset is damaged, and a split would keep it. No file was changed.
     CorruptRecordError
-        A valid batch contradicts its producer's open transaction. No file was changed, because a
-        snapshot may be wrong and the batch right.
+        A valid batch contradicts its producer's open transaction. No file was changed, because the
+        snapshot might be wrong and the batch right.
 
     Notes
     -----
     About 2 µs for a small batch. The whole file is read before any change, so a file that causes an
-    error is not changed.
+    error is unchanged.
     """
     scan = _Scan(segment, producer_state, epochs)
     try:
@@ -174,7 +176,7 @@ def recover_segment(
 
 
 class _Scan:
-    """A walk over a segment that verifies every batch and collects the recovery's result."""
+    """A walk over a segment that verifies every batch and collects the result of the recovery."""
 
     def __init__(
         self,
@@ -188,7 +190,7 @@ class _Scan:
         self._epoch = -1 if latest is None else latest.epoch
         self._last_index_position = 0
         self._last_offset = segment.base_offset - 1
-        # The range of offsets of one segment. A batch beyond it must start another segment.
+        # The offset range of one segment. A batch beyond it must start a new segment.
         self._span_start = segment.base_offset
         self.valid_bytes = 0
         self.reason: str | None = None
@@ -230,7 +232,7 @@ class _Scan:
         )
 
     def _scan(self, data: bytes) -> None:
-        """Verify the complete batches of a chunk that starts at the end of the valid bytes."""
+        """Verify the complete batches in a chunk that starts after the valid bytes."""
         unpack = layout.HEADER.unpack_from
         span_end = _span_end(self._span_start)
         interval = self._segment.config.index_interval_bytes
@@ -275,7 +277,7 @@ class _Scan:
         finally:
             self.valid_bytes = chunk_start + start
             self._last_offset = last_offset
-        # A walk decides whether the rest is incomplete, damaged or of another format.
+        # A walk decides whether the remaining bytes are incomplete, damaged or of an old format.
         path = self._segment.log_path
         for batch in walk_buffer(data[start:], path, chunk_start + start):
             batch.ensure_valid()
@@ -287,9 +289,9 @@ class _Scan:
             self.aborted.append(aborted)
 
     def _judge_jump(self, first: int, last: int, previous: int, position: int) -> int:
-        """Accept a batch beyond the range of the segment, or raise an error if it is misplaced.
+        """Accept a batch beyond the segment's range, or raise an error if it is misplaced.
 
-        The CRC does not cover the base offset, so a damaged one is detected here.
+        The CRC does not cover the base offset, so a damaged base offset is detected here.
 
         Returns
         -------
@@ -309,14 +311,14 @@ class _Scan:
 
 
 def _span_end(start: int) -> int:
-    """Return the last offset that a segment with base `start` may contain."""
+    """Return the last offset that a segment with base offset `start` can contain."""
     return min(start + INT32_MAX, INT64_MAX - 1)
 
 
 def replay_batches(
     segment: LogSegment, producer_state: ProducerStateManager, start_offset: int, end_offset: int
 ) -> None:
-    """Apply the batches of a segment with offsets in [start, end) to the producer state.
+    """Apply a segment's batches with offsets in [start, end) to the producer state.
 
     Raises
     ------

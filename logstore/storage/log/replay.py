@@ -1,6 +1,6 @@
-"""Rebuilding a producer state at an offset of the log, from snapshots and batches.
+"""Rebuild the producer state at an offset from snapshots and batches.
 
-It is needed after loading and after truncation (storage-format §9.3).
+This is required after loading and after truncation (storage-format §9.3).
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ def rebuild_producer_state(
     Parameters
     ----------
     state : ProducerStateManager
-        Changed in place; snapshots are deleted and written as in Kafka.
+        The state to rebuild. Snapshots are deleted and written as in Kafka.
     clean : bool
-        The log was closed cleanly, so without snapshots no batch has a producer id.
+        Whether the log was closed cleanly. If so, the absence of snapshots means that no batch has
+        a producer id.
     high_watermark : int, optional
         The high watermark of a replica. A transaction whose marker is at or above it is still
-        undecided, because the marker may be truncated. Snapshots do not contain completed
+        undecided, because the marker might be truncated. Snapshots do not contain completed
         transactions, so newer snapshots are deleted and the batches replayed instead.
 
     Raises
@@ -49,7 +50,7 @@ def rebuild_producer_state(
             if offset > high_watermark:
                 state.delete_snapshot(offset)
     if clean and not state.snapshot_offsets:
-        # If there was a producer id, there would be a snapshot. Skip the scan.
+        # A producer id would have a snapshot. Skip the scan.
         for offset in (*bases[-2:], end_offset):
             state.map_end_offset = offset
             state.take_snapshot()

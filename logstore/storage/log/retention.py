@@ -1,4 +1,4 @@
-"""Retention: which segments are removed, and why the others are retained.
+"""Retention: which segments are deleted, and why the others are retained.
 
 The decision is a pure function of the log's state. The log executes it, and `retain --dry-run`
 prints it. Source: docs/spec/storage-format.md §13.1.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class RetentionRule(StrEnum):
-    """The rule that removes a segment, in the order of evaluation."""
+    """The rules that delete segments, in the order of evaluation."""
 
     LOG_START = "log_start_offset"
     SIZE = "retention.bytes"
@@ -32,23 +32,23 @@ class RetentionRule(StrEnum):
 
 
 class SegmentVerdict(NamedTuple):
-    """The verdict of retention on one segment.
+    """The retention verdict on a segment.
 
     Attributes
     ----------
     base_offset, end_offset : int
-        Inclusive and exclusive. The end is the next segment's base or the log end.
+        Inclusive and exclusive. The end is the next segment's base offset or the log end offset.
     rule : RetentionRule or None
-        The rule that removes it, or None if it is retained.
+        The rule that deletes the segment, or None if the segment is retained.
     reasons : tuple of Reason
-        The reason to remove it, or all reasons to keep it.
+        The reason for deleting the segment, or all reasons for keeping it.
     expires_at_ms : int or None
-        First time at which its age would remove it, if `retention.ms` is a reason to keep it. Only
-        for the oldest segment that is retained: the others wait for it.
+        Time at which the segment expires, in Unix milliseconds, if `retention.ms` is a reason to
+        keep it. Only set for the oldest kept segment, because the others wait for it.
     delayed_by_merging : bool
-        Whether merging may have delayed its removal, under `compact,delete`: it has been cleaned,
-        and its first records are past `retention.ms`. A merged segment expires only with its newest
-        record (a known limit of KIP-354).
+        Under `compact,delete`: whether merging might have delayed the deletion, because the segment
+        has been cleaned and its first records are older than `retention.ms`. A merged segment only
+        expires with its newest record (a known limit of KIP-354).
     """
 
     base_offset: int
@@ -61,11 +61,11 @@ class SegmentVerdict(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """The reasons as a text."""
+        """The reasons as text."""
         return text_of(self.reasons)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the base offset, the size and the reasons as JSON."""
+        """Return the base offset, size and reasons as JSON."""
         return {
             "base_offset": self.base_offset,
             "size_bytes": self.size_bytes,
@@ -78,14 +78,14 @@ class SegmentVerdict(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RetentionDecision:
-    """The decision of one retention run over a log.
+    """The decision of a retention run on a log.
 
     Attributes
     ----------
     segments : tuple of SegmentVerdict
-        All segments, oldest first. The removed ones come first.
+        All segments, oldest first, so deleted segments precede kept ones.
     rolls : bool
-        Whether all segments are removed, so the log is rolled first and keeps an empty one.
+        Whether all segments are deleted. If so, the log first rolls to an empty segment.
     log_start_offset : int
         The log start after the run.
     """
@@ -107,7 +107,7 @@ class RetentionDecision:
 
 
 class LogBounds(NamedTuple):
-    """The offsets of a log that retention uses."""
+    """The offsets of a log that retention depends on."""
 
     log_start_offset: int
     high_watermark: int
@@ -115,14 +115,14 @@ class LogBounds(NamedTuple):
 
 
 class _Verdict(NamedTuple):
-    """The verdict of one rule on one segment."""
+    """The verdict of a rule on a segment."""
 
     removes: bool
     reason: Reason
 
 
 class _Removed(NamedTuple):
-    """A segment that a rule removes, the end of its offsets, and the reason."""
+    """A segment that a rule deletes, its end offset, and the reason."""
 
     segment: LogSegment
     end_offset: int
@@ -143,27 +143,27 @@ def decide_retention(
     rules: Sequence[RetentionRule] = tuple(RetentionRule),
     first_dirty_offset: int = 0,
 ) -> RetentionDecision:
-    """Decide which segments of a log are removed.
+    """Decide which segments of a log are deleted.
 
     Parameters
     ----------
     segments : sequence of LogSegment
-        All segments of the log, oldest first, at least one.
+        All segments of the log (at least one), oldest first.
     bounds : LogBounds
         Offsets of the log. A segment that reaches beyond the high watermark is retained.
     now_ms : int
-        Wall time.
+        Wall-clock time in Unix milliseconds.
     rules : sequence of RetentionRule
-        Rules to apply, in order. Without `delete` in the policy only the log start rule applies.
+        Rules to apply, in order. Without `delete` in the policy, only the log start rule applies.
     first_dirty_offset : int
-        End of the cleaned section; only for the note on merging.
+        End of the cleaned section, only used for `delayed_by_merging`.
 
     Notes
     -----
-    Each rule starts at the oldest remaining segment and stops at the first one that it keeps, so a
-    record dated in the future protects its segment and all later ones. Changes and creates no file.
-    Reads no records: the time rule opens the time indexes of the segments that it checks, and the
-    note on merging reads one batch header.
+    Each rule starts at the oldest remaining segment and stops at the first segment that it keeps. A
+    record dated in the future thus protects its segment and all later ones. No file is changed or
+    created, and no record is read: the time rule opens the time indexes of the segments that it
+    checks, and `delayed_by_merging` requires one batch header.
     """
     applied = [rule for rule in rules if rule is RetentionRule.LOG_START or config.delete]
     left = list(segments)
@@ -176,7 +176,7 @@ def decide_retention(
         del left[: len(expired)]
         if not left:
             return RetentionDecision(topic_partition, tuple(removed), True, bounds.log_end_offset)
-    # Applied to the remaining segments, each rule gives a reason to keep the first of them.
+    # Each rule gives a reason to keep the first remaining segment.
     stops: list[Reason] = []
     for rule in applied:
         _, stop = _walk(left, bounds, _predicate(rule, left, config, bounds, now_ms))
@@ -197,7 +197,7 @@ def decide_retention(
 def _walk(
     segments: Sequence[LogSegment], bounds: LogBounds, predicate: Predicate
 ) -> tuple[list[_Removed], Reason | None]:
-    """Return the segments to remove, and the reason to keep the next one."""
+    """Return the segments to delete, and the reason to keep the next one."""
     removed: list[_Removed] = []
     for segment, following in _with_next(segments):
         end = bounds.log_end_offset if following is None else following.base_offset
@@ -278,9 +278,9 @@ def _size_rule(total_bytes: int, retention_bytes: int) -> Predicate:
 
 
 def expires_at_ms(segment: LogSegment, config: LogConfig) -> int | None:
-    """Return the first time past `retention.ms` for a segment, Unix ms, or None if unlimited.
+    """Return when a segment exceeds `retention.ms`, in Unix milliseconds, or None if never.
 
-    Later times are clamped to 2⁶³ − 1, the end of Kafka's timestamps.
+    The time is clamped to 2⁶³ − 1, Kafka's maximum timestamp.
     """
     if config.retention_ms < 0:
         return None
@@ -312,7 +312,7 @@ def _time_rule(retention_ms: int, now_ms: int) -> Predicate:
 def _kept(
     segments: Sequence[LogSegment], log_end_offset: int, reasons: tuple[Reason, ...]
 ) -> list[SegmentVerdict]:
-    """Return the verdicts on retained segments. All but the first wait for the one before."""
+    """Return the verdicts on kept segments. Each waits for the previous one."""
     kept: list[SegmentVerdict] = []
     waiting = (Reason.of("retention.older_stays", offset=segments[0].base_offset),)
     for segment, following in _with_next(segments):
@@ -329,7 +329,7 @@ def _with_expiry(
     now_ms: int,
     first_dirty_offset: int,
 ) -> SegmentVerdict:
-    """Add to a verdict when age removes the first segment, and whether merging delays that."""
+    """Add to a verdict when the first segment expires, and whether merging delays that."""
     segment = segments[0]
     expires_at = expires_at_ms(segment, config)
     if (
@@ -339,11 +339,11 @@ def _with_expiry(
     ):
         return verdict
     verdict = verdict._replace(expires_at_ms=expires_at)
-    # A segment that was never cleaned was not merged.
+    # A segment that was never cleaned was never merged.
     if not config.compact or segment.base_offset >= first_dirty_offset:
         return verdict
     oldest = INT64_MAX
-    with suppress(CorruptRecordError, UnsupportedFormatError):  # only the note needs it
+    with suppress(CorruptRecordError, UnsupportedFormatError):  # only for `delayed_by_merging`
         oldest = segment.first_batch_timestamp()
     if now_ms - oldest <= config.retention_ms:
         return verdict

@@ -1,7 +1,7 @@
-"""Split a segment with offset overflow, which has offsets more than 2^31-1 above its base.
+"""Split a segment with offset overflow: offsets more than 2^31-1 above its base offset.
 
 An index cannot contain such offsets. Brokers before 1.1 could write them (KAFKA-6264). The loader
-and the cleaner split the segments that they find. Source: docs/spec/cleaner.md §9.2.
+and the cleaner split such segments when they find them. Source: docs/spec/cleaner.md §9.2.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ def split_segment(
     before_cut: Callable[[SegmentRecovery], None] | None = None,
     before_rename: Callable[[], None] | None = None,
 ) -> list[LogSegment]:
-    """Replace a segment with offset overflow by several segments.
+    """Replace a segment with offset overflow with several segments.
 
-    Each new segment is named after its first batch and takes as many batches as fit, so the first
-    base offset may be above the old one. Batches are copied byte for byte, indexes are built as by
-    appends, and the files get the modification time of the old `.log`.
+    Each new segment is named after its first batch and contains as many batches as fit, so the
+    first base offset may be above the old one. Batches are copied byte for byte, indexes are built
+    as for appends, and the files get the old `.log`'s modification time.
 
     Parameters
     ----------
     segments : LogSegments
-        Segments of the log; changed in place, under its lock if it is in use.
+        Segments of the log, which are changed. If the log is in use, the caller must hold its lock.
     segment : LogSegment
         The segment to split.
     recovery : SegmentRecovery, optional
-        Result of recovering the segment: only its valid bytes and aborted transactions are copied.
-        By default the whole file is copied, with the aborted transactions of its index.
+        Result of recovering the segment, to copy only its valid bytes and aborted transactions. By
+        default, the whole file and its transaction index are copied.
     before_cut : callable, optional
-        Called before the swap if the recovery drops bytes.
+        Called before the swap if recovery dropped bytes.
     before_rename : callable, optional
         See `swap_segments`.
 
     Returns
     -------
     list of LogSegment
-        The new segments, lowest base first, open and durable. The old files are renamed to
-        `.deleted`. The caller removes them, and the producer snapshot of the old base if no new
-        segment has that base.
+        The new segments in offset order, open and durable. The old files are renamed to `.deleted`.
+        The caller must delete them, and also the producer snapshot of the old base offset if no new
+        segment has that base offset.
 
     Raises
     ------
     SegmentOverflowError
-        The offsets reach into the next segment. No file was changed.
+        The offsets overlap the next segment. No file was changed.
     CorruptRecordError, CorruptIndexError, UnsupportedFormatError
         The batches cannot be walked to the end, their offsets do not increase, or the transaction
         index is damaged. No file was changed.
@@ -79,9 +79,9 @@ def split_segment(
 
     Notes
     -----
-    Reads headers twice and copies the data once, 1 MiB at a time; syncs every new file. After a
-    crash the next load finds the old segment or all new ones. Over an overlay the copies are in
-    memory.
+    Reads headers twice and copies the data once, 1 MiB at a time; fsyncs every new file. After a
+    crash, the next load finds the old segment or all new segments. With an overlay, the copies are
+    in memory.
     """
     end = segment.size_bytes if recovery is None else recovery.valid_bytes
     aborted = segment.txn_index.entries() if recovery is None else recovery.aborted
@@ -101,7 +101,7 @@ def split_segment(
             each.flush()
             each.set_last_modified_ms(mtime_ms)
     except Exception:
-        with suppress(OSError):  # the next load or attempt removes the rest
+        with suppress(OSError):  # the next load or attempt removes the remaining files
             for each in new:
                 each.close_handlers()
                 remove_cleaned(runtime.fs, directory, each.base_offset)
@@ -120,13 +120,13 @@ def split_segment(
 
 
 def _check_offsets(segment: LogSegment, end: int, bound: int | None) -> None:
-    """Check that the batches in the first `end` bytes need a split and allow it.
+    """Check that the batches in the first `end` bytes require a split and permit it.
 
     Parameters
     ----------
     bound : int or None
-        Base of the next segment. All offsets must be below it, or a new segment could replace
-        another one.
+        Base offset of the next segment, or None. All offsets must be below it; otherwise a new
+        segment could replace an existing one.
     """
     path = segment.log_path
     previous = segment.base_offset - 1
@@ -154,7 +154,7 @@ def _check_offsets(segment: LogSegment, end: int, bound: int | None) -> None:
 
 
 def _hand_over(aborted: Iterable[AbortedTxn], segments: Sequence[LogSegment]) -> None:
-    """Add each aborted transaction to the segment that contains its marker, if there is one."""
+    """Add each aborted transaction to the segment that contains its marker, if any."""
     bases = [segment.base_offset for segment in segments]
     for transaction in aborted:
         slot = bisect_right(bases, transaction.last_offset)

@@ -1,4 +1,4 @@
-"""A log under another configuration, for decisions and dry runs."""
+"""A log with a hypothetical configuration, for decisions and dry runs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 class SupposedLog(Log):
-    """A log as if its topic had another configuration.
+    """A log as if its topic had a different configuration.
 
     It shares the current state of the log and is closed with it. No file is opened or copied.
-    Decisions (of retention, such as `next_expiry_ms`, and of the cleaner) and dry runs use the
-    supposed configuration. Do not append to it or roll it, because both would use the real
-    configuration.
+    Decisions (of the cleaner, and of retention, such as `next_expiry_ms`) and dry runs use the
+    hypothetical configuration. It must not be appended to or rolled, because both would use the
+    actual configuration.
 
     Parameters
     ----------
     log : Log
     config : LogConfig
-        The supposed configuration.
+        The hypothetical configuration.
     """
 
     __slots__ = ("_supposed",)  # not in `__dict__`, which is shared with the log
@@ -34,5 +34,5 @@ class SupposedLog(Log):
 
     @property
     def config(self) -> LogConfig:  # type: ignore[override]  # nobody sets it
-        """The supposed configuration."""
+        """The hypothetical configuration."""
         return self._supposed

@@ -1,6 +1,6 @@
-"""Validate appends before they change the log (storage-format §12).
+"""Validate appends before the log is changed (storage-format §12).
 
-These are pure functions, which raise a `RequestError` or return the batch to write.
+These are pure functions that raise a `RequestError` or return the batch to write.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RECORD_ERRORS_MAX = 1000
 
 
 def target_codec(config: LogConfig, source: Codec) -> Codec:
-    """Return the codec of the stored batch, which is the topic's or the producer's."""
+    """Return the codec of the stored batch: the topic's codec or the producer's."""
     if config.compression_type == "producer":
         return source
     if config.compression_type == "uncompressed":
@@ -51,7 +51,7 @@ def target_codec(config: LogConfig, source: Codec) -> Codec:
 
 
 def codec_level(config: LogConfig, codec: Codec) -> int | None:
-    """Return the topic's compression level for a codec, None if the codec has no levels."""
+    """Return the topic's compression level for a codec, or None if the codec has no levels."""
     if codec is Codec.NONE:
         return None
     return {
@@ -67,7 +67,7 @@ def check_keys(null_rows: Sequence[int], config: LogConfig) -> None:
     Parameters
     ----------
     null_rows : sequence of int
-        Indexes of the records whose key is null.
+        Indexes of the records with a null key.
     """
     if null_rows and config.compact:
         raise InvalidRecordError(
@@ -79,17 +79,16 @@ def check_keys(null_rows: Sequence[int], config: LogConfig) -> None:
 def check_timestamps(
     timestamps: Sequence[int], config: LogConfig, now_ms: int, null_rows: Sequence[int] = ()
 ) -> None:
-    """Refuse create times outside [now - before.max, now + after.max], except -1.
+    """Refuse create times outside [now - before.max, now + after.max], other than -1.
 
     A LogAppendTime topic has no such bounds. A timestamp below -1 is always refused, because no
-    batch header can contain it. This check precedes `check_keys`: if a batch breaks both rules, the
-    error is about timestamps.
+    batch header can contain it. If a batch breaks this rule and `check_keys`, this error is raised.
 
     Parameters
     ----------
     null_rows : sequence of int
-        Indexes of the records whose key is null. On a compacted topic they are reported for that,
-        and their timestamps are not checked.
+        Indexes of the records with a null key. On a compacted topic, they are reported as such, and
+        their timestamps are not checked.
     """
     if timestamps_in_bounds(min(timestamps), max(timestamps), config, now_ms):
         return
@@ -110,12 +109,12 @@ def check_timestamps(
 
 
 def _and_more(count: int) -> str:
-    """Return the end of a message that names the first of several records."""
+    """Return the end of a message that names only the first of several records."""
     return f" and {count - 1} more" if count > 1 else ""
 
 
 def timestamps_in_bounds(lowest: int, highest: int, config: LogConfig, now_ms: int) -> bool:
-    """Return whether the extreme timestamps of a batch are in bounds, and so all others."""
+    """Return whether the minimum and maximum timestamp of a batch are in bounds."""
     if lowest == highest == now_ms:
         return True  # both limits are at least 0
     earliest, latest = _bounds(config, now_ms)
@@ -130,7 +129,7 @@ def _bounds(config: LogConfig, now_ms: int) -> tuple[int, int]:
 
 
 def check_batch_size(size_bytes: int, config: LogConfig) -> None:
-    """Refuse a batch above `max.message.bytes`, or one that no segment can contain."""
+    """Refuse a batch that exceeds `max.message.bytes` or that no segment can contain."""
     if size_bytes > config.max_message_bytes:
         raise MessageSizeTooLargeError(
             f"a batch of {size_bytes} bytes exceeds max.message.bytes {config.max_message_bytes}"
@@ -139,10 +138,10 @@ def check_batch_size(size_bytes: int, config: LogConfig) -> None:
 
 
 def check_record_count(count: int, config: LogConfig) -> None:
-    """Refuse a batch of more records than `logstore.batch.max.records`.
+    """Refuse a batch with more than `logstore.batch.max.records` records.
 
-    A million records may compress to a few hundred bytes. A producer that gets this error may
-    split the batch and retry.
+    A million records can be compressed to a few hundred bytes. On this error, a producer can split
+    the batch and retry.
     """
     if count > config.logstore_batch_max_records:
         raise MessageSizeTooLargeError(
@@ -160,7 +159,7 @@ def check_set_size(size_bytes: int, config: LogConfig) -> None:
 
 
 def check_last_offset(first_offset: int, last_offset: int) -> None:
-    """Refuse an append whose last offset, inclusive, leaves no 64-bit log end offset.
+    """Refuse an append whose last offset (inclusive) leaves no 64-bit log end offset.
 
     A log that ends at 2⁶³ - 1 is full.
     """
@@ -172,7 +171,7 @@ def check_last_offset(first_offset: int, last_offset: int) -> None:
 
 
 def whole_batches(data: bytes) -> list[RecordBatch]:
-    """Split a request's bytes into batches. A torn tail is dropped, a damaged batch refused."""
+    """Split a request into batches. A torn last batch is dropped, a damaged batch refused."""
     batches = list(walk_buffer(data))
     for batch in batches:
         batch.ensure_valid()
@@ -182,17 +181,17 @@ def whole_batches(data: bytes) -> list[RecordBatch]:
 def prepare_leader_batch(
     batches: Sequence[RecordBatch], origin: AppendOrigin, config: LogConfig, now_ms: int
 ) -> RecordBatch:
-    """Validate one ready-made batch and return the batch to store, except for its offsets.
+    """Validate an encoded batch and return the batch to store, except for its offsets.
 
     Raises
     ------
     InvalidRecordError, InvalidTimestampError, MessageSizeTooLargeError, CorruptRecordError
-        The batch breaks a rule of storage-format §12. The log is unchanged.
+        The batch violates a rule of storage-format §12. The log is unchanged.
 
     Notes
     -----
     Runs without the log's lock, because time and memory grow with the decompressed size. Records
-    are decoded in windows; memory is at most some tens of bytes per record.
+    are decoded in windows, which takes at most some tens of bytes per record.
     """
     if len(batches) != 1:
         raise InvalidRecordError(f"an append takes exactly one batch, not {len(batches)}")
@@ -203,7 +202,7 @@ def prepare_leader_batch(
         _check_client_header(batch)
     append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
     if header.is_control:
-        # Never recompressed, whatever `compression.type` says.
+        # Never recompressed, regardless of `compression.type`.
         return batch.with_timestamp(TimestampType.LOG_APPEND_TIME, now_ms) if append_time else batch
     check_record_count(header.record_count, config)
     limit = config.logstore_decompression_max_bytes
@@ -243,7 +242,7 @@ def _rows(batch: RecordBatch, limit: int) -> Iterator[Sequence[RecordRow]]:
 
 
 def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int, limit: int) -> None:
-    """Refuse a batch and name its records, like `check_timestamps` and `check_keys`."""
+    """Refuse a batch and name its invalid records, as `check_timestamps` and `check_keys` do."""
     earliest, latest = _bounds(config, now_ms)
     errors: list[tuple[int, str]] = []
     first_late = None
@@ -276,7 +275,7 @@ def _check_records(batch: RecordBatch, config: LogConfig, now_ms: int, limit: in
 def _rebuilt(
     batch: RecordBatch, codec: Codec, max_timestamp: int, config: LogConfig, limit: int
 ) -> RecordBatch:
-    """Return a batch with the same records, dense offsets and another codec."""
+    """Return a batch with the same records, consecutive offsets and a different codec."""
     header = batch.header
     if encodes_by_kernel(header.record_count):
         from logstore.record.columns import encode_section
@@ -325,8 +324,8 @@ def check_replicated_batches(
     ------
     OffsetsOutOfOrderError, UnexpectedAppendOffsetError, RecordListTooLargeError
     InvalidRecordError
-        A negative leader epoch or last offset delta, which no leader writes, or batches that do
-        not fit one segment.
+        A batch has a negative leader epoch or last offset delta, which no leader writes, or the
+        batches do not fit into a segment.
     """
     previous = -1
     first = batches[0].header.base_offset
@@ -373,8 +372,8 @@ def _check_client_header(batch: RecordBatch) -> None:
 class ProducerCheck(NamedTuple):
     """Result of `check_producers`.
 
-    `markers` contains the marker of each batch, None for a data batch. It is empty if no batch has
-    a producer. `duplicate` is the earlier append of the same batch, if there was one.
+    `markers` contains the marker of each batch, or None for a data batch. It is empty if no batch
+    has a producer. `duplicate` is the earlier append of the same batch, or None.
     """
 
     markers: Sequence[EndTxnMarker | None]
@@ -387,12 +386,12 @@ NO_PRODUCERS = ProducerCheck(())
 def check_producers(
     producer_state: ProducerStateManager, batches: Sequence[RecordBatch], origin: AppendOrigin
 ) -> ProducerCheck:
-    """Check the batches of an append against the producer state, without changing it.
+    """Check the batches of an append against the producer state without changing the state.
 
     Parameters
     ----------
     batches : sequence of RecordBatch
-        The batches with their final offsets; exactly one unless a follower appends them.
+        The batches with their final offsets. Only a follower may append more than one.
 
     Raises
     ------
@@ -411,7 +410,7 @@ def check_producers(
     if origin is not AppendOrigin.REPLICATION:
         duplicate = producer_state.validate(batches[0].header, markers[0], origin)
         return ProducerCheck(markers, duplicate)
-    # Whether a transaction is open after the batches of this very append.
+    # Whether a producer's transaction is open after the batches checked so far.
     is_open: dict[int, bool] = {}
     for batch, marker in zip(batches, markers, strict=True):
         header = batch.header

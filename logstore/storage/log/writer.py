@@ -1,8 +1,8 @@
 """The writer of a log, which validates and writes records and encoded batches.
 
-A single record, columns of records and encoded batches are all appended in two steps. First, they
-are encoded or decoded without holding the log's lock. Then they are sealed and written to the
-active segment while the lock is held.
+All appends take two steps, whether of a record, of columns of records, or of encoded batches.
+First, they are encoded or decoded without holding the log's lock. Then they are sealed and written
+to the active segment under the lock.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ _new = tuple.__new__  # see `logstore.storage.log.drafts`
 
 
 class LogWriter:
-    """Appends to a log, and rolls its active segment.
+    """Appends to a log and rolls its active segment.
 
-    It uses the state of the log. If an append is refused, the log is not changed at all:
-    nothing is written, no segment is rolled and no epoch is assigned.
+    If an append is refused, the log does not change: no bytes are written, no segment is rolled and
+    no epoch is assigned.
 
     Attributes
     ----------
     refuse : callable or None
-        Set on a follower: raises the error for writes that do not come from its leader. None
+        Set on a follower. Raises the error for writes that do not come from its leader. None
         accepts all writes.
     """
 
@@ -82,14 +82,14 @@ class LogWriter:
     def append_record(self, record: NewRecord, codec: Codec = Codec.NONE) -> AppendInfo:
         """Append one record as a batch.
 
-        Parameters and errors are the same as for `append_records`.
+        Takes the parameters and raises the errors of `append_records`.
         """
         local = self._local
         now_ms = self._clock.now_ms()
         with local.lock:
             if local.is_changing or local.is_unfinished:
                 local.prepare_change()
-            try:  # as in `LocalLog.change`, whose calls would take time
+            try:  # inlines `LocalLog.change`, whose calls would take time
                 local.is_changing = True
                 base, epoch = self._begin()
                 sealer = self._sealer
@@ -108,26 +108,27 @@ class LogWriter:
                     local.recover()
 
     def append_next(self, record: NewRecord, stamp: Stamp | None = None) -> AppendInfo | None:
-        """Append one record of a producer as a batch of its own, if it is clearly acceptable.
+        """Append a producer's record as a single-record batch, in the simple cases.
 
-        It is a shorter way to the same bytes, for producers that send their records one by one.
+        The result is the same as with `append_records`. This is faster for producers that send
+        their records one by one.
 
         Parameters
         ----------
         stamp : Stamp, optional
-            Producer fields of the batch, outside a transaction.
+            Producer fields of a batch outside a transaction.
 
         Returns
         -------
         AppendInfo or None
-            None, without any change, if the topic compresses its batches, if the batch does not
-            follow the last batch of its producer, or if it breaks a rule. `append_records` appends
-            the batch or raises the error.
+            None, without any change, if the topic compresses its batches, the batch does not follow
+            its producer's last batch, or it breaks a rule. The caller must then call
+            `append_records`, which appends the batch or raises the error.
 
         Raises
         ------
         LogStoreError
-            As `append_records`.
+            See `append_records`.
         """
         local = self._local
         now_ms = self._clock.now_ms()
@@ -170,13 +171,13 @@ class LogWriter:
         Parameters
         ----------
         records : sequence of NewRecord, RecordLists or RecordArrays
-            An empty sequence neither appends nor rolls.
+            If empty, neither an append nor a roll takes place.
         codec : Codec
-            The producer's codec; `compression.type` may overrule it.
+            The producer's codec, which `compression.type` may override.
         stamp : Stamp, optional
-            Producer fields of the batch, which is then checked in the order in which
-            `append_batches` checks the same batch, with the same errors. The codec is NONE, and
-            all timestamps are set.
+            Producer fields of the batch. The batch is then checked like a batch passed to
+            `append_batches`, in the same order and with the same errors. `codec` must be NONE, and
+            all timestamps must be set.
 
         Raises
         ------
@@ -205,20 +206,20 @@ class LogWriter:
     ) -> Iterator[AppendInfo]:
         """Append records without timestamps and headers as several batches.
 
-        All batches are written at once if the topic changes neither codec nor timestamps, and no
-        batch is refused or requires a new segment. Otherwise they are written one at a time.
+        All batches are written at once if the topic changes neither codec nor timestamps, no batch
+        is refused and none requires a new segment. Otherwise, they are written one at a time.
 
         Parameters
         ----------
         bounds : sequence of int
-            Batch i has the rows [bounds[i], bounds[i + 1]), at least one.
+            Batch i has the rows [bounds[i], bounds[i + 1]), which must not be empty.
         request : callable, optional
-            Calls the append of each batch, which is then written alone.
+            Called with the append of each batch. If given, each batch is written separately.
 
         Yields
         ------
         AppendInfo
-            One for all batches or one per batch; errors as in `append_records`.
+            One for all batches or one per batch. Raises the errors of `append_records`.
         """
         draft = records.draft_batches(bounds, self._clock.now_ms())
         if request is None:
@@ -266,16 +267,16 @@ class LogWriter:
         return self._append_sealed(sealed, base, epoch, now_ms)
 
     def _begin(self) -> tuple[int, int]:
-        """Return the offset and leader epoch of a batch that may be written now. The lock is held.
+        """Return the offset and leader epoch for the next batch. The caller must hold the lock.
 
-        Raises the error of a log that is closed, offline or a follower's.
+        Raises an error if the log is closed, offline, or a follower's.
         """
         local = self._local
         if local.is_offline:
             local.check_open()
         if self.refuse is not None:
             self.refuse()
-        return local.log_end.offset, local.leader_epoch  # which a closed log refuses
+        return local.log_end.offset, local.leader_epoch  # raises an error if the log is closed
 
     def _append_sealed(
         self,
@@ -286,12 +287,12 @@ class LogWriter:
         entry: ProducerEntry | None = None,
         sequence: int = NO_SEQUENCE,
     ) -> AppendInfo:
-        """Write a batch that was sealed at the offset and epoch that `_begin` gave.
+        """Write a batch that was sealed at the offset and epoch returned by `_begin`.
 
         Parameters
         ----------
         entry : ProducerEntry, optional
-            State of the producer of a batch with one record, which gets its `sequence`.
+            Producer state for a single-record batch, to which `sequence` is added.
         """
         data, count, max_timestamp, append_time, _ = sealed
         last, size = base + count - 1, len(data)
@@ -315,23 +316,23 @@ class LogWriter:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         leader_epoch: int | None = None,
     ) -> AppendInfo:
-        """Append ready-made batches (storage-format §12).
+        """Append encoded batches (storage-format §12).
 
         Parameters
         ----------
         data : bytes
-            Whole batches. A torn one at the end is dropped. Clients and coordinators send exactly
-            one, whose offsets, leader epoch and perhaps timestamps are set here. A follower
-            appends any number, and keeps their bytes.
+            Complete batches. A torn last batch is dropped. Clients and coordinators send exactly
+            one batch, whose offsets, leader epoch and possibly timestamps are set here. A follower
+            appends any number of batches unchanged.
         leader_epoch : int, optional
-            Leader epoch set on a leader's batch (default: the newest known one).
+            Leader epoch for a leader's batch. [default: the newest known epoch]
 
         Raises
         ------
         RequestError, CorruptRecordError, UnsupportedFormatError
             The log is unchanged.
         KafkaStorageError
-            As `append_records`.
+            See `append_records`.
         ValueError
             `leader_epoch` is negative.
         """
@@ -348,8 +349,7 @@ class LogWriter:
         if origin is AppendOrigin.REPLICATION:
             return local.change(self._append_replicated, batches, now_ms)
         while True:
-            # Do this without the lock, because a batch of a few hundred bytes may decompress to
-            # megabytes.
+            # Do this without the lock, because a few hundred bytes may decompress to megabytes.
             self._begin()
             config = local.config
             prepared = prepare_leader_batch(batches, origin, config, now_ms)
@@ -373,7 +373,7 @@ class LogWriter:
         leader_epoch: int | None,
         now_ms: int,
     ) -> AppendInfo | None:
-        """Append a batch validated under `config`, and return None if the log's has changed."""
+        """Append a batch validated under `config`, or return None if the configuration changed."""
         base, epoch = self._begin()
         if self._local.config is not config:
             return None
@@ -389,19 +389,19 @@ class LogWriter:
         commit: bool,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """Append the marker that ends a producer's transaction, as the coordinator does.
+        """Append the marker that ends a producer's transaction, as a coordinator does.
 
         The transaction may have no data in this log.
 
         Parameters
         ----------
         transaction_version : int
-            From 2 on, the epoch of the marker must be above the epoch of the transaction.
+            From version 2 on, the marker's epoch must be above the transaction's epoch.
 
         Raises
         ------
         InvalidProducerEpochError, TransactionCoordinatorFencedError
-            The producer's or the coordinator's epoch is out of date. The log is unchanged.
+            The epoch of the producer or the coordinator is out of date. The log is unchanged.
         """
         control_type = ControlType.COMMIT if commit else ControlType.ABORT
         marker = EndTxnMarker(control_type, coordinator_epoch)
@@ -418,9 +418,9 @@ class LogWriter:
     def _write(
         self, batches: Sequence[RecordBatch], origin: AppendOrigin, now_ms: int
     ) -> AppendInfo:
-        """Write validated batches with their final offsets. The log is open and locked.
+        """Write validated batches with their final offsets. The log must be open and locked.
 
-        A batch that a client sends again is not written. The result has its first offsets.
+        A duplicate batch is not written; the result then has its original offsets.
         """
         producer_state = self._local.producer_state
         markers, duplicate = check_producers(producer_state, batches, origin)
@@ -455,9 +455,9 @@ class LogWriter:
         now_ms: int,
         produced: Produced = (),
     ) -> RollReason | None:
-        """Write batches in one write, after a roll if one is due, and publish them to readers.
+        """Roll if necessary, write batches in one write, and publish them to readers.
 
-        The log is open and locked. Batches beyond the largest offset are refused.
+        The log must be open and locked. Batches above the maximum offset are refused.
 
         Parameters
         ----------
@@ -466,12 +466,12 @@ class LogWriter:
         epochs : sequence of (int, int)
             Leader epochs of the batches and their start offsets, in order.
         produced : sequence of (BatchHeader, EndTxnMarker or None)
-            Batches of producers, for the producer state.
+            The batches that have a producer, for the producer state.
 
         Returns
         -------
         RollReason or None
-            Why a new segment was started first, if one was.
+            Why a new segment was rolled first, or None if it was not.
         """
         local = self._local
         first_offset = epochs[0][1]
@@ -497,11 +497,11 @@ class LogWriter:
     def _store_next(
         self, data: Buffer, first_offset: int, last_offset: int, epoch: int, timestamp: int
     ) -> bool:
-        """Write one batch, unless it requires a roll, an index entry or an epoch.
+        """Write a batch unless it requires a roll, an index entry or a new epoch.
 
         Return whether it was written.
 
-        The caller publishes it.
+        The caller must publish it.
         """
         local = self._local
         local.is_unfinished = True
@@ -517,7 +517,7 @@ class LogWriter:
         return True
 
     def _publish(self, segment: LogSegment, end: int, produced: Produced) -> None:
-        """Publish the new end of the log to readers and to the state derived from it."""
+        """Publish the new log end to readers and to the state derived from the log."""
         local = self._local
         local.publish_end(end)
         if produced:
@@ -538,12 +538,12 @@ class LogWriter:
         Parameters
         ----------
         expected_next_offset : int, optional
-            Base of the new segment if above the log end offset (a follower's gap).
+            Base offset of the new segment if above the log end offset (a gap on a follower).
 
         Returns
         -------
         LogSegment
-            The new active segment. An empty active one of the same base is recreated.
+            The new active segment. An empty active segment with the same base offset is re-created.
 
         Raises
         ------
@@ -570,7 +570,7 @@ class LogWriter:
             local.producer_state.map_end_offset = base
             local.producer_state.take_snapshot()
             # Flush before the new file is created, because only the last segment may be empty after
-            # a crash. The flush is forced, because trimming changes the indexes even without new
+            # a crash. Force the flush, because trimming changes the indexes even without new
             # records.
             local.flush(base, force=is_new)
             segment = local.add_segment(base) if is_new else local.renew_segment(active)

@@ -1,4 +1,4 @@
-"""The state of one producer id, and the values derived from it.
+"""The state of a producer id, and values derived from it.
 
 Source: storage-format §9.1; Kafka's ProducerStateEntry, BatchMetadata and CompletedTxn.
 """
@@ -26,7 +26,7 @@ NO_COORDINATOR_EPOCH = -1
 
 
 class BatchMetadata(NamedTuple):
-    """A batch of a producer. Offsets and sequences are inclusive, the timestamp is the largest."""
+    """A producer's batch. Offsets and sequences are inclusive; the timestamp is the largest one."""
 
     last_sequence: int
     last_offset: int
@@ -35,7 +35,7 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_sequence(self) -> int:
-        """Sequence of the batch's first record, or -1 if it has no sequences."""
+        """Sequence of the batch's first record, or -1 if the batch has no sequences."""
         if self.last_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         if self.last_sequence >= self.offset_delta:
@@ -56,7 +56,7 @@ class LastRecord(NamedTuple):
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction that has ended: the offset of its first record and of its marker."""
+    """A completed transaction: the offsets of its first record and of its marker."""
 
     producer_id: int
     first_offset: int
@@ -71,16 +71,16 @@ class CompletedTxn(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """The state of one producer id.
+    """The state of a producer id.
 
     Attributes
     ----------
     last_timestamp : int
-        Unix ms of the last batch or marker, by its largest timestamp, or -1 if it had none.
+        Largest timestamp of the last batch or marker, in Unix milliseconds, or -1 if it had none.
     current_txn_first_offset : int or None
-        First data offset of the open transaction, None outside one.
+        First data offset of the open transaction, or None if there is none.
     batches : deque of BatchMetadata
-        The last five data batches of this epoch, oldest first.
+        The last five data batches in this epoch, oldest first.
     """
 
     producer_id: int
@@ -92,12 +92,12 @@ class ProducerEntry:
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record of the last batch, -1 if no batch is known."""
+        """Sequence of the last batch's last record, or -1 if no batch is known."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_data_offset(self) -> int:
-        """Offset of the last record of the last batch, -1 if no batch is known."""
+        """Offset of the last batch's last record, or -1 if no batch is known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def is_in_transaction(self, producer_epoch: int) -> bool:
@@ -105,9 +105,9 @@ class ProducerEntry:
         return self.current_txn_first_offset is not None and self.producer_epoch == producer_epoch
 
     def is_followed_by(self, producer_epoch: int, sequence: int) -> bool:
-        """Return whether a record in a batch of its own, outside a transaction, is the next one.
+        """Return whether a single-record batch outside a transaction is the producer's next batch.
 
-        The rules of `check_data` accept such a batch. They may also accept others.
+        `check_data` accepts every such batch, and may accept others.
         """
         batches = self.batches
         if (
@@ -119,23 +119,23 @@ class ProducerEntry:
             return False
         for batch in batches:  # noqa: SIM110  # a generator takes longer
             if batch[0] == sequence:
-                return False  # it may be a duplicate
+                return False  # may be a duplicate
         return True
 
     def add_batch(self, sequence: int, offset: int, timestamp: int) -> None:
-        """Apply a batch of one record that follows; see `is_followed_by`."""
+        """Apply a single-record batch that `is_followed_by` has accepted."""
         batch: BatchMetadata = tuple.__new__(BatchMetadata, (sequence, offset, 0, timestamp))
         self.batches.append(batch)
         self.last_timestamp = timestamp
 
     def enter_epoch(self, producer_epoch: int) -> None:
-        """Set the epoch, and forget the batches of any other epoch."""
+        """Set the epoch. If it changes, forget all batches."""
         if producer_epoch != self.producer_epoch:
             self.producer_epoch = producer_epoch
             self.batches.clear()
 
     def to_snapshot(self) -> SnapshotEntry:
-        """Return the snapshot entry, which contains only the last batch."""
+        """Return the snapshot entry, which only contains the last batch."""
         txn_first_offset = self.current_txn_first_offset
         return SnapshotEntry(
             producer_id=self.producer_id,
@@ -150,7 +150,7 @@ class ProducerEntry:
 
     @classmethod
     def from_snapshot(cls, stored: SnapshotEntry) -> ProducerEntry:
-        """Return the state in a snapshot entry."""
+        """Return the producer state from a snapshot entry."""
         txn_first_offset = stored.current_txn_first_offset
         entry = cls(
             stored.producer_id,

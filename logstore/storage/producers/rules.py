@@ -1,8 +1,8 @@
 """Rules for the next batch of a producer, given its state (storage-format §9.1).
 
-Pure functions of a producer's state and a batch's header. The result is an error, a duplicate or
-None. The leader has checked the batches of a follower, so the rules of epochs and sequences apply
-only to clients and coordinators.
+Pure functions of a producer's state and a batch header. They raise an error, or return a duplicate
+or None. Epoch and sequence rules only apply to clients and coordinators, because the leader has
+already checked a follower's batches.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ def check_data(
     Parameters
     ----------
     where : TopicPartition
-        For messages.
+        The partition, for messages.
     entry : ProducerEntry or None
-        The state of the producer, or None if it is not known.
+        The state of the producer, or None if the producer is unknown.
 
     Returns
     -------
     BatchMetadata or None
-        The batch that a client sends again: to be answered with its offsets, not written.
+        The original batch if this one is a duplicate, which must not be written again.
 
     Raises
     ------
     InvalidProducerEpochError
-        The epoch is older than the one known: the producer is fenced.
+        The epoch is older than the current one: the producer is fenced.
     OutOfOrderSequenceNumberError
-        The first sequence does not follow the last one of this epoch, or is not 0 in a new one.
+        The first sequence does not follow the last one of this epoch, or is not 0 in a new epoch.
     InvalidTxnStateError
-        Not transactional, while the producer's transaction is open.
+        The batch is not transactional, but the producer's transaction is open.
     """
     if entry is None:
         return None
@@ -83,9 +83,9 @@ def check_marker(
     Raises
     ------
     InvalidProducerEpochError
-        The epoch is older than the one known.
+        The epoch is older than the current one.
     TransactionCoordinatorFencedError
-        Another coordinator has taken over since this one was elected.
+        A newer coordinator has written a marker for this producer.
     """
     if entry is None or origin is AppendOrigin.REPLICATION:
         return
@@ -100,10 +100,11 @@ def check_marker(
 def check_bumped_epoch(
     where: TopicPartition, entry: ProducerEntry | None, header: BatchHeader
 ) -> None:
-    """Check the epoch of a marker of `transaction.version` 2, in addition to `check_marker`.
+    """Check the epoch of a `transaction.version` 2 marker, in addition to `check_marker`.
 
-    The coordinator bumps the epoch before each marker. A marker with the epoch of an open
-    transaction belongs to the previous one, and is late. Without an open transaction it is a retry.
+    The coordinator bumps the epoch before each marker. If a transaction is open, a marker with its
+    epoch is a late marker of the previous transaction. If no transaction is open, the marker is a
+    retry.
 
     Raises
     ------
@@ -111,7 +112,7 @@ def check_bumped_epoch(
     """
     if entry is None or entry.current_txn_first_offset is None:
         return
-    # Clients never use epoch 32767. Kafka accepts such a marker to recover from a fault.
+    # Clients never use epoch 32767. Kafka accepts such a marker, to recover from a fault.
     if header.producer_epoch == entry.producer_epoch != INT16_MAX:
         raise InvalidProducerEpochError(
             f"{where}: epoch {header.producer_epoch} of a marker of producer {header.producer_id}"
@@ -120,7 +121,7 @@ def check_bumped_epoch(
 
 
 def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata | None:
-    """Return the remembered batch of the same epoch and sequences, or None if there is none."""
+    """Return the cached batch with the same epoch and sequences, or None if there is none."""
     if header.producer_epoch != entry.producer_epoch:
         return None
     wanted = (header.base_sequence, header.last_sequence)
@@ -131,7 +132,7 @@ def find_duplicate(entry: ProducerEntry, header: BatchHeader) -> BatchMetadata |
 
 
 def check_epoch(where: TopicPartition, entry: ProducerEntry, producer_epoch: int) -> None:
-    """Raise InvalidProducerEpochError if an epoch of a producer is older than the known one."""
+    """Raise InvalidProducerEpochError if an epoch is older than the producer's current one."""
     if producer_epoch < entry.producer_epoch:
         raise InvalidProducerEpochError(
             f"{where}: epoch {producer_epoch} of producer {entry.producer_id} is older"

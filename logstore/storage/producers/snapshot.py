@@ -14,8 +14,8 @@ Offset  Size  Field
               34   4  coordinatorEpoch i32
               38   8  currentTxnFirstOffset i64, -1 outside a transaction
 
-All big-endian. A snapshot contains the state with every batch below its offset applied. It is
-derived data: a damaged one is deleted and an older one used. Source: storage-format §9.2.
+All numbers are big-endian. A snapshot contains the state after every batch below its offset. It is
+derived data: a damaged snapshot is deleted and an older one used. Source: storage-format §9.2.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class SnapshotEntry(NamedTuple):
 
 
 def encode_snapshot(entries: Iterable[SnapshotEntry]) -> bytes:
-    """Return the bytes of a snapshot. The order of the entries means nothing."""
+    """Return the bytes of a snapshot. The order of the entries is not significant."""
     body = b"".join(_ENTRY.pack(*entry) for entry in entries)
     counted = struct.pack(">i", len(body) // ENTRY_SIZE) + body
     return struct.pack(">hI", SNAPSHOT_VERSION, crc32c(counted)) + counted
@@ -74,15 +74,15 @@ def decode_snapshot(
     data : bytes
         The whole file.
     path : str, optional
-        For the error's message.
+        Path of the snapshot, for error messages.
     end_offset : int, optional
-        The snapshot's offset: it knows batches below it only.
+        The snapshot's offset. All batches in the snapshot must be below it.
 
     Raises
     ------
     CorruptSnapshotError
-        The data is too short, or has an unknown version, a wrong CRC, a count that does not fit
-        the length, or producers that cannot result from a log.
+        The data is too short, has an unknown version, a wrong CRC or an entry count that does not
+        match the length, or contains producers that cannot result from a log.
     """
     if len(data) < HEADER_SIZE:
         raise CorruptSnapshotError(
@@ -155,13 +155,13 @@ def _check_entries(
 
 
 class SnapshotFiles:
-    """The snapshot files of one partition.
+    """The snapshot files of a partition.
 
     Parameters
     ----------
     fs : FileSystem
     directory : str
-        The partition's directory, which exists; listed once, here.
+        The partition's directory, which must exist. It is listed once, by the constructor.
     """
 
     def __init__(
@@ -175,12 +175,12 @@ class SnapshotFiles:
 
     @property
     def offsets(self) -> list[int]:
-        """Offsets of the files, rising."""
+        """Offsets of the snapshot files, ascending."""
         return sorted(self._offsets)
 
     @property
     def latest_offset(self) -> int | None:
-        """Offset of the newest file, None if there is none."""
+        """Offset of the newest snapshot file, or None if there is none."""
         return max(self._offsets, default=None)
 
     def reload(self) -> None:
@@ -204,8 +204,8 @@ class SnapshotFiles:
     def write(self, offset: int, entries: Iterable[SnapshotEntry], *, sync: bool) -> str:
         """Write a snapshot and return its path.
 
-        A snapshot with the same offset is replaced. The write is not atomic, because the
-        CRC of a torn file is wrong and the file is then ignored.
+        An existing snapshot with the same offset is replaced. The write is not atomic, because a
+        torn file has a wrong CRC and is therefore ignored.
         """
         path = self.path(offset)
         with closing(open_anew(self._fs, path)) as file:
@@ -222,7 +222,7 @@ class SnapshotFiles:
             self._fs.remove(self.path(offset))
 
     def mark_deleted(self, offset: int) -> str | None:
-        """Rename a snapshot to `.snapshot.deleted`. Return the new path, or None without a file."""
+        """Rename a snapshot to `.snapshot.deleted`. Return the new path, or None if missing."""
         self._offsets.discard(offset)
         path = self.path(offset)
         if not self._fs.exists(path):

@@ -1,10 +1,10 @@
 """The producer state of a partition: sequences, epochs and transactions.
 
-For each producer id the state contains the epochs of producer and coordinator, the time of the last
-activity, the start of the open transaction and the last five batches. It serves duplicate
+The state maps each producer id to the epochs of producer and coordinator, the time of the last
+activity, the start of the open transaction and the last five batches. It is used for duplicate
 detection, the first unstable offset, the transaction index and the cleaner's choice of empty
-batches. The state is derived from the log. Snapshots make the replay after a restart shorter.
-Source: docs/spec/storage-format.md §9, and Kafka's ProducerStateManager and ProducerAppendInfo.
+batches. The state is derived from the log. Snapshots shorten the replay after a restart. Source:
+docs/spec/storage-format.md §9, and Kafka's ProducerStateManager and ProducerAppendInfo.
 """
 
 from __future__ import annotations
@@ -40,33 +40,34 @@ _logger = logging.getLogger(__name__)
 
 
 class ProducerStateManager:
-    """The producers of one partition and their snapshot files.
+    """The producers of a partition and their snapshot files.
 
     Parameters
     ----------
     fs : FileSystem
     directory : str
-        The partition's directory, which exists.
+        The partition's directory, which must exist.
     topic_partition : TopicPartition
-        For messages.
+        The partition, for messages.
     producer_id_expiration_ms : int
-        Idle time after which a producer without an open transaction is forgotten.
+        Idle time after which a producer without an open transaction expires.
     small_file_max_bytes : int
-        Largest snapshot that is read, in bytes.
+        Maximum size of a snapshot, in bytes.
 
     Attributes
     ----------
     damaged_snapshots : list of CorruptSnapshotError
-        Errors of the snapshots that `load_snapshot` deleted.
+        Errors of the damaged snapshots that `load_snapshot` deleted.
     map_end_offset : int
-        Offset up to which the log is applied, exclusive. Set by the caller.
+        End of the log that has been applied (exclusive). Set by the caller.
     may_lack_batches : bool
-        True if damaged batches of the log were not applied. A batch that contradicts an open
-        transaction then means that the transaction's marker was among them.
+        True if damaged batches of the log were skipped. A batch that contradicts an open
+        transaction then means that the transaction's marker was in a skipped batch.
 
     Notes
     -----
-    Guarded by the log's lock. `now_ms` is wall time in Unix ms. `_check` asserts the invariants.
+    Guarded by the log's lock. `now_ms` is wall-clock time in Unix milliseconds. `_check` asserts
+    the invariants.
     """
 
     def __init__(
@@ -84,8 +85,8 @@ class ProducerStateManager:
         self._producers: dict[int, ProducerEntry] = {}
         # Open transactions: first data offset → producer id, lowest offset first.
         self._ongoing: dict[int, int] = {}
-        # Transactions that have ended, but whose marker is not below the high watermark yet. Maps
-        # the offset of the marker to the first data offset, lowest marker first.
+        # Completed transactions whose marker is not yet below the high watermark: marker offset →
+        # first data offset, lowest marker first.
         self._unreplicated: dict[int, int] = {}
         self.map_end_offset = 0
         self.may_lack_batches = False
@@ -96,30 +97,31 @@ class ProducerStateManager:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no producer is known and no finished transaction awaits the high watermark."""
+        """Whether no producer is known and no completed transaction awaits the high watermark."""
         return not self._producers and not self._unreplicated
 
     def entry(self, producer_id: int) -> ProducerEntry | None:
-        """Return the live state of a producer, or None. Only `LogWriter` may change it."""
+        """Return a producer's live state, or None if unknown. Only `LogWriter` may modify it."""
         return self._producers.get(producer_id)
 
     def entries(self) -> list[ProducerEntry]:
-        """Return the live state of each producer. Callers must not change it."""
+        """Return the live state of each producer. The caller must not modify it."""
         return list(self._producers.values())
 
     def last_data_offset(self, producer_id: int) -> int:
-        """Return the offset of a producer's last data record, -1 if none is known."""
+        """Return the offset of a producer's last data record, or -1 if unknown."""
         entry = self._producers.get(producer_id)
         return NO_OFFSET if entry is None else entry.last_data_offset
 
     def active_producers(
         self, start_offset: int = 0, end_offset: int = INT64_MAX
     ) -> dict[int, LastRecord]:
-        """Return a copy of the epoch and last data offset of every known producer id.
+        """Return the epoch and last data offset of every known producer id, as a copy.
 
         A range selects the producers whose last data offset is in [start, end) or unknown.
         """
-        # Without the entry's property: a cleaning pass reads thousands of them per segment.
+        # Avoids the entry's property, because a cleaning pass reads thousands of entries per
+        # segment.
         found = {}
         for producer_id, entry in self._producers.items():
             last = batches[-1].last_offset if (batches := entry.batches) else NO_OFFSET
@@ -128,7 +130,7 @@ class ProducerStateManager:
         return found
 
     def has_open_transaction(self, producer_id: int) -> bool:
-        """Return whether a producer has a transaction without a marker in this partition."""
+        """Return whether a producer has an open transaction in this partition."""
         entry = self._producers.get(producer_id)
         return entry is not None and entry.current_txn_first_offset is not None
 
@@ -138,7 +140,7 @@ class ProducerStateManager:
         return bool(self._ongoing or self._unreplicated)
 
     def first_undecided_offset(self) -> int | None:
-        """Return the first offset of the oldest open transaction, None if none is open."""
+        """Return the first offset of the oldest open transaction, or None if there is none."""
         return next(iter(self._ongoing), None)
 
     def open_producers(self) -> list[int]:
@@ -146,22 +148,23 @@ class ProducerStateManager:
         return list(self._ongoing.values())
 
     def ongoing_producer(self) -> int | None:
-        """Return the producer id of the oldest open transaction, None if none is open."""
+        """Return the producer id of the oldest open transaction, or None if there is none."""
         return next(iter(self._ongoing.values()), None)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """Return the first offset that readers of committed data must not pass.
+        """Return the first offset that `read_committed` readers must not read.
 
         Parameters
         ----------
         high_watermark : int
-            Exclusive. A transaction is decided for readers once its marker is below.
+            High watermark (exclusive). A transaction is decided for readers once its marker is
+            below it.
 
         Returns
         -------
         int or None
-            First offset of the oldest transaction that is open or whose marker is at or above
-            the high watermark, or None without such a transaction.
+            First offset of the oldest transaction that is open or whose marker is at or above the
+            high watermark, or None if there is none.
 
         Notes
         -----
@@ -178,10 +181,11 @@ class ProducerStateManager:
         return min(pending, default=None)
 
     def last_stable_offset_after(self, completed: CompletedTxn) -> int:
-        """Return the last stable offset that a transaction index entry records.
+        """Return the last stable offset to record in a transaction index entry.
 
-        Must be called right after the `update_from_batch` that returned `completed`. The result
-        is the first offset of the oldest open transaction, else the offset after the marker.
+        The caller must call this right after the `update_from_batch` that returned `completed`. The
+        result is the first offset of the oldest open transaction or, if none is open, the offset
+        after the marker.
         """
         undecided = self.first_undecided_offset()
         return completed.last_offset + 1 if undecided is None else undecided
@@ -201,14 +205,14 @@ class ProducerStateManager:
         header : BatchHeader
             Header of a batch with a producer id.
         marker : EndTxnMarker or None
-            As in `update_from_batch`.
+            See `update_from_batch`.
         origin : AppendOrigin
             Selects the rules; see `logstore.storage.producers.rules`.
 
         Returns
         -------
         BatchMetadata or None
-            The earlier append of the same batch, which must not be written again.
+            The original batch if this one is a duplicate, which must not be written again.
 
         Raises
         ------
@@ -228,24 +232,24 @@ class ProducerStateManager:
         marker: EndTxnMarker | None = None,
         first_offset: int | None = None,
     ) -> CompletedTxn | None:
-        """Apply a batch of the log by the rules of replication, which accept the log as it is.
+        """Apply a batch of the log by the replication rules, which accept the log as it is.
 
-        Falling epochs are logged and accepted. The caller advances `map_end_offset`.
+        Decreasing epochs are logged and accepted. The caller must advance `map_end_offset`.
 
         Parameters
         ----------
         header : BatchHeader
-            Header with the final offsets. A batch without a producer id changes nothing.
+            Header with the final offsets. A batch without a producer id has no effect.
         marker : EndTxnMarker or None
-            The record of a control batch. None for other control records, which change nothing,
-            and for a marker that compaction removed, which only makes the producer known.
+            The marker in a control batch. None for any other control record, which has no effect,
+            and for a marker removed by compaction, which only makes the producer known.
         first_offset : int, optional
-            First offset of a transaction that this batch opens; its base offset by default.
+            First offset of a transaction that this batch opens. [default: the base offset]
 
         Returns
         -------
         CompletedTxn or None
-            The transaction that the marker ended, if the transaction had data.
+            The transaction that the marker completed, or None if it had no data.
 
         Raises
         ------
@@ -277,7 +281,7 @@ class ProducerStateManager:
             self._ongoing.pop(first_offset, None)
 
     def on_high_watermark_updated(self, high_watermark: int) -> None:
-        """Forget the ended transactions whose markers are below `high_watermark`."""
+        """Forget the completed transactions whose markers are below `high_watermark`."""
         passed = []
         for marker_offset in self._unreplicated:
             if marker_offset >= high_watermark:
@@ -287,14 +291,14 @@ class ProducerStateManager:
             del self._unreplicated[marker_offset]
 
     def on_log_start_offset_incremented(self, log_start_offset: int) -> None:
-        """Handle an increased log start offset. Producers without records remain known."""
+        """Advance the log start offset. Producers without records remain known."""
         self.on_high_watermark_updated(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.latest_snapshot_offset
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def remove_expired(self, now_ms: int) -> int:
-        """Forget idle producers without an open transaction, and return how many."""
+        """Forget idle producers without an open transaction, and return their number."""
         expired = [
             entry.producer_id
             for entry in self._producers.values()
@@ -305,9 +309,9 @@ class ProducerStateManager:
         return len(expired)
 
     def next_expiry_ms(self, now_ms: int) -> int | None:
-        """Return the time in Unix ms at which the next idle producer expires, or None.
+        """Return when the next idle producer expires, in Unix milliseconds, or None if never.
 
-        Overdue producers with an open transaction are not counted.
+        Producers that only remain because of an open transaction are ignored.
         """
         last = [
             entry.last_timestamp
@@ -321,8 +325,8 @@ class ProducerStateManager:
         """Reload the newest snapshot on disk within the log's bounds.
 
         Snapshots at or below `log_start_offset` or above `log_end_offset` are deleted. Unless the
-        state is at `log_end_offset`, it is reloaded (`load_snapshot`), and the caller replays the
-        log from `map_end_offset` on.
+        state is already at `log_end_offset`, it is reloaded (`load_snapshot`), and the caller must
+        replay the log from `map_end_offset` on.
         """
         for offset in self.snapshot_offsets:
             if not log_start_offset < offset <= log_end_offset:
@@ -333,7 +337,7 @@ class ProducerStateManager:
             self.load_snapshot(log_start_offset, now_ms)
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Clear the state, delete all snapshots, and set the end of the state to `offset`."""
+        """Clear the state, delete all snapshots, and make the state end at `offset`."""
         self._clear()
         for snapshot_offset in self.snapshot_offsets:
             self.delete_snapshot(snapshot_offset)
@@ -344,12 +348,12 @@ class ProducerStateManager:
 
     @property
     def snapshot_offsets(self) -> list[int]:
-        """Offsets of the snapshot files, rising."""
+        """Offsets of the snapshot files, ascending."""
         return self._snapshots.offsets
 
     @property
     def latest_snapshot_offset(self) -> int | None:
-        """Offset of the newest snapshot file, None without snapshots."""
+        """Offset of the newest snapshot file, or None if there is none."""
         return self._snapshots.latest_offset
 
     def take_snapshot(self, *, sync: bool = True) -> str | None:
@@ -358,13 +362,13 @@ class ProducerStateManager:
         Parameters
         ----------
         sync : bool
-            Make the file durable now. After a roll, the next flush does so. A torn file is
-            harmless: its CRC is wrong, and an older snapshot is used.
+            Fsync the file now. After a roll, the next flush does so. A torn file is harmless: its
+            CRC is wrong, and an older snapshot is used.
 
         Returns
         -------
         str or None
-            The file, or None if the newest snapshot already contains the state.
+            Path of the file, or None if the newest snapshot already contains the state.
         """
         if self.map_end_offset <= self._last_snapshot_offset:
             return None
@@ -374,10 +378,10 @@ class ProducerStateManager:
         return path
 
     def load_snapshot(self, log_start_offset: int, now_ms: int) -> None:
-        """Replace the state by the newest readable snapshot's.
+        """Replace the state with the newest readable snapshot.
 
         Damaged snapshots are deleted with a warning. Producers that have expired by `now_ms` are
-        skipped. Without a snapshot the state is empty and ends at `log_start_offset`.
+        skipped. Without a snapshot, the state is empty and ends at `log_start_offset`.
         """
         self._clear()
         self.map_end_offset = log_start_offset
@@ -395,17 +399,18 @@ class ProducerStateManager:
         self._last_snapshot_offset = self.map_end_offset
 
     def delete_snapshot(self, offset: int) -> None:
-        """Remove the snapshot of `offset` and its file, if they exist."""
+        """Delete the snapshot of `offset` and its file, if they exist."""
         self._snapshots.delete(offset)
 
     def mark_snapshot_deleted(self, offset: int) -> str | None:
-        """Rename the snapshot of `offset` for removal later, and return its new path, if any."""
+        """Rename the snapshot of `offset` for later deletion. Return its new path, or None."""
         return self._snapshots.mark_deleted(offset)
 
     def remove_straggler_snapshots(self, segment_base_offsets: Collection[int]) -> None:
-        """Delete the snapshots without a segment, after reading the directory again.
+        """Re-read the directory and delete the snapshots without a segment.
 
-        The newest of them is retained if it is above every segment: a clean shutdown took it.
+        The newest of these is retained if it is above every segment, because a clean shutdown took
+        it.
         """
         self._snapshots.reload()
         bases = set(segment_base_offsets)
@@ -493,7 +498,7 @@ class ProducerStateManager:
         self._unreplicated.clear()
 
     def _check(self) -> None:
-        """Assert that the parts of the state agree with each other."""
+        """Assert that the parts of the state are consistent."""
         open_txns = {
             entry.current_txn_first_offset: producer_id
             for producer_id, entry in self._producers.items()

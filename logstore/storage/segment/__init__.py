@@ -1,4 +1,4 @@
-"""Segments: their files, the segments of a log, and how segments are replaced."""
+"""The segments of a log: their files, and how they are replaced."""
 
 from logstore.storage.segment.segment import LogSegment
 from logstore.storage.segment.segments import LogSegments

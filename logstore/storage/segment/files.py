@@ -1,6 +1,6 @@
 """The files of a segment: how they are named, opened, renamed, removed and flushed.
 
-`LogSegment` handles their contents.
+`LogSegment` handles the contents of the files.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class SegmentFiles:
     Notes
     -----
     One thread at a time changes the files, under the log's lock. Readers take no lock: they open a
-    file under its current name, keep it open through renames and removal, and never recreate a
-    removed one.
+    file under its current name, keep it open through renames and removal, and never re-create a
+    removed file.
     """
 
     def __init__(
@@ -63,16 +63,15 @@ class SegmentFiles:
         self.base_offset = base_offset
         self.config = config
         self.suffix = suffix
-        # Guards name and opening of the `.log`. Each index has a lock of its own.
+        # Guards the name and the opening of the `.log`. Each index has its own lock.
         self._names = threading.Lock()
         self._is_closed = False
-        # The file is only opened for writing at the first change. Most segments are only read, and
-        # a `.log` with several hard links is copied when it is opened for writing.
+        # The file is not opened for writing before the first change. Most segments are only read,
+        # and a `.log` with several hard links is copied when it is opened for writing.
         self._file: File | None = None
         self._is_writable = False
         self._is_synced = True
-        # Whether the file may be longer than its data, because it was preallocated or partly
-        # written.
+        # Whether the file might be longer than its data, after preallocation or a partial write.
         self._may_be_longer = create
         if create:
             self._file = fs.open(self.log_path, create=True)
@@ -110,18 +109,18 @@ class SegmentFiles:
 
     @property
     def file(self) -> File:
-        """The `.log` file. It is opened for reading when it is first used.
+        """The `.log` file, opened for reading on first use.
 
         Raises
         ------
         OSError
-            The file cannot be opened, or was closed: its path may belong to another log by now.
+            The file cannot be opened, or has been closed: its path may now belong to another log.
         """
         file = self._file
         return self._open(write=False) if file is None else file
 
     def _writing(self) -> File:
-        """Return the `.log` file for a change to it."""
+        """Return the `.log` file for writing."""
         self._is_synced = False  # first, because `let_go` depends on it
         self._may_be_longer = True
         file = self._file
@@ -133,17 +132,17 @@ class SegmentFiles:
             if file is None or (write and not self._is_writable):
                 if self._is_closed:
                     raise OSError(errno.EBADF, "closed for good", self.log_path)
-                # Readers of the file that was open keep it until their last use.
+                # Readers of the file that was open keep using it.
                 file = self._file = self._fs.open(self.log_path, write=write)
                 self._is_writable = write
         OPEN_FILES.opened(self)
         return file
 
     def let_go(self) -> bool:
-        """Close the `.log` until it is needed again.
+        """Close the `.log` until it is next used.
 
-        Reads in progress can continue. A file with changes that are not durable remains
-        open, because a failed write could not be reported.
+        Reads in progress can continue. A file with unflushed changes remains open, because
+        otherwise a failed write could not be reported.
         """
         if not self._is_synced:
             return False
@@ -152,7 +151,7 @@ class SegmentFiles:
 
     @property
     def last_modified_ms(self) -> int:
-        """Modification time of the `.log` file, in Unix ms."""
+        """Modification time of the `.log` file, in Unix milliseconds."""
         with self._names:
             return self._fs.stat(self.log_path).mtime_ms
 
@@ -165,7 +164,7 @@ class SegmentFiles:
     def change_suffix(self, suffix: str) -> None:
         """Rename every existing file of the segment to end in `suffix`.
 
-        Open handles remain valid, so readers of the segment continue.
+        Open files remain valid, so readers of the segment can continue.
         """
         with self._names:
             source = self.log_path
@@ -181,23 +180,23 @@ class SegmentFiles:
         self.remove_files()
 
     def remove_files(self) -> None:
-        """Remove every file of the segment. Its readers continue through open handles.
+        """Remove every file of the segment. Its readers can continue with open files.
 
-        An index that is not open reads as empty from then on.
+        An index that is not open reads as empty from now on.
         """
         if self._fs.exists(self.log_path):
             self._fs.remove(self.log_path)
         self.remove_indexes()
 
     def remove_indexes(self) -> None:
-        """Remove the index files. This object does not create them again."""
+        """Remove the index files. This object never re-creates them."""
         for index in (self.offset_index, self.time_index, self.txn_index):
             index.retire()
             if self._fs.exists(index.path):
                 self._fs.remove(index.path)
 
     def flush(self) -> None:
-        """Make log and indexes durable."""
+        """Fsync the log and the indexes."""
         file = self.file
         self._is_synced = True
         try:
@@ -229,14 +228,15 @@ class SegmentFiles:
         self._may_be_longer = False
 
     def resize_indexes(self) -> None:
-        """Set both sparse indexes to their full length, keeping the entries.
+        """Extend both sparse indexes to their full length without losing entries.
 
-        The length is `segment.index.bytes` as configured when the segment was created or opened.
+        The full length is the `segment.index.bytes` in effect when the segment was created or
+        opened.
         """
         for index in (self.offset_index, self.time_index):
             index.resize(index.max_index_bytes)
 
     def truncate_file(self, size_bytes: int) -> None:
-        """Truncate the `.log` to `size_bytes`. The recovery that calls this handles the indexes."""
+        """Truncate the `.log` to `size_bytes`. The caller (recovery) must handle the indexes."""
         self._writing().truncate(size_bytes)
         self.size_bytes = size_bytes

@@ -1,4 +1,4 @@
-"""Compiled loop that selects the batches that get an entry in the sparse indexes."""
+"""Compiled loop that selects the batches to be added to the sparse indexes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ EXTENT_SIZE = 2
 EXTENT_COLUMNS = 3
 
 COUNTER_BYTES = 0  # since the last entry
-COUNTER_TIMESTAMP = 1  # the largest so far, and the first offset that bears it
+COUNTER_TIMESTAMP = 1  # the largest so far, and the offset of its record
 COUNTER_OFFSET = 2
-COUNTER_INDEXED = 3  # the largest timestamp that has an entry
-COUNTER_ROOM = 4  # entries that the offset index has room for
+COUNTER_INDEXED = 3  # the largest timestamp with an entry
+COUNTER_ROOM = 4  # entries that still fit into the offset index
 COUNTER_TIME_ROOM = 5
 COUNTERS = 6
 
@@ -35,23 +35,23 @@ def find_index_entries(
     Parameters
     ----------
     extents : (batches, EXTENT_COLUMNS) int64
-        As `BatchExtent`.
+        See `BatchExtent`.
     position : int
-        Of the first batch, in bytes from the start of the `.log`.
+        Byte position of the first batch in the `.log`.
     interval_bytes : int
-        A batch gets an entry if more went before it since the last one.
+        A batch gets an entry if more than this many bytes precede it since the last entry.
     counters : (COUNTERS,) int64, in and out
-        As they are before the first and after the last batch.
+        Values before the first batch on input, after the last batch on output.
     places : (batches, 2) int64, out
         Last offset and position, for the offset index.
     times : (batches, 2) int64, out
-        The largest timestamp so far and the first offset that bears it, for the time index: of
-        entries whose timestamp has none yet.
+        The largest timestamp so far and the first offset that has it, for the time index. Only
+        timestamps that are not yet in the index.
 
     Returns
     -------
     (places, times, position)
-        Rows filled, and the position after the last batch. O(batches).
+        Number of rows filled, and the position after the last batch. O(batches).
     """
     extents = borrowed(extents)
     places = borrowed(places)

@@ -1,8 +1,7 @@
 """A segment of a partition: a `.log` file, its indexes and its timestamps.
 
 A segment appends batches without parsing them and indexes them sparsely by bytes (storage-format
-§8). Writers hold the lock of the log. Readers hold no lock, and only read bytes that have been
-published.
+§8). Writers must hold the log's lock. Readers hold no lock and only read published bytes.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ A larger batch is copied with a single write.
 
 
 class LogSegment(SegmentFiles):
-    """A `.log` file with its offset, time and transaction index.
+    """A `.log` file with its offset, time and transaction indexes.
 
     Parameters
     ----------
@@ -79,25 +78,25 @@ class LogSegment(SegmentFiles):
     directory : str
         The partition's directory.
     base_offset : int
-        Lower bound of the offsets inside; names the files.
+        Lower bound of the segment's offsets; determines the file names.
     config : LogConfig
         Index sizes and interval, roll limits, preallocation.
     suffix : str
         Appended to every file name (`.cleaned` while a cleaner writes the segment).
     create : bool
-        Make a new `.log`; else it must exist.
+        Whether to create the `.log`. If false, it must exist.
 
     Raises
     ------
     FileNotFoundError
         The `.log` is missing.
     CorruptRecordError
-        It is larger than 2^31-1 bytes.
+        The `.log` is larger than 2^31-1 bytes.
 
     Notes
     -----
-    Creating or opening a segment touches only the `.log`. An index file is created on first
-    use. `size_bytes` counts data, not the zeros of a preallocated file.
+    Creating or opening a segment only touches the `.log`. An index file is created on first use.
+    `size_bytes` excludes the zeros of a preallocated file.
     """
 
     def __init__(
@@ -117,8 +116,8 @@ class LogSegment(SegmentFiles):
         self.index_interval_bytes = config.index_interval_bytes
         self._bytes_since_last_index_entry = 0
         self._max_timestamp: TimestampOffset | None = None
-        # Limits of `append_next`: the largest position, end, last offset and timestamp of a batch
-        # that needs neither an index entry nor a new segment. None until they are computed.
+        # Limits of `append_next`: the maximum position, end, last offset and timestamp of a batch
+        # that needs neither an index entry nor a roll. None until computed.
         self._runway: tuple[int, int, int, int] | None = None
         self._rebuilt_index: OffsetIndex | None = None
         self._mending = runtime.lock()
@@ -128,12 +127,12 @@ class LogSegment(SegmentFiles):
         return f"LogSegment(base_offset={self.base_offset}, size_bytes={self.size_bytes})"
 
     def set_config(self, config: LogConfig) -> None:
-        """Use another configuration from now on, except for the size of existing indexes."""
+        """Replace the configuration. The size of existing indexes does not change."""
         self.config = config
         self._runway = None
 
     def close(self) -> None:
-        """Write the last time index entry, trim indexes and log, and close the files."""
+        """Write the last time index entry, trim the indexes and the log, and close the files."""
         self._runway = None
         if self._max_timestamp is not None:
             self._append_last_time_entry()
@@ -145,7 +144,7 @@ class LogSegment(SegmentFiles):
         self._close_log()
 
     def on_become_inactive(self) -> None:
-        """Write the last time index entry and trim the files after the segment was rolled."""
+        """After a roll, write the last time index entry and trim the files."""
         self._runway = None
         self._append_last_time_entry()
         self._keep_rebuilt_index()
@@ -155,14 +154,14 @@ class LogSegment(SegmentFiles):
 
     def _append_last_time_entry(self) -> None:
         last = self.max_timestamp_so_far
-        # An index without room for the reserved entry remains without it.
+        # If an index has no room for the reserved entry, the entry is omitted.
         with suppress(SegmentOverflowError):
             self.time_index.maybe_append(last.timestamp, last.offset, skip_full_check=True)
 
     # -- append and roll -----------------------------------------------------------------
 
     def can_append_offset(self, offset: int) -> bool:
-        """Return whether `offset` fits the 31 bits relative to the base."""
+        """Return whether the offset relative to the base offset fits into 31 bits."""
         return 0 <= offset - self.base_offset <= INT32_MAX
 
     def append(
@@ -173,10 +172,10 @@ class LogSegment(SegmentFiles):
         Parameters
         ----------
         extents : sequence of BatchExtent, or (n, EXTENT_COLUMNS) int64
-            The batches in the buffers, in order. Their sizes add up to the bytes. Index entries
-            of an array are found by a kernel and written in one write per index.
+            The batches in the buffers, in order. Their sizes must add up to the number of bytes.
+            For an array, a kernel selects the index entries, which take one write per index.
         buffers : sequence of bytes-like
-            The bytes, split anywhere.
+            The bytes, split at any positions.
 
         Returns
         -------
@@ -186,15 +185,15 @@ class LogSegment(SegmentFiles):
         Raises
         ------
         SegmentOverflowError
-            The last offset does not fit the segment; nothing was written.
+            The last offset does not fit into the segment. Nothing was written.
         OSError
-            The write failed. The file was cut back to its former size where possible.
+            The write failed. The file was truncated to its former size if possible.
 
         Notes
         -----
-        Like Kafka since 3.9.1, the indexes are sparse by batch, not by append: a batch gets an
-        entry whenever more than `index.interval.bytes` precede it since the last entry. So the
-        index files depend on the `.log` alone, except for reopened segments.
+        As in Kafka since 3.9.1, the indexes are sparse by batch, not by append: a batch gets an
+        entry if more than `index.interval.bytes` precede it since the last entry. The index files
+        therefore only depend on the `.log`, except for reopened segments.
         """
         position = self.size_bytes
         if not len(extents):
@@ -209,7 +208,7 @@ class LogSegment(SegmentFiles):
         is_indexed = False
         try:
             if position == 0:
-                self.resize_indexes()  # as in Kafka, or loading would recover the segment
+                self.resize_indexes()  # as in Kafka; otherwise loading would recover the segment
             self._writing().write_at(buffers, position)
             is_indexed = True
             end, counter, largest = index(extents, position)  # type: ignore[arg-type]
@@ -220,7 +219,7 @@ class LogSegment(SegmentFiles):
             self._rolling_based_timestamp = int(extents[0][1])
         self._bytes_since_last_index_entry = counter
         self._runway = None
-        # In this order, so that readers find the record with the largest timestamp they see.
+        # Keep this order, so that readers find the record with the largest timestamp they see.
         self.size_bytes = end
         self._max_timestamp = largest
         return position
@@ -228,9 +227,10 @@ class LogSegment(SegmentFiles):
     def _index_listed(
         self, extents: Sequence[BatchExtent], position: int
     ) -> tuple[int, int, TimestampOffset]:
-        """Add the index entries of batches at a position.
+        """Add the index entries of batches that start at a position.
 
-        Returns their end, the bytes since the last entry, and the largest timestamp so far.
+        Returns their end position, the bytes since the last entry, and the largest timestamp so
+        far.
         """
         largest = self._max_timestamp
         if largest is None:
@@ -277,23 +277,23 @@ class LogSegment(SegmentFiles):
         return int(end), counter, TimestampOffset(*largest)
 
     def append_next(self, data: Buffer, last_offset: int, max_timestamp: int) -> bool:
-        """Append one batch if it needs no roll and no index entry. Most batches need neither.
+        """Append a batch if it requires no roll and no index entry, which is the usual case.
 
         Parameters
         ----------
         data : bytes
-            The batch. Its offsets are above those in the segment.
+            The batch. Its offsets must be above those in the segment.
 
         Returns
         -------
         bool
-            False, without any change, if the batch may need a roll or an index entry, or the
-            segment is empty: `roll_reason` and `append` handle such a batch.
+            False, without any change, if the batch might require a roll or an index entry, or the
+            segment is empty. The caller must then use `roll_reason` and `append`.
 
         Raises
         ------
         OSError
-            As `append`.
+            See `append`.
         """
         if self._runway is None:
             self._runway = self._measured_runway()
@@ -352,11 +352,10 @@ class LogSegment(SegmentFiles):
         )
 
     def _take_back(self, position: int, indexed_from: int | None) -> None:
-        """Undo an append whose write failed in the middle.
+        """Undo an append whose write failed.
 
-        Bytes that remain on disk are beyond the published size and entries. They are
-        overwritten by the next append, trimmed when the segment is closed, or truncated by
-        recovery.
+        Bytes that remain on disk are beyond the published size and entries. The next append
+        overwrites them, closing the segment trims them, or recovery truncates them.
         """
         with suppress(OSError):
             self._writing().truncate(position)
@@ -368,19 +367,19 @@ class LogSegment(SegmentFiles):
     def append_from_file(
         self, source: File, path: str, start: int = 0, end: int | None = None
     ) -> int:
-        """Append the batches of another `.log` while their offsets fit this segment.
+        """Append the batches of another `.log` as long as their offsets fit into this segment.
 
         Parameters
         ----------
         source : File
-            The `.log`, open for reading; `path` names it in errors.
+            The `.log`, open for reading. `path` is used in error messages.
         start, end : int
-            Positions of the batches to copy; `end` is exclusive, the file's size by default.
+            Positions of the batches to copy. `end` is exclusive. [default: the size of the file]
 
         Returns
         -------
         int
-            Bytes appended; fewer than `end - start` if an offset does not fit.
+            Number of bytes appended. Less than `end - start` if an offset does not fit.
         """
         position = start
         chunk: list[BatchExtent] = []
@@ -401,16 +400,16 @@ class LogSegment(SegmentFiles):
     def roll_reason(
         self, append_bytes: int, max_timestamp: int, max_offset: int, now_ms: int
     ) -> RollReason | None:
-        """Decide whether an append must go to a new segment (storage-format §8.3).
+        """Decide whether an append requires a new segment (storage-format §8.3).
 
         Parameters
         ----------
         append_bytes : int
             Size of the append.
         max_timestamp, max_offset : int
-            Largest timestamp (ms) and last offset (inclusive) of the append.
+            Largest timestamp (in milliseconds) and last offset (inclusive) of the append.
         now_ms : int
-            Wall time.
+            Wall-clock time in Unix milliseconds.
         """
         config = self.config
         if self.size_bytes > config.segment_bytes - append_bytes:
@@ -428,15 +427,15 @@ class LogSegment(SegmentFiles):
         return None
 
     def has_entries_for(self, batches: int) -> bool:
-        """Return whether neither index is full before the last of so many more batches."""
+        """Return whether both indexes have room for one entry per batch."""
         room = (
             self.offset_index.max_entries - self.offset_index.entries,
             self.time_index.max_entries - 1 - self.time_index.entries,
         )
-        return batches <= min(room)  # at most an entry each
+        return batches <= min(room)  # at most one entry each
 
     def time_waited_for_roll(self, now_ms: int, message_timestamp: int) -> int:
-        """Return the ms that count towards `segment.ms`, by record time or else by the clock."""
+        """Return the ms that count towards `segment.ms`, by timestamps or else by the clock."""
         first = self._rolling_based_timestamp
         if first is None:
             first = self._first_timestamp()
@@ -445,9 +444,10 @@ class LogSegment(SegmentFiles):
         return now_ms - self.created_ms
 
     def rolls_from_ms(self, max_segment_ms: int) -> int | None:
-        """Return the earliest time, in Unix ms, at which an append rolls the segment by its age.
+        """Return the earliest Unix time (ms) at which an append rolls the segment due to its age.
 
-        The append has that time as its timestamp. None for an empty segment, or if no time does.
+        This assumes that the append has that time as its timestamp. None if the segment is empty or
+        never rolls by age.
         """
         first = self._first_timestamp()
         begins = first if first is not None and first >= 0 else self.created_ms
@@ -455,7 +455,7 @@ class LogSegment(SegmentFiles):
         return moment if self.size_bytes and moment <= INT64_MAX else None
 
     def first_batch_timestamp(self) -> int:
-        """Return maxTimestamp of the first batch, or 2^63-1 without a batch or if it is < 0."""
+        """Return the first batch's maxTimestamp, or 2^63-1 if it is missing or negative."""
         first = self._first_timestamp()
         return first if first is not None and first >= 0 else INT64_MAX
 
@@ -472,9 +472,8 @@ class LogSegment(SegmentFiles):
     def max_timestamp_so_far(self) -> TimestampOffset:
         """The largest record timestamp and its offset.
 
-        After a reload, they are read from the time index. No time index is created and the
-        result is not cached, because a reader must not overwrite the value of a concurrent
-        append.
+        After a reload, they are read from the time index. This neither creates a time index nor
+        caches the result, because a reader must not overwrite the value of a concurrent append.
         """
         largest = self._max_timestamp
         if largest is not None:
@@ -485,19 +484,20 @@ class LogSegment(SegmentFiles):
 
     @property
     def largest_timestamp(self) -> int:
-        """Largest record timestamp in ms. The file's modification time when there is none."""
+        """Largest record timestamp in ms, or the file's modification time if there is none."""
         largest = self.max_timestamp_so_far.timestamp
         return largest if largest >= 0 else self.last_modified_ms
 
     def find_offset_by_timestamp(
         self, timestamp: int, start_offset: int
     ) -> tuple[TimestampOffset, int] | None:
-        """Find the first record at or after a time and at or above `start_offset`.
+        """Find the first record at or above `start_offset` with at least the given timestamp.
 
         Returns
         -------
         (TimestampOffset, int) or None
-            The record's timestamp and offset, and its batch's leader epoch.
+            The record's timestamp and offset, and its batch's leader epoch. None if there is no
+            such record.
 
         Raises
         ------
@@ -518,18 +518,18 @@ class LogSegment(SegmentFiles):
     # -- read ----------------------------------------------------------------------------
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[BatchAt]:
-        """Yield positions and headers of the batches in [start, end) bytes."""
+        """Yield the positions and headers of the batches in the byte range [start, end)."""
         end = self.size_bytes if end is None else end
         if start >= end:
-            return iter(())  # an empty segment's file is not even opened
+            return iter(())  # do not even open the file of an empty segment
         return walk_headers(self.file, self.log_path, start, end)
 
     def read_batch(self, at: BatchAt) -> RecordBatch:
-        """Read a whole batch that `batches` named."""
+        """Read a complete batch that `batches` yielded."""
         return read_batch(self.file, self.log_path, at.position, at.header.size_bytes)
 
     def translate_offset(self, offset: int) -> BatchPosition | None:
-        """Find the first batch whose last offset is at or above `offset`, or None."""
+        """Find the first batch whose last offset is not below `offset`, or None if all are."""
         previous = self.base_offset - 1
         for at in self.batches(self.indexed_position(offset)):
             check_place(at.header, previous, self.log_path, at.position)
@@ -539,9 +539,9 @@ class LogSegment(SegmentFiles):
         return None
 
     def indexed_position(self, offset: int) -> int:
-        """Return a position to scan for `offset` from.
+        """Return a position from which to scan for `offset`.
 
-        The index has no checksum, so an entry loaded from disk must point at a batch (`holds`). If
+        The index has no checksum, so an entry loaded from disk must point to a batch (`holds`). If
         it does not, the index is rebuilt in memory and written when the segment is closed.
 
         Notes
@@ -554,9 +554,9 @@ class LogSegment(SegmentFiles):
         return entry.position
 
     def is_index_end_sound(self, last_offset: int | None) -> bool:
-        """Return whether the last index entry points at a batch and its offset is in the segment.
+        """Return whether the last index entry points to a batch and is within the segment.
 
-        `last_offset` is the segment's last offset. If None it is read from the `.log`.
+        `last_offset` is the segment's last offset. If None, it is read from the `.log`.
         """
         entry = self.offset_index.lookup(INT64_MAX)
         if not self.offset_index.loaded_entries:
@@ -577,7 +577,8 @@ class LogSegment(SegmentFiles):
         Returns
         -------
         str or None
-            The contradiction, or None. A missing marker is none: it may have been cleaned.
+            The contradiction, or None if there is none. A missing marker is not a contradiction,
+            because compaction may have removed it.
         """
         last = self.txn_index.last_txn
         if last is None:
@@ -596,10 +597,11 @@ class LogSegment(SegmentFiles):
         )
 
     def holds(self, entry: OffsetPosition) -> bool:
-        """Return whether a batch at an index entry's position starts at or below its offset.
+        """Return whether an index entry points to a batch that starts at or below its offset.
 
-        Up to version 3.9.0, Kafka wrote one entry per append, with its last offset and the position
-        of its first batch. Later versions write entries for single batches. Both are valid.
+        Up to version 3.9.0, Kafka wrote one entry per append, with the append's last offset and the
+        position of its first batch. Later versions write entries for single batches. Both are
+        valid.
         """
         position = entry.position
         if not 0 <= position < self.size_bytes:
@@ -619,14 +621,14 @@ class LogSegment(SegmentFiles):
         return self.offset_index if self._rebuilt_index is None else self._rebuilt_index
 
     def _mended(self, lie: OffsetPosition) -> OffsetIndex:
-        """Rebuild the offset index from the `.log` in memory, after a wrong entry was found.
+        """Rebuild the offset index in memory after a wrong entry was found.
 
-        Valid entries behind a damaged batch, where the `.log` cannot be walked, are retained.
+        Valid entries after a damaged batch, where the `.log` cannot be walked, are retained.
         """
         index = self.offset_index
         with self._mending:
-            # Use the index if another reader has rebuilt it in the meantime, unless it was
-            # truncated since.
+            # Use the index if another reader has already rebuilt it, unless it was truncated since
+            # then.
             if self._rebuilt_index is not None and lie not in self._rebuilt_index:
                 return self._rebuilt_index
             logger.warning(
@@ -639,7 +641,7 @@ class LogSegment(SegmentFiles):
                 MemoryFileSystem(),
                 "index",
                 self.base_offset,
-                max_index_bytes=INT32_MAX,  # as many as a segment can have
+                max_index_bytes=INT32_MAX,  # enough for any segment
                 writable=True,
             )
             behind = 0
@@ -659,14 +661,14 @@ class LogSegment(SegmentFiles):
             return rebuilt
 
     def _keep_rebuilt_index(self) -> None:
-        """Replace the index on disk by the one that was rebuilt in memory."""
+        """Replace the index on disk with the index that was rebuilt in memory."""
         if self._rebuilt_index is not None:
             self.offset_index.reset()
             for entry in self._rebuilt_index:
                 if self.offset_index.is_full:
                     break
                 self.offset_index.append(*entry)
-            self._rebuilt_index = None  # do this last, because readers still use it
+            self._rebuilt_index = None  # last, because readers still use it
 
     def read(
         self,
@@ -676,15 +678,15 @@ class LogSegment(SegmentFiles):
         max_position: int | None = None,
         min_one_message: bool = False,
     ) -> SegmentRead | None:
-        """Read batches, the last perhaps torn, starting with the one that contains `start_offset`.
+        """Read batches from the one that contains `start_offset` on. The last one may be partial.
 
         Parameters
         ----------
         max_size : int
-            Most bytes to return, except that `min_one_message` always returns the first batch.
+            Maximum number of bytes. With `min_one_message`, the first batch is always returned.
         max_position : int, optional
-            End of the read, exclusive (default: the segment's size). `UNKNOWN_POSITION` reads
-            no bytes and returns only the batch's position.
+            End of the read (exclusive). `UNKNOWN_POSITION` reads no bytes and only returns the
+            batch's position. [default: the segment's size]
 
         Returns
         -------
@@ -708,7 +710,7 @@ class LogSegment(SegmentFiles):
         return SegmentRead(data, found.position, found.size_bytes)
 
     def read_next_offset(self) -> int:
-        """Return the offset after the last batch, or the base offset without batches."""
+        """Return the offset after the last batch, or the base offset if the segment is empty."""
         previous = self.base_offset - 1
         for at in self.batches(self.indexed_position(INT64_MAX)):
             check_place(at.header, previous, self.log_path, at.position)
@@ -716,14 +718,14 @@ class LogSegment(SegmentFiles):
         return previous + 1
 
     def last_batch(self) -> BatchAt | None:
-        """Return position and header of the last batch, or None without batches."""
+        """Return the position and header of the last batch, or None if the segment is empty."""
         last = None
         for at in self.batches(self.indexed_position(INT64_MAX)):
             last = at
         return last
 
     def fetch_upper_bound_offset(self, start: OffsetPosition, size: int) -> int | None:
-        """Return an indexed offset at or beyond `size` bytes after `start`, or None."""
+        """Return an indexed offset at least `size` bytes after `start`, or None if none is."""
         bound = self._index.fetch_upper_bound_offset(start, size)
         if bound is not None and self.offset_index.loaded_entries and not self.holds(bound):
             bound = self._mended(bound).fetch_upper_bound_offset(start, size)
@@ -732,7 +734,7 @@ class LogSegment(SegmentFiles):
     def collect_aborted_txns(
         self, fetch_offset: int, upper_bound_offset: int
     ) -> tuple[list[AbortedTxn], bool]:
-        """Return aborted transactions overlapping [fetch, upper), and whether these are all."""
+        """Return the aborted transactions that overlap [fetch, upper), and whether they are all."""
         return self.txn_index.collect_aborted_txns(fetch_offset, upper_bound_offset)
 
     # -- recovery and truncation ---------------------------------------------------------
@@ -743,12 +745,12 @@ class LogSegment(SegmentFiles):
         Parameters
         ----------
         offset : int
-            At or below the base offset all batches are removed without being read.
+            If at or below the base offset, all batches are removed without being read.
 
         Returns
         -------
         int
-            Bytes removed, or 0 if no batch reaches `offset`.
+            Number of bytes removed, or 0 if no batch reaches `offset`.
 
         Raises
         ------
@@ -763,9 +765,9 @@ class LogSegment(SegmentFiles):
         return self.truncate_at(position, offset)
 
     def truncate_at(self, position: int, offset: int) -> int:
-        """Truncate the `.log` at a position and the indexes at an offset, and return bytes removed.
+        """Truncate the `.log` at a position and the indexes at an offset. Return the bytes removed.
 
-        The caller guarantees that the batches below the position end below the offset.
+        The caller must ensure that the batches before the position end below the offset.
         """
         self._runway = None
         self._keep_rebuilt_index()
@@ -781,8 +783,8 @@ class LogSegment(SegmentFiles):
             self.created_ms = self._clock.now_ms()
             self._rolling_based_timestamp = None
         self._bytes_since_last_index_entry = 0
-        # Kafka uses the last remaining entry after a reload. It may be far below the timestamps
-        # in the data, on which retention and lookups by time depend.
+        # After a reload, Kafka uses the last remaining entry, which may be far below the timestamps
+        # in the data. Retention and lookups by time depend on them.
         self._max_timestamp = self._scan_max_timestamp()
         return cut
 
@@ -794,9 +796,9 @@ class LogSegment(SegmentFiles):
         return last
 
     def finish_recovery(self, max_timestamp: TimestampOffset) -> None:
-        """Finish a recovery.
+        """Complete a recovery.
 
-        Write the last time index entry, trim the indexes, reset the counters.
+        Writes the last time index entry, trims the indexes and resets the counters.
         """
         self._runway = None
         self._max_timestamp = max_timestamp
@@ -808,7 +810,7 @@ class LogSegment(SegmentFiles):
         self.time_index.trim_to_valid_size()
 
     def _check(self) -> None:
-        """Assert all invariants of the segment, in tests and with `LOGSTORE_VERIFY=1`."""
+        """Assert all invariants of the segment (in tests and with `LOGSTORE_VERIFY=1`)."""
         assert 0 <= self.size_bytes <= INT32_MAX
         assert self.file.size() >= self.size_bytes
         previous_last = self.base_offset - 1

@@ -1,6 +1,6 @@
 """The segments of a log, sorted by base offset.
 
-The lock of the log must be held to change them. Readers do not need a lock. They use `view`, an
+The caller must hold the log's lock to change them. Readers need no lock. They use `view`, an
 immutable tuple that is replaced by each change.
 """
 
@@ -15,15 +15,15 @@ from logstore.storage.segment.segment import LogSegment
 
 
 class LogSegments:
-    """The segments by base offset. There is at least one after the log has been loaded.
+    """The segments by base offset. After the log has been loaded, there is at least one.
 
     Attributes
     ----------
     view : tuple of LogSegment
-        All segments in order, as of the last change.
+        All segments as of the last change, in offset order.
     active : LogSegment
-        The segment with the highest base offset, the only one that is appended to. An attribute,
-        because each append reads it. It is missing until the first segment is added.
+        The segment with the highest base offset, the only one that is appended to. It is an
+        attribute because each append reads it. It is not set until the first segment is added.
     """
 
     active: LogSegment
@@ -33,25 +33,25 @@ class LogSegments:
         self.view: tuple[LogSegment, ...] = ()
 
     def add(self, segment: LogSegment) -> LogSegment | None:
-        """Add a segment, and return the one of the same base that it replaces. O(n)."""
+        """Add a segment. Return the segment with the same base offset that it replaced. O(n)."""
         previous: LogSegment | None = self._by_base.get(segment.base_offset)
         self._by_base[segment.base_offset] = segment
         self._publish()
         return previous
 
     def remove(self, base_offset: int) -> None:
-        """Forget the segment of that base. O(n)."""
+        """Remove the segment with the given base offset. O(n)."""
         del self._by_base[base_offset]
         self._publish()
 
     def discard(self, segments: Iterable[LogSegment]) -> None:
-        """Forget segments, all at once for readers. O(n log n)."""
+        """Remove segments, atomically for readers. O(n log n)."""
         for segment in segments:
             del self._by_base[segment.base_offset]
         self._publish()
 
     def replace(self, new: Iterable[LogSegment], old: Iterable[LogSegment]) -> None:
-        """Put segments in the place of others, all at once for readers. O(n log n)."""
+        """Replace segments, atomically for readers. O(n log n)."""
         by_base = {segment.base_offset: segment for segment in new}
         for segment in old:
             if segment.base_offset not in by_base:
@@ -60,7 +60,7 @@ class LogSegments:
         self._publish()
 
     def _publish(self) -> None:
-        # This runs whenever segments change. values() is a loop in Python and takes three times as
+        # This runs whenever segments change. values() loops in Python and takes three times as
         # long.
         view = tuple(map(self._by_base.__getitem__, self._by_base))
         if view:
@@ -78,39 +78,40 @@ class LogSegments:
 
     @property
     def first(self) -> LogSegment:
-        """The segment of the lowest base."""
+        """The segment with the lowest base offset."""
         return self.view[0]
 
     def get(self, base_offset: int) -> LogSegment | None:
-        """Return the segment of exactly that base."""
+        """Return the segment with exactly this base offset, or None if there is none."""
         segment: LogSegment | None = self._by_base.get(base_offset)
         return segment
 
     def floor(self, offset: int) -> LogSegment | None:
-        """Return the segment with the highest base at or below `offset`. O(log n)."""
+        """Return the segment with the highest base offset at or below `offset`. O(log n)."""
         view = self.view
         slot = bisect_right(view, offset, key=lambda segment: segment.base_offset) - 1
         return view[slot] if slot >= 0 else None
 
     def higher(self, base_offset: int) -> LogSegment | None:
-        """Return the segment with the lowest base above `base_offset`. O(log n)."""
+        """Return the segment with the lowest base offset above `base_offset`. O(log n)."""
         view = self.view
         slot = bisect_right(view, base_offset, key=lambda segment: segment.base_offset)
         return view[slot] if slot < len(view) else None
 
     def from_offset(self, offset: int) -> tuple[LogSegment, ...]:
-        """Return the segment that contains `offset` and all after it.
+        """Return the segment that contains `offset` and all later ones.
 
-        If `offset` is below every base offset, this is the first segment.
+        If `offset` is below every base offset, this returns all segments.
         """
         view = self.view
         slot = bisect_right(view, offset, key=lambda segment: segment.base_offset) - 1
         return view[max(slot, 0) :]
 
     def between(self, start: int, end: int) -> tuple[LogSegment, ...]:
-        """Return the segments that may contain offsets in [start, end).
+        """Return the segments that might contain offsets in [start, end).
 
-        From the one containing `start` up to the last whose base is below `end`.
+        These are the segment that contains `start` and all later ones with a base offset below
+        `end`.
         """
         if start >= end:
             return ()
@@ -118,5 +119,5 @@ class LogSegments:
 
     @property
     def size_bytes(self) -> int:
-        """Data bytes of all `.log` files."""
+        """Size of all `.log` files in bytes, without preallocated space."""
         return sum(segment.size_bytes for segment in self.view)

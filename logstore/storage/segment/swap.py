@@ -1,7 +1,7 @@
-"""Replacing segments by complete new ones. A crash at any point is harmless.
+"""Crash-safe replacement of segments with complete new ones.
 
-Used for cleaned and for split segments (cleaner §9). The loader completes or undoes a replacement
-that a crash interrupted.
+Used for cleaned and for split segments (cleaner §9). The loader completes or undoes an interrupted
+replacement.
 """
 
 from __future__ import annotations
@@ -51,35 +51,35 @@ def swap_segments(
     apart: bool = False,
     before_rename: Callable[[], None] | None = None,
 ) -> list[LogSegment]:
-    """Replace segments of a log by others.
+    """Replace segments of a log with new ones.
 
     Parameters
     ----------
     segments : LogSegments
-        Changed in place.
+        The log's segments, which are changed.
     new_segments : sequence of LogSegment
-        Complete, durable, named `.cleaned`. On return they have their final names.
+        Complete, durable, and named `.cleaned`. On return, they have their final names.
     old_segments : sequence of LogSegment
-        Segments that retention has already removed are skipped. If it has removed all of them,
-        the files of the new segments are removed, too.
+        The segments to replace. Any that retention has already removed are skipped. If it has
+        removed all of them, the files of the new segments are removed as well.
     apart : bool
-        True if a crash may leave only the first few segments replaced, as in a cleaning pass. With
-        False, as in a split, a crash leaves all of them replaced or none.
+        True if a crash may leave only the first few segments replaced, as in a cleaning pass. If
+        False, as in a split, a crash leaves either all of them replaced or none.
     before_rename : callable, optional
         Called after the last check and before the first rename.
 
     Returns
     -------
     list of LogSegment
-        The old segments that were replaced, now named `.deleted`, for the caller to remove.
+        The replaced segments, now named `.deleted`. The caller must delete them.
 
     Notes
     -----
     Every intermediate state can be recovered from names alone: `.cleaned` becomes `.swap` from the
-    highest base down, the old files become `.deleted`, then `.swap` is removed. Each step waits
-    until the previous one is durable, because a disk may reorder renames. A comment at each sync
-    gives the reason. If segments are replaced `apart`, loading drops the new segments from the
-    lowest one with a `.cleaned` file on, so only the first few remain replaced.
+    highest base offset down, the old files become `.deleted`, then `.swap` is removed. Each step is
+    durable before the next one, because a disk may reorder renames. A comment at each fsync gives
+    the reason. With `apart`, loading drops the new segments from the lowest one with a `.cleaned`
+    file on, so only the first few remain replaced.
     """
     old = sorted(
         (segment for segment in old_segments if segment.base_offset in segments),
@@ -99,35 +99,34 @@ def swap_segments(
         assert segment.suffix == CLEANED_SUFFIX
         segment.change_suffix(SWAP_SUFFIX)
         if not apart:
-            # Otherwise, the lowest segment of a split would look like the whole split.
+            # Otherwise the lowest segment of a split would look like the entire split.
             fs.sync_dir(directory)
     if apart:
-        # Otherwise an old segment could be removed and the new one dropped as incomplete.
+        # Otherwise an old segment could be deleted and its replacement dropped as incomplete.
         fs.sync_dir(directory)
     segments.replace(new, old)
     by_base = {segment.base_offset: segment for segment in new}
     for segment in old:
         segment.change_suffix(DELETED_SUFFIX)
         if segment.base_offset >= end_offset and segment.base_offset not in by_base:
-            # No record of it was retained, so loading cannot know that it was replaced. One by one,
-            # so that no value outlives its tombstone in a later segment.
+            # No record of the segment was retained, so loading cannot know that it was replaced. Do
+            # this one by one, so that no value outlives its tombstone in a later segment.
             fs.sync_dir(directory)
     # Otherwise an old segment could exist together with its replacement.
     fs.sync_dir(directory)
     for bases in from_both_ends(by_base):
         for base in bases:
             by_base[base].change_suffix("")
-        fs.sync_dir(directory)  # one step at a time, see there
+        fs.sync_dir(directory)  # one step at a time; see `from_both_ends`
     return old
 
 
 def from_both_ends(bases: Iterable[int]) -> Iterator[tuple[int, ...]]:
-    """Yield the bases of new segments in the order in which they lose their `.swap`.
+    """Yield the base offsets of new segments in the order in which to remove `.swap`.
 
     Loading drops segments between two `.swap` segments as replaced. The suffix is therefore removed
-    from both ends towards the middle, one durable step at a time. Regardless of which names the
-    segments have after a crash, there is never a segment without the suffix between two that have
-    it.
+    from both ends towards the middle, one durable step at a time. After a crash, there is then
+    never a segment without the suffix between two segments that have it.
     """
     pending = deque(sorted(bases))
     while pending:

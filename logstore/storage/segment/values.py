@@ -1,4 +1,4 @@
-"""Small values in the interface of segments."""
+"""Value types in the interface of segments."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ returned."""
 
 
 class RollReason(Enum):
-    """Why a new active segment is started (storage-format §8.3)."""
+    """Why a segment is rolled (storage-format §8.3)."""
 
     SIZE = "segment.bytes"
     TIME = "segment.ms"
@@ -28,7 +28,7 @@ class RollReason(Enum):
 
 
 class SegmentRead(NamedTuple):
-    """Bytes of one segment and their position."""
+    """Bytes read from a segment, and their position."""
 
     data: bytes
     position: int
@@ -36,7 +36,7 @@ class SegmentRead(NamedTuple):
 
     @property
     def first_entry_incomplete(self) -> bool:
-        """Whether not even the first batch is whole."""
+        """Whether even the first batch is incomplete."""
         return len(self.data) < self.first_batch_size
 
 
@@ -49,9 +49,10 @@ class BatchPosition(NamedTuple):
 
 
 class BatchExtent(NamedTuple):
-    """The facts about a batch that a segment needs to append it.
+    """The properties of a batch that a segment needs to append it.
 
-    `last_offset` is inclusive and keys the offset index entry, `max_timestamp` is in ms.
+    `last_offset` is inclusive and becomes the key of the offset index entry. `max_timestamp` is in
+    milliseconds.
     """
 
     last_offset: int
@@ -60,13 +61,13 @@ class BatchExtent(NamedTuple):
 
     @classmethod
     def of(cls, header: BatchHeader) -> BatchExtent:
-        """Return the extent of the batch with that header."""
+        """Return the extent of the batch with the given header."""
         last_offset = header.base_offset + header.last_offset_delta
         return cls(last_offset, header.max_timestamp, header.batch_length + LOG_OVERHEAD)
 
 
 def draw_roll_jitter(config: LogConfig, rng: Random) -> int:
-    """Draw the ms by which a segment rolls before `segment.ms` is over, once per segment."""
+    """Draw how many ms before `segment.ms` a segment rolls. Called once per segment."""
     if config.segment_jitter_ms == 0:
         return 0
     bound = min(config.segment_jitter_ms, config.segment_ms)
