@@ -1,9 +1,8 @@
-"""The part of a broker that its coordinators use, and that depends on replication.
+"""The interface between a broker and its coordinators, which depends on replication.
 
-`CoordinatorHost` is for a single broker, which is the coordinator for all partitions of the
-internal topics. In a `Cluster`, it is replaced by `cluster.coordination.ClusterHost`. There, a
-broker is the coordinator for the partitions that it leads, and a write takes effect when the
-in-sync replicas have it.
+`CoordinatorHost` implements it for a single broker, which coordinates all partitions of the
+internal topics. `cluster.coordination.ClusterHost` implements it for a `Cluster`: a broker
+coordinates the partitions that it leads, and a write takes effect once it is replicated.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
     from logstore.types import TopicPartition
 
 C = TypeVar("C")
-"""The class of transaction coordinators. They import this module."""
+"""The class of transaction coordinators, which import this module."""
 
 G = TypeVar("G")
-"""The class of group coordinators. They import this module."""
+"""The class of group coordinators, which import this module."""
 
 NO_EPOCH = -1
 """The epoch of a coordinator that is never replaced."""
@@ -35,7 +34,7 @@ NO_EPOCH = -1
 _NONE: Mapping[int, int] = {}
 
 Written = Mapping["Log", int]
-"""The logs that a call has written to, and the last offset that it wrote to each of them."""
+"""The last offset that a call wrote to each log."""
 
 
 class CoordinatorHost:
@@ -47,13 +46,13 @@ class CoordinatorHost:
     """
 
     is_replicated = False
-    """Whether another broker may be the coordinator for some partitions."""
+    """Whether other brokers may coordinate some of the partitions."""
 
     moved: Signal[[]] | None = None
-    """Emitted when coordinators may have moved. None if there is only one broker."""
+    """Emitted when coordinators may have moved, or None on a single broker."""
 
     take_producer_id: Callable[[], int] | None = None
-    """Returns a new producer id. None if the coordinator reserves producer ids itself."""
+    """Returns a new producer id, or is None if the coordinator reserves producer ids itself."""
 
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
@@ -62,7 +61,7 @@ class CoordinatorHost:
     # -- internal topics -------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic | None:
-        """Return a topic with all its partitions, or None if the topic does not exist."""
+        """Return a topic and its partitions, or None if the topic does not exist."""
         try:
             return self._manager.catalog.topic(name)
         except UnknownTopicOrPartitionError:
@@ -80,7 +79,7 @@ class CoordinatorHost:
     def owned(self, name: str) -> Mapping[int, int]:
         """Return the partitions of a topic that this broker coordinates, with their leader epochs.
 
-        The returned object is the same until the topic, its partitions or the epochs change.
+        The method returns the same object until the topic, its partitions or the epochs change.
         """
         topic = self.topic(name)
         if topic is None:
@@ -96,7 +95,7 @@ class CoordinatorHost:
         Raises
         ------
         NotCoordinatorError
-            Another broker is the leader of the partition.
+            A different broker is the leader of the partition.
         CoordinatorLoadInProgressError
             The coordinator has not loaded the partition yet.
         """
@@ -116,14 +115,14 @@ class CoordinatorHost:
 
     @property
     def is_closing(self) -> bool:
-        """Whether the cluster is being closed, so that its coordinators do not move anymore."""
+        """Whether the cluster is being closed, so that coordinators no longer move."""
         return False
 
     def is_coordinated(self, name: str) -> bool:
-        """Return whether each partition of a topic has a coordinator that has loaded it.
+        """Return whether a coordinator has loaded each partition of a topic.
 
-        In a cluster, a broker only knows this for its own partitions. For the others, it only knows
-        whether they have a leader.
+        In a cluster, a broker only knows this for its own partitions. For other partitions, it only
+        checks that they have a leader.
         """
         return True
 
@@ -135,45 +134,45 @@ class CoordinatorHost:
         Raises
         ------
         CoordinatorNotAvailableError
-            There are fewer than `min.insync.replicas`. Nothing may be appended.
+            Fewer than `min.insync.replicas` replicas are in sync. The caller must not append.
         """
 
     def await_replicated(self, written: Written) -> None:
-        """Wait until the in-sync replicas have the written records.
+        """Wait until the written records are replicated to the in-sync replicas.
 
         Raises
         ------
         NotCoordinatorError
-            Another broker has become the leader of a partition. It may not have the records.
+            A different broker became the leader of a partition, and might not have the records.
         CoordinatorNotAvailableError
-            The records were appended, but they have not been replicated yet.
+            The records were appended but have not been replicated yet.
         """
 
     def when_replicated(
         self, written: Written, then: Callable[[LogStoreError | None], object]
     ) -> None:
-        """Call a function when `await_replicated` would return. It gets the error, or None."""
+        """Call `then` when `await_replicated` would return, with its error or None."""
         then(None)
 
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int) -> None:
-        """In a cluster, wait until a predicate is true. `notify` causes it to be checked again."""
+        """In a cluster, wait until a predicate is true. `notify` triggers a new check."""
 
     def notify(self) -> None:
-        """Let the callers of `wait_until` check their predicates again."""
+        """Make the callers of `wait_until` check their predicates again."""
 
     # -- all partitions --------------------------------------------------------------------
 
     @property
     def topic_changes(self) -> int:
-        """The number of changes of topics so far. As long as it is the same, so is `topics`."""
+        """The number of topic changes so far. `topics` is unchanged while this number is."""
         return self._manager.catalog.changes
 
     def topics(self) -> list[Topic]:
-        """Return all topics by name."""
+        """Return all topics, sorted by name."""
         return self._manager.catalog.topics()
 
     def racks_of(self, topic: str, partitions: Sequence[int]) -> Sequence[Sequence[str]]:
-        """Return the racks of each partition's replicas. Empty if no broker has a rack."""
+        """Return the racks of each partition's replicas, or nothing if no broker has a rack."""
         rack = self._manager.broker_config.broker_rack
         return ((rack,),) * len(partitions) if rack else ()
 
@@ -192,17 +191,17 @@ class CoordinatorHost:
         return effective_group_config(catalog.store.groups.get(group_id, {}), catalog.broker_config)
 
     def check_exists(self, topic_partition: TopicPartition) -> None:
-        """Raise UnknownTopicOrPartitionError if a partition does not exist."""
+        """Raise `UnknownTopicOrPartitionError` if a partition does not exist."""
         if topic_partition.partition not in self.partitions_of(topic_partition.topic):
             raise UnknownTopicOrPartitionError(f"unknown partition {topic_partition}")
 
     def leader_log(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition at its leader.
+        """Return the log of a partition on its leader.
 
         Raises
         ------
         LeaderNotAvailableError
-            The partition has no leader that this broker can reach.
+            The partition has no leader, or this broker cannot reach it.
         LogStoreError
             See `LogManager.log`.
         """
@@ -216,15 +215,14 @@ class CoordinatorHost:
         Returns
         -------
         dict
-            The error of each partition. It is None if all in-sync replicas have the marker. If
-            there is an error in a cluster, `TransactionCoordinator.complete_prepared` is called
-            later.
+            The error name of each partition, or None if its marker is replicated. After an error
+            in a cluster, `TransactionCoordinator.complete_prepared` is called later.
         """
         errors, _ = write_markers(marker.request(partitions), _OnlyLeader(self._manager))
         return errors[marker.producer_id]
 
     def groups_of(self, coordinator: G, group_id: str) -> G:
-        """Return the coordinator of a group, given the coordinator of this broker.
+        """Return the coordinator of a group, given this broker's group coordinator.
 
         Raises
         ------
@@ -234,16 +232,16 @@ class CoordinatorHost:
         return coordinator
 
     def all_groups(self, coordinator: G) -> list[G]:
-        """Return the group coordinators of all brokers, given the coordinator of this broker."""
+        """Return the group coordinators of all brokers, given this broker's group coordinator."""
         return [coordinator]
 
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
-        """Return the coordinator of a transaction, given the coordinator of this broker.
+        """Return the coordinator of a transaction, given this broker's transaction coordinator.
 
         Parameters
         ----------
         transactional_id : str or None
-            If None, the coordinator is looked up by the producer id.
+            If None, the coordinator is looked up by producer id.
 
         Raises
         ------
@@ -254,7 +252,7 @@ class CoordinatorHost:
 
 
 class _OnlyLeader:
-    """A single broker, which is the leader of all partitions."""
+    """A single broker, which leads all partitions."""
 
     def __init__(self, manager: LogManager) -> None:
         self.log = manager.log

@@ -1,7 +1,7 @@
 """Transaction markers: the requests of coordinators to partition leaders, and their handler.
 
-The handler is used for the requests of clients (`wire/transactions.py`), of the brokers in a
-cluster, and of the coordinator on a single broker.
+The handler serves clients (`wire/transactions.py`), the brokers of a cluster, and the coordinator
+of a single broker.
 
 Source: Kafka's TransactionMarkerChannelManager and KafkaApis.handleWriteTxnMarkersRequest.
 """
@@ -27,33 +27,32 @@ D = TypeVar("D")
 D_co = TypeVar("D_co", covariant=True)
 
 MarkerErrors = dict[int, dict[TopicPartition, str | None]]
-"""The error of each partition, by producer id."""
+"""The error name of each partition, or None, by producer id."""
 
 OUTDATED_ERRORS = ("INVALID_PRODUCER_EPOCH", "TRANSACTION_COORDINATOR_FENCED")
-"""The log knows a newer producer or coordinator, so the transaction has ended there.
-"""
+"""Errors from a log that knows a newer producer or coordinator: the transaction has ended there."""
 
 
 class MarkerLeader(Protocol[D_co]):
-    """A broker that is the leader of partitions."""
+    """A broker that leads partitions."""
 
     def log(self, topic_partition: TopicPartition) -> Log:
         """Return the log of a partition. Raise an error if this broker is not its leader."""
 
     def check_append(self, topic_partition: TopicPartition) -> object:
-        """Return the leader's role; raise an error if too few replicas are in sync."""
+        """Return the leader's role, or raise an error if too few replicas are in sync."""
 
     def delayed_append(
         self, topic_partition: TopicPartition, last_offset: int, role: object
     ) -> D_co | None:
-        """Return an operation that waits until all in-sync replicas have an offset, or None.
+        """Return an operation that waits until an offset is replicated, or None if it is.
 
-        It fails if the role has changed since `check_append`.
+        The operation fails if the leader's role has changed since `check_append`.
         """
 
 
 class TransactionMarker(NamedTuple):
-    """The outcome of a transaction, for all of its partitions."""
+    """The marker of a transaction, for all of its partitions."""
 
     producer_id: int
     producer_epoch: int
@@ -62,7 +61,7 @@ class TransactionMarker(NamedTuple):
     version: int
 
     def request(self, partitions: Iterable[TopicPartition]) -> WriteTxnMarkersRequest:
-        """Return the request to the broker that leads some of the partitions."""
+        """Return the request that writes the marker to the given partitions."""
         by_topic = groupby(sorted(partitions), attrgetter("topic"))
         topics = [
             WriteTxnMarkersRequest.WritableTxnMarkerTopic(
@@ -98,9 +97,9 @@ def write_markers(
     Returns
     -------
     errors : dict
-        The error of each partition, by producer id.
+        The error name of each partition, or None, by producer id.
     delayed : dict
-        Operations that wait for the in-sync replicas, by producer id and partition.
+        Operations that await replication, by producer id and partition.
     """
     errors: MarkerErrors = {}
     delayed: dict[tuple[int, TopicPartition], D] = {}

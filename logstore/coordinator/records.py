@@ -14,12 +14,12 @@ M = TypeVar("M", bound=Message)
 def partition_for(text: str, partitions: int) -> int:
     """Return the partition of an internal topic for a group id or a transactional id."""
     hashed = java_hash(text)
-    # Kafka's Utils.abs maps the smallest int to 0, because its absolute value is not an int.
+    # Kafka's Utils.abs maps Integer.MIN_VALUE to 0.
     return 0 if hashed == -(1 << 31) else abs(hashed) % partitions
 
 
 def write_record(message: Message, version: int) -> bytes:
-    """Encode a message as the key or value of a record. It starts with the version of the message.
+    """Encode a message, preceded by its version, as the key or value of a record.
 
     Raises
     ------

@@ -26,9 +26,9 @@ class CoordinatorTopic:
     host : CoordinatorHost
     name : str
     partitions : int
-        Number of partitions with which the topic is created.
+        The number of partitions of a new topic.
     configs : mapping of str to str
-        The topic configs with which Kafka's broker creates the topic.
+        The configs of a new topic, as in Kafka.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class CoordinatorTopic:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the topic exists and was created by this engine, not copied from a broker."""
+        """Whether the topic exists and was created by logstore, not copied from a broker."""
         topic = self.topic
         return topic is not None and not topic.adopted
 
@@ -51,7 +51,7 @@ class CoordinatorTopic:
         return self._host.topic(self.name)
 
     def ensure_stored(self) -> None:
-        """Create the topic, or adopt an existing one that was copied from another broker.
+        """Create the topic, or take over a topic that was copied from a broker.
 
         The compaction strategy is always `offset`, because the latest record of each key contains
         the current state.
@@ -84,12 +84,12 @@ class CoordinatorTopic:
     def append(
         self, number: int, epoch: int, append: Callable[[LogWriter], AppendInfo]
     ) -> tuple[Log, AppendInfo]:
-        """Append to a partition whose contents were loaded in a given leader epoch.
+        """Append to a partition whose contents were loaded in a leader epoch.
 
         Raises
         ------
         NotCoordinatorError
-            The leader of the partition has changed since then.
+            The leader epoch of the partition has changed.
         CoordinatorNotAvailableError
             See `CoordinatorHost.check_append`.
         LogStoreError
@@ -106,10 +106,10 @@ class CoordinatorTopic:
             return log, append(log.writer)
 
     def _partition_count(self) -> int:
-        """Return the number of partitions that the topic has, or with which it will be created.
+        """Return the topic's number of partitions, or the configured number if it does not exist.
 
-        If the topic was copied, some partition folders may be missing. Therefore, this is at least
-        the number in the configuration.
+        A copied topic may lack some partition directories, so its number of partitions is at least
+        the configured number.
         """
         topic = self.topic
         if topic is None:

@@ -1,10 +1,10 @@
 """Assignors: the named strategies that assign partitions to the members of a group.
 
-An assignor maps the subscriptions and the partition counts to an assignment for each member. It is
-only run by the group leader. Clients that connect over the network and members in this process can
-therefore be in the same group, if they have an assignor in common. `range` and `roundrobin` create
-the same assignments as Kafka. The sticky assignors create assignments that are equally balanced and
-move equally few partitions, but they may choose other ones among equally good assignments.
+An assignor maps the subscriptions and the partition counts to an assignment for each member. Only
+the group leader runs it. Clients that connect over the network and members in this process can
+therefore be in the same group if they have an assignor in common. `range` and `roundrobin` create
+the same assignments as Kafka. The sticky assignors balance as evenly as Kafka's and move as few
+partitions, but may choose a different assignment among several that are equally good.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Assignor(NamedTuple):
         Takes the partition counts by topic and the subscriptions by member id. Returns the assigned
         partitions by member id.
     is_cooperative : bool
-        Whether members keep their partitions while they join, and only revoke those that move to
-        another member (KIP-429).
+        Whether members keep their partitions while they rejoin, and revoke only the partitions that
+        move to another member (KIP-429).
     """
 
     name: str
@@ -46,7 +46,7 @@ def assign_range(
 ) -> Shares:
     """Assign a range of each topic's partitions to each member.
 
-    If the partitions of a topic cannot be divided evenly, the first members get one more.
+    If a topic's partitions do not divide evenly, the first members get one extra partition each.
     """
     shares: Shares = {member_id: [] for member_id in members}
     for topic, count in sorted(partition_counts.items()):
@@ -107,10 +107,10 @@ def assign_sticky(
 def assign_cooperatively(
     partition_counts: Mapping[str, int], members: Mapping[str, Subscription]
 ) -> Shares:
-    """Like `assign_sticky`, but do not assign a partition that another member still owns.
+    """Assign like `assign_sticky`, but withhold partitions that another member still owns.
 
-    When the owner gets its new assignment, it revokes the partition and rejoins. The partition is
-    assigned in the rebalance that follows (KIP-429).
+    The owner revokes such a partition when it gets its new assignment, and rejoins. The next
+    rebalance assigns the partition (KIP-429).
     """
     shares = assign_sticky(partition_counts, members)
     owners = {
@@ -137,7 +137,7 @@ def _owners(
 ) -> dict[TopicPartition, str]:
     """Return the last owner of each partition.
 
-    If there are several, the latest generation counts.
+    If several members claim a partition, the latest generation wins.
     """
     claims: dict[TopicPartition, tuple[int, str]] = {}
     for member_id, subscription in sorted(members.items()):
@@ -169,7 +169,7 @@ def _next_move(
 
 
 def sticky_user_data(partitions: tuple[TopicPartition, ...], generation_id: int) -> bytes:
-    """Encode a member's user data for the sticky assignor: last assignment and generation."""
+    """Encode the sticky assignor's user data: the member's last assignment and its generation."""
     numbers_by_topic = by_topic(partitions)
     parts = [_INT.pack(len(numbers_by_topic))]
     for topic, numbers in numbers_by_topic.items():
@@ -180,10 +180,9 @@ def sticky_user_data(partitions: tuple[TopicPartition, ...], generation_id: int)
 
 
 def owned_before(subscription: Subscription) -> tuple[tuple[TopicPartition, ...], int]:
-    """Return the last assignment of a member and its generation, or -1 if it is unknown.
+    """Return a member's last assignment and its generation, or -1 if the generation is unknown.
 
-    They are in the subscription, or in its user data, unless another assignor has written the user
-    data.
+    Older clients send the assignment in the user data. User data of other assignors is ignored.
     """
     if subscription.owned_partitions or not subscription.user_data:
         return subscription.owned_partitions, subscription.generation_id

@@ -1,9 +1,8 @@
 """Exclusive calls of the group coordinator.
 
-A call holds the coordinator's lock until it returns. It may produce results for members that are
-waiting, possibly in other calls. Their callbacks are called after the lock has been released, so
-that a callback can call the coordinator. The callbacks are called when the in-sync replicas have
-the records of the call.
+A call holds the coordinator's lock until it returns. It may complete the waiting requests of other
+members. The callbacks run after the lock has been released, so that a callback can call the
+coordinator, and after the call's records have been replicated to the in-sync replicas.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Result(Protocol):
     """A result that a member is waiting for."""
 
     def refused(self, error: str) -> Self:
-        """Return the same result with an error."""
+        """Return a copy of the result with an error."""
 
 
 R = TypeVar("R", bound=Result)
@@ -42,8 +41,7 @@ class ExclusiveCalls:
     take_written : callable
         Returns the last offset written to each log since it was last called.
     prepare : callable
-        Called at the start of each call. Its argument `expires` is whether offsets may expire
-        first.
+        Called at the start of each call. Its argument states whether offsets may expire first.
     verify : callable
         Asserts invariants at the end of each call if LOGSTORE_VERIFY is set.
     """
@@ -79,8 +77,8 @@ class ExclusiveCalls:
         Parameters
         ----------
         waits : bool
-            Whether to wait until the in-sync replicas have the records of the call. The callbacks
-            are called at that time in any case.
+            Whether to wait until the call's records are replicated. The callbacks run at that time
+            in any case.
 
         Raises
         ------

@@ -22,10 +22,9 @@ class TopicInfo(NamedTuple):
     Attributes
     ----------
     partitions : sequence of int
-        Partition numbers in ascending order. If the topic was copied, some may be missing.
+        Partition numbers in ascending order. A copied topic may lack some partitions.
     racks : sequence of sequences of str
-        For each of these partitions, the racks of its replicas, sorted. Empty if no broker has a
-        rack.
+        The sorted racks of each partition's replicas. Empty if no broker has a rack.
     """
 
     name: str
@@ -56,13 +55,13 @@ def _text(text: str) -> tuple[bytes, bytes]:
 
 
 class ClusterTopics:
-    """All topics at one point in time. Immutable.
+    """An immutable snapshot of all topics.
 
     Parameters
     ----------
     topics : iterable of TopicInfo
     version : int
-        Incremented when a topic is created, is deleted, or gets more partitions.
+        Incremented when a topic is created or deleted, or when partitions are added to a topic.
     created_version : int
         The version at which a topic was last created.
     """
@@ -82,7 +81,7 @@ class ClusterTopics:
     __hash__ = None  # type: ignore[assignment]  # compared, never a key
 
     def changed_to(self, topics: Iterable[TopicInfo]) -> ClusterTopics:
-        """Return the topics after a change. If they are equal, return this object."""
+        """Return a new snapshot with the given topics, or this object if no topic changed."""
         after = ClusterTopics(topics, self.version + 1, self.created_version)
         if after == self:
             return self
@@ -91,15 +90,15 @@ class ClusterTopics:
         return after
 
     def named(self, name: str) -> TopicInfo | None:
-        """Return a topic by name, or None if it does not exist."""
+        """Return the topic with a name, or None if it does not exist."""
         return self._by_name.get(name)
 
     def of_id(self, topic_id: str) -> TopicInfo | None:
-        """Return a topic by id, or None if it does not exist."""
+        """Return the topic with an id, or None if it does not exist."""
         return self._by_id.get(topic_id)
 
     def ids(self, names: Iterable[str]) -> Collection[str]:
-        """Return the ids of the topics that exist, in the order of a Java HashSet of the names."""
+        """Return the ids of existing topics, in the order of a Java HashSet of their names."""
         by_name = self._by_name
         known = java_hash_order(sorted(name for name in names if name in by_name))
         return dict.fromkeys(by_name[name].topic_id for name in known)
@@ -109,9 +108,9 @@ class ClusterTopics:
         return self._by_name.keys()
 
     def hash_of(self, names: Iterable[str]) -> int:
-        """Return the signed 64-bit hash of topics that is stored for a group.
+        """Return a group's metadata hash: the signed 64-bit hash of its topics.
 
-        0 if none of them exists.
+        The hash is 0 if none of the topics exists.
         """
         existing = sorted(name for name in names if name in self._by_name)
         if not existing:
@@ -125,7 +124,7 @@ class ClusterTopics:
 
 
 class TopicsFollower:
-    """Provides the current topics of a host. Calls must be serialized by the caller."""
+    """Provides the current topics of a host. The caller must serialize calls."""
 
     def __init__(self, host: CoordinatorHost) -> None:
         self._host = host
@@ -134,7 +133,7 @@ class TopicsFollower:
 
     @property
     def current(self) -> ClusterTopics:
-        """The current topics. This is the same object until a topic changes."""
+        """The current topics. The property returns the same object until a topic changes."""
         changes = self._host.topic_changes
         if changes != self._changes:
             self._topics = self._topics.changed_to(self._read())

@@ -1,7 +1,7 @@
 """Check, commit, fetch and delete committed offsets.
 
-This module only uses the state and the subscriptions of a group, and works with both membership
-protocols. The protocol determines whether a member is allowed to commit.
+This module uses only the state and the subscriptions of a group, so it works with both membership
+protocols. The protocol decides whether a member is allowed to commit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class CommittedOffsets:
-    """The committed offsets of all groups. Calls must be serialized by the caller.
+    """The committed offsets of all groups. The caller must serialize calls.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class CommittedOffsets:
         self._partitions_of = partitions_of
 
     def check(self, tp: TopicPartition, committed: OffsetAndMetadata) -> None:
-        """Check an offset before offsets are written.
+        """Check an offset before it is committed.
 
         Raises
         ------
@@ -68,7 +68,7 @@ class CommittedOffsets:
     def commit(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, str | None]:
-        """Commit the valid offsets. Return the error of each partition, or None."""
+        """Commit the valid offsets. Return the error name of each partition, or None on success."""
         errors: dict[TopicPartition, str | None] = {}
         for tp, committed in offsets.items():
             try:
@@ -90,7 +90,7 @@ class CommittedOffsets:
         *,
         require_stable: bool,
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Return the committed offsets of the given partitions, or of all partitions that have one.
+        """Return the committed offsets of the given partitions, or all committed offsets.
 
         Raises
         ------
@@ -111,7 +111,7 @@ class CommittedOffsets:
         }
 
     def delete(self, group: AnyGroup, partitions: Collection[TopicPartition]) -> DeletedOffsets:
-        """Delete the offsets of partitions, except of topics to which a member is subscribed."""
+        """Delete committed offsets, except those of topics to which a member is subscribed."""
         errors: dict[TopicPartition, str | None] = {}
         for tp in partitions:
             errors[tp] = None
@@ -131,7 +131,7 @@ class CommittedOffsets:
         return DeletedOffsets(None, errors) if error is None else DeletedOffsets(error)
 
     def delete_group(self, group: AnyGroup) -> str | None:
-        """Delete a group without members and its offsets. Return an error, or None."""
+        """Delete an empty group and its offsets. Return an error name, or None on success."""
         contents = self._groups.contents_of(group.group_id)
         stored = () if contents is None else contents.offsets_of(group.group_id)
         return self._write_deletions(group, stored) or self._groups.delete(group)
@@ -144,10 +144,10 @@ class CommittedOffsets:
         *,
         is_expiry: bool = False,
     ) -> str | None:
-        """Delete offsets, and the group if it has no others. Return an error, or None.
+        """Delete offsets, and also the group if it is empty and has no offsets left.
 
-        As in Kafka 4, a group of the consumer protocol is only deleted by the check for expired
-        offsets.
+        Return an error name, or None on success. As in Kafka 4, only the check for expired offsets
+        deletes a group of the consumer protocol.
         """
         left = len(contents.offsets_of(group.group_id)) - len(partitions)
         error = self._write_deletions(group, partitions)

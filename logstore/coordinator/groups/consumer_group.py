@@ -1,7 +1,7 @@
-"""The state of a consumer group, which is described by its records (KIP-848).
+"""The state of a consumer group, built from its records (KIP-848).
 
-The state is only changed by applying a record. The rules in `consumer_rules` determine which
-records to write. They read the state and do not change it.
+Only applying a record changes the state. The rules in `consumer_rules` read the state and decide
+which records to write.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 
 FIRST_EPOCH = 1
-"""The epoch of a group that has no record of its epoch, and of its first target assignment."""
+"""The epoch of a group, and of its target assignment, until a record sets it."""
 
 _NO_EPOCH = -1
 _EPOCHS_SINCE = 9
@@ -64,10 +64,7 @@ _EPOCHS_SINCE = 9
 
 
 class Subscription(NamedTuple):
-    """The topics and the pattern of a member.
-
-    Members with equal subscriptions are counted together.
-    """
+    """The subscribed topics and the pattern of a member."""
 
     topics: frozenset[str]
     regex: str | None
@@ -80,7 +77,7 @@ class Subscription(NamedTuple):
 
 @dataclass(slots=True)
 class Session:
-    """The session of a member: when it ends, and when its timer will fire, in monotonic time."""
+    """A member's session: when it expires, and when its timer fires, in monotonic time."""
 
     deadline_ns: int = 0
     armed_ns: int | None = None
@@ -94,11 +91,11 @@ class ConsumerGroup:
     group_epoch : int
         Incremented when subscriptions or topics change.
     metadata_hash : int
-        Hash of the subscribed topics, see `ClusterTopics.hash_of`.
+        Hash of the subscribed topics; see `ClusterTopics.hash_of`.
     target_epoch : int
         Group epoch of the target assignment, or -1 if it was deleted.
     target_ms : int
-        Time of the target assignment in Unix ms, or 0 if it is not known.
+        Time of the target assignment in Unix milliseconds, or 0 if unknown.
     members : dict of str to ConsumerMember
     targets : dict of str to Target
         Target assignments by member id.
@@ -111,8 +108,8 @@ class ConsumerGroup:
     has_partition_metadata : bool
         Whether the log contains a record of Kafka 4.0 that must be deleted.
     checked_version, resolved_version : int or None
-        Versions of the topics that were last compared with the hash, and with the patterns. They
-        are not stored, and neither are the two times below.
+        Topic versions at the last comparison with the hash, and at the last resolution of patterns.
+        Neither these nor the two times below are stored.
     assigned_ns, resolved_ns : int or None
         Monotonic times of the last target assignment, and of the last resolution of patterns.
     sessions : dict of str to Session
@@ -147,8 +144,8 @@ class ConsumerGroup:
         self.timeouts: dict[tuple[str, str], object] = {}
         self._owners: dict[str, dict[int, str]] = {}
         self._is_dead = False
-        # The members that have not reached the epoch of the target. None until the state is
-        # requested.
+        # Whether every member has its target assignment. None if not computed since the last
+        # change.
         self._is_reconciled: bool | None = None
         self._subscribed: frozenset[str] | None = None
 
@@ -162,7 +159,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> GroupState:
-        """The state of the group, which is derived from its members and epochs."""
+        """The state of the group, derived from its members and epochs."""
         if self._is_dead:
             return GroupState.DEAD
         if not self.members:
@@ -177,7 +174,7 @@ class ConsumerGroup:
 
     @property
     def subscribed_topics(self) -> frozenset[str]:
-        """The names of the subscribed topics, including those that match patterns."""
+        """The names of the subscribed topics, including topics that match patterns."""
         if self._subscribed is None:
             self._subscribed = topics_of(self.subscriptions, self.regexes)
         return self._subscribed
@@ -188,15 +185,15 @@ class ConsumerGroup:
         return sum(each.classic is not None for each in self.members.values())
 
     def target_of(self, member_id: str) -> Target:
-        """Return the target assignment of a member. It may be empty."""
+        """Return the target assignment of a member, which may be empty."""
         return self.targets.get(member_id, NO_TARGET)
 
     def is_free(self, topic_id: str, partition: int) -> bool:
-        """Return whether a partition is neither assigned to a member nor being revoked by one."""
+        """Return whether a partition is neither assigned nor being revoked."""
         return partition not in self._owners.get(topic_id, ())
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
-        """Return the member with an instance id, or None."""
+        """Return the member with an instance id, or None if there is none."""
         member_id = None if instance_id is None else self.static_members.get(instance_id)
         return None if member_id is None else self.members[member_id]
 
@@ -206,10 +203,10 @@ class ConsumerGroup:
         before: ConsumerMember | None = None,
         after: ConsumerMember | None = None,
     ) -> str:
-        """Return the assignor that most members prefer, after one of the members is replaced.
+        """Return the assignor that most members prefer once `after` has replaced `before`.
 
-        If there is a tie, the first one in Kafka's hash map is used. There, both names are in the
-        same bucket, and a new name is added at its front.
+        A tie is resolved as in Kafka: the first name in its hash map is used. Both names are in
+        the same bucket, and a new name is inserted at the front.
         """
         counts = Counter(each.assignor for each in self.members.values() if each.assignor)
         names = timeline_order(counts)
@@ -231,10 +228,10 @@ class ConsumerGroup:
         is_transactional: bool = False,
         version: int | None = None,
     ) -> str | None:
-        """Return the error for all offsets of a commit, or None.
+        """Return the error that applies to all offsets of a commit, or None if there is none.
 
-        The generation id is the member epoch. If it is older than the current one, each partition
-        is checked with `check_partition`.
+        The generation id is the member epoch. If it is older than the member's current epoch, the
+        caller must check each partition with `check_partition`.
 
         Parameters
         ----------
@@ -257,9 +254,10 @@ class ConsumerGroup:
     def check_partition(
         self, sender: ConsumerGroupMetadata, topic_id: str | None, partition: int
     ) -> str | None:
-        """Return the error for one partition of a commit that `check_commit` accepted, or None.
+        """Return the error for one partition of a commit that `check_commit` accepted.
 
-        A member may commit with an older epoch if it has had the partition since then (KIP-1251).
+        A member may commit with an older epoch if it has owned the partition since that epoch
+        (KIP-1251). Return None if the commit is valid.
         """
         member = self.members.get(sender.member_id)
         epoch = sender.generation_id
@@ -271,7 +269,7 @@ class ConsumerGroup:
         return _wrong_epoch(member) if assigned is None or epoch < assigned else None
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> str | None:
-        """Return the error for a fetch of offsets that contains a member epoch, or None."""
+        """Return the error for an OffsetFetch with a member epoch, or None if it is valid."""
         if member_id is None and member_epoch < 0:
             return None
         member = self.members.get(member_id or "")
@@ -333,7 +331,7 @@ class ConsumerGroup:
         ]
 
     def enter(self, state: GroupState, now_ms: int) -> None:
-        """Enter the state DEAD. All other states are derived from the group's records."""
+        """Enter the state DEAD. All other states are derived from the members and epochs."""
         del now_ms
         assert state is GroupState.DEAD
         self._is_dead = True
@@ -444,7 +442,7 @@ class ConsumerGroup:
             )
 
     def _replace(self, before: ConsumerMember | None, after: ConsumerMember | None) -> None:
-        """Replace a member, and update everything that is derived from it."""
+        """Replace a member, and update the owners, counts and static members."""
         self._is_reconciled = None
         if before is not None:
             self._release(before)
@@ -484,10 +482,7 @@ class ConsumerGroup:
                     self._owners.pop(topic_id, None)
 
     def _check(self) -> None:
-        """Assert the invariants of the group.
-
-        The most important one is that a partition has one owner.
-        """
+        """Assert the invariants of the group, above all that a partition has at most one owner."""
         owners: dict[str, dict[int, str]] = {}
         for member in self.members.values():
             for partitions in (member.assigned, member.revoking):
@@ -521,7 +516,7 @@ _APPLY: Mapping[type[Message], Callable[[ConsumerGroup, Any, Any], None]] = {
 def topics_of(
     subscriptions: Iterable[Subscription], regexes: Mapping[str, ResolvedRegex]
 ) -> frozenset[str]:
-    """Return the topics of subscriptions. A pattern that is not resolved yet has none."""
+    """Return the topics of subscriptions. An unresolved pattern has no topics yet."""
     names: set[str] = set()
     for topics, regex in subscriptions:
         names |= topics
@@ -545,7 +540,7 @@ def _wrong_epoch(member: ConsumerMember) -> str:
 def _owned(
     stored: Iterable[ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions], epoch: int
 ) -> OwnedPartitions:
-    """Return stored partitions. If they have no assignment epoch, use the epoch of the member."""
+    """Return the stored partitions. Without assignment epochs, the member epoch is used."""
     owned = {}
     for each in stored:
         epochs: Collection[int] = each.assignment_epochs or ()
@@ -558,7 +553,7 @@ def _owned(
 def _named(
     partitions: Iterable[Mapping[str, Iterable[int]]], topics: ClusterTopics
 ) -> Mapping[str, tuple[int, ...]]:
-    """Return partitions by topic name. Deleted topics are left out."""
+    """Return partitions by topic name, without deleted topics."""
     named: dict[str, list[int]] = {}
     for by_id in partitions:
         for topic_id, numbers in by_id.items():

@@ -29,11 +29,11 @@ class MemberState(enum.IntEnum):
     STABLE
         The member has its target assignment.
     UNREVOKED_PARTITIONS
-        The member must revoke partitions before it can advance to the next epoch.
+        The member must revoke partitions before it advances to the next epoch.
     UNRELEASED_PARTITIONS
-        The member has the latest epoch, but is waiting for partitions that other members have.
+        The member has the latest epoch, but waits for partitions that other members still own.
     UNKNOWN
-        A state written by a later version of Kafka. The member must rejoin without partitions.
+        A state written by a newer version of Kafka. The member must rejoin without partitions.
     """
 
     STABLE = 0
@@ -59,9 +59,9 @@ class ResolvedRegex(NamedTuple):
     Attributes
     ----------
     version : int
-        The version of the cluster's topics at that time.
+        The topic version (`ClusterTopics.version`) when the pattern was resolved.
     resolved_ms : int
-        Time in Unix ms.
+        When the pattern was resolved, in Unix milliseconds.
     """
 
     topics: frozenset[str]
@@ -70,18 +70,18 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerMember(NamedTuple):
-    """A member of a consumer group. It is immutable: each change creates a new object.
+    """An immutable member of a consumer group. Each change creates a new object.
 
     Attributes
     ----------
     previous_epoch : int
-        The epoch before the current one, or -1 if the member is new.
+        The previous member epoch, or -1 if the member is new.
     regex : str or None
-        Pattern of additional topics, in RE2 syntax. It may be empty.
+        Pattern for additional topics, in RE2 syntax. May be empty.
     assigned : mapping
-        The partitions that the member may use.
+        The partitions that the member may consume.
     revoking : mapping
-        The partitions that the member must give up first.
+        The partitions that the member must revoke before it advances to the next epoch.
     classic : ClassicProtocols or None
         None if the member uses the consumer protocol.
     """
@@ -103,11 +103,11 @@ class ConsumerMember(NamedTuple):
     classic: ClassicProtocols | None = None
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Return whether the member has its target assignment of an epoch."""
+        """Return whether the member has its target assignment for an epoch."""
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
     def advance(self, member_epoch: int) -> ConsumerMember:
-        """Return the member with a new epoch, which may be the same as the old one."""
+        """Return the member with a new epoch, which may equal the current epoch."""
         return self._replace(member_epoch=member_epoch, previous_epoch=self.member_epoch)
 
     def assignment_epoch(self, topic_id: str, partition: int) -> int | None:

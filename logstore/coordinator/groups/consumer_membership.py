@@ -1,7 +1,7 @@
 """The members of consumer groups: their requests, sessions and timeouts (KIP-848).
 
-Decisions are made in `consumer_rules` and `migration`. This module writes the records, applies them
-to the group, sets timers and responds. If the records cannot be written, the group is not changed.
+`consumer_rules` and `migration` make the decisions. This module writes the records, applies them
+to the group, sets timers and responds. If the records cannot be written, the group is unchanged.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_BACKOFF_MS = 500
-"""If the records of a timeout cannot be written, it is retried after this time, as in Kafka."""
+"""How long to wait before retrying a timeout whose records could not be written, as in Kafka."""
 
 MayDescribe = Callable[[str], bool]
 """Returns whether a member may describe a topic."""
 
 
 class ConsumerMembership:
-    """Changes consumer groups. Calls must be serialized by the caller.
+    """Changes consumer groups. The caller must serialize calls.
 
     Parameters
     ----------
@@ -76,11 +76,11 @@ class ConsumerMembership:
     classic : ClassicMembership
         Takes over groups that become classic groups.
     put : callable
-        Adds a group to the registry, or replaces one.
+        Adds a group to the registry, replacing any group with the same id.
     settings_of : callable
         Returns the settings of a group, given its id.
     reply : callable
-        Calls a callback with a result, after the lock of the coordinator is released.
+        Calls a callback with a result after the coordinator's lock has been released.
     """
 
     def __init__(
@@ -119,8 +119,8 @@ class ConsumerMembership:
         Parameters
         ----------
         may_describe : callable, optional
-            The group's patterns only match topics that the member may describe. By default, it may
-            describe all topics.
+            Restricts the group's patterns to topics that the member may describe. By default, it
+            may describe all topics.
         """
         at = self._circumstances(request.group_id)
         try:
@@ -183,16 +183,13 @@ class ConsumerMembership:
         return ConsumerHeartbeatResult(request.member_id, LEAVE_EPOCH)
 
     def _new_member_id(self) -> str:
-        """Return a new member id.
-
-        As in Kafka, it is a random UUID in the text form of topic ids.
-        """
+        """Return a new member id: a random UUID in the format of topic ids, as in Kafka."""
         return encode_topic_id(uuid.UUID(int=self._rng.getrandbits(128), version=4).bytes)
 
     # -- requests of classic members -------------------------------------------------------
 
     def join(self, group: ConsumerGroup, request: JoinRequest, on_done: JoinCallback) -> str | None:
-        """Add a classic member. Return an error, or None."""
+        """Add a classic member. Return an error name, or None on success."""
         at = self._circumstances(request.group_id)
         try:
             joined = migration.classic_join(group, request, at, check_pattern, self._new_member_id)
@@ -212,7 +209,7 @@ class ConsumerMembership:
         return None
 
     def sync(self, group: ConsumerGroup, request: SyncRequest, on_done: SyncCallback) -> str | None:
-        """Return the assignment of a classic member, or an error."""
+        """Reply with the assignment of a classic member. Return an error name, or None."""
         try:
             member = migration.classic_member(
                 group, request.member_id, request.group_instance_id, request.generation_id
@@ -233,7 +230,7 @@ class ConsumerMembership:
     def classic_heartbeat(
         self, group: ConsumerGroup, generation_id: int, member_id: str, instance_id: str | None
     ) -> str | None:
-        """Restart the session of a classic member. Return an error that it must handle, or None."""
+        """Restart a classic member's session. Return an error name, or None on success."""
         try:
             member = migration.classic_member(group, member_id, instance_id, generation_id)
         except Refusal as refusal:
@@ -245,10 +242,7 @@ class ConsumerMembership:
         return None
 
     def leave(self, group: ConsumerGroup, leaving: Sequence[LeavingMember]) -> list[str | None]:
-        """Remove members at the request of a classic client or an administrator.
-
-        Return the errors.
-        """
+        """Remove members on a LeaveGroup request. Return an error name or None for each member."""
         errors: list[str | None] = []
         members: dict[str, ConsumerMember] = {}
         for member_id, instance_id in leaving:
@@ -271,14 +265,14 @@ class ConsumerMembership:
         return errors
 
     def _expect_join(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Remove a classic member if it was asked to rejoin and does not do so in time."""
+        """Remove a classic member unless it rejoins within its rebalance timeout."""
         if ("join", member.member_id) not in group.timeouts:
             self._time_out(group, "join", member.member_id, member.rebalance_timeout_ms)
 
     # -- groups loaded and lost ------------------------------------------------------------
 
     def resume(self, group: ConsumerGroup) -> None:
-        """Start the sessions of a group that has been loaded, and continue revocations."""
+        """Start the sessions and the revocation timeouts of a group that has been loaded."""
         for member in group.members.values():
             self._touch(group, member.member_id)
             self._watch_revocation(group, member)
@@ -288,7 +282,7 @@ class ConsumerMembership:
         group.enter(GroupState.DEAD, self._clock.now_ms())
 
     def shift(self, group: ConsumerGroup, shift_ns: int) -> None:
-        """Start new sessions after the timers were moved to another clock."""
+        """Start new sessions after the timers were moved to a different clock."""
         if group.assigned_ns is not None:
             group.assigned_ns += shift_ns
         if group.resolved_ns is not None:
@@ -305,7 +299,7 @@ class ConsumerMembership:
     ) -> None:
         """Resolve patterns after the response, as in Kafka.
 
-        The next heartbeat returns the topics.
+        The next heartbeat takes the topics into account.
         """
         at = self._circumstances(group.group_id)
         found = resolve_patterns(patterns, at.topics.names(), may_describe)
@@ -337,7 +331,7 @@ class ConsumerMembership:
         Raises
         ------
         Refusal
-            The records could not be written. The group is unchanged.
+            The records could not be written, and the group is unchanged.
         """
         records = list(records)
         if not records:
@@ -348,7 +342,7 @@ class ConsumerMembership:
         group.apply(records)
 
     def _act(self, group: ConsumerGroup, decision: Decision, at: Circumstances) -> None:
-        """Set the timers of a decision after its records were written."""
+        """Set the timers after the records of a decision were written."""
         if decision.has_checked_topics:
             group.checked_version = at.topics.version
         if decision.has_target:
@@ -362,7 +356,7 @@ class ConsumerMembership:
     def _remove(
         self, group: ConsumerGroup, members: Collection[ConsumerMember], at: Circumstances
     ) -> None:
-        """Remove members. Afterwards, the group may become a classic group.
+        """Remove members, and convert the group to a classic group if it may be downgraded.
 
         Raises
         ------
@@ -402,10 +396,7 @@ class ConsumerMembership:
             self._arm(group, member_id)
 
     def _arm(self, group: ConsumerGroup, member_id: str) -> None:
-        """Set the session timer.
-
-        If the session was extended, the timer is set again when it fires.
-        """
+        """Set the session timer. If the session has been extended when it fires, set it again."""
         session = group.sessions[member_id]
         due_ns = session.armed_ns = session.deadline_ns
         self._timers.at(
@@ -426,7 +417,7 @@ class ConsumerMembership:
             self._arm(group, member_id)
 
     def _watch_revocation(self, group: ConsumerGroup, member: ConsumerMember) -> None:
-        """Limit the time for a member to give up partitions in its current epoch."""
+        """Limit the time that a member takes to revoke partitions in its current epoch."""
         member_id = member.member_id
         if consumer_rules.must_revoke(member):
             epoch, timeout_ms = member.member_epoch, member.rebalance_timeout_ms
@@ -442,7 +433,7 @@ class ConsumerMembership:
         timeout_ms: int,
         epoch: int | None = None,
     ) -> None:
-        """Remove a member after a timeout, unless the timeout is cancelled or its epoch changes."""
+        """Remove a member after a timeout, unless the timeout is cancelled or the epoch changes."""
         key = kind, member_id
         token = group.timeouts[key] = object()
         reason = f"the {kind} took longer than {timeout_ms} ms"
@@ -462,8 +453,7 @@ class ConsumerMembership:
     def _fence(self, group: ConsumerGroup, member_id: str, reason: str) -> bool:
         """Remove a member. Return False if the caller must retry later.
 
-        If this coordinator has lost the partition, there is nothing to do, because another one has
-        the group.
+        If this broker no longer coordinates the group, return True: there is nothing to retry.
         """
         logger.info("group '%s': removing %s: %s", group.group_id, member_id, reason)
         try:

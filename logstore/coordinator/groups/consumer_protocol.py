@@ -1,8 +1,8 @@
 """The subscriptions and assignments that the members of a consumer group exchange.
 
-They are encoded in version 3, as by the clients of Kafka 3.9. Later versions only add fields at the
-end, so the known fields of a newer version can be decoded. Source: KIP-429, KIP-792, KIP-881, and
-Kafka's `ConsumerProtocol`.
+They are encoded in version 3, as by Kafka 3.9 clients. Newer versions only append fields, so their
+known fields can still be decoded. Source: KIP-429, KIP-792, KIP-881 and Kafka's
+`ConsumerProtocol`.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def decode_subscription(data: bytes) -> Subscription:
 
 
 def encode_assignment(assignment: Assignment, version: int = ASSIGNMENT_VERSION) -> bytes:
-    """Encode an assignment. The version can be 3 or older."""
+    """Encode an assignment in a version up to 3. A newer version is encoded as 3."""
     message = ConsumerProtocolAssignment(
         assigned_partitions=[
             ConsumerProtocolAssignment.TopicPartition(topic=topic, partitions=numbers)
@@ -126,7 +126,7 @@ def _decoded(kind: type[M], data: bytes, newest: int) -> M:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[str, list[int]]:
-    """Group partitions by topic. Topics and partitions are sorted."""
+    """Return the partition numbers of each topic. Topics and numbers are sorted."""
     return {
         topic: [tp.partition for tp in group]
         for topic, group in groupby(sorted(partitions), key=lambda tp: tp.topic)

@@ -1,10 +1,9 @@
 """The records of consumer groups in `__consumer_offsets` (KIP-848).
 
-A record consists of two messages: a key with type 3 to 8 or 16, and a value of version 0, or None
-for a tombstone. The state of a group is only changed by its records. They are applied by the same
-function after they were written and when a coordinator loads its partition. In Kafka 4.1, the
-partition metadata (type 4) was replaced by a hash in the group's record, so such records are
-deleted but never written.
+A record consists of two messages: a key of type 3 to 8 or 16, and a value of version 0, or None
+for a tombstone. Only records change the state of a group. The same function applies them after a
+write and when a coordinator loads its partition. Kafka 4.1 replaced the partition metadata
+(type 4) with a hash in the group's record, so such records are deleted but never written.
 """
 
 from __future__ import annotations
@@ -54,16 +53,13 @@ _KINDS: Mapping[int, tuple[type[Message], type[Message]]] = {
     8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
-"""The messages of keys and values, by the number at the start of a key."""
+"""The classes of key and value, by the type number at the start of the key."""
 
 _VERSIONS: Mapping[type[Message], tuple[int, int]] = {
     GroupMetadataKey: (GROUP_KEY_VERSION, GROUP_VALUE_VERSION),
     **{key: (number, 0) for number, (key, _) in _KINDS.items()},
 }
-"""The versions of key and value, by the class of the key.
-
-This includes groups of both protocols.
-"""
+"""The versions of key and value, by the class of the key, for both protocols."""
 
 
 def encode(record: Record) -> tuple[bytes, bytes | None]:
@@ -72,7 +68,7 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
     Raises
     ------
     InvalidRecordError
-        A string is too long for Kafka's records, or cannot be encoded.
+        A string is too long for a Kafka record, or cannot be encoded.
     """
     key, value = record
     key_version, value_version = _VERSIONS[type(key)]
@@ -81,7 +77,7 @@ def encode(record: Record) -> tuple[bytes, bytes | None]:
 
 
 def decode_consumer_key(key: bytes) -> tuple[str, Message] | None:
-    """Return the group id and the key of a consumer group's record. None for other records.
+    """Return the group id and the key of a consumer group's record, or None for other records.
 
     Raises
     ------
@@ -125,7 +121,7 @@ def no_group(group_id: str) -> Record:
 
 
 def no_partition_metadata(group_id: str) -> Record:
-    """Return the tombstone of the partition metadata that Kafka 4.0 wrote."""
+    """Return the tombstone of partition metadata, which Kafka 4.0 wrote."""
     return ConsumerGroupPartitionMetadataKey(group_id=group_id), None
 
 
@@ -231,7 +227,7 @@ def no_target(group_id: str) -> Record:
 
 
 def no_member(group_id: str, member_id: str) -> list[Record]:
-    """Return the tombstones of a member, in the order in which Kafka has to read them."""
+    """Return the tombstones of a member, in the order that Kafka requires."""
     return [
         (ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id), None),
         (ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id), None),

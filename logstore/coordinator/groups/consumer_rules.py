@@ -1,8 +1,8 @@
 """The rules of consumer groups, which turn a request or a timeout into records (KIP-848).
 
-A rule reads a group and returns a decision, which consists of the records to write, the response,
-and the timers to set. The rule itself does not change anything, so the decision has no effect if
-its records cannot be written. The rules use neither clocks nor files.
+A rule reads a group and returns a decision: the records to write, the response, and the timers to
+set. A rule changes nothing itself, so a decision has no effect if its records cannot be written.
+The rules use neither clocks nor files.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from logstore.coordinator.groups.reconciliation import Reported
 
 REGEX_REFRESH_MIN_MS = 10_000
-"""Minimum time between two resolutions of a group's patterns. Kafka has no setting for it."""
+"""Minimum time between two resolutions of a group's patterns. Kafka has no config for it."""
 
 NS_PER_MS = 1_000_000
 
 
 class MigrationPolicy(Enum):
-    """The conversions between protocols that are allowed by `group.consumer.migration.policy`."""
+    """The protocol conversions that `group.consumer.migration.policy` allows."""
 
     DISABLED = "disabled"
     DOWNGRADE = "downgrade"
@@ -51,12 +51,12 @@ class MigrationPolicy(Enum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """Whether a classic group is converted when a member of the consumer protocol joins it."""
+        """Whether a classic group is converted when a member joins with the consumer protocol."""
         return self in (MigrationPolicy.UPGRADE, MigrationPolicy.BIDIRECTIONAL)
 
     @property
     def allows_downgrade(self) -> bool:
-        """Whether a group becomes classic when its last member of the consumer protocol leaves."""
+        """Whether a group becomes classic when the last consumer protocol member leaves."""
         return self in (MigrationPolicy.DOWNGRADE, MigrationPolicy.BIDIRECTIONAL)
 
 
@@ -68,7 +68,7 @@ class GroupSettings(NamedTuple):
     max_size, classic_max_size : int
         Maximum number of members of a consumer group and of a classic group.
     assignors : tuple of str
-        The assignors that a member may name. The first one is the default.
+        The assignors that a member may choose. The first is the default.
     """
 
     session_timeout_ms: int = 45_000
@@ -82,12 +82,12 @@ class GroupSettings(NamedTuple):
 
 
 class Circumstances(NamedTuple):
-    """Everything outside of the group that a rule depends on.
+    """The inputs of a rule other than the group and the request.
 
     Attributes
     ----------
     now_ms : int
-        Current time in Unix ms, for records.
+        Current time in Unix milliseconds, for records.
     now_ns : int
         Current monotonic time, for intervals.
     """
@@ -99,7 +99,7 @@ class Circumstances(NamedTuple):
 
 
 class Refusal(Exception):
-    """A request is refused with an error of Kafka's protocol and a message."""
+    """The reason to refuse a request: a Kafka error name and a message."""
 
     def __init__(self, error: str, message: str = "") -> None:
         super().__init__(error, message)
@@ -117,16 +117,16 @@ class Decision(NamedTuple):
     group_epoch : int
         The epoch of the group after the request.
     is_reconciled : bool
-        Whether the assignment of the member has changed, so its revocation timer must be started or
-        stopped.
+        Whether the member's assignment has changed, so that its revocation timer must be started
+        or stopped.
     has_checked_topics : bool
-        Whether the topics were compared with the hash of the group.
+        Whether the topics were compared with the group's metadata hash.
     has_target : bool
         Whether a target assignment was computed.
     patterns : collection of str
         Patterns that must be resolved.
     left : collection of str
-        Ids of the members that were removed. Their timers must be stopped.
+        Ids of the removed members, whose timers must be stopped.
     """
 
     records: list[Record]
@@ -144,7 +144,7 @@ class Decision(NamedTuple):
 
 
 def check_request(request: ConsumerHeartbeat, settings: GroupSettings) -> None:
-    """Check the parts of a heartbeat that do not depend on the state of the group.
+    """Check the fields of a heartbeat that do not depend on the state of the group.
 
     Raises
     ------
@@ -189,7 +189,7 @@ def _check_join(request: ConsumerHeartbeat) -> None:
 
 
 def check_room(group: ConsumerGroup, member_id: str, settings: GroupSettings) -> None:
-    """Raise GROUP_MAX_SIZE_REACHED if the group has no room for a new member."""
+    """Raise GROUP_MAX_SIZE_REACHED if the group is full and the member is new."""
     if len(group.members) >= settings.max_size and member_id not in group.members:
         raise Refusal(
             "GROUP_MAX_SIZE_REACHED",
@@ -203,12 +203,12 @@ def heartbeat(
     at: Circumstances,
     check_pattern: Callable[[str], None],
 ) -> Decision:
-    """Handle the heartbeat of a member. It can join, change its subscription, or revoke partitions.
+    """Handle a heartbeat, with which a member joins, resubscribes or revokes partitions.
 
     Parameters
     ----------
     request : ConsumerHeartbeat
-        A request that has been checked and has a member id.
+        A checked request that has a member id.
     check_pattern : callable
         Raises `Refusal` if a pattern is invalid.
 
@@ -259,16 +259,16 @@ def _or(new: str | None, old: str | None) -> str | None:
 
 
 def numbers_of(partitions: OwnedPartitions) -> Mapping[str, tuple[int, ...]]:
-    """Return partitions in order, without their epochs."""
+    """Return sorted partition numbers by topic id, without epochs."""
     return {topic_id: tuple(sorted(numbers)) for topic_id, numbers in sorted(partitions.items())}
 
 
 def _sender(
     group: ConsumerGroup, request: ConsumerHeartbeat
 ) -> tuple[ConsumerMember, list[Record]]:
-    """Return the member that sent a request, and the records to replace another member with it.
+    """Return the member that sent a request, which may be new.
 
-    The member may be new.
+    If it replaces a static member, also return the records of the replacement.
     """
     is_joining = request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
@@ -297,7 +297,7 @@ def _sender(
 def replace_static(
     group: ConsumerGroup, known: ConsumerMember, member_id: str
 ) -> tuple[ConsumerMember, list[Record]]:
-    """Return a static member under its new id, and the records that replace the old member."""
+    """Return a static member with its new id, and the records that replace the old member."""
     member = known._replace(member_id=member_id, member_epoch=0, previous_epoch=0)
     group_id = group.group_id
     target = group.target_of(known.member_id)
@@ -330,10 +330,10 @@ def unknown_member(group: ConsumerGroup, member_id: str) -> Refusal:
 
 
 def _check_epoch(member: ConsumerMember, request: ConsumerHeartbeat) -> None:
-    """Raise FENCED_MEMBER_EPOCH if an epoch is not the current epoch of the member.
+    """Raise FENCED_MEMBER_EPOCH unless the request has the member's current epoch.
 
-    The previous epoch is accepted if the member owns no partition that it must give up. In this
-    case, the response with the new epoch was lost.
+    The previous epoch is accepted if the member owns only assigned partitions: the response with
+    the new epoch was lost.
     """
     epoch = request.member_epoch
     if epoch in (JOIN_EPOCH, member.member_epoch):
@@ -378,12 +378,12 @@ def update_member(
     member, updated : ConsumerMember
         The member before and after its request.
     records : list of Record
-        Records that must be written first.
+        Records to write before those of the update.
     bumps_for_regex : bool
-        Whether another pattern starts a new epoch even if it is not resolved yet.
+        Whether a changed pattern starts a new epoch even if it is not resolved yet.
     assigns : bool
-        Whether to compute a target assignment in a new epoch. Otherwise, a member is only
-        reconciled if it is in the current epoch.
+        Whether to compute a target assignment for a new epoch. If not, the member is only
+        reconciled if the target assignment is current.
     """
     group_id = group.group_id
     if updated != member:
@@ -424,7 +424,7 @@ def _changed_regex(
     records: list[Record],
     check_pattern: Callable[[str], None],
 ) -> tuple[bool, bool]:
-    """Return whether a member's pattern has changed, and whether the new one has been resolved."""
+    """Return whether a member's pattern has changed, and whether the new pattern is resolved."""
     before, after = member.regex or "", updated.regex or ""
     if before == after:
         return False, False
@@ -445,7 +445,7 @@ def _subscribers(group: ConsumerGroup, pattern: str) -> int:
 def _subscriptions_after(
     group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember
 ) -> set[Subscription]:
-    """Return the subscriptions of the group after the update of a member."""
+    """Return the subscriptions of the group after a member is updated."""
     counts = group.subscriptions.copy()
     # a new member has no subscription, and `+counts` removes the negative count
     counts[Subscription.of(member)] -= 1
@@ -462,10 +462,7 @@ def _checked_epoch(
     *,
     bumps: bool,
 ) -> int:
-    """Return the current epoch.
-
-    It is a new one if `bumps` is set or the subscribed topics changed.
-    """
+    """Return the group epoch, incremented if `bumps` is set or the subscribed topics changed."""
     topics = topics_of(_subscriptions_after(group, member, updated), group.regexes)
     metadata_hash = at.topics.hash_of(topics)
     epoch = group.group_epoch
@@ -494,7 +491,7 @@ def _may_assign(group: ConsumerGroup, at: Circumstances) -> bool:
 
 
 def _since(known_ns: int | None, stored_ms: int, at: Circumstances) -> int:
-    """Return the monotonic time of an event. After loading a group, only its Unix time is known."""
+    """Return the monotonic time of an event. A loaded group only has its Unix time."""
     return at.now_ns - (at.now_ms - stored_ms) * NS_PER_MS if known_ns is None else known_ns
 
 
@@ -551,10 +548,10 @@ def _reconciled(
 def patterns_to_resolve(
     group: ConsumerGroup, member: ConsumerMember, updated: ConsumerMember, at: Circumstances
 ) -> Collection[str]:
-    """Return the patterns of a group if they must be resolved now. Otherwise return none.
+    """Return all patterns of a group if they must be resolved now, or no patterns if not.
 
-    All patterns of a group are resolved at the same time. This happens if one of them is new, if
-    topics have been created, and periodically.
+    A group's patterns are resolved together: when a pattern is new, when topics have been created,
+    and periodically.
     """
     after = updated.regex or ""
     if not after and not any(each.regex for each in group.subscriptions):
@@ -580,7 +577,7 @@ def patterns_to_resolve(
 def resolve(
     group: ConsumerGroup, found: Mapping[str, Iterable[str]], at: Circumstances
 ) -> Decision:
-    """Store the topics that match the patterns of a group. Start a new epoch if they changed."""
+    """Store the topics that match a group's patterns. If they changed, start a new epoch."""
     records = []
     regexes = dict(group.regexes)
     bumps = False
@@ -615,7 +612,7 @@ def leaving_member(group: ConsumerGroup, request: ConsumerHeartbeat) -> Consumer
 
 
 def leave_for_now(group: ConsumerGroup, member: ConsumerMember) -> Decision:
-    """Keep the partitions of a static member, which will return before its session expires."""
+    """Let a static member leave temporarily. It keeps its partitions until its session expires."""
     away = member._replace(
         member_epoch=LEAVE_STATIC_EPOCH,
         revoking=NO_PARTITIONS,
@@ -646,5 +643,5 @@ def remove(
 
 
 def must_revoke(member: ConsumerMember) -> bool:
-    """Return whether a member must give up partitions within its rebalance timeout."""
+    """Return whether a member must revoke partitions within its rebalance timeout."""
     return member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None

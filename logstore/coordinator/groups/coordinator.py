@@ -1,12 +1,12 @@
 """The group coordinator: membership, assignments and committed offsets of consumer groups.
 
-`GroupCoordinator` acquires the lock, looks up the group of a request, and passes the request on.
+`GroupCoordinator` acquires its lock, looks up the group of a request, and passes the request on.
 The classic rebalance protocol is in `membership`, offsets are handled by `committed` and `expiry`,
 `registry` contains the groups in memory, and `store` saves groups and offsets in
-`__consumer_offsets`. Requests and responses are plain values (`requests`). They are the same for
-members in this process and over the network. No call blocks. Joins and syncs have to wait for other
-members, so they have a callback. It is called once, without holding a lock, possibly before the
-request returns. States, responses and timeouts are the same as in Kafka's GroupCoordinator.
+`__consumer_offsets`. Requests and responses are plain values (`requests`), the same for members in
+this process and over the network. Joins and syncs do not block while they wait for other members.
+They take a callback, which is called once, without holding a lock, and possibly before the request
+returns. States, responses and timeouts are the same as in Kafka's GroupCoordinator.
 
 Offsets are stored when they are committed. A group is stored when its members get their
 assignments, or when it becomes empty. After a restart, members have one session timeout to send a
@@ -84,28 +84,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _REPORTS_UNKNOWN_GROUPS_FROM = 9
-"""First version of OffsetCommit that has the error GROUP_ID_NOT_FOUND."""
+"""The first version of OffsetCommit with the error GROUP_ID_NOT_FOUND."""
 
 
 class GroupCoordinator:
     """Handles the joins, syncs, heartbeats and commits of all groups.
 
-    If it is started as a service of the log manager, it immediately loads all groups, and
-    periodically checks for expired offsets in the background. Otherwise, a partition of the topic
-    is loaded when it is first used, and expired offsets are checked during calls. The interval is
-    the same as in Kafka.
+    If the log manager starts the coordinator as a service, it immediately loads all groups, and
+    periodically checks for expired offsets in the background. If not, it loads a partition of the
+    topic on first use and checks for expired offsets during calls, at the same interval.
 
     Parameters
     ----------
     runtime : Runtime
     manager : LogManager
     host : CoordinatorHost, optional
-        By default, a single broker.
+        The default is a single broker.
 
     Notes
     -----
-    The coordinator is thread-safe. A call holds the coordinator's lock until it returns. This lock
-    is acquired after the lock of the transaction coordinator and before the lock of the manager.
+    The coordinator is thread-safe. A call holds the coordinator's lock. This lock is acquired after
+    the transaction coordinator's lock and before the log manager's lock.
     """
 
     def __init__(
@@ -200,7 +199,7 @@ class GroupCoordinator:
         on_done: ConsumerHeartbeatCallback,
         may_describe: Callable[[str], bool] | None = None,
     ) -> None:
-        """Handle a member's heartbeat in a consumer group, which can also join or leave.
+        """Handle a ConsumerGroupHeartbeat, with which a member can also join or leave.
 
         Errors: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
         FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED,
@@ -226,7 +225,7 @@ class GroupCoordinator:
     def join(self, request: JoinRequest, on_done: JoinCallback) -> None:
         """Join or rejoin a group.
 
-        The result is delivered when all members have joined, or at a timeout.
+        The callback is called when all members have joined, or at a timeout.
 
         Errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED
         (with the id that the member must use), INCONSISTENT_GROUP_PROTOCOL, FENCED_INSTANCE_ID,
@@ -291,7 +290,7 @@ class GroupCoordinator:
     def sync(self, request: SyncRequest, on_done: SyncCallback) -> None:
         """Request the assignment of a member. The leader's request contains all assignments.
 
-        The result is delivered when the leader has sent its request. Errors: UNKNOWN_MEMBER_ID,
+        The callback is called once the leader has sent its request. Errors: UNKNOWN_MEMBER_ID,
         FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS, INCONSISTENT_GROUP_PROTOCOL,
         COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR.
         """
@@ -313,10 +312,10 @@ class GroupCoordinator:
         member_id: str,
         group_instance_id: str | None = None,
     ) -> str | None:
-        """Restart the session of a member. Return an error that the member must handle, or None.
+        """Restart the session of a member. Return an error name, or None on success.
 
-        After REBALANCE_IN_PROGRESS, it must rejoin. After UNKNOWN_MEMBER_ID or ILLEGAL_GENERATION,
-        it must join as a new member. FENCED_INSTANCE_ID is fatal.
+        After REBALANCE_IN_PROGRESS, the member must rejoin. After UNKNOWN_MEMBER_ID or
+        ILLEGAL_GENERATION, it must join as a new member. FENCED_INSTANCE_ID is fatal.
         """
         with self._calls():
             group, error = self._groups.find(group_id)
@@ -336,7 +335,7 @@ class GroupCoordinator:
         Parameters
         ----------
         waits : bool
-            Whether to wait until all in-sync replicas have the change.
+            Whether to wait until the change is replicated.
         """
         try:
             with self._calls(waits=waits):
@@ -363,10 +362,7 @@ class GroupCoordinator:
     def named_partitions(
         self, assignment: Mapping[str, Iterable[int]]
     ) -> tuple[TopicPartition, ...]:
-        """Return an assignment by topic name, in order.
-
-        Partitions of deleted topics are left out.
-        """
+        """Return the sorted partitions of an assignment by topic id, without deleted topics."""
         topics = self._topics.current
         named = ((topics.of_id(topic_id), numbers) for topic_id, numbers in assignment.items())
         return tuple(
@@ -390,15 +386,15 @@ class GroupCoordinator:
         *,
         version: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Commit offsets. Return the error of each partition, or None.
+        """Commit offsets. Return the error name of each partition, or None on success.
 
-        A commit without a generation and a member id is only accepted if the group has no members.
-        If one partition is invalid, the others are committed nevertheless.
+        A commit without a generation and a member id is only accepted if the group is empty. An
+        invalid partition does not prevent the others from being committed.
 
         Parameters
         ----------
         generation_id : int
-            In a consumer group, this is the member epoch.
+            The generation, or the member epoch in a group of the consumer protocol.
         version : int, optional
             Version of the OffsetCommit request. Since version 9, the error for a member of an
             unknown group is GROUP_ID_NOT_FOUND instead of ILLEGAL_GENERATION.
@@ -444,7 +440,7 @@ class GroupCoordinator:
         is_transactional: bool = False,
         version: int | None = None,
     ) -> dict[TopicPartition, str | None]:
-        """Return the error for each partition in a commit to a consumer group, or None."""
+        """Return the error of each partition in a commit to a consumer group, or None if valid."""
         error = group.check_commit(sender, is_transactional=is_transactional, version=version)
         if error is not None:
             return dict.fromkeys(partitions, error)
@@ -459,7 +455,7 @@ class GroupCoordinator:
     def check_transactional(
         self, group: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Check the offsets of a transaction before any of them is written.
+        """Check the offsets of a transaction before they are written.
 
         Raises
         ------
@@ -472,8 +468,8 @@ class GroupCoordinator:
         InvalidRecordError
             The group id is too long, or cannot be encoded.
         NotCoordinatorError, CoordinatorLoadInProgressError
-            Another broker coordinates the group, or its partition is still being loaded or cannot
-            be read.
+            Another broker coordinates the group, or the group's partition is still being loaded or
+            cannot be read.
         """
         if not group.group_id:
             raise InvalidGroupIdError("the group id is empty")
@@ -494,7 +490,7 @@ class GroupCoordinator:
         Raises
         ------
         InvalidProducerEpochError
-            The partition of the group contains records of a newer epoch.
+            The group's partition contains records of a newer epoch.
         LogStoreError
             The partition cannot be read on this broker.
         """
@@ -516,7 +512,7 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             errors = self._check_partitions(group, sender, partitions, is_transactional=True)
             error = next(filter(None, errors.values()), None)
-            # Transactions have no error for an epoch of the consumer protocol.
+            # TxnOffsetCommit has no error for a stale member epoch.
             return "ILLEGAL_GENERATION" if error == "STALE_MEMBER_EPOCH" else error
         if sender.generation_id < 0 and group.state is GroupState.EMPTY:
             return None
@@ -533,13 +529,13 @@ class GroupCoordinator:
         Returns
         -------
         callable
-            Waits until the in-sync replicas have the offsets. Raises the errors of
-            `CoordinatorHost.await_replicated`. No lock may be held when it is called.
+            Waits until the offsets are replicated, and raises the errors of
+            `CoordinatorHost.await_replicated`. The caller must not hold a lock.
 
         Raises
         ------
         InvalidProducerEpochError
-            There is a newer producer, or the transaction timed out.
+            The producer was fenced by a newer epoch, or the transaction timed out.
         RequestError, KafkaStorageError
             Nothing was written.
         """
@@ -554,13 +550,13 @@ class GroupCoordinator:
         *,
         require_stable: bool = False,
     ) -> dict[TopicPartition, FetchedOffset]:
-        """Return the committed offsets of the given partitions, or of all partitions that have one.
+        """Return the committed offsets of the given partitions, or all committed offsets.
 
         Parameters
         ----------
         require_stable : bool
-            Return UNSTABLE_OFFSET_COMMIT for a partition with an offset in an open transaction
-            (KIP-447).
+            Return UNSTABLE_OFFSET_COMMIT for a partition that has a pending offset in an open
+            transaction (KIP-447).
 
         Raises
         ------
@@ -571,10 +567,10 @@ class GroupCoordinator:
             return self._offsets.fetch(group_id, partitions, require_stable=require_stable)
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> str | None:
-        """Return the error for a fetch of offsets that contains a member epoch, or None.
+        """Return the error for an OffsetFetch with a member epoch, or None if it is valid.
 
         In a consumer group, the errors are UNKNOWN_MEMBER_ID and STALE_MEMBER_EPOCH, or
-        ILLEGAL_GENERATION for its classic members. In other groups, every fetch is accepted.
+        ILLEGAL_GENERATION for classic members. Other groups accept every fetch.
         """
         with self._calls():
             group, _ = self._groups.find(group_id)
@@ -583,10 +579,10 @@ class GroupCoordinator:
             return None
 
     def committed(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of a group, including offsets in committed transactions.
+        """Return the committed offsets of a group, including those of committed transactions.
 
-        The offsets of a transaction are committed when its marker is written, even if an older
-        transaction of another group is still open.
+        A transaction's offsets are committed when its marker is written, even if an older
+        transaction of a different group is still open.
 
         Raises
         ------
@@ -599,12 +595,12 @@ class GroupCoordinator:
         return {tp: each.committed for tp, each in fetched.items() if each.committed is not None}
 
     def of(self, group_id: str, *, creates: bool = False) -> GroupCoordinator:
-        """Return the coordinator of a group. Outside of a cluster, this is always this object.
+        """Return the coordinator of a group. On a single broker, this is always this object.
 
         Parameters
         ----------
         creates : bool
-            In a cluster, create the topic first because a write follows.
+            In a cluster, whether to create the topic first for a subsequent write.
 
         Raises
         ------
@@ -616,10 +612,7 @@ class GroupCoordinator:
         return self._host.groups_of(self, group_id)
 
     def everywhere(self) -> list[GroupCoordinator]:
-        """Return the coordinators of all brokers.
-
-        Outside of a cluster, this is only this object.
-        """
+        """Return the coordinators of all brokers. On a single broker, this is only this object."""
         return self._host.all_groups(self)
 
     def partition_of(self, group_id: str) -> TopicPartition:
@@ -651,7 +644,7 @@ class GroupCoordinator:
     def logs_with_open_transactions(self) -> list[Log]:
         """Return the logs of `__consumer_offsets` that contain an open transaction.
 
-        Logs that cannot be opened are left out. The result is empty if the topic was copied from a
+        Logs that cannot be opened are skipped. The result is empty if the topic was copied from a
         broker.
         """
         with self._calls():
@@ -660,7 +653,7 @@ class GroupCoordinator:
     # -- administration --------------------------------------------------------------------
 
     def describe(self, group_id: str) -> GroupDescription:
-        """Describe a group. If it does not exist, its state is `Dead`."""
+        """Describe a group. The state of a group that does not exist is `Dead`."""
         with self._calls():
             group, error = self._groups.find(group_id)
             if not isinstance(group, Group):
@@ -686,7 +679,7 @@ class GroupCoordinator:
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
     ) -> list[GroupListing]:
-        """List groups by id. They can be filtered by state and by type (classic, consumer).
+        """List groups in the order of their ids, filtered by state and type (classic, consumer).
 
         Raises
         ------
@@ -710,9 +703,9 @@ class GroupCoordinator:
             ]
 
     def delete(self, group_ids: Iterable[str]) -> dict[str, str | None]:
-        """Delete groups that have no members, and their offsets.
+        """Delete empty groups and their offsets.
 
-        Return the error of each group, or None.
+        Return the error name of each group, or None on success.
 
         Errors: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE.
         """
@@ -734,7 +727,7 @@ class GroupCoordinator:
     def delete_offsets(
         self, group_id: str, partitions: Collection[TopicPartition]
     ) -> DeletedOffsets:
-        """Delete the offsets of partitions, except of topics to which a member is subscribed.
+        """Delete committed offsets, except those of topics to which a member is subscribed.
 
         Errors of the group: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP (if it is not a consumer group),
         NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE. Errors of a partition:
@@ -754,8 +747,8 @@ class GroupCoordinator:
     def delete_offsets_of(self, partitions: Iterable[TopicPartition]) -> None:
         """Delete the offsets of deleted partitions in all groups that this broker coordinates.
 
-        A cluster calls this on each running broker when a topic is deleted. It returns when the
-        deletions have been replicated. If that fails, the error is logged.
+        When a topic is deleted, a cluster calls this method on each running broker. It returns
+        after the deletions have been replicated. If that fails, it logs the error.
         """
         self._expiry.note_removed(partitions)
         try:
@@ -767,12 +760,12 @@ class GroupCoordinator:
     # -- background tasks ------------------------------------------------------------------
 
     def take_over(self) -> None:
-        """Load the partitions that this broker coordinates now, and drop all others."""
+        """Load the partitions that this broker now coordinates, and unload all others."""
         with self._calls():
             self._groups.load_readable()
 
     def remove_expired(self) -> list[str]:
-        """Delete expired offsets, and groups that have neither members nor offsets.
+        """Delete expired offsets, and empty groups without offsets.
 
         Returns
         -------
@@ -790,16 +783,16 @@ class GroupCoordinator:
                 self._groups.load_readable()
 
     def stop(self) -> None:
-        """Delete the offsets of deleted partitions, and stop all tasks."""
+        """Delete the offsets of deleted partitions, and stop all tasks and timers."""
         with self._calls():
             self._expiry.stop()
         self._timers.stop()
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Schedule the next check for expired offsets after the log or the configs have changed.
+        """Reschedule the check for expired offsets when logs or configs change.
 
-        On a single broker, the offsets of deleted partitions are deleted as well, once the deletion
-        of their topic is complete. In a cluster, `delete_offsets_of` does this.
+        On a single broker, also delete the offsets of deleted partitions once their topic has been
+        deleted. In a cluster, `delete_offsets_of` does this.
         """
         if self._host.is_replicated:
             return self._expiry.follow(events)
@@ -807,21 +800,21 @@ class GroupCoordinator:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The scheduler of the timers. It is started if necessary."""
+        """The scheduler of the timers, started on first use."""
         return self._timers.scheduler
 
     @property
     def own_scheduler(self) -> Scheduler | None:
-        """The scheduler that the coordinator has created for its timers, or None."""
+        """The scheduler that the coordinator created for its timers, or None if it created none."""
         return self._timers.own_scheduler
 
     def use_system_clock(self) -> None:
         """Use the system clock for sessions and rebalances, even if the broker has a virtual clock.
 
-        This is necessary if there are members in other processes. If a virtual clock is advanced by
-        much, their sessions would expire. If it is not advanced, their requests would wait forever.
-        The sessions of the current members start again. Rebalances in progress and pending member
-        ids keep the remaining time.
+        Members in other processes require this. Advancing a virtual clock far would expire their
+        sessions, and without advancing it, their requests would wait forever. The sessions of the
+        current members restart. Rebalances in progress and pending member ids keep their remaining
+        time.
         """
         with self._calls(expires=False):
             shift_ns = self._timers.use_system_clock()
@@ -831,6 +824,6 @@ class GroupCoordinator:
 
 
 def _absence(group_id: str, group: AnyGroup | None, wanted: str) -> str:
-    """Return Kafka's message for a group that does not exist or does not have the expected type."""
+    """Return Kafka's message for a group that does not exist or has the wrong type."""
     reason = "not found" if group is None else f"is not a {wanted} group"
     return f"Group {group_id} {reason}."

@@ -1,7 +1,7 @@
 """The expiry of committed offsets.
 
-An offset expires after `offsets.retention.minutes`. The offsets of a deleted partition are deleted
-together with its topic. A group without members is deleted together with its last offset.
+An offset expires after `offsets.retention.minutes`. Deleting a topic also deletes the offsets of
+its partitions. Deleting the last offset of an empty group also deletes the group.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ logger = logging.getLogger(__name__)
 
 
 class OffsetExpiry:
-    """Deletes expired offsets. Calls must be serialized by the caller.
+    """Deletes expired offsets. The caller must serialize calls.
 
-    The offsets of a topic that was copied from a broker are not changed.
+    If `__consumer_offsets` was copied from a broker, it is not changed.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class OffsetExpiry:
     clock : Clock
         Determines whether an offset has expired.
     calls : ExclusiveCalls
-        Each periodic check is such a call.
+        Each periodic check is an exclusive call.
     """
 
     def __init__(
@@ -71,9 +71,8 @@ class OffsetExpiry:
         self._calls = calls
         self._task: ScheduledTask | None = None
         self._removed: deque[tuple[TopicPartition, int]] = deque()
-        # Partitions that were deleted while a group had no coordinator, with the time in Unix ms up
-        # to which commits must be deleted, and the partitions of the groups in which their offsets
-        # have to be deleted.
+        # Deleted partitions whose offsets must still be deleted in groups that had no coordinator,
+        # with the newest commit time to delete, in Unix milliseconds.
         self._missed: dict[TopicPartition, int] = {}
         self._applied_to: object = None
 
@@ -104,7 +103,7 @@ class OffsetExpiry:
         self._task = None
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Check again after a change of the log or of the configs."""
+        """Reschedule the next check when a log or a config changes."""
         return (
             events.log_changed.subscribe(self._wake),
             events.config_changed.subscribe(self._wake),  # a copied topic may have been taken over
@@ -119,13 +118,13 @@ class OffsetExpiry:
                 pass
 
         return (
-            # The manager's lock is held here, and it must be acquired after the lock of a call.
+            # The manager's lock is held here. The coordinator's lock must be acquired before it.
             events.partition_removed.subscribe(lambda tp: self.note_removed([tp])),
             events.topic_deleted.subscribe(delete),
         )
 
     def note_removed(self, partitions: Iterable[TopicPartition]) -> None:
-        """Delete the offsets of deleted partitions in the next call."""
+        """Note deleted partitions. The next call deletes their offsets."""
         now_ms = self._clock.now_ms()
         self._removed.extend((tp, now_ms) for tp in partitions)
 
@@ -136,10 +135,8 @@ class OffsetExpiry:
     def catch_up(self, *, expires: bool) -> None:
         """Delete the offsets of deleted partitions.
 
-        Without a periodic check, also delete expired ones.
-
-        Expired offsets are only deleted if `expires` is set and the interval has passed since the
-        last check.
+        If there is no periodic check and `expires` is set, also delete expired offsets once the
+        check interval has passed.
         """
         if self._store.read_only:
             return
@@ -150,11 +147,11 @@ class OffsetExpiry:
             self.delete_expired()
 
     def _delete_removed(self) -> None:
-        """Delete the offsets of deleted partitions, and groups without members and offsets.
+        """Delete the offsets of deleted partitions, and empty groups without offsets.
 
-        If a group had no coordinator at that time, this is repeated when this broker takes over the
-        group. If a former coordinator has accepted a commit since then, the commit is valid because
-        the topic was created again.
+        If a group had no coordinator when the partition was deleted, this is repeated when this
+        broker takes over the group. Later commits are kept, because they are for a topic that was
+        created again.
         """
         is_new = bool(self._removed)
         while self._removed:
@@ -178,14 +175,11 @@ class OffsetExpiry:
             self._offsets.remove(group, contents, deleted)
         if self._host.is_coordinated(GROUP_OFFSETS_TOPIC):
             self._missed.clear()
-        elif is_new:  # a commit at the same ms may be for a new topic of the same name
+        elif is_new:  # a commit in the same millisecond may be for a new topic of the same name
             self._missed = {tp: removed_ms - 1 for tp, removed_ms in self._missed.items()}
 
     def delete_expired(self) -> list[str]:
-        """Delete expired offsets, and groups with neither members nor offsets.
-
-        Return these groups.
-        """
+        """Delete expired offsets, and empty groups without offsets. Return the deleted groups."""
         deleted = []
         for group, contents in self._groups.load_readable() if self._store.is_writable else ():
             try:
@@ -200,7 +194,7 @@ class OffsetExpiry:
         return deleted
 
     def _idle_ms(self) -> int | None:
-        """Return the time in ms until an offset may expire, or None if no offset will."""
+        """Return the milliseconds until an offset may expire, or None if no offset will."""
         expiry_times = []
         for group in self._groups if self._store.is_writable else ():
             try:
@@ -218,12 +212,12 @@ class OffsetExpiry:
     def _expiries(
         self, group: AnyGroup, contents: OffsetsPartition
     ) -> Iterator[tuple[TopicPartition, int]]:
-        """Yield the partitions whose offsets will expire, with the time of expiry in Unix ms.
+        """Yield the partitions whose offsets will expire, with the expiry in Unix milliseconds.
 
         The retention period starts when the last member leaves the group, or at the commit if the
-        group has never had a member. If the group has members, only the offsets of topics to which
-        no member is subscribed can expire, and the period starts at the commit. If an old client
-        has stored a time of expiry, it takes precedence.
+        group has never had a member. While the group has members, only the offsets of topics to
+        which no member is subscribed expire, and the period starts at the commit. An expiry time
+        stored by an old client takes precedence.
         """
         pending = contents.pending_of(group.group_id)
         for tp, stored in contents.offsets_of(group.group_id).items():

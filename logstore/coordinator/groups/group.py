@@ -76,7 +76,7 @@ class Member:
     is_new : bool
         Whether the first rebalance of the member is still in progress.
     on_join, on_sync : callable or None
-        Callbacks of a join or sync that is waiting.
+        Callback of the waiting join or sync, or None if the member is not waiting.
     deadline_ns : int
         Monotonic time when the session expires.
     armed_ns : int or None
@@ -98,11 +98,11 @@ class Member:
     armed_ns: int | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """Return the member's metadata for a protocol, or b"" if it does not support it."""
+        """Return the member's metadata for a protocol, or b"" if it is not supported."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """Return the one of the candidates that the member prefers."""
+        """Return the member's preferred protocol among the candidates."""
         known = set(candidates)
         return next(name for name, _ in self.protocols if name in known)
 
@@ -115,20 +115,17 @@ class Group:
     members : dict of str to Member
         The members by id, in the order in which they joined.
     pending_members : dict of str to int
-        Member ids that were assigned but not used to join yet, with the monotonic time when they
-        expire.
+        Member ids that were assigned but have not joined yet, with their monotonic expiry times.
     pending_sync : set of str
         Members of this generation that have not requested their assignment yet.
     round : int
-        The number of waits so far. The timer of an earlier wait compares it to detect that it is
-        outdated.
+        The number of waits so far. A timer compares it to detect that its wait is over.
     is_delayed : bool
         Whether the group is waiting for the initial rebalance delay.
     has_new_member : bool
         Whether a member joined during the initial delay.
     subscribed_topics : frozenset of str or None
-        Topics to which the members of a consumer group are subscribed, or None if they are not
-        known.
+        Topics to which the members of a consumer group are subscribed, or None if unknown.
     """
 
     type = GroupType.CLASSIC
@@ -161,7 +158,7 @@ class Group:
         """Create a group from its stored record."""
         group = cls(group_id)
         for each in stored.members:
-            # In version 0, the record has only one timeout.
+            # Version 0 of the record has only one timeout.
             has_one_timeout = each.rebalance_timeout == NO_TIMEOUT
             member = group.members[each.member_id] = Member(
                 each.member_id,
@@ -186,7 +183,7 @@ class Group:
         return group
 
     def to_record(self, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
-        """Return the value of the group's record, with the given assignments."""
+        """Return the value of the group's record with the given assignments."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type or "",
             generation=self.generation_id,
@@ -212,7 +209,7 @@ class Group:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest rebalance timeout of the members."""
+        """The members' longest rebalance timeout."""
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     @property
@@ -227,7 +224,7 @@ class Group:
         self.state_ms = now_ms
 
     def become_stable(self, protocol_type: str, now_ms: int) -> None:
-        """Become stable with members that already have assignments from a consumer group."""
+        """Become stable with the members and assignments of a former consumer group."""
         self.protocol_type = protocol_type
         self.protocol_name = self.select_protocol()
         self.subscribed_topics = self._topics_of_members()
@@ -257,7 +254,7 @@ class Group:
 
     @property
     def has_all_joined(self) -> bool:
-        """Whether all members have joined, including those with a pending member id."""
+        """Whether all members have joined and no member id is pending."""
         return self.awaiting_join == len(self.members) and not self.pending_members
 
     def add(self, member: Member, protocol_type: str) -> None:
@@ -284,7 +281,7 @@ class Group:
         self.pending_sync.discard(member_id)
 
     def replace_static(self, old_member_id: str, new_member_id: str) -> Member:
-        """Change the member id of a static member that rejoins. Return the member."""
+        """Replace the member id of a rejoining static member. Return the member."""
         was_awaiting = old_member_id in self.pending_sync
         member = self.members.pop(old_member_id)
         assert member.group_instance_id is not None
@@ -299,7 +296,7 @@ class Group:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Elect a member that has joined as the leader, preferably the current one.
+        """Elect a leader among the members that have joined, preferably the current leader.
 
         Return False if no member has joined.
         """
@@ -316,10 +313,7 @@ class Group:
     def check_member(
         self, member_id: str, group_instance_id: str | None, generation_id: int | None = None
     ) -> str | None:
-        """Check the ids and the generation in a request.
-
-        Return an error, or None if they are valid.
-        """
+        """Return the error for a request's member ids and generation, or None if they are valid."""
         if group_instance_id is not None:
             known = self.static_members.get(group_instance_id)
             if known is None:
@@ -334,7 +328,7 @@ class Group:
     # -- protocols -------------------------------------------------------------------------
 
     def supports(self, protocol_type: str, protocols: Iterable[Protocol]) -> bool:
-        """Return whether one of these protocols is supported by all members."""
+        """Return whether all members support at least one of the given protocols."""
         names = [name for name, _ in protocols]
         if self.state is GroupState.EMPTY:
             return bool(protocol_type) and bool(names)
@@ -342,7 +336,7 @@ class Group:
         return self.protocol_type == protocol_type and not candidates.isdisjoint(names)
 
     def select_protocol(self) -> str:
-        """Return the protocol that is supported by all members and preferred by most of them."""
+        """Return the protocol with the most votes among those that all members support."""
         candidates = self._candidates()
         votes = Counter(member.vote(candidates) for member in self.members.values())
         return votes.most_common(1)[0][0]
@@ -363,12 +357,12 @@ class Group:
                 for topic in decode_subscription(each.metadata(self.protocol_name)).topics
             )
         except InvalidRecordError:
-            return None  # the metadata is not in the format of consumers, and Kafka also ignores it
+            return None  # the metadata is not in the consumer format; Kafka ignores it too
 
     # -- results ---------------------------------------------------------------------------
 
     def join_result(self, member: Member) -> JoinResult:
-        """Return the result of a member's join in this generation."""
+        """Return the join result of a member in the current generation."""
         members = self.members.values() if member.member_id == self.leader else ()
         return JoinResult(
             member.member_id,

@@ -20,14 +20,14 @@ java_hash = lru_cache(maxsize=10_000)(_java_hash)
 
 
 def java_hash_order(keys: Collection[str]) -> list[str]:
-    """Return strings in the iteration order of a HashMap, given the order of insertion."""
+    """Return strings, given in insertion order, in the iteration order of a HashMap."""
     return _in_buckets(((java_hash(key), key) for key in keys), _buckets(len(keys)))
 
 
 def java_id_order(topic_ids: Collection[str], *, is_copy: bool = False) -> list[str]:
     """Return topic ids in the iteration order of a HashMap.
 
-    This is also the order of a HashSet that was copied from another set.
+    With `is_copy`, return the order of a HashSet that was created from another collection.
     """
     count = len(topic_ids)
     buckets = _copied_buckets(count) if is_copy else _buckets(count)
@@ -35,15 +35,12 @@ def java_id_order(topic_ids: Collection[str], *, is_copy: bool = False) -> list[
 
 
 def java_number_order(numbers: Collection[int]) -> list[int]:
-    """Return partition numbers in the order of a copied HashSet.
-
-    They must be in ascending order.
-    """
+    """Return partition numbers, given in ascending order, in the order of a copied HashSet."""
     return _in_buckets(((each, each) for each in numbers), _copied_buckets(len(numbers)))
 
 
 def timeline_order(keys: Iterable[str]) -> list[str]:
-    """Return strings in the order of Kafka's TimelineHashMap, from which none was removed."""
+    """Return strings in the iteration order of a TimelineHashMap without removals."""
     slots: list[list[tuple[int, str]]] = [[], []]
     for count, key in enumerate(keys, 1):
         if count * _LOAD_FACTOR > len(slots):
@@ -62,7 +59,7 @@ def _slot(hashed: int, slots: int) -> int:
 
 
 def id_order_key(topic_id: str) -> tuple[int, int]:
-    """Return the key by which Java sorts topic ids, which are two signed 64-bit numbers."""
+    """Return Java's sort key of a topic id: its two halves as signed 64-bit numbers."""
     data = decode_topic_id(topic_id)
     return int.from_bytes(data[:8], "big", signed=True), int.from_bytes(
         data[8:], "big", signed=True
@@ -90,7 +87,7 @@ def _id_hash(topic_id: str) -> int:
 
 
 def _buckets(count: int) -> int:
-    """Return the number of buckets of a map that has grown from the default size."""
+    """Return the number of buckets of a HashMap that has grown from the default capacity."""
     buckets = _FEWEST_BUCKETS
     while count > buckets * _LOAD_FACTOR:
         buckets *= 2
@@ -98,6 +95,6 @@ def _buckets(count: int) -> int:
 
 
 def _copied_buckets(count: int) -> int:
-    """Return the number of buckets of a set that was created from another collection."""
+    """Return the number of buckets of a HashSet that was created from another collection."""
     wanted = max(int(count / _LOAD_FACTOR) + 1, _FEWEST_BUCKETS)
     return 1 << (wanted - 1).bit_length()

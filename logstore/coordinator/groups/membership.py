@@ -1,8 +1,8 @@
 """The state machine of the classic rebalance protocol: joins, syncs, heartbeats and leaves.
 
-States, responses and timeouts are the same as in Kafka's GroupCoordinator. The state machine does
-not use offsets or the topic. It is given a function that saves a group. A request that has to wait
-for other members has a callback, which gets the result through `reply`. Errors are returned.
+States, responses and timeouts are the same as in Kafka's GroupCoordinator. The state machine uses
+neither offsets nor the topic; its `save` function stores a group. A request that may wait for other
+members takes a callback, which gets the result through `reply`. Errors are returned.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ STABLE = GroupState.STABLE
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * MINUTE_MS
 """Session timeout of a new member until its first rebalance is complete.
 
-Kafka has no setting for it.
+Kafka has no config for it.
 """
 
 
 class ClassicMembership:
     """Changes the members, generations and states of groups.
 
-    Calls must be serialized by the caller.
+    The caller must serialize calls.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ class ClassicMembership:
     rng : Random
         Used to generate member ids.
     reply : callable
-        Calls a callback with a result, after the lock of the coordinator is released.
+        Calls a callback with a result after the coordinator's lock has been released.
     save : callable
-        Stores a group with the given assignments. Returns an error, or None.
+        Stores a group with the given assignments. Returns an error name, or None on success.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ClassicMembership:
     # -- requests --------------------------------------------------------------------------
 
     def join(self, group: Group, request: JoinRequest, on_done: JoinCallback) -> str | None:
-        """Add a member to the group. Return an error, or None."""
+        """Add a member to the group. Return an error name, or None on success."""
         if not self._has_room(group, request.member_id):
             group.remove(request.member_id)
             self._try_complete_join(group)
@@ -95,7 +95,7 @@ class ClassicMembership:
         return error
 
     def sync(self, group: Group, request: SyncRequest, on_done: SyncCallback) -> str | None:
-        """Reply to a sync, or let it wait. Return an error, or None."""
+        """Reply to a sync now or when assignments arrive. Return an error name, or None."""
         member_id = request.member_id
         error = group.check_member(member_id, request.group_instance_id, request.generation_id)
         if error is not None:
@@ -123,7 +123,7 @@ class ClassicMembership:
     def heartbeat(
         self, group: Group, generation_id: int, member_id: str, group_instance_id: str | None
     ) -> str | None:
-        """Restart the session of a member. Return an error that the member must handle, or None."""
+        """Restart the session of a member. Return an error name, or None on success."""
         error = group.check_member(member_id, group_instance_id, generation_id)
         if error is not None:
             return error
@@ -133,11 +133,11 @@ class ClassicMembership:
     def check_commit(self, group: Group, sender: ConsumerGroupMetadata) -> str | None:
         """Restart the session of a member that commits offsets.
 
-        Return an error if it must not commit.
+        Return an error name if the member is not allowed to commit, or None.
         """
         if sender.generation_id < 0 and group.state is EMPTY:
             # The commit is from an admin client, or from a consumer with manually assigned
-            # partitions. A consumer of KIP-848 generates a member id even if it does not join.
+            # partitions. A KIP-848 consumer sends a member id even if it does not join.
             return None
         if not sender.is_member:
             return "UNKNOWN_MEMBER_ID"
@@ -150,7 +150,7 @@ class ClassicMembership:
         return None
 
     def leave(self, group: Group, leaving: LeavingMember) -> str | None:
-        """Remove a member and start a rebalance. Return an error if it is not a member."""
+        """Remove a member and start a rebalance. Return an error name if it is unknown."""
         member_id, instance_id = leaving
         if member_id == NO_MEMBER:
             known = group.static_members.get(instance_id) if instance_id is not None else None
@@ -175,7 +175,7 @@ class ClassicMembership:
             self._prepare_rebalance(group)
 
     def adopt(self, group: Group, *, must_rebalance: bool) -> None:
-        """Start the sessions of a group that was a consumer group, and a rebalance if necessary."""
+        """Start the sessions of a downgraded consumer group, and a rebalance if necessary."""
         for member in group.members.values():
             self._touch(group, member)
         if must_rebalance:
@@ -186,7 +186,7 @@ class ClassicMembership:
         self._end(group, "NOT_COORDINATOR")
 
     def give_up(self, group: Group) -> None:
-        """End a group that has become a consumer group. Its waiting members have to rejoin."""
+        """End a group that has become a consumer group. Its waiting members must rejoin."""
         self._end(group, "REBALANCE_IN_PROGRESS")
 
     def _end(self, group: Group, error: str) -> None:
@@ -195,7 +195,7 @@ class ClassicMembership:
         group.enter(DEAD, self._clock.now_ms())
 
     def shift(self, group: Group, shift_ns: int) -> None:
-        """Start new sessions after the timers were moved to another clock."""
+        """Start new sessions after the timers were moved to a different clock."""
         for member_id in group.pending_members:
             group.pending_members[member_id] += shift_ns
         for member in group.members.values():
@@ -211,9 +211,9 @@ class ClassicMembership:
         self._arm(group, member)
 
     def _arm(self, group: Group, member: Member) -> None:
-        """Set the session timer, unless it already fires earlier.
+        """Set the session timer, unless it fires before the deadline anyway.
 
-        In this case, it is set again then.
+        An early timer is set again when it fires.
         """
         if member.armed_ns is None or member.deadline_ns < member.armed_ns:
             member.armed_ns = member.deadline_ns
@@ -224,7 +224,7 @@ class ClassicMembership:
 
     def _session_is_over(self, group: Group, member: Member, due_ns: int) -> None:
         if member.armed_ns != due_ns:
-            return  # another timer was set that fires earlier
+            return  # an earlier timer has been set
         member.armed_ns = None
         if group.members.get(member.member_id) is not member or group.state is DEAD:
             return
@@ -239,11 +239,11 @@ class ClassicMembership:
     # -- joining ---------------------------------------------------------------------------
 
     def _has_room(self, group: Group, member_id: str) -> bool:
-        """Return whether a group with a maximum size has room for a member (KIP-389)."""
+        """Return whether a member may join without exceeding the maximum group size (KIP-389)."""
         known = group.members.get(member_id)
         if group.state is PREPARING:
-            # Only members that have joined count. If the group is too large, the last ones to join
-            # are rejected.
+            # Only members that have joined count. In a group that is too large, the last members to
+            # join are rejected.
             has_joined = known is not None and known.on_join is not None
             return has_joined or group.awaiting_join < self._config.group_max_size
         return (
@@ -274,7 +274,7 @@ class ClassicMembership:
     def _new_member_id(self, group: Group, request: JoinRequest) -> str:
         """Return an unused member id.
 
-        The first one may be in use if an earlier broker had the same seed.
+        A generated id may be in use if an earlier broker had the same random seed.
         """
         instance_id = request.group_instance_id
         name = request.client_id if instance_id is None else instance_id
@@ -294,7 +294,7 @@ class ClassicMembership:
             return error
         member = group.members[member_id]
         is_same = member.protocols == request.protocols
-        # If a member repeats its join, it has not received the response.
+        # A repeated join means that the member did not receive the response.
         if (group.state is COMPLETING and is_same) or (
             group.state is STABLE and is_same and member_id != group.leader
         ):
@@ -322,8 +322,8 @@ class ClassicMembership:
         if group.state is PREPARING and group.generation_id == 0:
             group.has_new_member = True
         group.add(member, request.protocol_type)
-        # A client sends no heartbeat before it has its member id, so it may wait longer than a
-        # session.
+        # A client sends no heartbeat until it knows its member id, so it may have to wait longer
+        # than its session timeout.
         self._touch(group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self._maybe_prepare_rebalance(group)
 
@@ -342,7 +342,7 @@ class ClassicMembership:
         request: JoinRequest,
         on_done: JoinCallback,
     ) -> None:
-        """Add a static member again under a new id, if possible without a rebalance."""
+        """Give a rejoining static member a new member id, without a rebalance if possible."""
         leader_before = group.leader
         member = group.members[old_member_id]
         self._fail(member, "FENCED_INSTANCE_ID", old_member_id)
@@ -363,13 +363,13 @@ class ClassicMembership:
             if request.can_skip_assignment:
                 result = result._replace(skip_assignment=group.leader == member_id)
             else:
-                # With an older client, the leader would compute assignments again, which a stable
-                # group ignores. Return its previous id as the leader, so that it does not consider
-                # itself the leader.
+                # An older client would recompute assignments as the leader, and a stable group
+                # would ignore them. Return the previous leader id, so that the member does not
+                # consider itself the leader.
                 result = result._replace(leader=leader_before or NO_MEMBER, members=())
             self._reply(on_done, result)
         elif group.state in (STABLE, COMPLETING):
-            # The leader may be computing an assignment for the old id.
+            # The leader may be computing an assignment for the old member id.
             self._prepare_rebalance(group)
 
     # -- rebalances ------------------------------------------------------------------------
@@ -396,7 +396,7 @@ class ClassicMembership:
             self._try_complete_join(group)
 
     def _wait_for_first(self, group: Group, delay_ms: int, left_ms: int) -> None:
-        """Delay the first rebalance of a group. Each member that joins extends the delay."""
+        """Delay the first rebalance of a group. Each new member extends the delay."""
 
         def over(group: Group) -> None:
             if group.has_new_member and left_ms > 0:
@@ -414,7 +414,7 @@ class ClassicMembership:
         self._wait(group, group.rebalance_timeout_ms, "group-rebalance", self._complete_join)
 
     def _wait(self, group: Group, delay_ms: int, name: str, over: Callable[[Group], None]) -> None:
-        """Call `over` after a delay, unless the group is not in the same wait anymore."""
+        """Call `over` after a delay, unless this wait of the group has ended earlier."""
         group.round += 1
         round_number = group.round
 
@@ -429,16 +429,13 @@ class ClassicMembership:
             self._complete_join(group)
 
     def _complete_join(self, group: Group) -> None:
-        """Stop waiting for joins.
-
-        Remove members that have not joined, and start the next generation.
-        """
+        """Remove dynamic members that have not joined, and start the next generation."""
         for member in list(group.members.values()):
             if member.on_join is None and member.group_instance_id is None:
                 group.remove(member.member_id)
         if group.members and not group.elect_joined_leader():
-            # All members are static and none has rejoined. Wait for them, or for the end of their
-            # sessions.
+            # All members are static, and no member has rejoined. Wait until they rejoin or their
+            # sessions expire.
             self._wait_for_joins(group)
             return
         group.next_generation(self._clock.now_ms())
@@ -475,7 +472,7 @@ class ClassicMembership:
         self._propagate(group)
 
     def _propagate(self, group: Group, *, error: str | None = None) -> None:
-        """Send their assignments, or an error, to waiting members."""
+        """Send assignments, or an error, to the members that wait for a sync."""
         for member in group.members.values():
             if error is not None:
                 member.assignment = b""

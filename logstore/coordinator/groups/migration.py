@@ -1,9 +1,9 @@
 """Classic members of consumer groups, and conversions between the two protocols (KIP-848).
 
-If a member of the consumer protocol joins a classic group, the group is converted. Its classic
-members remain. A join returns their current assignment, and a heartbeat asks them to rejoin for
-each step of their reconciliation. When the last member of the consumer protocol leaves, the group
-becomes a classic group again. `group.consumer.migration.policy` can disallow either conversion.
+A classic group is converted when a member joins with the consumer protocol. The classic members
+remain: their syncs return the current assignment, and heartbeats ask them to rejoin for each step
+of their reconciliation. When the last consumer protocol member leaves, the group becomes classic
+again. `group.consumer.migration.policy` can disallow either conversion.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ if TYPE_CHECKING:
 def upgrade(
     group: Group, topics: ClusterTopics, settings: GroupSettings
 ) -> tuple[ConsumerGroup, list[Record]]:
-    """Convert a classic group to a consumer group. Return it and the records to write.
+    """Convert a classic group. Return the consumer group and the records to write.
 
     Raises
     ------
     Refusal
-        GROUP_ID_NOT_FOUND: the group cannot be converted, or the policy does not allow it.
+        GROUP_ID_NOT_FOUND: the group cannot be converted, or the policy disallows it.
     """
     group_id = group.group_id
     records: list[Record] = []
@@ -107,14 +107,14 @@ def _not_upgraded(group_id: str, reason: str) -> Refusal:
 
 
 def _upgraded_member(group: Group, member: Member, topics: ClusterTopics) -> ConsumerMember:
-    """Convert a classic member with its last assignment.
+    """Convert a classic member and its last assignment.
 
     Raises
     ------
     InvalidRecordError
         The subscription or the assignment is malformed.
     Refusal
-        The assignment contains the data of an assignor that is not available on brokers.
+        The assignment contains user data of a custom assignor.
     """
     epoch = group.generation_id
     assignment = decode_assignment(member.assignment)
@@ -143,7 +143,7 @@ def _upgraded_member(group: Group, member: Member, topics: ClusterTopics) -> Con
 def _ids(
     partitions: Iterable[TopicPartition], topics: ClusterTopics
 ) -> Mapping[str, Collection[int]]:
-    """Return partitions by topic id. Partitions that do not exist are left out."""
+    """Return the existing partitions by topic id."""
     ids = {}
     for name, numbers in by_topic(partitions).items():
         topic = topics.named(name)
@@ -159,7 +159,7 @@ def _ids(
 def may_downgrade(
     group: ConsumerGroup, leaving: Collection[ConsumerMember], settings: GroupSettings
 ) -> bool:
-    """Return whether the group becomes a classic group when members leave."""
+    """Return whether the group becomes classic when the given members leave."""
     left = len(group.members) - len(leaving)
     classic_left = group.classic_members - sum(each.classic is not None for each in leaving)
     return (
@@ -172,7 +172,7 @@ def may_downgrade(
 def may_downgrade_replaced(
     group: ConsumerGroup, replaced: ConsumerMember, settings: GroupSettings
 ) -> bool:
-    """Return whether the group becomes classic when a classic member replaces a static one."""
+    """Return whether the group becomes classic when a classic member replaces a static member."""
     count = len(group.members)
     return (
         replaced.classic is None
@@ -212,7 +212,7 @@ def downgrade(
     leaving : collection of str
         Ids of the members that leave.
     joining : ConsumerMember, optional
-        A static member that replaces the one with the same instance id.
+        A static member that replaces the member with the same instance id.
     """
     replaced = None if joining is None else group.static_member(joining.instance_id)
     after = Group(group.group_id)
@@ -263,7 +263,7 @@ def _encode_assignment(
 
 
 class ClassicJoin(NamedTuple):
-    """What happens when a classic member joins a consumer group.
+    """The outcome of a classic member's join to a consumer group.
 
     Attributes
     ----------
@@ -271,8 +271,8 @@ class ClassicJoin(NamedTuple):
     decision : Decision or None
         None if nothing changes.
     downgrade : Downgrade or None
-        The classic group that replaces the group, if the replaced member was the last one that used
-        the consumer protocol.
+        The classic group that replaces the consumer group, if the replaced member was the last
+        consumer protocol member.
     """
 
     result: JoinResult
@@ -287,7 +287,7 @@ def classic_join(
     check_pattern: Callable[[str], None],
     new_member_id: Callable[[], str],
 ) -> ClassicJoin:
-    """Add a classic member to a consumer group, or update it.
+    """Add or update a classic member of a consumer group.
 
     Raises
     ------
@@ -359,7 +359,7 @@ def classic_join(
 
 
 def _supported(group: ConsumerGroup, request: JoinRequest) -> Subscription:
-    """Return the subscription in a join. The other classic members must support its assignors."""
+    """Return the subscription in a join. All classic members must have an assignor in common."""
     names = [name for name, _ in request.protocols]
     known = [
         {name for name, _ in each.classic.protocols}
@@ -432,7 +432,7 @@ def classic_sync(
 
 
 def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Return whether a classic member must rejoin for its next step or for free partitions."""
+    """Return whether a classic member must rejoin to take its next reconciliation step."""
     return (
         member.member_epoch < group.target_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
@@ -441,7 +441,7 @@ def must_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:
 
 
 def _is_waiting(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Return whether other members still have partitions of a member's target assignment."""
+    """Return whether other members still own partitions of a member's target assignment."""
     return any(
         number not in member.assigned.get(topic_id, ()) and not group.is_free(topic_id, number)
         for topic_id, numbers in group.target_of(member.member_id).items()

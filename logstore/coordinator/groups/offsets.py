@@ -18,11 +18,11 @@ class OffsetAndMetadata(NamedTuple):
     Attributes
     ----------
     offset : int
-        Offset of the next record to read.
+        Offset of the next record to consume.
     metadata : str
-        Any text that the client wants to store.
+        Arbitrary text stored by the client.
     leader_epoch : int
-        Leader epoch of the last record that was read, or -1 if it is not known.
+        Leader epoch of the last consumed record, or -1 if unknown.
     """
 
     offset: int
@@ -43,20 +43,20 @@ class ConsumerGroupMetadata(NamedTuple):
 
     @property
     def is_member(self) -> bool:
-        """Whether there is a generation or a member id."""
+        """Whether a generation, a member id or an instance id is set."""
         is_named = self.member_id != NO_MEMBER or self.group_instance_id is not None
         return is_named or self.generation_id >= 0
 
 
 def to_group_metadata(group: object) -> ConsumerGroupMetadata:
-    """Convert a group id or group metadata to `ConsumerGroupMetadata`.
+    """Convert a group id, or group metadata such as kafka-python's, to `ConsumerGroupMetadata`.
 
     Raises
     ------
     TypeError
         The argument is neither a group id nor group metadata.
     ValueError
-        There is a generation but no member id.
+        The generation is set without a member id.
     """
     if isinstance(group, str):
         return ConsumerGroupMetadata(group)
@@ -71,7 +71,7 @@ def to_group_metadata(group: object) -> ConsumerGroupMetadata:
 
 
 def to_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Convert offsets, which may be instances of kafka-python's classes.
+    """Convert offsets, possibly of kafka-python's classes, to `OffsetAndMetadata`.
 
     Raises
     ------
@@ -102,7 +102,7 @@ def _to_offset(value: object) -> OffsetAndMetadata:
         raise TypeError(f"expected an OffsetAndMetadata, not {value!r}")
     if not (0 <= offset <= INT64_MAX and NO_LEADER_EPOCH <= leader_epoch <= INT32_MAX):
         raise ValueError(f"offset or leader epoch out of range: {value!r}")
-    metadata.encode()  # raise a ValueError here, and not while a batch is encoded
+    metadata.encode()  # raise a ValueError here instead of while a batch is encoded
     return OffsetAndMetadata(offset, metadata, leader_epoch)
 
 

@@ -1,8 +1,8 @@
 """The steps of a member from its current assignment to its target assignment (KIP-848).
 
-First, the member revokes partitions while it remains in its old epoch. When it reports that it does
-not own them anymore, it advances to the epoch of the target. It gets each of its new partitions as
-soon as no other member has it.
+First, the member revokes partitions while it remains in its old epoch. When it reports that it no
+longer owns them, it advances to the target epoch. It gets each new partition as soon as no other
+member owns the partition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Reported = Mapping[str, Collection[int]]
 
 
 class MustRejoinError(Exception):
-    """The member has a state of a later version of Kafka, and must rejoin without partitions."""
+    """The member's state is from a newer version of Kafka. It must rejoin without partitions."""
 
 
 def reconcile(
@@ -38,18 +38,18 @@ def reconcile(
     reported: Reported | None,
     is_resubscribed: bool = False,
 ) -> ConsumerMember:
-    """Return the member after its next step. If it has to wait, return the same member.
+    """Return the member after its next step, or the same member if it must wait.
 
     Parameters
     ----------
     target : Target
-        The target assignment of the member, which belongs to `target_epoch`.
+        The target assignment of the member for `target_epoch`.
     subscribed_ids : collection of str
         The ids of the topics to which the member is subscribed.
     is_free : callable
-        Returns whether no member has a partition, given by topic id and number.
+        Returns whether no member owns a partition, given by topic id and number.
     reported : mapping, optional
-        The partitions that the member reports as owned. None if it does not report them.
+        The partitions that the member reports as owned, or None if it does not report them.
     is_resubscribed : bool
         Whether the member has changed its subscription in this request.
 
@@ -99,7 +99,7 @@ def reconcile(
 def _drop_unsubscribed(
     member: ConsumerMember, subscribed_ids: Collection[str], reported: Reported | None
 ) -> ConsumerMember:
-    """Remove the topics to which the member is not subscribed anymore, without a new epoch."""
+    """Remove topics to which the member is no longer subscribed, without a new epoch."""
     lost = {
         each: numbers for each, numbers in member.assigned.items() if each not in subscribed_ids
     }

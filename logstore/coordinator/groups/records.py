@@ -1,6 +1,6 @@
 """The records of `__consumer_offsets`: committed offsets and groups.
 
-Records are written in the versions of Kafka 3.9: `OffsetCommitKey` 1, `OffsetCommitValue` 3,
+Records are written in Kafka 3.9's versions: `OffsetCommitKey` 1, `OffsetCommitValue` 3,
 `GroupMetadataKey` 2 and `GroupMetadataValue` 3. Their fields are in `logstore.messages`. All
 versions can be read. A null value deletes the offset or the group.
 """
@@ -35,9 +35,9 @@ class StoredOffset(NamedTuple):
     ----------
     committed : OffsetAndMetadata
     commit_ms : int
-        Time of the commit in Unix ms.
+        Commit time in Unix milliseconds.
     expire_ms : int or None
-        Time of expiry in Unix ms. Only old clients set it.
+        Expiry time in Unix milliseconds. Only old clients set it.
     """
 
     committed: OffsetAndMetadata
@@ -75,7 +75,7 @@ def decode_group(value: bytes) -> GroupMetadataValue:
 
 
 def decode_group_key(key: bytes | None) -> str | None:
-    """Return the group id in the key of a group record. None for other kinds of keys.
+    """Return the group id in the key of a group record, or None for other keys.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def encode_key(group_id: str, topic_partition: TopicPartition) -> bytes:
 
 
 def decode_key(key: bytes | None) -> tuple[str, TopicPartition] | None:
-    """Return the group id and partition in the key of an offset record. None for other keys.
+    """Return the group id and partition in the key of an offset record, or None for other keys.
 
     Raises
     ------
@@ -121,7 +121,7 @@ def _key_version(key: bytes | None) -> int:
 
 
 def encode_value(committed: OffsetAndMetadata, now_ms: int) -> bytes:
-    """Encode the value of an offset record. `now_ms` is the time of the commit in Unix ms."""
+    """Encode the value of an offset record. `now_ms` is the commit time in Unix milliseconds."""
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,

@@ -1,10 +1,9 @@
 """The groups in memory, by the partition of `__consumer_offsets` that stores them.
 
-A partition is loaded when it is first used. After that, new records of its log are applied: a group
-is created by its record or by its first offset. If the log is deleted or replaced, or another
-broker becomes its leader, the groups of the partition are dropped. The groups in a new log are then
-loaded. If the record of a group is malformed, requests for this group fail, but not those for
-others.
+A partition is loaded on first use. After that, new records of its log are applied: a group's record
+or first offset creates the group. If the log is deleted or replaced, or a different broker becomes
+its leader, the partition's groups are unloaded. A replacement log is then loaded. A malformed group
+record only fails requests for that group.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ AnyGroup = Group | ConsumerGroup
 
 
 class Membership(Protocol):
-    """The part that the memberships of both protocols have in common."""
+    """The methods that the memberships of both protocols have in common."""
 
     def resume(self, group: Any) -> None:  # noqa: ANN401  # a group of its own type
         """Continue a group that has just been loaded."""
@@ -47,11 +46,11 @@ class Membership(Protocol):
         """End a group whose partition was deleted or replaced."""
 
     def shift(self, group: Any, shift_ns: int) -> None:  # noqa: ANN401
-        """Start new sessions after the timers were moved to another clock."""
+        """Start new sessions after the timers were moved to a different clock."""
 
 
 class _Partition:
-    """The groups of a partition. If the partition does not exist, `contents` is None."""
+    """The groups of a partition. `contents` is None if the partition does not exist."""
 
     def __init__(self) -> None:
         self.contents: OffsetsPartition | None = None
@@ -60,7 +59,7 @@ class _Partition:
 
 
 class GroupRegistry:
-    """All groups that are loaded. Calls must be serialized by the caller.
+    """All loaded groups. The caller must serialize calls.
 
     Parameters
     ----------
@@ -84,7 +83,7 @@ class GroupRegistry:
             yield from list(partition.groups.values())
 
     def find(self, group_id: str) -> tuple[AnyGroup | None, str | None]:
-        """Return a group and the error of reading it. Both may be None."""
+        """Return a group, or an error name if it cannot be read. Both are None if unknown."""
         try:
             partition = self._partition_of(group_id)
         except (NotCoordinatorError, CoordinatorLoadInProgressError) as error:
@@ -97,15 +96,15 @@ class GroupRegistry:
         return partition.groups.get(group_id), None
 
     def get_or_create(self, group_id: str) -> AnyGroup:
-        """Return a group of a loaded partition. If it does not exist, create a classic group."""
+        """Return a group of a loaded partition, creating a classic group if it does not exist."""
         return self._siblings(group_id).setdefault(group_id, Group(group_id))
 
     def put(self, group: AnyGroup) -> None:
-        """Add a group to a loaded partition, or replace one that has another type."""
+        """Add a group to a loaded partition, replacing any group with the same id."""
         self._siblings(group.group_id)[group.group_id] = group
 
     def contents_of(self, group_id: str) -> OffsetsPartition | None:
-        """Return the current contents of a group's partition, or None if it does not exist.
+        """Return the current contents of a group's partition, or None if no partition exists.
 
         Raises
         ------
@@ -121,7 +120,7 @@ class GroupRegistry:
                 self._load(number)
 
     def load_readable(self) -> list[tuple[AnyGroup, OffsetsPartition]]:
-        """Load all partitions that can be read. Return their groups and contents."""
+        """Load all readable partitions. Return their groups and contents."""
         loaded = []
         for number in self._numbers():
             try:
@@ -136,7 +135,7 @@ class GroupRegistry:
         return loaded
 
     def delete(self, group: AnyGroup) -> str | None:
-        """Delete a group that has neither members nor offsets. Return an error, or None."""
+        """Delete an empty group without offsets. Return an error name, or None on success."""
         entries = _deletion(group)
         error = self._store.try_write(lambda: self._store.write(group.group_id, entries))
         if error is not None:
@@ -153,11 +152,11 @@ class GroupRegistry:
     # -- loading ---------------------------------------------------------------------------
 
     def _siblings(self, group_id: str) -> dict[str, AnyGroup]:
-        """Return the groups of a group's partition."""
+        """Return all groups of the partition to which a group belongs."""
         return self._loaded(self._store.partition_of(group_id).partition).groups
 
     def _numbers(self) -> list[int]:
-        """Return the partitions of this broker, including lost ones that are still loaded."""
+        """Return this broker's partitions, including lost partitions that are still loaded."""
         return sorted({*self._store.numbers(), *self._partitions})
 
     def _loaded(self, number: int) -> _Partition:
@@ -167,10 +166,7 @@ class GroupRegistry:
         return self._load(self._store.partition_of(group_id).partition)
 
     def _load(self, number: int) -> _Partition:
-        """Read the new records of a partition.
-
-        If its log was replaced, load all its groups again.
-        """
+        """Read the new records of a partition, or reload its groups if the log was replaced."""
         partition = self._loaded(number)
         try:
             contents = self._store.partition(number)

@@ -1,8 +1,8 @@
 """Requests to the group coordinator and their results, as plain values.
 
-An `error` is Kafka's error name, or None. Source: Kafka's messages JoinGroup, SyncGroup,
-LeaveGroup, OffsetFetch, DescribeGroups and ListGroups. Fields that are only used on the wire are
-left out.
+An `error` is Kafka's error name, or None on success. Source: Kafka's messages JoinGroup, SyncGroup,
+LeaveGroup, OffsetFetch, DescribeGroups and ListGroups, without fields that are only used on the
+wire.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class JoinRequest(NamedTuple):
     session_timeout_ms : int
         The member is removed from the group after this time without a heartbeat.
     rebalance_timeout_ms : int
-        The longest time that a rebalance waits for this member.
+        The maximum time that a rebalance waits for this member.
     protocols : tuple of (str, bytes)
         The supported assignors and their metadata, in order of preference.
     requires_member_id : bool
@@ -44,8 +44,8 @@ class JoinRequest(NamedTuple):
     can_skip_assignment : bool
         Whether the client supports `skip_assignment` (JoinGroup version 9).
     may_describe : callable, optional
-        Returns whether the member may describe a topic. This is used for the patterns of other
-        members of a consumer group. By default, it may describe all topics.
+        Returns whether the member may describe a topic. In a consumer group, it restricts the
+        patterns that this join resolves. By default, the member may describe all topics.
     """
 
     group_id: str
@@ -71,7 +71,7 @@ class JoinedMember(NamedTuple):
 
 
 class JoinResult(NamedTuple):
-    """The result of a join. Only the leader gets `members`."""
+    """The result of a join. Only the leader's result contains `members`."""
 
     member_id: str
     error: str | None = None
@@ -93,7 +93,7 @@ JoinCallback = Callable[[JoinResult], object]
 class SyncRequest(NamedTuple):
     """A request for the assignment of a member.
 
-    The request of the leader contains all assignments.
+    The leader's request contains all assignments.
     """
 
     group_id: str
@@ -106,7 +106,7 @@ class SyncRequest(NamedTuple):
 
 
 class SyncResult(NamedTuple):
-    """The result of a sync, which contains the assignment of the member."""
+    """The result of a sync, with the assignment of the member."""
 
     error: str | None = None
     protocol_type: str | None = None
@@ -122,7 +122,7 @@ SyncCallback = Callable[[SyncResult], object]
 
 
 class LeavingMember(NamedTuple):
-    """A member to remove. Admin clients identify a static member only by its instance id."""
+    """A member to remove. Admin clients identify static members only by their instance id."""
 
     member_id: str = NO_MEMBER
     group_instance_id: str | None = None
@@ -144,16 +144,16 @@ class LeaveResult(NamedTuple):
 
 
 class ConsumerHeartbeat(NamedTuple):
-    """A member's heartbeat in a consumer group, which can also join or leave (KIP-848).
+    """A ConsumerGroupHeartbeat, with which a member can also join or leave (KIP-848).
 
     Attributes
     ----------
     member_epoch : int
         0 to join, -1 to leave, or -2 to leave as a static member that will return.
     rebalance_timeout_ms : int
-        The longest time for the member to give up partitions, or -1 if it has not changed.
+        The maximum time that the member may take to revoke partitions, or -1 if unchanged.
     topics, regex, owned : optional
-        None if they have not changed. `owned` contains partitions by topic id.
+        None if unchanged. `owned` contains partitions by topic id.
     requires_member_id : bool
         Whether the client generates its member id (version 1).
     """
@@ -179,7 +179,7 @@ class ConsumerHeartbeatResult(NamedTuple):
     Attributes
     ----------
     assignment : mapping of str to tuple of int, or None
-        All partitions that the member may use, by topic id. None if they have not changed.
+        All partitions that the member may consume, by topic id, or None if unchanged.
     """
 
     member_id: str = NO_MEMBER
@@ -198,14 +198,14 @@ ConsumerHeartbeatCallback = Callable[[ConsumerHeartbeatResult], object]
 
 
 class FetchedOffset(NamedTuple):
-    """A committed offset. None if no offset was committed, or if there is an error."""
+    """A committed offset, or None if there is none or an error occurred."""
 
     committed: OffsetAndMetadata | None
     error: str | None = None
 
 
 class MemberDescription(NamedTuple):
-    """A member in a description. Metadata and assignment are empty unless the group is stable."""
+    """A member of a described group. Metadata and assignment are empty unless it is stable."""
 
     member_id: str
     group_instance_id: str | None
@@ -236,7 +236,7 @@ class ConsumerMemberDescription(NamedTuple):
     Attributes
     ----------
     assignment, target : mapping of str to tuple of int
-        The partitions that the member has, and those that it will have, by topic name.
+        The member's current partitions and its target partitions, by topic name.
     """
 
     member_id: str
@@ -253,7 +253,7 @@ class ConsumerMemberDescription(NamedTuple):
 
 
 class ConsumerGroupDescription(NamedTuple):
-    """The description of a consumer group. If there is an error, the other fields are not set."""
+    """The description of a consumer group. On an error, the other fields are not set."""
 
     group_id: str
     state: str = ""
@@ -266,7 +266,7 @@ class ConsumerGroupDescription(NamedTuple):
 
 
 class GroupListing(NamedTuple):
-    """A group in the result of listing groups."""
+    """A group in a ListGroups result."""
 
     group_id: str
     protocol_type: str
@@ -275,7 +275,7 @@ class GroupListing(NamedTuple):
 
 
 class DeletedOffsets(NamedTuple):
-    """The results of deleting offsets. If the group has an error, `partitions` is empty."""
+    """The results of deleting offsets. On a group error, `partitions` is empty."""
 
     error: str | None
     partitions: Mapping[TopicPartition, str | None] = {}

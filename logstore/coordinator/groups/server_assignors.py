@@ -1,8 +1,7 @@
 """The assignors of the broker, which compute target assignments: `uniform` and `range` (KIP-848).
 
-Both return the same assignments as in Kafka. If several assignments are equally good, the choice
-depends on the iteration order of Java's hash maps, which is reproduced. The result of an assignor
-only depends on the group.
+Both return the same assignments as Kafka's. Among equally good assignments, the choice depends on
+the iteration order of Java's hash maps, which is reproduced. The result depends only on the group.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ ServerAssign = Callable[[AssignedGroup], Targets]
 
 
 def assign_range(group: AssignedGroup) -> Targets:
-    """Assign a range of each topic to each member. Static members come first."""
+    """Assign a range of each topic's partitions to each subscriber, static members first."""
     members = group.members
 
     def rank(member_id: str) -> tuple[bool, str]:
@@ -104,7 +103,7 @@ def assign_uniform(group: AssignedGroup) -> Targets:
 
 
 class _Share:
-    """The partitions of a member. They are only copied if they change."""
+    """The partitions of a member, copied on the first change."""
 
     def __init__(self, target: Target) -> None:
         self._before = target
@@ -140,8 +139,8 @@ class _Share:
 def _assign_same(group: AssignedGroup) -> Targets:
     """Assign partitions to members that all have the same subscription.
 
-    Members keep their partitions up to their quota. All other partitions are assigned to members
-    that are below their quota.
+    Members keep their partitions up to their quota. The remaining partitions are assigned to
+    members below their quota.
     """
     member_ids = java_hash_order(group.members)
     topic_ids = java_id_order(group.members[member_ids[0]].topic_ids, is_copy=True)
@@ -173,7 +172,7 @@ def _assign_same(group: AssignedGroup) -> Targets:
                     free.append((topic_id, number))
                 room = 0
         if room > 0 and takes_extra and len(member_ids) - position > extras:
-            # Give the additional partition to a member that already has one.
+            # Leave the extra partition to a later member that already has an extra partition.
             room -= 1
             takes_extra = False
         if room > 0:
@@ -189,9 +188,9 @@ def _assign_same(group: AssignedGroup) -> Targets:
 class _Balancing:
     """Assigns partitions to members that have different subscriptions.
 
-    Members keep the partitions of topics to which they are subscribed. A free partition is assigned
-    to the subscriber with the fewest partitions. After that, partitions are moved, topic by topic,
-    from subscribers that have many to subscribers that have few.
+    Members keep the partitions of topics to which they are subscribed. An unassigned partition is
+    assigned to the subscriber with the fewest partitions. Then partitions are moved, topic by
+    topic, from the subscribers with the most partitions to those with the fewest.
     """
 
     def __init__(self, group: AssignedGroup) -> None:
@@ -217,7 +216,7 @@ class _Balancing:
             for topic_id, owners in self._owners.items()
         }
         for topic_id in sorted((each for each in free if free[each]), key=self._rank):
-            # The sizes increase with each partition, so the order of the queue never changes.
+            # Each assignment only increases a size, so the order of the queue remains valid.
             queue = _Poorest(self._sizes, self._in_order(topic_id))
             for number in free[topic_id]:
                 self._move(topic_id, number, queue.next())
@@ -228,16 +227,13 @@ class _Balancing:
         return {member_id: share.target() for member_id, share in shares}
 
     def _rank(self, topic_id: str) -> tuple[float, int, tuple[int, int]]:
-        """Return the sort key of a topic.
-
-        Topics with the most partitions per subscriber come first.
-        """
+        """Return the sort key of a topic: most partitions per subscriber first."""
         subscribers = len(self._subscribers[topic_id])
         count = len(self._group.partitions[topic_id])
         return -count / subscribers, subscribers, id_order_key(topic_id)
 
     def _in_order(self, topic_id: str) -> list[int]:
-        """Return the subscribers of a topic. Those with the fewest partitions come first."""
+        """Return the subscribers of a topic, fewest partitions first."""
         return sorted(self._subscribers[topic_id], key=lambda index: (self._sizes[index], index))
 
     def _keep(self, index: int, member_id: str) -> None:
@@ -265,7 +261,7 @@ class _Balancing:
         owners[number] = index
 
     def _balance(self, topic_ids: list[str]) -> None:
-        """Balance all topics until no partition moves, in at most 16 rounds."""
+        """Balance all topics until no partition moves, for at most 16 rounds."""
         last_changed = -1
         for _ in range(_MOST_ROUNDS):
             for position, topic_id in enumerate(topic_ids):
@@ -299,14 +295,14 @@ class _Balancing:
 
 
 class _Poorest:
-    """Yields the member with the fewest partitions, which then gets another one.
+    """Returns the member with the fewest partitions, which gets the next partition.
 
     Parameters
     ----------
     sizes : list of int
-        The number of partitions of each member. The caller changes it.
+        The number of partitions of each member, which the caller updates.
     order : list of int
-        The members. Those with the fewest partitions come first.
+        The members, fewest partitions first.
 
     Attributes
     ----------
@@ -335,10 +331,10 @@ class _Poorest:
 
 
 class _Richest:
-    """Yields the member with the most partitions, which then gives one away.
+    """Returns the member with the most partitions, which gives up a partition.
 
-    A member without a partition of the topic is swapped with the last member of the pass and
-    excluded, as in Kafka. This changes the order of later passes.
+    As in Kafka, a member without a partition of the topic is swapped with the last member of the
+    pass and excluded, which changes the order of later passes.
     """
 
     def __init__(self, sizes: list[int], order: list[int]) -> None:
@@ -349,7 +345,7 @@ class _Richest:
         self._next = len(order) - 1
 
     def next(self, owned: Mapping[int, list[int]]) -> int | None:
-        """Return the next member that can give away a partition, or None."""
+        """Return the next member that can give up a partition, or None if there is none."""
         while True:
             if self._next < self._start:
                 self._begin_pass()
@@ -377,4 +373,4 @@ class _Richest:
 
 
 SERVER_ASSIGNORS: Mapping[str, ServerAssign] = {"uniform": assign_uniform, "range": assign_range}
-"""The assignors by name. The first one is the default."""
+"""The assignors by name. The first is the default."""

@@ -1,11 +1,10 @@
-"""Groups and committed offsets as they are stored in `__consumer_offsets`, with a cache.
+"""Groups and committed offsets in `__consumer_offsets`, with a cache.
 
-The partition of a group is determined by the hash of its id. The contents of a partition are cached
-up to an offset in its log. Before the cache is used, the records after this offset are read, for
-example transaction markers and records of other writers. Writers therefore do not have to notify
-it. The offsets of a transaction are committed when its marker is written, even if an older
-transaction is open. For each group and partition, the last record counts, regardless of the order
-of the markers.
+The hash of a group's id determines its partition. The contents of a partition are cached up to an
+offset in its log. Before each use, the cache reads the records after this offset, such as
+transaction markers and records of other writers, so writers need not notify it. A transaction's
+offsets are committed when its marker is written, even if an older transaction is open. For each
+group and partition, the last record counts, regardless of the order of the markers.
 """
 
 from __future__ import annotations
@@ -68,34 +67,34 @@ _WRITE_ERRORS = {
     "NOT_LEADER_OR_FOLLOWER": "NOT_COORDINATOR",
     "NOT_ENOUGH_REPLICAS": "COORDINATOR_NOT_AVAILABLE",
 }
-"""The error for the client, by the error of the coordinator's write, as in Kafka."""
+"""The client's error for each error of the coordinator's write, as in Kafka."""
 
 _GROUP_ERRORS = ("MESSAGE_TOO_LARGE", "RECORD_LIST_TOO_LARGE", "INVALID_RECORD")
-"""If one of these errors prevents writing a group, clients get UNKNOWN_SERVER_ERROR."""
+"""Errors of writing a group for which clients get UNKNOWN_SERVER_ERROR."""
 
 
 class _OffsetRecord(NamedTuple):
-    """The newest record of a committed offset. If the offset was deleted, the value is None."""
+    """The newest record of a committed offset. The value of a deleted offset is None."""
 
     record_offset: int
     value: bytes | None
 
 
 class OffsetsPartition:
-    """The contents of one partition of the topic, up to the offset to which its log has been read.
+    """The contents of one partition of the topic, as far as its log has been read.
 
     Parameters
     ----------
     log : Log
     epoch : int
-        The leader epoch in which the contents are loaded.
+        The leader epoch in which the contents were loaded.
 
     Attributes
     ----------
     groups : dict of str to bytes
         The newest value of each classic group's record.
     consumer_groups : dict of str to dict of bytes to bytes
-        The newest values of each consumer group's records, by key, in the order of their offsets.
+        The newest values of each consumer group's records by key, in offset order.
     next_offset : int
         The first offset that has not been read.
     """
@@ -112,7 +111,7 @@ class OffsetsPartition:
         self._changed: dict[str, None] = {}
 
     def is_of(self, log: Log, epoch: int) -> bool:
-        """Return whether the contents are valid for a log, which may have been truncated."""
+        """Return whether the contents are valid for a log, which has not been truncated since."""
         is_same = log is self.log and epoch == self.epoch
         return is_same and log.generation == self._generation
 
@@ -132,7 +131,7 @@ class OffsetsPartition:
         if start_offset >= end_offset:
             return
         # This includes records that are not replicated yet. A new leader needs them, and responses
-        # wait.
+        # wait for their replication.
         for batch in log.reader.batches(start_offset, end_offset, isolation=Isolation.LOG_END):
             self._apply_batch(batch)
         self.next_offset = max(self.next_offset, end_offset)
@@ -160,7 +159,7 @@ class OffsetsPartition:
         }
 
     def has_offsets(self, group_id: str) -> bool:
-        """Return whether a group has offsets. This includes offsets in open transactions."""
+        """Return whether a group has offsets, including offsets in open transactions."""
         records = self._offsets.get(group_id, {}).values()
         return any(each.value is not None for each in records) or bool(self.pending_of(group_id))
 
@@ -211,7 +210,7 @@ class OffsetsPartition:
     def _apply_consumer_record(self, key: bytes, value: bytes | None) -> None:
         decoded = decode_consumer_key(key)
         if decoded is None:
-            return  # the record is of a share group, a streams group or a later version of Kafka
+            return  # a record of a share group, a streams group or a newer version of Kafka
         group_id = decoded[0]
         records = self.consumer_groups.setdefault(group_id, {})
         records.pop(key, None)
@@ -223,10 +222,7 @@ class OffsetsPartition:
     def _supersede(
         self, group_id: str, topic_partition: TopicPartition, record: _OffsetRecord
     ) -> None:
-        """Replace a record with a later one.
-
-        The order of the records counts, not the order of the markers.
-        """
+        """Replace a record with a later record. The order of markers does not matter."""
         of_group = self._offsets.setdefault(group_id, {})
         known = of_group.get(topic_partition)
         if known is None or known.record_offset < record.record_offset:
@@ -234,7 +230,7 @@ class OffsetsPartition:
 
 
 class GroupStore:
-    """Reads and writes `__consumer_offsets`. Calls must be serialized by the caller.
+    """Reads and writes `__consumer_offsets`. The caller must serialize calls.
 
     Parameters
     ----------
@@ -265,12 +261,12 @@ class GroupStore:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the topic exists and was created by this engine, not copied from a broker."""
+        """Whether the topic exists and was created by logstore, not copied from a broker."""
         return self._topic.is_stored
 
     @property
     def is_writable(self) -> bool:
-        """Whether the topic exists and this engine may delete records from it without a command."""
+        """Whether the topic is stored and the broker is not read-only."""
         return self.is_stored and not self.read_only
 
     def partition_of(self, group_id: str) -> TopicPartition:
@@ -282,7 +278,7 @@ class GroupStore:
         return self._topic.owned
 
     def take_written(self) -> dict[Log, int]:
-        """Return, for each log written to since the previous call, the latest offset written."""
+        """Return the last offset written to each log since the previous `take_written`."""
         written, self._written = self._written, {}
         return written
 
@@ -292,7 +288,7 @@ class GroupStore:
         return dict(self._written)
 
     def await_read(self, contents: OffsetsPartition) -> None:
-        """Let the current call wait until the in-sync replicas have everything that was read."""
+        """Make the current call wait until all records that were read are replicated."""
         if contents.next_offset > contents.log.log_start_offset:
             self._written[contents.log] = contents.next_offset - 1
 
@@ -310,7 +306,7 @@ class GroupStore:
         self._topic.ensure_stored()
 
     def logs_with_open_transactions(self) -> list[Log]:
-        """Return the logs that contain an open transaction. None if the topic was copied."""
+        """Return the logs with open transactions. The list is empty if the topic was copied."""
         logs: list[Log] = []
         for number in self.numbers() if self.is_stored else ():
             try:
@@ -323,7 +319,7 @@ class GroupStore:
         return logs
 
     def partition(self, number: int) -> OffsetsPartition | None:
-        """Return the current contents of a partition. None if the partition does not exist.
+        """Return the current contents of a partition, or None if the partition does not exist.
 
         Raises
         ------
@@ -350,7 +346,7 @@ class GroupStore:
     # -- writing ---------------------------------------------------------------------------
 
     def check_epoch(self, group_id: str, producer: tuple[int, int]) -> None:
-        """Raise `InvalidProducerEpochError` if the log contains a newer epoch of a producer."""
+        """Raise `InvalidProducerEpochError` if the log has a newer epoch of the producer."""
         if not self._topic.is_stored:
             return
         log = self._topic.log(self.partition_of(group_id).partition)
@@ -396,7 +392,7 @@ class GroupStore:
         Raises
         ------
         InvalidProducerEpochError
-            There is a newer producer, or the transaction timed out.
+            The producer was fenced by a newer epoch, or the transaction timed out.
         RequestError, KafkaStorageError
             Nothing was written.
         """
@@ -411,8 +407,8 @@ class GroupStore:
             [Record(slot, now_ms, key, value) for slot, (key, value) in enumerate(entries)],
             producer_id=producer_id,
             producer_epoch=producer_epoch,
-            # The sequences of a coordinator are not checked, because each batch of a transaction
-            # starts at 0.
+            # Sequences of a coordinator are not checked, because each batch of a transaction starts
+            # at 0.
             base_sequence=0 if is_transactional else NO_SEQUENCE,
             is_transactional=is_transactional,
         )
@@ -426,7 +422,7 @@ class GroupStore:
             known.apply_appended(info.first_offset, entries, producer_id)
 
     def try_write(self, write: Callable[[], None]) -> str | None:
-        """Write records. Return the error for the client, or None."""
+        """Write records. Return the client's error name, or None on success."""
         try:
             write()
         except LogStoreError as error:
@@ -435,12 +431,12 @@ class GroupStore:
         return None
 
     def save_group(self, group: Group, assignments: Mapping[str, bytes]) -> str | None:
-        """Write a group with the given assignments. Return the error for the client, or None."""
+        """Write a group with assignments. Return the client's error name, or None on success."""
         stored = group.to_record(assignments)
         return self._try_save(lambda: self.write_group(group.group_id, stored))
 
     def save_records(self, group_id: str, records: Iterable[GroupRecord]) -> str | None:
-        """Write records of a group as one batch. Return the error for the client, or None."""
+        """Write a group's records as one batch. Return the client's error name, or None."""
         return self._try_save(
             lambda: self.write(group_id, [consumer_records.encode(each) for each in records])
         )

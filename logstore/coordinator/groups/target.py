@@ -29,7 +29,7 @@ def compute_target(
 ) -> Targets:
     """Return the target assignment of a group after a member was added or updated.
 
-    If another member has the same instance id, the member replaces it and starts with its target.
+    The member replaces a static member with the same instance id, and starts with its target.
     """
     members = {each: group.members[each] for each in timeline_order(group.members)}
     replaced = group.static_member(updated.instance_id)
@@ -73,7 +73,7 @@ def compute_target(
 
 
 def _existing(target: Target, existing: Mapping[str, frozenset[int]]) -> Target:
-    """Return a target without the partitions that do not exist in a subscribed topic."""
+    """Return a target without the partitions that no longer exist in a subscribed topic."""
     if all(numbers <= existing.get(topic_id, numbers) for topic_id, numbers in target.items()):
         return target
     return {
@@ -84,7 +84,7 @@ def _existing(target: Target, existing: Mapping[str, frozenset[int]]) -> Target:
 
 
 def is_homogeneous(subscriptions: Iterable[tuple[frozenset[str], str | None]]) -> bool:
-    """Return whether all members have the same topics, or the same pattern and no topics."""
+    """Return whether all members have the same topics or the same pattern, but not both."""
     distinct = set(subscriptions)
     return len(distinct) <= 1 and not any(topics and regex for topics, regex in distinct)
 
@@ -96,7 +96,7 @@ def target_records(
     epoch: int,
     now_ms: int,
 ) -> list[Record]:
-    """Return the records for a new target assignment: the changed targets, and the epoch."""
+    """Return the records of a new target assignment: the changed targets and the epoch."""
     records = []
     for member_id in member_ids:
         target = targets.get(member_id, NO_TARGET)

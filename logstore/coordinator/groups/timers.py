@@ -1,8 +1,8 @@
 """The timers of sessions and rebalances.
 
-An action is run once, when the monotonic clock reaches its time, with the lock of the coordinator
-held. With a virtual clock, it is run by `advance`, otherwise in a thread. All timers can be moved
-from a virtual clock to the system clock, which is used by members in other processes.
+A timer runs its action once, when the monotonic clock reaches its time, with the coordinator's lock
+held. With a virtual clock, `advance` runs the action; with the system clock, a thread does. All
+timers can be moved from a virtual clock to the system clock, for members in other processes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class GroupTimers:
     ----------
     runtime : Runtime
     calls : ExclusiveCalls
-        Each action is run as such a call.
+        Each action is run as an exclusive call.
     """
 
     def __init__(self, runtime: Runtime, calls: ExclusiveCalls) -> None:
@@ -43,7 +43,7 @@ class GroupTimers:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The scheduler of the runtime if it is started, or one that the coordinator starts."""
+        """The runtime's scheduler if it is started, or the coordinator's, which is then started."""
         if self._scheduler is None:
             if self._runtime.scheduler.is_started:
                 self._scheduler = self._runtime.scheduler
@@ -67,7 +67,7 @@ class GroupTimers:
 
         def run() -> None:
             with self._calls():
-                # Another thread may have just moved all timers to another clock.
+                # Another thread may have just moved all timers to a different clock.
                 if self._timers.pop(number, None) is not None:
                     action()
 
@@ -76,13 +76,13 @@ class GroupTimers:
         self._timers[number] = (due_ns, name, action, task)
 
     def use_system_clock(self) -> int | None:
-        """Move all timers to the system clock. They keep their remaining time.
+        """Move all timers to the system clock, keeping their remaining times.
 
         Returns
         -------
         int or None
-            The difference between the clocks in ns, which must be added to deadlines. None if the
-            timers already use the system clock.
+            The difference between the clocks in nanoseconds, which the caller must add to
+            deadlines, or None if the timers already use the system clock.
         """
         if not isinstance(self._clock, VirtualClock):
             return None
@@ -98,6 +98,6 @@ class GroupTimers:
         return shift_ns
 
     def stop(self) -> None:
-        """Stop the scheduler if it was started by the coordinator."""
+        """Stop the scheduler if the coordinator started it."""
         if self.own_scheduler is not None:
             self.own_scheduler.shutdown()

@@ -2,24 +2,22 @@
 
 The coordinator writes each state to `__transaction_state` before acting on it:
 
-1. `Ongoing`, with the partitions, is durable before the first append to any of the partitions.
-2. To commit, the data is flushed. Then `PrepareCommit` or `PrepareAbort` is made durable. This is
-the
-   point at which the outcome is decided.
+1. `Ongoing`, with the partitions, is made durable before the first append to any of them.
+2. To commit, the data is flushed. Then `PrepareCommit` or `PrepareAbort` is made durable, which
+   decides the outcome.
 3. A marker is made durable in each partition.
 4. `CompleteCommit` or `CompleteAbort` is written.
 
-If the broker crashes before step 2, the transaction is still open. It is aborted when its id is
-initialized again, or when it times out. If the broker crashes between steps 2 and 4, the next
-coordinator writes the markers. A duplicate marker has no effect. As a result, either all partitions
-get the same kind of marker, or none gets one.
+If the broker crashes before step 2, the transaction remains open until its id is initialized again
+or it times out, which aborts it. If the broker crashes between steps 2 and 4, the next coordinator
+writes the markers. A duplicate marker has no effect. As a result, either all partitions get the
+same kind of marker, or no partition gets a marker.
 
 Where Kafka relies on replicas for durability, this coordinator uses fsync. States, epochs, fencing
 and errors are the same as in Kafka's TransactionCoordinator. In a cluster, a state takes effect
-when the in-sync replicas have it, and is rolled back otherwise. No lock is held during this wait.
-Other calls for the same id get CONCURRENT_TRANSACTIONS, which corresponds to Kafka's pending
-states. A call that ends a transaction also waits for its markers, as long as their leaders can be
-reached.
+once it is replicated to the in-sync replicas. No lock is held during this wait. Other calls for the
+same id get CONCURRENT_TRANSACTIONS, which corresponds to Kafka's pending states. A call that ends a
+transaction also waits for its markers, as long as their leaders can be reached.
 """
 
 from __future__ import annotations
@@ -76,18 +74,18 @@ logger = logging.getLogger(__name__)
 ADD_TIMEOUT_MS = 100
 """How long to wait for other requests of an id before adding a partition to its transaction.
 
-A producer with `TransactionVersion.V2` sends batches to several leaders at the same time. This is
-Kafka's `add.partitions.to.txn.retry.backoff.max.ms`.
+A producer with `TransactionVersion.V2` sends batches to several leaders at the same time. The wait
+corresponds to Kafka's `add.partitions.to.txn.retry.backoff.max.ms`.
 """
 
 
 class TransactionCoordinator:
     """Allocates producer ids, and begins and ends transactions.
 
-    If it is started as a service of the log manager, it immediately completes prepared
-    transactions. In the background, it periodically aborts transactions that have timed out and
-    removes unused ids, at the same intervals as Kafka. Otherwise, it completes prepared
-    transactions before its first transactional call, and does everything else during calls.
+    If the log manager starts the coordinator as a service, it immediately completes prepared
+    transactions. In the background, it periodically aborts timed-out transactions and removes
+    expired ids, at the same intervals as Kafka. If not, it completes prepared transactions before
+    its first transactional call, and does everything else during calls.
 
     Parameters
     ----------
@@ -95,11 +93,11 @@ class TransactionCoordinator:
     manager : LogManager
         A manager that is not read-only.
     config : BrokerConfig, optional
-        By default, the configuration of the manager.
+        The default is the manager's configuration.
     groups : GroupCoordinator, optional
-        Stores the committed offsets of transactions. A new coordinator by default.
+        Stores the committed offsets of transactions. The default is a new coordinator.
     host : CoordinatorHost, optional
-        By default, a single broker.
+        The default is a single broker.
 
     Attributes
     ----------
@@ -107,11 +105,10 @@ class TransactionCoordinator:
 
     Notes
     -----
-    The coordinator is thread-safe. On a single broker, a call holds the coordinator's lock until it
-    returns. In a cluster, a call excludes other calls for the same transactional id, and releases
-    the lock while it waits. In virtual time, tasks run in the thread of the waiting call, so that a
-    lock would not exclude them. The lock is acquired before the lock of the group coordinator and
-    before the locks of logs.
+    The coordinator is thread-safe. On a single broker, a call holds the coordinator's lock. In a
+    cluster, a call excludes other calls for the same transactional id, and releases the lock while
+    it waits: with a virtual clock, tasks run in the waiting thread, which a lock would not exclude.
+    The lock is acquired before the group coordinator's lock and the locks of logs.
     """
 
     def __init__(
@@ -131,10 +128,10 @@ class TransactionCoordinator:
         self.groups = GroupCoordinator(runtime, manager, host) if groups is None else groups
         self._stored: StoredTransactions | None = None
         self._active = False
-        # For each prepared transaction, the partitions in which the marker has been written.
+        # The partitions of each prepared transaction whose markers have been written.
         self._with_marker: dict[str, set[TopicPartition]] = {}
-        # In a cluster, the ids for which a call is in progress. True if the leader of their
-        # partition has changed since.
+        # In a cluster, the ids for which a call is in progress, with True if the leader of the id's
+        # partition has changed during the call.
         self._pending: dict[str, bool] = {}
         self._expiry_task: ScheduledTask | None = None
         self._abort_task: ScheduledTask | None = None
@@ -173,17 +170,17 @@ class TransactionCoordinator:
         timeout_ms: int,
         expected: ProducerIdAndEpoch | None = None,
     ) -> ProducerIdAndEpoch:
-        """Allocate a producer id and an epoch, and fence earlier producers with the same id.
+        """Allocate a producer id and an epoch, and fence earlier producers of the transactional id.
 
-        If the previous producer has an open transaction, it is aborted.
+        An open transaction of the previous producer is aborted.
 
         Parameters
         ----------
         timeout_ms : int
             Transaction timeout of the new producer.
         expected : ProducerIdAndEpoch, optional
-            The current id and epoch of the producer, to bump the epoch (KIP-360). A retry returns
-            the same result, unless another producer has initialized the id in the meantime.
+            The producer's current id and epoch, to bump the epoch (KIP-360). A retry returns the
+            same result, unless another producer has initialized the id in the meantime.
 
         Raises
         ------
@@ -259,10 +256,10 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         version: TransactionVersion = TransactionVersion.V0,
     ) -> None:
-        """Add partitions to the transaction of a producer. Begin a transaction if none is open.
+        """Add partitions to a producer's transaction, beginning a transaction if necessary.
 
-        This must be called before the first append to each partition. The change is durable when it
-        returns.
+        The caller must call this method before the first append to each partition. The change is
+        durable when the method returns.
 
         Parameters
         ----------
@@ -272,7 +269,7 @@ class TransactionCoordinator:
         Raises
         ------
         ProducerFencedError
-            There is a newer producer, or the transaction timed out.
+            The producer was fenced by a newer epoch, or the transaction timed out.
         InvalidProducerIdMappingError
             The transactional id has expired, or its producer id has changed.
         ConcurrentTransactionsError
@@ -306,7 +303,7 @@ class TransactionCoordinator:
     def open_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch
     ) -> frozenset[TopicPartition]:
-        """Return the partitions of a producer's open transaction. Empty if no transaction is open.
+        """Return the partitions of a producer's open transaction, or none if it has none open.
 
         Raises
         ------
@@ -317,7 +314,7 @@ class TransactionCoordinator:
         return self._require_owner(transactional_id, producer).partitions
 
     def partition_for(self, transactional_id: str) -> TopicPartition:
-        """Return the partition for a transactional id. Create the topic if necessary.
+        """Return the partition of a transactional id, creating the topic if necessary.
 
         Raises
         ------
@@ -329,10 +326,10 @@ class TransactionCoordinator:
         return TopicPartition(TRANSACTION_STATE_TOPIC, self._log.partition_of(transactional_id))
 
     def owns(self, transactional_id: str, producer: ProducerIdAndEpoch) -> bool:
-        """Return whether a producer is known to be the newest one of a transactional id.
+        """Return whether a producer is known to be the newest producer of a transactional id.
 
-        This is called for each batch in a transaction, so it only uses the state in memory and does
-        not acquire the lock. If it returns False, call `verified` for the reason.
+        This is called for each batch of a transaction, so it only uses the state in memory and does
+        not acquire the lock. If it returns False, `verified` raises the reason.
         """
         stored = self._stored
         metadata = None if stored is None else stored.by_id.get(transactional_id)
@@ -347,28 +344,28 @@ class TransactionCoordinator:
         *,
         adds: bool = False,
     ) -> Iterator[None]:
-        """Verify that a partition is part of a producer's transaction, and keep it open.
+        """Verify that a partition is part of a producer's transaction, and keep that open.
 
-        This is used before the first append to a partition (KIP-890). It raises the errors of a
-        Produce request. If `transaction.partition.verification.enable` is false, it only verifies
-        that the producer owns the producer id, and nothing at all without a transactional id.
+        Appends use this before a transaction's first batch in a partition (KIP-890). The errors are
+        those of a Produce request. If `transaction.partition.verification.enable` is false, only
+        the ownership of the transactional id is verified, or nothing if the id is not given.
 
         Parameters
         ----------
         transactional_id : str, optional
-            Defaults to the transactional id that has this producer id.
+            Defaults to the transactional id that owns the producer id.
         adds : bool
-            Add the partition to the transaction instead, and begin a transaction if none is open.
-            Clients with `TransactionVersion.V2` need this. `transactional_id` is then required.
+            Whether to first add the partition to the transaction, beginning a transaction if
+            necessary. `TransactionVersion.V2` needs this. `transactional_id` is then required.
 
         Raises
         ------
         InvalidTxnStateError
             No transaction is open, or the partition was not added to it.
         InvalidProducerEpochError
-            There is a newer producer, or the transaction timed out.
+            The producer was fenced by a newer epoch, or the transaction timed out.
         InvalidProducerIdMappingError
-            The transactional id has another producer id, or none.
+            The transactional id is unknown or has a different producer id.
         ConcurrentTransactionsError
             The previous transaction cannot be completed yet.
         KafkaStorageError
@@ -411,30 +408,29 @@ class TransactionCoordinator:
     ) -> ProducerIdAndEpoch:
         """Commit or abort the transaction of a producer.
 
-        When this returns, the outcome is final. If a marker could not be written because of a
-        failed disk, it is written later. Until then, the producer cannot begin another transaction.
-        The call can be repeated safely.
+        When this method returns, the outcome is final. A marker that cannot be written, for example
+        because a disk failed, is written later. Until then, the producer cannot begin a new
+        transaction. The call is idempotent.
 
         Parameters
         ----------
         version : TransactionVersion
-            The version that the client uses. With `V2`, it is not an error to abort without an open
-            transaction.
+            The version that the client uses. `V2` allows an abort without an open transaction.
 
         Returns
         -------
         ProducerIdAndEpoch
-            The id and epoch for the next transaction. With `V2`, the epoch is bumped, or a new id
-            is allocated after the last epoch.
+            The id and epoch for the next transaction. `V2` bumps the epoch, or allocates a new id
+            if the epoch is exhausted.
 
         Raises
         ------
         ProducerFencedError, InvalidProducerIdMappingError
             See `add_partitions`.
         InvalidTxnStateError
-            No transaction is open, or it had the other outcome.
+            No transaction is open, or it ended with the opposite outcome.
         KafkaStorageError
-            The outcome was not decided, because the data or the decision could not be made durable.
+            The data or the decision could not be made durable, so the outcome is undecided.
         """
         with self._exclusive(transactional_id):
             if version.bumps_epoch:
@@ -451,7 +447,7 @@ class TransactionCoordinator:
     def _end_v2(
         self, transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool
     ) -> ProducerIdAndEpoch:
-        """End a transaction and bump the epoch, or repeat the response to an earlier call."""
+        """End a transaction and bump the epoch. A retry returns the earlier result."""
         metadata = self._find(transactional_id)
         is_retry = metadata is not None and metadata.is_before_end(producer)
         if metadata is None or not (is_retry or metadata.producer_id == producer.producer_id):
@@ -475,9 +471,7 @@ class TransactionCoordinator:
         return metadata.next_producer
 
     def of(self, transactional_id: str | None, producer_id: int) -> TransactionCoordinator:
-        """Return the coordinator of a transaction.
-
-        Outside of a cluster, this is always this object.
+        """Return the coordinator of a transaction. On a single broker, it is this object.
 
         Raises
         ------
@@ -498,7 +492,7 @@ class TransactionCoordinator:
         return self._manager.lifetime.is_over or self._host.is_closing
 
     def has_producer(self, producer_id: int) -> bool:
-        """Return whether a transactional id of this coordinator has a producer id."""
+        """Return whether a producer id belongs to a transactional id of this coordinator."""
         return self._id_of(producer_id) is not None
 
     def transactions(self) -> dict[str, TransactionMetadata]:
@@ -512,7 +506,7 @@ class TransactionCoordinator:
         Raises
         ------
         NotCoordinatorError, CoordinatorLoadInProgressError
-            Another broker coordinates the id, or this broker is still loading it.
+            A different broker coordinates the id, or this broker is still loading it.
         """
         with self._lock:
             if self._is_in_use():
@@ -530,7 +524,7 @@ class TransactionCoordinator:
         self.complete_prepared()
 
     def complete_prepared(self) -> None:
-        """Write the missing markers of prepared transactions, as far as this is possible."""
+        """Complete prepared transactions whose missing markers can be written."""
         with self._lock:
             if not self._is_in_use():
                 return
@@ -542,10 +536,9 @@ class TransactionCoordinator:
                 self._try(self._complete_known, transactional_id, "cannot be completed")
 
     def abort_timed_out(self) -> list[str]:
-        """Abort the transactions that have timed out, and fence their producers.
+        """Abort timed-out transactions and fence their producers.
 
-        Before that, missing markers of prepared transactions are written, because their producers
-        may never return.
+        Prepared transactions are completed first, because their producers might never return.
 
         Returns
         -------
@@ -572,7 +565,7 @@ class TransactionCoordinator:
             self._abort_and_fence(metadata)
 
     def remove_expired(self) -> list[str]:
-        """Remove ids that were not used for `transactional.id.expiration.ms`. Return these ids."""
+        """Remove ids that were unused for `transactional.id.expiration.ms`. Return these ids."""
         with self._lock:
             if not self._is_in_use():
                 return []
@@ -598,7 +591,7 @@ class TransactionCoordinator:
     def _try(self, action: Callable[[str], object], transactional_id: str, failure: str) -> bool:
         """Run a background action for an id. If it fails, log the error and return False.
 
-        It is retried later. This also applies if a call is currently using the id.
+        If a call is using the id, return False without logging. The action is retried later.
         """
         try:
             with self._exclusive(transactional_id):
@@ -642,7 +635,7 @@ class TransactionCoordinator:
         self._expiry_task = self._abort_task = None
 
     def follow(self, events: LogEvents) -> Iterable[Unsubscribe]:
-        """Check for expired ids again after a change of the log or of the configs."""
+        """Reschedule the check for expired ids when a log or a config changes."""
         return (
             events.log_changed.subscribe(self._wake),
             events.config_changed.subscribe(self._wake),  # a copied topic may have been taken over
@@ -653,10 +646,7 @@ class TransactionCoordinator:
             task.wake()
 
     def _expiry_idle_ms(self) -> int | None:
-        """Return the time in ms until an id expires.
-
-        0 if one is overdue, None if no id will expire.
-        """
+        """Return the milliseconds until the next id expires, or None if no id will expire."""
         with self._lock:
             if not self._is_in_use():
                 return None
@@ -668,7 +658,7 @@ class TransactionCoordinator:
             return max(0, min(updates) + self.config.transactional_id_expiration_ms - now_ms)
 
     def _abort_idle_ms(self) -> int | None:
-        """Return None if all transactions are complete, because none can then time out."""
+        """Return None if all transactions are complete and cannot time out, or 0 if not."""
         with self._lock:
             return 0 if self._has_incomplete() else None
 
@@ -680,7 +670,7 @@ class TransactionCoordinator:
         try:
             self.abort_timed_out()
         except LogStoreError:
-            # otherwise, the broker was closed while this waited
+            # an error is expected if the broker was closed during the wait
             if not self._manager.lifetime.is_over:
                 raise
 
@@ -692,10 +682,7 @@ class TransactionCoordinator:
         self.remove_expired()
 
     def _is_in_use(self) -> bool:
-        """Return whether the topic is in use.
-
-        It is not if it does not exist or was copied from a broker.
-        """
+        """Return whether the topic is in use, rather than missing or copied from a broker."""
         return self._active or self._log.is_stored
 
     # -- inside --------------------------------------------------------------------------
@@ -707,7 +694,7 @@ class TransactionCoordinator:
         Raises
         ------
         ConcurrentTransactionsError
-            Another call is in progress.
+            Another call for the id is in progress.
         """
         if not self._host.is_replicated:
             with self._lock:  # no call waits
@@ -723,7 +710,7 @@ class TransactionCoordinator:
         try:
             yield
         finally:
-            with self._lock:  # `_load` iterates over them
+            with self._lock:  # `_load` iterates over `_pending`
                 del self._pending[transactional_id]
             self._host.notify()
 
@@ -733,7 +720,7 @@ class TransactionCoordinator:
             if stored is None or stored.epochs is not self._log.owned:
                 former = {} if stored is None else stored.epochs
                 self._stored = stored = self._log.read(stored)
-                self._with_marker.clear()  # another leader may have begun other transactions
+                self._with_marker.clear()  # another leader may have begun new transactions
                 for each in self._pending:
                     number = self._log.partition_of(each)
                     if number in former and stored.epochs.get(number) != former[number]:
@@ -741,10 +728,7 @@ class TransactionCoordinator:
             return stored
 
     def _take_over(self) -> StoredTransactions:
-        """Load the stored states.
-
-        A single broker also completes prepared transactions the first time.
-        """
+        """Load the stored states. On the first call, a single broker completes prepared ones."""
         with self._lock:
             stored = self._load()
             if not self._active:
@@ -759,8 +743,8 @@ class TransactionCoordinator:
     def settle_pending_offsets(self) -> None:
         """Write the missing markers in `__consumer_offsets`; see `pending_offsets`.
 
-        This must be done before prepared transactions are completed, because a marker ends all
-        transactions that a producer has in the partition.
+        The caller must do this before completing prepared transactions, because a marker ends all
+        of a producer's transactions in the partition.
         """
         logs = self.groups.logs_with_open_transactions()
         if not logs:
@@ -778,9 +762,9 @@ class TransactionCoordinator:
                 logger.warning("%s: pending offsets cannot be settled: %s", log, error)
 
     def _find(self, transactional_id: str) -> TransactionMetadata | None:
-        """Begin a call of a producer. Return the state of its id, or None.
+        """Begin a producer's call. Return the state of its id, or None if the id is unknown.
 
-        If the coordinator has no background tasks, run those that are due first.
+        Without background tasks, first run the tasks that are due.
         """
         with self._lock:
             self._take_over()
@@ -804,7 +788,7 @@ class TransactionCoordinator:
             ) from error
 
     def _complete_first(self, transactional_id: str) -> None:
-        """If a transaction is prepared, complete it before another call for its id.
+        """Complete the transaction of an id if it is prepared.
 
         Raises
         ------
@@ -817,7 +801,7 @@ class TransactionCoordinator:
                 self._complete_known(transactional_id)
 
     def _complete_known(self, transactional_id: str) -> None:
-        """Complete a prepared transaction, because this can change the producer id."""
+        """Complete the id's transaction if it is prepared, which may change the producer id."""
         metadata = self._load().by_id.get(transactional_id)
         if metadata is not None:
             self._ensure_complete(metadata)
@@ -836,7 +820,7 @@ class TransactionCoordinator:
     def _check_owner(
         self, transactional_id: str, producer: ProducerIdAndEpoch
     ) -> TransactionMetadata:
-        """Return the state of an id like `_require_owner`, with the errors of a Produce request."""
+        """Return the state of an id like `_require_owner`, but raise Produce errors."""
         if not self._is_in_use():
             raise _not_mapped(transactional_id, producer)  # the topic need not be created
         self._check_readable(transactional_id)
@@ -844,7 +828,7 @@ class TransactionCoordinator:
             return self._require_owner(transactional_id, producer)
 
     def _id_of(self, producer_id: int) -> str | None:
-        """Return the transactional id that has a producer id, or None."""
+        """Return the transactional id that owns a producer id, or None if there is none."""
         with self._lock:
             if not self._is_in_use():
                 return None
@@ -910,8 +894,7 @@ class TransactionCoordinator:
         transactional_id = metadata.transactional_id
         with self._lock:
             epoch = self._log.coordinator_epoch(transactional_id)
-            # Check this after `epoch` was read, because the state is another object in a later
-            # epoch.
+            # Check this after reading `epoch`: in a later epoch, the state is a different object.
             if self._load().by_id.get(transactional_id) is not metadata:
                 # Another leader may have completed the transaction and begun the next one.
                 raise ConcurrentTransactionsError(f"the state of '{transactional_id}' has changed")
@@ -936,7 +919,7 @@ class TransactionCoordinator:
     def _write_markers(
         self, metadata: TransactionMetadata, epoch: int, partitions: Collection[TopicPartition]
     ) -> set[TopicPartition]:
-        """Write markers to partitions. Return the partitions that do not need a marker anymore."""
+        """Write markers to partitions. Return the partitions that no longer need a marker."""
         producer = metadata.producer
         marker = TransactionMarker(
             *producer, epoch, metadata.state.is_commit, metadata.client_version
@@ -971,10 +954,10 @@ class TransactionCoordinator:
     def _store(
         self, metadata: TransactionMetadata, *, durable: bool = False
     ) -> TransactionMetadata:
-        """Write a state to the log. It takes effect when the replicas have it.
+        """Write a state to the log. It takes effect once it is replicated.
 
-        If waiting for the replicas fails, the previous state remains. Another call may write the
-        next state, or the next coordinator finds this one in the log.
+        If replication fails, the previous state remains in effect. A later call may write the next
+        state, or the next coordinator finds this state in the log.
 
         Raises
         ------
@@ -985,7 +968,7 @@ class TransactionCoordinator:
         with self._lock:
             previous = self._load().by_id.get(transactional_id)
             self._check_not_reloaded(transactional_id)
-            # the states of a lost partition have been dropped
+            # the states of a lost partition have been unloaded
             self._log.check_owned(transactional_id)
             now_ms = self._runtime.clock.now_ms()
             metadata = replace(
@@ -1012,7 +995,7 @@ class TransactionCoordinator:
             )
 
     def _await_newest(self, transactional_id: str) -> None:
-        """Wait until the replicas have the newest state of an id."""
+        """Wait until the newest state of an id is replicated."""
         self._host.await_replicated(dict([self._log.newest_written(transactional_id)]))
 
     def _epoch_of(self, transactional_id: str) -> int:
@@ -1022,7 +1005,7 @@ class TransactionCoordinator:
         return NO_EPOCH if stored is None else stored.epochs.get(number, NO_EPOCH)
 
     def _largest_known_id(self) -> int:
-        """Return the largest producer id in all logs, or -1."""
+        """Return the highest producer id in all logs, or -1 if there is none."""
         largest = largest_producer_id(self._manager)
         stored = self._load().by_id.values()
         return max(
@@ -1032,7 +1015,7 @@ class TransactionCoordinator:
 
 @contextmanager
 def _produce_errors() -> Iterator[None]:
-    """Raise INVALID_PRODUCER_EPOCH for a fenced producer, as in Kafka's Produce responses."""
+    """Raise `InvalidProducerEpochError` for a fenced producer, as Kafka's Produce does."""
     try:
         yield
     except ProducerFencedError as error:

@@ -1,8 +1,8 @@
 """`__transaction_state`, the compacted topic in which the coordinator stores its state.
 
 The topic is created, with Kafka's configs, when the first transactional producer is initialized. A
-topic that was copied from a broker is taken over at that time. The partition of a transactional id
-is determined by its hash, and its newest record contains its state.
+topic that was copied from a broker is taken over at that time. The hash of a transactional id
+determines its partition, and its newest record contains its state.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class TransactionLog:
 
     @property
     def is_stored(self) -> bool:
-        """Whether the topic exists and was created by this engine, not copied from a broker."""
+        """Whether the topic exists and was created by logstore, not copied from a broker."""
         return self._topic.is_stored
 
     def ensure_stored(self) -> None:
@@ -106,8 +106,8 @@ class TransactionLog:
     def read(self, known: StoredTransactions | None = None) -> StoredTransactions:
         """Return the newest state of each id that this broker coordinates.
 
-        If a partition is in `known` with the same leader epoch, it is not read again. Errors are
-        logged and are part of the result.
+        Partitions that are in `known` with the same leader epoch are not read again. Errors are
+        logged and part of the result.
         """
         known = known or StoredTransactions()
         owned = self._topic.owned
@@ -139,8 +139,8 @@ class TransactionLog:
     def history(self, producer_ids: Collection[int]) -> list[TransactionMetadata]:
         """Return all states of the given producer ids that are still in the log.
 
-        The states of a transactional id are in order. An id is left out if one of its states cannot
-        be decoded, or if its partition cannot be read.
+        The states of each transactional id are in order. An id is skipped if one of its states
+        cannot be decoded or its partition cannot be read.
         """
         history: list[TransactionMetadata] = []
         for number in self._topic.owned:
@@ -180,9 +180,9 @@ class TransactionLog:
         Raises
         ------
         NotCoordinatorError, CoordinatorLoadInProgressError
-            This broker does not coordinate the id, or not in this leader epoch anymore.
+            This broker does not coordinate the id in this leader epoch.
         UnknownTopicOrPartitionError, RequestError
-            The topic was deleted, or its configuration does not allow the record.
+            The topic was deleted, or its configs do not allow the record.
         KafkaStorageError
         """
         return self._write(
@@ -190,7 +190,7 @@ class TransactionLog:
         )
 
     def forget(self, transactional_id: str, epoch: int, *, now_ms: int) -> None:
-        """Store that an id was removed. Raises the errors of `append`."""
+        """Write the tombstone of an id. Raises the errors of `append`."""
         self._write(transactional_id, None, epoch, now_ms, durable=False)
 
     def _write(

@@ -1,17 +1,17 @@
-"""Repair offsets in `__consumer_offsets` whose transaction was decided but got no marker there.
+"""Repair `__consumer_offsets` where decided transactions lack a marker.
 
-Earlier versions wrote no markers to `__consumer_offsets` in a cluster. According to the transaction
-log, these transactions are complete, but their offsets are still pending. Readers get older
-offsets, or UNSTABLE_OFFSET_COMMIT. `settle` writes the missing markers.
+Earlier versions wrote no markers to `__consumer_offsets` in a cluster. The transaction log marks
+these transactions as complete, but their offsets are still pending: readers get older offsets, or
+UNSTABLE_OFFSET_COMMIT. `settle` writes the missing markers.
 
-A marker ends all transactions that a producer has pending in a partition. If all of them were
-committed, a COMMIT marker is correct. If only some of them were, the newest committed offset of
-each key is written again outside of any transaction, followed by an ABORT marker. If such a
-partition has an open transaction, it is aborted first. Otherwise, a copy would supersede its
-pending offset, because the last record of a key counts.
+A marker ends all pending transactions of a producer in a partition. If all of them were committed,
+a COMMIT marker is correct. If only some of them were committed, the newest committed offset of each
+key is written again outside of any transaction, followed by an ABORT marker. Open transactions in
+such a partition are aborted first: a copy would supersede their pending offsets, because the last
+record of a key counts.
 
-All steps can be repeated. After a crash, the next start handles the offsets that are still pending,
-and copies that were already written supersede their originals.
+All steps are idempotent. After a crash, the next start handles the remaining pending offsets, and
+copies that were already written supersede their originals.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ class Outcome(enum.Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     OPEN = "open"
-    """The transaction is open or not known."""
+    """The transaction is open or unknown."""
 
 
 class _Ended(NamedTuple):
-    """A transaction that was decided. The transactions of a producer id do not overlap."""
+    """A decided transaction. The transactions of a producer id do not overlap."""
 
     start_ms: int
     end_ms: int
@@ -56,12 +56,12 @@ _COMPLETE = (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
 
 class History:
-    """The decided transactions of some producer ids, and the newest state of each id.
+    """The decided transactions of producer ids, and the newest state of each id.
 
     Parameters
     ----------
     states : iterable of TransactionMetadata
-        All states in the transaction log. Those of a transactional id are in order.
+        States in the transaction log. The states of each transactional id must be in order.
     """
 
     def __init__(self, states: Iterable[TransactionMetadata]) -> None:
@@ -82,11 +82,11 @@ class History:
             ended.append(_Ended(start_ms, end_ms, outcome))
 
     def newest(self, producer_id: int) -> TransactionMetadata | None:
-        """Return the newest state of a producer id, or None if it is not known."""
+        """Return the newest state of a producer id, or None if it is unknown."""
         return self._newest.get(producer_id)
 
     def prepared(self, producer_id: int, topic_partition: TopicPartition) -> Outcome | None:
-        """Return the decision whose marker the coordinator will write to a partition, or None."""
+        """Return the outcome whose marker the coordinator will write to a partition, if any."""
         newest = self._newest.get(producer_id)
         if newest is None or topic_partition not in newest.partitions:
             return None
@@ -99,17 +99,16 @@ class History:
     ) -> Outcome:
         """Return the outcome of the transaction to which a pending batch belongs.
 
-        The timestamps of states and batches are from the same clock. If a batch could belong to
-        several transactions, it is assumed to belong to the newest, because the others have their
-        markers.
+        The timestamps of states and batches are from the same clock. A batch that could belong to
+        several transactions is assigned to the newest, because the others have their markers.
 
         Parameters
         ----------
         timestamp_ms : int
             The timestamp of the batch.
         marker_ms : int
-            The timestamp of the producer's last marker in this partition, or -1. That marker has
-            ended all transactions that were decided before it.
+            The timestamp of the producer's last marker in this partition, or -1 if there is none.
+            The marker ended all transactions that were decided before it.
         """
         newest = self._newest.get(producer_id)
         if newest is None:
@@ -132,12 +131,11 @@ class _Partition:
     Attributes
     ----------
     pending : dict of int to list of RecordBatch
-        By producer id, the batches that are not followed by a marker of the producer.
+        The batches without a subsequent marker of their producer, by producer id.
     marker_ms : dict of int to int
         The timestamp of the last marker, by producer id.
     newest : dict of bytes to int
-        By key, the offset of the newest record that does not belong to an open or aborted
-        transaction.
+        The offset of each key's newest record outside of open and aborted transactions.
     """
 
     def __init__(self, log: Log) -> None:
@@ -188,13 +186,13 @@ def settle(
 ) -> None:
     """Write the missing markers of decided transactions to a partition of `__consumer_offsets`.
 
-    The markers of prepared transactions are written by the coordinator afterwards. There must be no
-    concurrent writers to the partition.
+    The coordinator writes the markers of prepared transactions later. The caller must ensure that
+    there are no concurrent writers to the partition.
 
     Parameters
     ----------
     history : History
-        The history of the producers that have an open transaction in the log.
+        The history of the producers with open transactions in the log.
     abort : callable
         Durably stores the decision to abort an open transaction, and returns the new state.
 
@@ -222,7 +220,7 @@ def settle(
                 newest.transactional_id,
             )
             history.add(abort(newest))
-    # The coordinator writes the markers of the transactions that were aborted above.
+    # The coordinator writes the markers of the transactions aborted above.
     _write_copies(log, partition, outcomes)
     for producer_id, each in outcomes.items():
         outcome = Outcome.COMMITTED if set(each) == {Outcome.COMMITTED} else Outcome.ABORTED
@@ -237,7 +235,7 @@ def _needs_copies(outcomes: list[Outcome]) -> bool:
 
 
 def _write_copies(log: Log, partition: _Partition, outcomes: dict[int, list[Outcome]]) -> None:
-    """Write committed offsets that are not superseded again, because an ABORT marker follows."""
+    """Rewrite the latest committed offsets of producers that get an ABORT marker."""
     committed: list[RecordBatch] = []
     for producer_id, batches in partition.pending.items():
         of_producer = outcomes[producer_id]

@@ -1,16 +1,15 @@
 """Append the batches of clients, after verifying their transactions.
 
-A `Log` by itself does not verify transactions. Here, the first batch of a transaction in a
-partition is only written if the coordinator confirms that the transaction is open and that the
-partition was added to it, as in brokers since 3.6. Otherwise, a delayed batch could open a
-transaction that is never ended, and the last stable offset would never advance again.
+A `Log` does not verify transactions. This module only appends a transaction's first batch in a
+partition after the coordinator has confirmed that the transaction is open and includes the
+partition, as brokers do since 3.6. Without this check, a delayed batch could open a transaction
+that never ends, and the last stable offset would never advance again.
 
 Clients with `transaction.version` 2 do not add partitions themselves. A partition is added by its
 first batch.
 
-For later batches, it is verified that the client owns the producer id. Otherwise a client could
-write to the transaction of another client by using its producer id. Kafka only verifies the first
-batch.
+For each later batch, the client's ownership of the producer id is verified, so that a client cannot
+write to the transaction of a different client. Kafka only verifies the first batch.
 
 Source: KIP-890; Kafka's ReplicaManager, VerificationGuard, UnifiedLog and ProducerAppendInfo.
 """
@@ -53,11 +52,11 @@ def append_as_client(
     Parameters
     ----------
     transactional_id : str, optional
-        The transactional id of the producer. Defaults to the id that has the producer id of the
-        batch. Only use the default for callers that may write to every transaction. It is ignored
-        if the batch is not transactional.
+        The transactional id of the producer. Defaults to the id that owns the batch's producer id,
+        which only suits callers that may write to every transaction. Ignored for batches that are
+        not transactional.
     adds : bool
-        Add the partition to the producer's transaction; see `TransactionCoordinator.verified`.
+        Whether to add the partition to the transaction; see `TransactionCoordinator.verified`.
 
     Raises
     ------
@@ -66,9 +65,9 @@ def append_as_client(
     InvalidTxnStateError, InvalidProducerEpochError, InvalidProducerIdMappingError
         The batch is not part of an open transaction; see `TransactionCoordinator.verified`.
     ConcurrentTransactionsError
-        The previous transaction of the producer cannot be completed yet.
+        The producer's previous transaction cannot be completed yet.
     RequestError, CorruptRecordError, UnsupportedFormatError, KafkaStorageError
-        See `LogWriter.append_batches`. The log was not changed.
+        The log is unchanged; see `LogWriter.append_batches`.
     """
     header = _transactional_header(data)
     producer = None
@@ -93,10 +92,10 @@ def add_to_transaction(
     transactional_id: str,
     batches: Iterable[tuple[TopicPartition, bytes]],
 ) -> None:
-    """Add the partitions in a request to its transaction with a single record.
+    """Add all partitions of a request to its transaction with a single record.
 
-    This is faster for several batches, because `append_as_client` would add the partitions one at a
-    time. Errors are ignored here, because `append_as_client` raises them again.
+    This is faster than having `append_as_client` add them one at a time. Errors are ignored,
+    because `append_as_client` raises them again.
     """
     new: dict[ProducerIdAndEpoch, list[TopicPartition]] = {}
     for tp, data in batches:
@@ -124,18 +123,19 @@ def append_of_producer(
     transactional_id: str | None = None,
     first_sequence: int = NO_SEQUENCE,
 ) -> AppendInfo:
-    """Append a batch of a client. Raises the errors of `append_as_client`.
+    """Append a client's batch. Raises the errors of `append_as_client`.
 
     Parameters
     ----------
     producer : ProducerIdAndEpoch or None
         The producer of the batch, or None if the batch is not transactional.
     append : callable
-        Appends one batch with the writer of the log.
+        Appends one batch with the log's writer.
     transactional_id : str, optional
         See `append_as_client`.
     first_sequence : int
-        The first sequence of a batch that adds its partition to the transaction, otherwise -1.
+        The first sequence of a batch that adds its partition to the transaction, or -1 for other
+        batches.
     """
     check_for_clients(topic_partition.topic)
     return manager.faults.request(
@@ -167,7 +167,7 @@ def _append(
         return append(log.writer)
     coordinator = coordinator.of(transactional_id, producer.producer_id)
     adds = first_sequence != NO_SEQUENCE
-    # Check and append while holding the lock, so that no marker can be written in between.
+    # Hold the lock for the check and the append, so that no marker can be written in between.
     with log.lock:
         entry = log.producer_state.entry(producer.producer_id)
         if entry is not None:
@@ -182,7 +182,7 @@ def _append(
 
 
 def _check_first_sequence(log: Log, producer_id: int, first_sequence: int) -> None:
-    """Refuse a first batch whose sequence is not 0, because earlier batches are missing."""
+    """Raise an error if earlier batches are missing: a first batch must have sequence 0."""
     entry = log.producer_state.entry(producer_id)
     if first_sequence and (entry is None or not entry.batches):
         raise OutOfOrderSequenceNumberError(
@@ -192,13 +192,16 @@ def _check_first_sequence(log: Log, producer_id: int, first_sequence: int) -> No
 
 
 def check_for_clients(topic: str) -> None:
-    """Raise an error if a topic is internal, because clients must not produce to it."""
+    """Raise an error if a topic is internal, because clients are not allowed to produce to it."""
     if topic in INTERNAL_COMPACTED_TOPICS:
         raise InvalidTopicError(f"cannot produce to the internal topic '{topic}'")
 
 
 def _transactional_header(data: bytes) -> BatchHeader | None:
-    """Return the header of a transactional data batch, or None. The log validates the batch."""
+    """Return the header of a transactional data batch, or None for other data.
+
+    The log validates the batch.
+    """
     if len(data) < layout.HEADER_SIZE or data[layout.MAGIC_POSITION] != layout.MAGIC:
         return None
     header = BatchHeader.unpack_from(data)

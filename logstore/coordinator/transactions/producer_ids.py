@@ -1,10 +1,9 @@
-"""Producer ids, which are reserved durably in blocks of one thousand.
+"""Producer ids, reserved durably in blocks of one thousand.
 
-The file `logstore-producer-ids.json` in the first data directory contains the first id that is not
-reserved. A block is reserved before its first id is used, so that a crash cannot lead to duplicate
-ids. As in Kafka's brokers, the remaining ids of a block are not used after a restart. If a
-directory was copied from a broker, its logs may contain larger ids. Therefore, the first block of a
-process starts above them.
+The file `logstore-producer-ids.json` in the first data directory contains the first unreserved id.
+A block is reserved before its first id is used, so that a crash cannot lead to duplicate ids. As in
+Kafka, the remaining ids of a block are not used after a restart. The logs of a directory that was
+copied from a broker may contain higher ids, so a process's first block starts above them.
 """
 
 from __future__ import annotations
@@ -42,10 +41,10 @@ class ProducerIds:
     log_dir : str
         The first data directory.
     lock : context manager
-        A lock that is held while an id is allocated.
+        The lock to hold while an id is allocated.
     largest_known : callable
-        Returns the largest producer id in the logs, or -1. It is called once, before the first
-        block.
+        Returns the highest producer id in the logs, or -1 if there is none. It is called once,
+        before the first block is reserved.
     max_bytes : int
         Maximum size of the file.
     """
@@ -76,7 +75,7 @@ class ProducerIds:
         KafkaStorageError
             The file cannot be read or written.
         RequestError
-            There are no more ids.
+            All producer ids have been used.
         """
         with self._lock:
             if self._reserved_end is None or self._next == self._reserved_end:
@@ -86,8 +85,7 @@ class ProducerIds:
             return producer_id
 
     def _reserve(self) -> None:
-        # No directory is named, because a failure with this file does not take the directory
-        # offline.
+        # No directory is passed, because a failure of this file does not take a directory offline.
         with StorageGuard(None, self.path, "cannot reserve producer ids"):
             first = self._read()
             if self._reserved_end is None:
@@ -101,7 +99,7 @@ class ProducerIds:
         self._reserved_end = first + BLOCK_SIZE
 
     def _read(self) -> int:
-        """Return the first id that is not reserved."""
+        """Return the first unreserved id."""
         if not self._fs.exists(self.path):
             return 0
         try:
@@ -130,7 +128,7 @@ class ProducerIds:
 
 
 def largest_producer_id(manager: LogManager) -> int:
-    """Return the largest producer id in the logs of a manager, or -1."""
+    """Return the highest producer id in a manager's logs, or -1 if there is none."""
     largest = NO_PRODUCER_ID
     for tp in manager.catalog.partitions():
         try:

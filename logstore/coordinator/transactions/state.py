@@ -1,7 +1,7 @@
 """The states of a transactional id, and their records in `__transaction_state`.
 
-Records are written with version 1 of TransactionLogValue, as by brokers with `transaction.version`
-1 or higher. Version 0 can also be read. A null value removes the id.
+Records are written with version 1 of TransactionLogValue, as brokers with `transaction.version` 1
+or higher do. Version 0 can also be read. A null value removes the id.
 
 Source: Kafka's `TransactionLog`, `TransactionMetadata` and `TransactionVersion`.
 """
@@ -30,14 +30,14 @@ KEY_VERSION = 0
 VALUE_VERSION = 1
 
 LAST_EPOCH = INT16_MAX - 1
-"""The last epoch that is assigned to a producer. The next one is reserved for fencing it."""
+"""The last epoch that is assigned to a producer. The next epoch is reserved for fencing."""
 
 
 class TransactionVersion(enum.IntEnum):
     """The level of the feature `transaction.version` that a client uses.
 
-    With `V2` (KIP-890 part 2), the epoch is bumped with each transaction, and partitions are added
-    when data is sent to them. `V1` only affects the records in `__transaction_state`.
+    With `V2` (KIP-890 part 2), each transaction bumps the epoch, and partitions are added when data
+    is sent to them. `V1` only affects the records in `__transaction_state`.
     """
 
     V0 = 0
@@ -46,19 +46,19 @@ class TransactionVersion(enum.IntEnum):
 
     @property
     def bumps_epoch(self) -> bool:
-        """Whether the end of a transaction bumps the epoch."""
+        """Whether ending a transaction bumps the epoch."""
         return self >= TransactionVersion.V2
 
 
 SERVER_VERSION = TransactionVersion.V2
-"""The version with which the coordinator itself ends transactions."""
+"""The version with which the coordinator aborts transactions by itself."""
 
 
 class TransactionState(enum.IntEnum):
-    """The state of a transaction. The numbers are stored on disk and must not be changed.
+    """The state of a transaction. The values are stored on disk and must not be changed.
 
-    `DEAD` and `PREPARE_EPOCH_FENCE` are transient states of Kafka's coordinator, while an id is
-    being removed or an older producer is being fenced. They are never stored.
+    Kafka's coordinator uses `DEAD` and `PREPARE_EPOCH_FENCE` while it removes an id or fences an
+    older producer. They are never stored.
     """
 
     EMPTY = 0
@@ -77,22 +77,22 @@ class TransactionState(enum.IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome has been decided, but markers may be missing."""
+        """Whether the outcome is decided but markers may be missing."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
     @property
     def is_commit(self) -> bool:
-        """Whether the outcome is to commit."""
+        """Whether the outcome is a commit."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the last transaction is complete and no other one is open."""
+        """Whether the last transaction is complete and no new transaction has begun."""
         return self in (TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT)
 
     @property
     def is_idle(self) -> bool:
-        """Whether no transaction is open. The next one may then begin, and the id may expire."""
+        """Whether no transaction is in progress, so that a new one may begin or the id expire."""
         return self in _IDLE
 
 
@@ -112,7 +112,7 @@ VALID_PREVIOUS_STATES = {
     TransactionState.COMPLETE_COMMIT: frozenset((TransactionState.PREPARE_COMMIT,)),
     TransactionState.COMPLETE_ABORT: frozenset((TransactionState.PREPARE_ABORT,)),
 }
-"""The valid previous states of each state that is stored."""
+"""The valid previous states of each stored state."""
 
 
 class ProducerIdAndEpoch(NamedTuple):
@@ -129,25 +129,25 @@ class TransactionMetadata:
     Attributes
     ----------
     producer_epoch : int
-        The epoch of the newest producer. 32767 only occurs in a marker.
+        The epoch of the newest producer. 32767 only occurs in prepared states and markers.
     timeout_ms : int
         The transaction timeout.
     partitions : frozenset of TopicPartition
-        The partitions of the open transaction. They may not contain any of its records yet.
+        The partitions of the open transaction. They might not contain any of its records yet.
     start_ms : int
-        When the open or last transaction began, in Unix ms, or -1.
+        Start of the open or last transaction in Unix milliseconds, or -1 if there was none.
     last_update_ms : int
-        Time of the last change in Unix ms.
+        Time of the last change in Unix milliseconds.
     previous_producer_id : int
-        The producer id before the last change. -1 in records of version 0.
+        The producer id before the last change, or -1 in records of version 0.
     next_producer_id : int
-        In a prepared state, the next id of the producer if its current id has no further epoch,
-        otherwise -1.
+        The producer id that replaces an exhausted id when a prepared transaction completes, or -1
+        if the id is not replaced.
     client_version : TransactionVersion
         The version that the client used for the last change of its transaction.
     last_producer_epoch : int
-        The epoch before the last bump, which can be repeated with it, or -1. As in Kafka, it is not
-        stored. A producer that repeats the bump after a restart is fenced.
+        The epoch before the last bump, with which the bump can be retried, or -1 if there is none.
+        As in Kafka, it is not stored, so a producer that retries after a restart is fenced.
     """
 
     transactional_id: str
@@ -165,12 +165,12 @@ class TransactionMetadata:
 
     @property
     def producer(self) -> ProducerIdAndEpoch:
-        """The newest producer. Only this producer may use the transactional id."""
+        """The newest producer, the only one that may use the transactional id."""
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has no further epoch."""
+        """Whether the producer id has used all its epochs."""
         return self.producer_epoch >= LAST_EPOCH
 
     @property
@@ -183,7 +183,7 @@ class TransactionMetadata:
     def may_belong(self, producer: ProducerIdAndEpoch) -> bool:
         """Return whether a producer that requests an epoch bump may own this id.
 
-        Its epoch is only checked if the producer id was replaced because it had no further epoch.
+        The epoch is only checked if the producer's id was replaced because it was exhausted.
         """
         return producer.producer_id == self.producer_id or (
             producer.producer_id == self.previous_producer_id
@@ -191,7 +191,7 @@ class TransactionMetadata:
         )
 
     def is_before_end(self, producer: ProducerIdAndEpoch) -> bool:
-        """Return whether the end of the last transaction has bumped the epoch of this producer."""
+        """Return whether the end of the last transaction bumped this producer's epoch."""
         if producer.producer_id == self.producer_id:
             return producer.producer_epoch + 1 == self.producer_epoch
         is_replaced = producer == (self.previous_producer_id, LAST_EPOCH)
@@ -200,7 +200,7 @@ class TransactionMetadata:
     def prepared(
         self, *, commit: bool, version: TransactionVersion, next_producer_id: int, now_ms: int
     ) -> TransactionMetadata:
-        """Return the state with a decision. It contains the producer id and epoch of the marker."""
+        """Return the prepared state, which contains the producer id and epoch of the marker."""
         epoch, last_epoch = self.producer_epoch, self.last_producer_epoch
         if version.bumps_epoch:
             epoch, last_epoch = min(epoch + 1, INT16_MAX), epoch
@@ -266,7 +266,7 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def decode_key(key: bytes | None) -> str | None:
-    """Return the transactional id in the key of a record. None if the key has a later version.
+    """Return the transactional id in a record's key, or None if the key has a newer version.
 
     Raises
     ------
@@ -281,10 +281,7 @@ def decode_key(key: bytes | None) -> str | None:
 
 
 def encode_value(metadata: TransactionMetadata) -> bytes:
-    """Encode the value of a record.
-
-    The partitions are sorted. The value of an empty state is null.
-    """
+    """Encode the value of a record. Partitions are sorted, or null in the `EMPTY` state."""
     by_topic = groupby(sorted(metadata.partitions), attrgetter("topic"))
     partitions = [
         TransactionLogValue.PartitionsSchema(
