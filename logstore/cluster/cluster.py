@@ -1,7 +1,7 @@
-"""A cluster of brokers in one process that replicate their logs.
+"""An in-process cluster of brokers that replicate their logs.
 
 A `Cluster` combines ordinary brokers, a controller, a network, and the replicas of each broker.
-Each broker has its own files, cleaner and wall clock. The cluster is also a client that sends
+Each broker has its own files, cleaner and wall clock. The cluster also acts as a client that sends
 requests to the leaders (`append`, `delete_records`).
 """
 
@@ -91,29 +91,28 @@ logger = logging.getLogger(__name__)
 Acks = Literal[0, 1, -1, "all"]
 
 THREADS = 8
-"""Number of threads for the messages between brokers, unless the clock is virtual."""
+"""Number of threads for messages between brokers, unless the clock is virtual."""
 
 
 class Cluster(Generic[ClockT]):
-    """A cluster of brokers in this process that replicate their logs and share one clock.
+    """An in-process cluster of brokers that replicate their logs and share one clock.
 
     Parameters
     ----------
     brokers : int
         Number of brokers. Their ids start at 0.
     clock : Clock, optional
-        The default is the system clock. With a `VirtualClock`, everything runs in the thread that
-        advances the clock, and calls that wait advance it. Otherwise, there are several threads.
+        The default is the system clock, with several threads. With a `VirtualClock`, everything
+        runs in the thread that advances the clock, and calls that wait advance it.
     data_dir : path, optional
-        Directory that contains the state of the controller and a data directory for each broker
-        (`broker-0` and so on). If it contains a cluster, that cluster is opened. If None,
-        everything is in memory.
+        Directory for the controller's state and a data directory for each broker (`broker-0` and
+        so on). A cluster that it already contains is opened. If None, everything is in memory.
     broker_config : mapping or BrokerConfig, optional
         Settings of all brokers; see `Broker`.
     seed : int, optional
         Seed for all random choices.
     racks : sequence of str, optional
-        The rack of each broker (`broker.rack`). A consumer that has a rack reads from followers if
+        The rack of each broker (`broker.rack`). Consumers with a rack read from followers if
         `replica.selector.class` is Kafka's RackAwareReplicaSelector (KIP-392).
     background : bool
         Whether periodic tasks and cleaners run in the background; see `Broker`. Replication always
@@ -127,7 +126,7 @@ class Cluster(Generic[ClockT]):
     controller : Controller
     network : Network
     purgatory : Purgatory
-        The `append` and `delete_records` requests that are waiting for replicas.
+        The `append` and `delete_records` requests that wait for replicas.
 
     Raises
     ------
@@ -176,8 +175,8 @@ class Cluster(Generic[ClockT]):
         self.purgatory = Purgatory()
         self._partitioner = Partitioner()
         self._listeners: list[ClusterListeners] = []
-        # Held while brokers create, update and delete replicas as the controller decided: a thread
-        # with an older state must not undo the work of one with a newer state.
+        # Held while brokers apply the controller's decisions, so that a thread with an older state
+        # cannot undo the work of a thread with a newer state.
         self._applying = self.runtime.lock()
         self._is_closed = False
         self.runtime.scheduler.start()
@@ -200,7 +199,7 @@ class Cluster(Generic[ClockT]):
         memory = ClusterMemory(fs, f"{self._data_dir}/{CONTROLLER_DIR}")
         self._lacks_memory = not fs.exists(memory.path)
         topics, settings, groups = memory.read()
-        if is_due(fs, self._data_dir):  # a migration that was interrupted starts again
+        if is_due(fs, self._data_dir):  # an interrupted migration starts again
             topics = [each for each in topics if each.name not in INTERNAL_COMPACTED_TOPICS]
         states = [state for topic in topics for state in topic.partitions]
         largest = max((max(state.replicas) for state in states), default=0)
@@ -238,7 +237,7 @@ class Cluster(Generic[ClockT]):
         return _Node(number, clock, DiskFileSystem(clock), data_dir, lock)
 
     def _open(self, node: _Node) -> Broker:
-        """Start a broker on its existing files."""
+        """Open a broker on its existing files."""
         node.host = ClusterHost(self, node.id)
         return Broker(
             node.data_dir,
@@ -266,7 +265,7 @@ class Cluster(Generic[ClockT]):
         return f"Cluster(brokers {', '.join(states)})"
 
     def close(self) -> None:
-        """Close all running brokers. It can be called more than once."""
+        """Close all running brokers. Repeated calls have no effect."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -288,7 +287,7 @@ class Cluster(Generic[ClockT]):
 
     @property
     def broker_ids(self) -> range:
-        """The ids of all brokers, including stopped ones."""
+        """The ids of all brokers, including stopped brokers."""
         return range(len(self._nodes))
 
     def replicas(self, broker: int) -> Replicas:
@@ -350,12 +349,12 @@ class Cluster(Generic[ClockT]):
             listeners.open(node.id, broker, node.replicas)
 
     def _forget_strays(self, node: _Node, broker: Broker) -> None:
-        """Delete the topics of a broker that no longer exist in the cluster.
+        """Delete a broker's topics and replicas that no longer exist in the cluster.
 
         Raises
         ------
         InvalidConfigurationError
-            The file of the controller is missing, so the topics may still exist.
+            The controller's file is missing, so the topics may still exist.
         """
         known = {topic.id for topic in self.controller.topics()}
         strays = [each for each in broker.topics() if not each.adopted and each.id not in known]
@@ -393,7 +392,7 @@ class Cluster(Generic[ClockT]):
         manager.services.events.log_changed.subscribe(task.wake)
 
     def _end(self, node: _Node) -> None:
-        """Remove a broker that is stopping or has stopped, and notify the other brokers."""
+        """Remove a stopped broker, and notify the other brokers."""
         if node.replicas is not None:
             node.replicas.stop()
         self._end_tasks(node)
@@ -401,7 +400,7 @@ class Cluster(Generic[ClockT]):
         self._tell(self.controller.broker_ended(node.id))
 
     def _end_tasks(self, node: _Node) -> None:
-        """Cancel the tasks of a broker before its files are closed. Wait if one is running."""
+        """Cancel a broker's tasks before its files are closed, waiting for a running task."""
         with node.lock:
             for task in node.tasks:
                 task.cancel()
@@ -421,7 +420,7 @@ class Cluster(Generic[ClockT]):
             broker, replicas = node.broker, node.replicas
             if broker is None or replicas is None:
                 continue
-            state = self.controller.state(tp)  # a deletion may wait while other tasks run
+            state = self.controller.state(tp)  # re-read: other tasks may run during a deletion
             if node.id in state.adding and not broker.manager.registry.has(tp):
                 try:
                     self._host(node, self.controller.topic(tp.topic))
@@ -434,7 +433,7 @@ class Cluster(Generic[ClockT]):
     def _drop(self, broker: Broker, topic_partition: TopicPartition) -> None:
         try:
             broker.manager.topics.remove_partition(topic_partition)
-        # the disk has failed, and the replica is deleted at the next start
+        # the disk has failed; the next start deletes the replica
         except LogStoreError as error:
             logger.warning("replica %s cannot be deleted: %s", topic_partition, error)
 
@@ -450,9 +449,9 @@ class Cluster(Generic[ClockT]):
     def _tell_partitions(self, changed: Iterable[TopicPartition]) -> None:
         for tp in changed:
             with self._applying, suppress(UnknownTopicOrPartitionError):
-                # Not the state of the caller: another thread may have sent a newer one.
+                # Re-read the state: another thread may have already sent a newer state.
                 state = self.controller.state(tp)
-                if state.partition_epoch:  # else the topic is new
+                if state.partition_epoch:  # 0 if the topic is new
                     self._host_moved(tp)
                 order = sorted(state.replicas, key=lambda broker: broker != state.leader)
                 for broker in order:
@@ -465,23 +464,23 @@ class Cluster(Generic[ClockT]):
     # -- faults --------------------------------------------------------------------------
 
     def kill(self, broker: int, *, power_loss: bool = False) -> None:
-        """Kill the process of a broker. With `power_loss`, unsynced data is lost.
+        """Kill a broker's process. With `power_loss`, data that was not fsynced is lost.
 
-        The controller notices this immediately. It elects other leaders and removes the broker from
-        all ISRs.
+        The controller notices this immediately, elects new leaders, and removes the broker from all
+        ISRs.
 
         Raises
         ------
         IllegalStateError
-            The broker is not running, or this was called by a `progress` listener of its `clean`.
+            The broker is not running, or the caller is a `progress` listener of its `clean`.
         InvalidConfigurationError
-            Unsynced data can only be lost with `disk_faults`.
+            `power_loss` requires `disk_faults`.
         """
         node, process, replicas = self._running(broker)
         process._check_can_lose_power() if power_loss else process._check_can_end()
         replicas.stop()
-        # Notify the others first. Ending the process waits for requests at its listener, and these
-        # may be waiting for a marker to reach this replica.
+        # Notify the other brokers first. Ending the process waits for its listener's requests,
+        # which may be waiting for a marker to be replicated to this broker.
         self._tell(self.controller.broker_ended(broker))
         self._end_tasks(node)
         if power_loss:
@@ -491,7 +490,7 @@ class Cluster(Generic[ClockT]):
         self._end(node)
 
     def stop(self, broker: int) -> None:
-        """Shut down a broker cleanly after moving its leaderships. Raises the errors of `kill`."""
+        """Shut down a broker cleanly after moving its leaders. Raises the errors of `kill`."""
         node, process, replicas = self._running(broker)
         process._check_can_end()
         self._tell(self.controller.broker_ended(broker))
@@ -501,7 +500,7 @@ class Cluster(Generic[ClockT]):
         self._end(node)
 
     def restart(self, broker: int) -> Broker:
-        """Start a broker on its files. If it is running, it is stopped first."""
+        """Start a broker on its existing files, stopping it first if it is running."""
         node = self._node(broker)
         if node.broker is not None:
             self.stop(broker)
@@ -510,11 +509,11 @@ class Cluster(Generic[ClockT]):
         return node.broker
 
     def disconnect(self, ones: Iterable[int], others: Iterable[int]) -> None:
-        """Cut all links between two groups of brokers. Clients and controller are not affected."""
+        """Cut all links between two sets of brokers. Clients and controller are unaffected."""
         self.network.disconnect(set(ones), set(others))
 
     def slow(self, one: int, other: int, delay_ms: int) -> None:
-        """Delay each message between two brokers."""
+        """Delay all messages between two brokers."""
         self.network.slow(one, other, delay_ms)
 
     def heal(self) -> None:
@@ -522,9 +521,7 @@ class Cluster(Generic[ClockT]):
         self.network.heal()
 
     def skew(self, broker: int, ms: int) -> None:
-        """Set how far the wall clock of a broker is ahead of the cluster's clock.
-
-        It may be negative.
+        """Set how far a broker's wall clock is ahead of (or, if negative, behind) the cluster's.
 
         Raises
         ------
@@ -552,11 +549,11 @@ class Cluster(Generic[ClockT]):
         Parameters
         ----------
         configs : mapping, optional
-            As in `Broker.create_topic`. In a cluster, `min.insync.replicas` has an effect.
+            See `Broker.create_topic`. In a cluster, `min.insync.replicas` has an effect.
         replication_factor : int
             -1 means `default.replication.factor`.
         assignment : sequence of sequences of int, optional
-            The broker ids of each partition. The first one is the preferred leader.
+            The broker ids of each partition's replicas, preferred leader first.
 
         Raises
         ------
@@ -573,7 +570,7 @@ class Cluster(Generic[ClockT]):
         chosen = _checked(assignment, partitions, self.controller.alive)
         if chosen is None:
             chosen = self.controller.assign(range(partitions), replication_factor)
-        with self._applying:  # also by coordinators, in threads of several brokers
+        with self._applying:  # coordinators also create topics, in threads of several brokers
             topic_id = self._new_topic_id()
             topic = self.controller.add_topic(name, topic_id, overrides, chosen)
             self._host_everywhere(topic)
@@ -581,7 +578,7 @@ class Cluster(Generic[ClockT]):
         return topic
 
     def _new_topic_id(self) -> str:
-        """Return a topic id that is not used, even if an earlier run had the same seed."""
+        """Return an unused topic id, even if an earlier run had the same seed."""
         known = {topic.id for topic in self.controller.topics()}
         while (topic_id := random_topic_id(self.runtime.rng)) in known:
             pass
@@ -590,10 +587,7 @@ class Cluster(Generic[ClockT]):
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
     ) -> ClusterTopic:
-        """Increase the number of partitions of a topic to `total`.
-
-        Existing records are not moved.
-        """
+        """Increase a topic's number of partitions to `total`. Existing records are not moved."""
         topic = self.controller.topic(name)
         added = range(len(topic.partitions), total)
         if added:
@@ -610,7 +604,7 @@ class Cluster(Generic[ClockT]):
     def alter_configs(
         self, name: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> None:
-        """Change the config overrides of a topic on all brokers, including stopped ones."""
+        """Change a topic's config overrides on all brokers, including stopped brokers."""
 
         def change(own: Mapping[str, str]) -> Mapping[str, str]:
             return alter_overrides(own, configs, unset, self.broker_config)[0]
@@ -622,7 +616,7 @@ class Cluster(Generic[ClockT]):
                     self._host(node, self.controller.topic(name))
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic on all brokers, including stopped ones."""
+        """Delete a topic on all brokers, including stopped brokers."""
         with self._applying:
             topic = self.controller.remove_topic(name)
             for node in self._nodes:
@@ -632,19 +626,19 @@ class Cluster(Generic[ClockT]):
                     node.replicas.forget(state.topic_partition)
                 self._delete_on(node, node.broker, topic)
         deleted = [state.topic_partition for state in topic.partitions]
-        for broker in list(self.brokers.values()):  # coordinators need not have a replica
-            with suppress(IllegalStateError):  # it ends, and other brokers coordinate its groups
+        for broker in list(self.brokers.values()):  # a coordinator need not have a replica
+            with suppress(IllegalStateError):  # it is stopping; others will coordinate its groups
                 broker.groups.delete_offsets_of(deleted)
 
     def _delete_on(self, node: _Node, broker: Broker, topic: ClusterTopic) -> None:
         try:
-            # A broker that a move has just removed from the replicas still has its own.
+            # A broker that a reassignment has just removed may still have its replica.
             is_hosted = not broker.manager.catalog.topic(topic.name).adopted
             if is_hosted or any(node.id in state.replicas for state in topic.partitions):
                 broker.delete_topic(topic.name)
         except UnknownTopicOrPartitionError:
-            pass  # it has no replica, or could not create it
-        except LogStoreError as error:  # its disk failed; the next start deletes the rest
+            pass  # the broker has no replica, or could not create it
+        except LogStoreError as error:  # the disk failed; the next start deletes the rest
             logger.warning("%s cannot be deleted on broker %d: %s", topic.name, node.id, error)
 
     def alter_broker_configs(
@@ -655,15 +649,15 @@ class Cluster(Generic[ClockT]):
         Parameters
         ----------
         brokers : iterable of int, optional
-            The brokers whose own settings are changed. By default, the cluster-wide settings are
-            changed. They also apply to brokers that are started later.
+            The brokers whose individual settings are changed. By default, cluster-wide settings
+            are changed, which also apply to brokers that are started later.
 
         Raises
         ------
         InvalidConfigurationError
-            A setting is not valid for one of the brokers. Nothing was changed.
+            A setting is invalid for a broker. Nothing was changed.
         IllegalStateError
-            One of the brokers is not running.
+            A broker is not running.
         """
         if brokers is not None:
             return self._alter([self._running(each)[1] for each in brokers], configs, Layer.BROKER)
@@ -672,12 +666,12 @@ class Cluster(Generic[ClockT]):
     def alter_group_configs(
         self, group_id: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> None:
-        """Change the configurations of a group (`logstore.config.group_keys`).
+        """Change the configs of a group (`logstore.config.group_keys`).
 
         Raises
         ------
         InvalidConfigurationError
-            Nothing was changed.
+            A config is unknown or invalid. Nothing was changed.
         """
 
         def change(own: Mapping[str, str]) -> Mapping[str, str]:
@@ -702,8 +696,8 @@ class Cluster(Generic[ClockT]):
     def _set_on(self, broker: Broker) -> None:
         """Apply the cluster-wide settings to a broker that is starting.
 
-        If the controller has never stored such settings, it takes them from the first broker that
-        has any.
+        If the controller has never stored such settings, it takes over those of the first broker
+        that has any.
         """
         if self.controller.settings is None:
             known = own_layer(broker.broker_config, Layer.CLUSTER)
@@ -755,17 +749,17 @@ class Cluster(Generic[ClockT]):
         partition: int | None = None,
         replicas: Sequence[int] | None = None,
     ) -> None:
-        """Start moving a partition to other replicas, or cancel a reassignment.
+        """Start the reassignment of a partition to new replicas, or cancel it.
 
-        The new replicas copy the log of the leader. When all of them are in sync, the old ones are
-        deleted. If the leader was one of them, another replica becomes the leader. To wait for the
-        end, use `run_until` until `reassignments` is empty.
+        The new replicas copy the leader's log. When all of them are in sync, the replaced replicas
+        are deleted; if the leader is among them, a new leader is elected. To wait for completion,
+        call `run_until` with the condition that `reassignments` is empty.
 
         Parameters
         ----------
         replicas : sequence of int, optional
-            All replicas after the reassignment. The first one is the preferred leader. None cancels
-            it.
+            All replicas after the reassignment, preferred leader first. None cancels a
+            reassignment.
 
         Raises
         ------
@@ -789,9 +783,9 @@ class Cluster(Generic[ClockT]):
     def reassign_all(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, LogStoreError]:
-        """Begin to move partitions to valid replicas, or cancel moves; return the errors.
+        """Start or cancel reassignments, and return the errors; see `Controller.reassign`.
 
-        See `Controller.reassign`.
+        The caller must validate the replicas.
         """
         changed, errors = self.controller.reassign(targets)
         self._tell(changed)
@@ -818,13 +812,13 @@ class Cluster(Generic[ClockT]):
         to: int,
         unclean: bool = False,
     ) -> None:
-        """Make another replica the leader.
+        """Make the replica of broker `to` the leader.
 
         Parameters
         ----------
         unclean : bool
-            Allow a replica that is not in sync. Records that it does not have are lost, even if
-            they were acknowledged.
+            Whether to allow an out-of-sync replica. Records that it lacks are lost, even if they
+            were acknowledged.
 
         Raises
         ------
@@ -839,7 +833,7 @@ class Cluster(Generic[ClockT]):
     def low_watermark(self, topic: str | TopicPartition, partition: int | None = None) -> int:
         """Return the lowest log start offset of the live replicas (KIP-107).
 
-        This is the offset known to the leader, or -1 without a leader.
+        The offset is as known to the leader, or -1 if there is no leader.
         """
         tp = self.state(topic, partition).topic_partition
         try:
@@ -855,7 +849,7 @@ class Cluster(Generic[ClockT]):
         return broker, replicas
 
     def leader_log(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition at its leader.
+        """Return the log of a partition on its leader.
 
         Raises
         ------
@@ -878,7 +872,7 @@ class Cluster(Generic[ClockT]):
         acks: Acks = "all",
         timeout_ms: int = 30_000,
     ) -> RecordMetadata:
-        """Append one record at the leader, and wait for replicas as specified by `acks`.
+        """Append one record on the leader, and wait for replicas as specified by `acks`.
 
         Parameters
         ----------
@@ -886,17 +880,18 @@ class Cluster(Generic[ClockT]):
             With "all", wait for all in-sync replicas. With 1, only wait for the leader. With 0,
             errors are ignored and the returned offset is -1.
         timeout_ms : int
-            The longest time to wait for replicas. If it expires, the record remains in the leader's
-            log.
+            The maximum time to wait for replicas. After a timeout, the record remains in the
+            leader's log.
 
         Raises
         ------
         LeaderNotAvailableError
             The partition has no leader.
         NotEnoughReplicasError
-            With acks="all", fewer than `min.insync.replicas` are in sync. Nothing was appended.
+            With acks="all", fewer than `min.insync.replicas` replicas are in sync. Nothing was
+            appended.
         NotEnoughReplicasAfterAppendError, RequestTimedOutError, NotLeaderForPartitionError
-            The record was appended, but it may be lost.
+            The record was appended but might be lost.
         RequestError
             See `Broker.append`.
         """
@@ -933,9 +928,9 @@ class Cluster(Generic[ClockT]):
         acks: Acks = "all",
         timeout_ms: int = 30_000,
     ) -> AppendInfo | None:
-        """Append an encoded batch at the leader; see `Broker.append_batches` and `append`.
+        """Append an encoded batch on the leader; see `Broker.append_batches` and `append`.
 
-        Returns None with acks=0.
+        Return None if acks=0.
         """
         name, number = topic_and_partition(topic, partition)
         tp = TopicPartition(name, number or 0)
@@ -953,7 +948,7 @@ class Cluster(Generic[ClockT]):
         acks: Acks,
         timeout_ms: int,
     ) -> T | None:
-        """Append at the leader and wait as specified by `acks`. Return None with acks=0."""
+        """Append on the leader and wait as specified by `acks`. Return None if acks=0."""
         if acks not in (0, 1, -1, "all"):
             raise InvalidConfigurationError(f"acks must be 0, 1 or 'all', not {acks!r}")
         if acks == 0:
@@ -981,7 +976,7 @@ class Cluster(Generic[ClockT]):
         before : mapping
             Exclusive end offsets. `latest` or -1 means the high watermark.
         timeout_ms : int
-            The longest time to wait for followers. After that, the `error` is `REQUEST_TIMED_OUT`.
+            The maximum time to wait for followers. After a timeout, `error` is `REQUEST_TIMED_OUT`.
 
         Returns
         -------
@@ -1012,15 +1007,15 @@ class Cluster(Generic[ClockT]):
         Parameters
         ----------
         port : int
-            Port of broker 0. The other brokers use the ports after it. 0 picks free ports.
+            Port of broker 0. The other brokers use the subsequent ports. 0 picks free ports.
         **settings
             See `logstore.wire.settings.ListenerSettings`.
 
         Raises
         ------
         InvalidConfigurationError
-            An address cannot be bound. Or the clock is virtual, so that replication would wait for
-            a clock that clients do not advance.
+            An address cannot be bound, or the clock is virtual: clients do not advance it, so
+            replication would never proceed.
         """
         from logstore.cluster.wire import ClusterListeners
         from logstore.wire.settings import settings_of_several
@@ -1046,16 +1041,16 @@ class Cluster(Generic[ClockT]):
     def group_coordinator(self, group_id: str) -> int:
         """Return the broker id of a group's coordinator, or -1 if there is none.
 
-        This is the leader of a partition of `__consumer_offsets`. The topic is created if
-        necessary.
+        The coordinator is the leader of the group's partition of `__consumer_offsets`. The topic is
+        created if necessary.
         """
         return self._leader_for(lambda broker: broker.groups.partition_for(group_id))
 
     def transaction_coordinator(self, transactional_id: str) -> int:
         """Return the broker id of a transactional id's coordinator, or -1 if there is none.
 
-        This is the leader of a partition of `__transaction_state`. The topic is created if
-        necessary.
+        The coordinator is the leader of the id's partition of `__transaction_state`. The topic is
+        created if necessary.
         """
         return self._leader_for(lambda broker: broker.coordinator.partition_for(transactional_id))
 
@@ -1065,7 +1060,7 @@ class Cluster(Generic[ClockT]):
 
     @cached_property
     def producer_ids(self) -> ProducerIds:
-        """The generator of producer ids, which all brokers share."""
+        """The producer id generator, shared by all brokers."""
         runtime, directory = self.runtime, CONTROLLER_DIR
         if self._data_dir is not None:
             directory = f"{self._data_dir}/{CONTROLLER_DIR}"
@@ -1074,7 +1069,7 @@ class Cluster(Generic[ClockT]):
         return ProducerIds(fs, directory, runtime.lock(), self._largest_producer_id)
 
     def _largest_producer_id(self) -> int:
-        """Return the largest producer id in the logs of the running brokers, or -1."""
+        """Return the highest producer id in the running brokers' logs, or -1 if there is none."""
         brokers = self.brokers.values()
         return max((largest_producer_id(each.manager) for each in brokers), default=NO_PRODUCER_ID)
 
@@ -1094,7 +1089,7 @@ class Cluster(Generic[ClockT]):
 def _checked(
     assignment: Sequence[Sequence[int]] | None, count: int, alive: Sequence[int]
 ) -> list[tuple[int, ...]] | None:
-    """Validate a replica assignment. Return None if there is none."""
+    """Return the validated replica assignment, or None if no assignment is given."""
     if assignment is None:
         return None
     chosen = [tuple(replicas) for replicas in assignment]
@@ -1112,13 +1107,13 @@ def _checked(
 
 @dataclass(eq=False)
 class _Node:
-    """A node. Its id, clock and files remain while its broker process is started and stopped."""
+    """A node, whose id, clock and files outlive its broker process."""
 
     id: int
     clock: Clock
     fs: FileSystem
     data_dir: str
-    lock: AbstractContextManager[bool]  # held while a task runs, and to cancel tasks
+    lock: AbstractContextManager[bool]  # held to run a task and to cancel tasks
     broker: Broker | None = None
     host: ClusterHost | None = None
     replicas: Replicas | None = None

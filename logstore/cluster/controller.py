@@ -1,9 +1,9 @@
 """The controller of a cluster, which decides on leaders, leader epochs and in-sync replicas.
 
-Kafka has a quorum of controllers with a metadata log, heartbeats, and a network between them and
-the brokers. Here, the controller is a single object that notices immediately when a broker stops,
-can always be reached, and never fails. Its decisions are the same as in Kafka with KRaft. It
-returns the changed states, and the cluster sends them to the brokers.
+Kafka's controllers form a quorum with a metadata log, and exchange heartbeats with the brokers over
+the network. Here, the controller is a single object that never fails, can always be reached, and
+notices immediately when a broker stops. It makes the same decisions as KRaft. It returns the
+changed states, and the cluster sends them to the brokers.
 
 Source: Kafka's ReplicationControlManager and PartitionChangeBuilder.
 """
@@ -36,41 +36,38 @@ if TYPE_CHECKING:
 
 
 ConfigChange = Callable[[Mapping[str, str]], Mapping[str, str]]
-"""Returns new configurations, given the stored ones.
-
-The controller's lock is held during the call.
-"""
+"""Returns new configs, given the stored configs. Called with the controller's lock held."""
 
 
 class Controller:
-    """Decides on leaders and in-sync replicas. Thread-safe.
+    """Decides on leaders and in-sync replicas. The class is thread-safe.
 
     Parameters
     ----------
     lock : context manager
-        A lock that may be acquired while any other lock is held. No other lock is acquired while it
-        is held.
+        A lock that may be acquired while holding any other lock. While it is held, no other lock is
+        acquired.
     is_unclean : callable
         Returns whether a topic allows unclean leader elections (`unclean.leader.election.enable`).
     remembered : iterable of ClusterTopic
-        The stored topics, before any broker is running.
+        The stored topics.
     settings : mapping of str to str, optional
         The stored cluster-wide broker settings.
     groups : mapping of str to mapping, optional
-        The stored configurations of groups by group id.
+        The stored group configs by group id.
     remember : callable, optional
         Stores topics, settings and groups after each change, before any broker applies the change.
 
     Attributes
     ----------
     settings : mapping of str to str, or None
-        The dynamic cluster-wide settings by broker key, or None if they were never stored.
+        The dynamic cluster-wide broker settings by name, or None if they were never stored.
     groups : mapping of str to mapping
-        The configurations of groups by group id. Groups without configurations are not included.
+        The group configs by group id, without groups that have no configs.
     changes : int
-        The number of changes so far. As long as it is the same, `topics` returns the same topics.
+        The number of changes so far. `topics` is unchanged while this number is.
     moved : Signal of TopicPartition
-        Emitted when a reassignment was completed by `alter_isr`. The lock of a log may be held.
+        Emitted when `alter_isr` completes a reassignment. The caller may hold a log's lock.
     racks : mapping of int to str
         The racks of the brokers. Empty if they have no racks.
     """
@@ -102,7 +99,7 @@ class Controller:
         self._topics = {topic.name: _without_leaders(topic) for topic in remembered}
         self._alive: set[int] = set()
         self.moved: Signal[[TopicPartition]] = Signal("a completed reassignment")
-        self._failed: set[tuple[int, TopicPartition]] = set()  # of brokers that are running
+        self._failed: set[tuple[int, TopicPartition]] = set()  # failed replicas of running brokers
 
     # -- state ---------------------------------------------------------------------------
 
@@ -117,7 +114,7 @@ class Controller:
         return broker in self._alive and (broker, topic_partition) not in self._failed
 
     def topics(self) -> list[ClusterTopic]:
-        """Return all topics by name."""
+        """Return all topics, sorted by name."""
         with self._lock:
             return [self._topics[name] for name in sorted(self._topics)]
 
@@ -152,8 +149,9 @@ class Controller:
     def assign(self, partitions: range, replication_factor: int) -> list[tuple[int, ...]]:
         """Assign the replicas of new partitions to running brokers.
 
-        Partition p is led by the p-th running broker. Its other replicas are on the brokers that
-        follow, in an order in which the racks alternate. Kafka starts at a random broker instead.
+        The brokers are ordered so that their racks alternate. The replicas of partition p are on
+        consecutive brokers, starting at the p-th broker, the leader. Kafka's first broker is
+        random.
 
         Raises
         ------
@@ -179,7 +177,7 @@ class Controller:
         configs: Mapping[str, str],
         assignment: Sequence[tuple[int, ...]],
     ) -> ClusterTopic:
-        """Add a new topic with its replica assignment.
+        """Add a topic with a replica assignment.
 
         Raises
         ------
@@ -204,7 +202,7 @@ class Controller:
             return topic
 
     def change_configs(self, name: str, change: ConfigChange) -> None:
-        """Replace the config overrides of a topic with the result of calling `change` with them."""
+        """Replace a topic's config overrides with the result of `change`."""
         with self._lock:
             topic = self.topic(name)
             self._put(replace(topic, configs=dict(change(topic.configs))))
@@ -218,13 +216,13 @@ class Controller:
             return topic
 
     def _put(self, *topics: ClusterTopic) -> None:
-        """Replace topics. The lock must be held."""
+        """Add or replace topics. The caller must hold the lock."""
         with self._storing():
             self._topics = self._topics | {topic.name: topic for topic in topics}
 
     @contextmanager
     def _storing(self) -> Iterator[None]:
-        """Store the state after it was changed. If that fails, restore the previous state."""
+        """Store the changed state on exit. If that fails, restore the previous state."""
         previous = self._topics, self.settings, self.groups
         yield
         self.changes += 1
@@ -242,7 +240,7 @@ class Controller:
             self.settings = dict(settings)
 
     def change_group_configs(self, group_id: str, change: ConfigChange) -> None:
-        """Replace the configurations of a group with the result of calling `change` with them."""
+        """Replace a group's configs with the result of `change`."""
         with self._lock:
             own = self.groups.get(group_id, {})
             configs = dict(change(own))
@@ -262,7 +260,7 @@ class Controller:
     # -- brokers -------------------------------------------------------------------------
 
     def broker_started(self, broker: int) -> list[PartitionState]:
-        """Add a running broker. Return the partitions that it now leads."""
+        """Add a running broker. Return the states of the partitions that it now leads."""
         with self._lock:
             self._alive.add(broker)
             self._failed = {each for each in self._failed if each[0] != broker}
@@ -271,7 +269,7 @@ class Controller:
             )
 
     def broker_ended(self, broker: int) -> list[PartitionState]:
-        """Remove a stopped broker from leaders and ISRs. Return the states that have changed."""
+        """Remove a stopped broker from leaders and ISRs. Return the changed states."""
         with self._lock:
             self._alive.discard(broker)
             return self._change(
@@ -279,7 +277,7 @@ class Controller:
             )
 
     def replica_failed(self, broker: int, topic_partition: TopicPartition) -> list[PartitionState]:
-        """Remove a replica whose disk has failed. Return the states that have changed."""
+        """Remove a replica whose disk has failed from the ISR. Return the changed states."""
         with self._lock:
             self._failed.add((broker, topic_partition))
             state = self.state(topic_partition)
@@ -291,7 +289,7 @@ class Controller:
         return state if state.leader != broker else self._led(state)
 
     def _led(self, state: PartitionState) -> PartitionState:
-        """Elect the first live replica that is in sync or, if this is allowed, any live replica."""
+        """Elect the first live in-sync replica or, if the topic allows it, any live replica."""
         tp = state.topic_partition
         live = [broker for broker in state.replicas if self.is_eligible(broker, tp)]
         leader = next((each for each in live if each in state.isr), NO_LEADER)
@@ -308,19 +306,19 @@ class Controller:
     def elect(
         self, topic_partition: TopicPartition, to: int, *, unclean: bool = False
     ) -> list[PartitionState]:
-        """Make a replica the leader. Return the states that have changed.
+        """Make the replica of broker `to` the leader. Return the changed states.
 
         Parameters
         ----------
         unclean : bool
-            Allow a replica that is not in sync. It becomes the only one that is in sync.
+            Whether to allow an out-of-sync replica, which then becomes the only in-sync replica.
 
         Raises
         ------
         RequestError
             The broker has no replica of the partition.
         LeaderNotAvailableError
-            The broker is not running, or its replica is not in sync.
+            The broker is not running, its disk has failed, or its replica is not in sync.
         """
         with self._lock:
             state = self.state(topic_partition)
@@ -379,23 +377,24 @@ class Controller:
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> tuple[list[PartitionState], dict[TopicPartition, LogStoreError]]:
-        """Start moving partitions to other replicas, or cancel reassignments.
+        """Start or cancel partition reassignments.
 
-        The old replicas are removed when all new ones are in sync.
+        Replaced replicas are removed when all new replicas are in sync.
 
         Parameters
         ----------
         targets : mapping
-            All replicas after the reassignment, the preferred leader first. None cancels it.
+            All replicas of each partition after its reassignment, preferred leader first. None
+            cancels the reassignment.
 
         Returns
         -------
         states : list of PartitionState
             The changed states.
         errors : dict
-            `NoReassignmentInProgressError` if there is nothing to cancel,
-            `InvalidReplicaAssignmentError` if a cancelled move would need an unclean leader
-            election, or `UnknownTopicOrPartitionError`. Other partitions are changed.
+            `NoReassignmentInProgressError` if there is no reassignment to cancel,
+            `InvalidReplicaAssignmentError` if cancelling would require an unclean leader election,
+            or `UnknownTopicOrPartitionError`. Partitions without an error are changed.
         """
         states: list[PartitionState] = []
         errors: dict[TopicPartition, LogStoreError] = {}
@@ -424,9 +423,9 @@ class Controller:
         return self._ended(state, replicas, isr or replicas)
 
     def _completed(self, state: PartitionState) -> PartitionState:
-        """Remove the old replicas if all added ones are in sync.
+        """Remove the replaced replicas if all added replicas are in sync.
 
-        If there will be fewer replicas, all of them must be in sync.
+        If the number of replicas decreases, all remaining replicas must be in sync.
         Source: Kafka's PartitionReassignmentReplicas.
         """
         if not state.is_moving:
@@ -443,9 +442,9 @@ class Controller:
     def _ended(
         self, state: PartitionState, replicas: tuple[int, ...], isr: tuple[int, ...]
     ) -> PartitionState:
-        """Return a state without a reassignment, and with another leader if necessary.
+        """Return a state without a reassignment, electing a new leader if necessary.
 
-        If the replicas or the leader have changed, the leader epoch is the next one.
+        If the leader changed or replicas were removed, the leader epoch is incremented.
         """
         tp, leader = state.topic_partition, state.leader
         if leader not in isr:
@@ -463,7 +462,7 @@ class Controller:
         )
 
     def _change(self, states: Iterable[PartitionState]) -> list[PartitionState]:
-        """Apply new states. Return those that differ from the old ones."""
+        """Apply new states. Return the states that changed."""
         changed = []
         of_topics: dict[str, list[PartitionState]] = {}
         for state in list(states):
@@ -487,10 +486,11 @@ class Controller:
 
 
 def _moving(state: PartitionState, replicas: Sequence[int]) -> PartitionState:
-    """Return a state that begins to move to other replicas.
+    """Return a state that begins a reassignment to the given replicas.
 
-    If it replaces a move and adds no replica, it waits for those that the first one added. Kafka
-    also waits for those that are no longer wanted, and may wait forever.
+    If it replaces a reassignment and adds no replicas, it waits for the remaining replicas that the
+    earlier reassignment added. Kafka also waits for replicas that are no longer wanted, and might
+    wait forever.
     """
     before, target = set(state.replicas), set(replicas)
     adding = target - before or target & set(state.adding)
@@ -517,6 +517,6 @@ def _alternating(brokers: Sequence[int], racks: Mapping[int, str]) -> Sequence[i
 
 
 def _without_leaders(topic: ClusterTopic) -> ClusterTopic:
-    """Return a topic without leaders, which is its state while no broker is running."""
+    """Return a topic without leaders, as it is while no broker is running."""
     states = tuple(replace(state, leader=NO_LEADER) for state in topic.partitions)
     return replace(topic, partitions=states)

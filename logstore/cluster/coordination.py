@@ -1,10 +1,9 @@
 """The coordinators of groups and transactions in a cluster.
 
-Each broker is the coordinator for the partitions of `__consumer_offsets` and `__transaction_state`
-that it leads. When it becomes the leader of a partition, a task loads the partition from the log.
-Until then, requests get COORDINATOR_LOAD_IN_PROGRESS. A write of a coordinator takes effect when
-the in-sync replicas have it. Markers are sent to the leaders of the data over the network; see
-`markers`.
+Each broker coordinates the partitions of `__consumer_offsets` and `__transaction_state` that it
+leads. When it becomes the leader of a partition, a task loads the partition from the log. Until
+then, requests get COORDINATOR_LOAD_IN_PROGRESS. A coordinator's write takes effect once it is
+replicated. Markers are sent over the network to the leaders of the data; see `markers`.
 """
 
 from __future__ import annotations
@@ -58,10 +57,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REPLICATION_FACTOR = 3
-"""The number of replicas of an internal topic, if there are enough running brokers."""
+"""The replication factor of internal topics, if enough brokers are running."""
 
 WRITE_TIMEOUT_MS = 10_000
-"""How long a coordinator waits for the replicas of a write. After that, clients have to retry."""
+"""How long a coordinator waits for a write to be replicated. After that, clients must retry."""
 
 _NO_RESPONSE = "NETWORK_EXCEPTION"
 
@@ -84,7 +83,7 @@ class CreatesTopics(Protocol):
 
 
 class Members(CreatesTopics, Protocol):
-    """The parts of a cluster that are used by a coordinator; see `Cluster`."""
+    """The parts of a cluster that a coordinator uses; see `Cluster`."""
 
     network: Network
     purgatory: Purgatory
@@ -99,7 +98,7 @@ class Members(CreatesTopics, Protocol):
 
     @property
     def producer_ids(self) -> ProducerIds:
-        """The generator of producer ids."""
+        """The producer id generator."""
 
 
 class ClusterHost(CoordinatorHost):
@@ -121,22 +120,22 @@ class ClusterHost(CoordinatorHost):
         self._replicas: Replicas | None = None
         self.moved: Signal[[]] = Signal("a change of coordinators")
         self._lock = members.runtime.lock()  # no other lock is acquired while it is held
-        # The partitions whose leader has changed, with the new epoch if this broker is the leader.
+        # The partitions whose leader has changed, with the new epoch if this broker leads them.
         self._changed: dict[TopicPartition, int | None] = {}
         self._changes = 0  # number of changes of links and leaders
-        self._has_unwritten = False  # whether there are markers that wait for such a change
-        self._will_retry = False  # whether a task will send refused markers again
+        self._has_unwritten = False  # whether unwritten markers wait for such a change
+        self._will_retry = False  # whether a task is scheduled to resend refused markers
         self._unsubscribe: Unsubscribe = members.network.healed.subscribe(self.retry_markers)
-        # This is replaced and never modified, because callers compare identities.
+        # The inner mappings are replaced and never modified, because callers compare identities.
         self._loaded: dict[str, dict[int, int]] = {name: {} for name in INTERNAL_COMPACTED_TOPICS}
 
     @property
     def take_producer_id(self) -> Callable[[], int]:  # type: ignore[override]  # never None
-        """Return a new producer id of the cluster."""
+        """The function that returns a new producer id of the cluster."""
         return self._members.producer_ids.take
 
     def start(self, broker: Broker, replicas: Replicas) -> None:
-        """Start loading the partitions of which the broker becomes the leader."""
+        """Start loading partitions whenever the broker becomes their leader."""
         self._broker = broker
         self._replicas = replicas
         replicas.progress.subscribe(self._on_progress)
@@ -144,7 +143,7 @@ class ClusterHost(CoordinatorHost):
     # -- leadership ------------------------------------------------------------------------
 
     def _on_progress(self, topic_partition: TopicPartition) -> None:
-        """Drop a partition if another broker leads it. Load it if this broker is the new leader."""
+        """Load a partition of which this broker became the leader, or unload a lost partition."""
         name, number = topic_partition
         if name not in self._loaded:
             return
@@ -175,20 +174,20 @@ class ClusterHost(CoordinatorHost):
         return None if role is None else role.state.leader_epoch
 
     def _load(self) -> None:
-        """Take over the partitions that this broker leads, and drop those that it has lost.
+        """Take over the partitions that this broker leads, and unload those that it has lost.
 
-        This runs in a thread of the broker because it may wait for replicas.
+        This runs in a thread of the broker because it may wait for replication.
         """
         with self._lock:
             changed, self._changed = self._changed, {}
             for (name, number), epoch in changed.items():
                 if epoch is not None and self._led_epoch(TopicPartition(name, number)) == epoch:
                     self._loaded[name] = {**self._loaded[name], number: epoch}
-        # Do not use a set, because its order differs between processes.
+        # Do not use a set: its order differs between processes.
         self.take_over(*dict.fromkeys(tp.topic for tp in changed))
 
     def take_over(self, *names: str) -> None:
-        """Let the coordinators read the partitions of internal topics that have been loaded."""
+        """Make the coordinators read the loaded partitions of internal topics."""
         broker = self._broker
         for name in names or self._loaded:
             try:
@@ -203,7 +202,7 @@ class ClusterHost(CoordinatorHost):
     # -- internal topics -------------------------------------------------------------------
 
     def topic(self, name: str) -> Topic | None:
-        """Return a topic of the cluster, or None if it does not exist."""
+        """Return a topic of the cluster, or None if the topic does not exist."""
         try:
             return as_topic(self._controller.topic(name))
         except UnknownTopicOrPartitionError:
@@ -228,7 +227,7 @@ class ClusterHost(CoordinatorHost):
             ) from error
 
     def owned(self, name: str) -> Mapping[int, int]:
-        """Return the partitions of a topic that have been loaded, with their leader epochs."""
+        """Return the loaded partitions of a topic, with their leader epochs."""
         return self._loaded[name]
 
     def check_owner(self, topic_partition: TopicPartition) -> None:
@@ -251,7 +250,7 @@ class ClusterHost(CoordinatorHost):
 
     @property
     def is_closing(self) -> bool:
-        """Whether the cluster is being closed, so that its coordinators do not move anymore."""
+        """Whether the cluster is being closed, so that coordinators no longer move."""
         return not self._members.runtime.scheduler.is_started
 
     def is_coordinated(self, name: str) -> bool:
@@ -290,7 +289,7 @@ class ClusterHost(CoordinatorHost):
         return delayed
 
     def await_replicated(self, written: Written) -> None:
-        """Wait until the in-sync replicas have the written records."""
+        """Wait until the written records are replicated to the in-sync replicas."""
         try:
             delayed = self._delayed(written)
         except LogStoreError as error:
@@ -304,7 +303,7 @@ class ClusterHost(CoordinatorHost):
     def when_replicated(
         self, written: Written, then: Callable[[LogStoreError | None], object]
     ) -> None:
-        """Call a function when the in-sync replicas have the written records or may lose them."""
+        """Call `then` when the written records are replicated or might be lost."""
         try:
             delayed = self._delayed(written)
         except LogStoreError as error:
@@ -319,19 +318,19 @@ class ClusterHost(CoordinatorHost):
         Completion(runtime.scheduler, runtime.lock(), delayed, end, WRITE_TIMEOUT_MS)
 
     def wait_until(self, predicate: Callable[[], bool], *, timeout_ms: int) -> None:
-        """Wait until a predicate is true, or until a timeout."""
+        """Wait until a predicate is true or the timeout expires."""
         if not predicate():
             self._members.runtime.scheduler.wait_until(predicate, timeout_ms=timeout_ms)
 
     def notify(self) -> None:
-        """Let the callers of `wait_until` check their predicates again."""
+        """Make the callers of `wait_until` check their predicates again."""
         self._members.runtime.scheduler.notify()
 
     # -- all partitions --------------------------------------------------------------------
 
     @property
     def topic_changes(self) -> int:
-        """The number of changes of the cluster's topics."""
+        """The number of changes to the cluster's topics so far."""
         return self._controller.changes
 
     def topics(self) -> list[Topic]:
@@ -339,7 +338,7 @@ class ClusterHost(CoordinatorHost):
         return [as_topic(topic) for topic in self._controller.topics()]
 
     def racks_of(self, topic: str, partitions: Sequence[int]) -> Sequence[Sequence[str]]:
-        """Return the racks of each partition's replicas. Empty if no broker has a rack."""
+        """Return the racks of each partition's replicas, or nothing if no broker has a rack."""
         racks = self._controller.racks
         if not racks:
             return ()
@@ -354,9 +353,8 @@ class ClusterHost(CoordinatorHost):
     ) -> dict[TopicPartition, str | None]:
         """Send a marker to the leaders of partitions, and wait for their responses.
 
-        If there is an error, the coordinator completes its prepared transactions again. This
-        happens when links are restored, when leaders change, and some time after a leader has
-        refused the marker.
+        After an error, the coordinator tries to complete its prepared transactions again when
+        links are restored, when leaders change, and some time after a leader refused the marker.
         """
         errors: dict[TopicPartition, str | None] = dict.fromkeys(partitions, _NO_RESPONSE)
         while any(errors.values()):
@@ -371,12 +369,12 @@ class ClusterHost(CoordinatorHost):
     def _send_markers(
         self, marker: TransactionMarker, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, str | None]:
-        """Send a marker to the leaders that can be reached. Return their responses."""
+        """Send a marker to the reachable leaders. Return their responses."""
         replicas = self._replicas
         assert replicas is not None
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp in partitions:
-            # the topic has been deleted in the meantime
+            # the topic has just been deleted
             with suppress(UnknownTopicOrPartitionError):
                 leader = self._controller.state(tp).leader
                 if self._reachable(leader) is not None:
@@ -397,7 +395,7 @@ class ClusterHost(CoordinatorHost):
         return errors
 
     def retry_markers(self) -> None:
-        """Send markers again that had no leader or no response. Links or leaders have changed."""
+        """After a change of links or leaders, resend markers that had no leader or no response."""
         with self._lock:
             self._changes += 1
             has_unwritten, self._has_unwritten = self._has_unwritten, False
@@ -411,8 +409,8 @@ class ClusterHost(CoordinatorHost):
     def _retry_after(self, backoff_ms: int) -> None:
         """Complete all prepared transactions after a delay, unless this is already scheduled.
 
-        Otherwise, each transaction that is refused during a retry would schedule a retry of all of
-        them.
+        Without this check, each transaction refused during a retry would schedule a retry of all
+        transactions.
         """
         with self._lock:
             if self._will_retry:
@@ -444,12 +442,12 @@ class ClusterHost(CoordinatorHost):
         return range(len(self._controller.topic(topic).partitions))
 
     def group_config(self, group_id: str) -> GroupConfig:
-        """Return the effective configuration of a group. It is stored by the controller."""
+        """Return the effective configuration of a group, which the controller stores."""
         own = self._controller.groups.get(group_id, {})
         return effective_group_config(own, self._broker.broker_config)
 
     def leader_log(self, topic_partition: TopicPartition) -> Log:
-        """Return the log of a partition at its leader, unless the link to the leader is cut."""
+        """Return the log of a partition on its leader, or raise an error if it is unreachable."""
         return self._leader_of(topic_partition)[0].manager.log(topic_partition)
 
     def _leader_of(self, topic_partition: TopicPartition) -> tuple[Broker, Replicas]:
@@ -462,7 +460,7 @@ class ClusterHost(CoordinatorHost):
         return broker, self._members.replicas(leader)
 
     def _reachable(self, broker: int) -> Broker | None:
-        """Return a running broker, or None if the link to it is cut."""
+        """Return a broker, or None if it is not running or the link to it is cut."""
         if broker == NO_LEADER:
             return None
         if self._members.network.cut_since_ms(self._broker_id, broker) is not None:
@@ -470,12 +468,12 @@ class ClusterHost(CoordinatorHost):
         return self._members.brokers.get(broker)
 
     def _leading(self, topic: Topic, key: str) -> Broker | None:
-        """Return the broker that leads the partition of a group or a transaction."""
+        """Return the leader of a group's or transaction's partition, or None if unreachable."""
         number = partition_for(key, len(topic.partitions))
         return self._reachable(self._controller.state(TopicPartition(topic.name, number)).leader)
 
     def groups_of(self, coordinator: G, group_id: str) -> G:
-        """Return the coordinator of a group, which is at the leader of its partition."""
+        """Return the coordinator of a group: the one on the leader of its partition."""
         topic = self.topic(GROUP_OFFSETS_TOPIC)
         if topic is None:
             return coordinator
@@ -491,7 +489,7 @@ class ClusterHost(CoordinatorHost):
         return [cast("G", broker.groups) for broker in self._members.brokers.values()]
 
     def transactions_of(self, coordinator: C, transactional_id: str | None, producer_id: int) -> C:
-        """Return the coordinator of a transaction, which is at the leader of its partition."""
+        """Return the coordinator of a transaction: the one on the leader of its partition."""
         owner = self._owner_of(transactional_id, producer_id)
         return coordinator if owner is None else cast("C", owner)
 
@@ -519,7 +517,7 @@ class ClusterHost(CoordinatorHost):
 
 
 def _refusal(error: LogStoreError) -> LogStoreError:
-    """Convert the error of an append to the error of a coordinator's write."""
+    """Convert an append error to the corresponding error of a coordinator's write."""
     kind: type[LogStoreError] = CoordinatorNotAvailableError
     if isinstance(error, NotLeaderForPartitionError):
         kind = NotCoordinatorError
@@ -527,5 +525,5 @@ def _refusal(error: LogStoreError) -> LogStoreError:
 
 
 def as_topic(topic: ClusterTopic) -> Topic:
-    """Return a topic of the cluster with all its partitions."""
+    """Convert a topic of the cluster to a `Topic` with all its partitions."""
     return Topic(topic.name, tuple(range(len(topic.partitions))), topic.configs, id=topic.id)

@@ -1,11 +1,11 @@
 """A follower of a partition. It truncates its log to match the leader's log, and then fetches.
 
 At the start of a leader epoch, the follower asks the leader for the end offset of the latest epoch
-in its own log, and truncates the log to this offset. If the leader only has an older epoch, it asks
-again (KIP-101, KIP-279). Then it fetches: it sends its log end offset and log start offset, and
-receives batches and the high watermark and log start offset of the leader. There is only one
-request in flight at a time. It is sent again when a network partition is healed or, after an error,
-when `replica.fetch.backoff.ms` has elapsed.
+in its log, and truncates the log to this offset. If the leader only knows an older epoch that the
+log lacks, the follower asks again (KIP-101, KIP-279). Each fetch sends the follower's log end
+offset and log start offset, and returns batches and the leader's high watermark and log start
+offset. At most one request is in flight. It is resent when a network partition heals and, after an
+error, when `replica.fetch.backoff.ms` has elapsed.
 
 Source: Kafka's AbstractFetcherThread and ReplicaFetcherThread.
 """
@@ -45,7 +45,8 @@ class Following:
         The interface to the broker.
     log : Log
     state : PartitionState
-        If the leader is -1, the follower waits for another state.
+        The state at the start of the epoch. If its leader is -1, the follower waits for a new
+        state.
     """
 
     def __init__(self, station: Station, log: Log, state: PartitionState) -> None:
@@ -60,12 +61,12 @@ class Following:
         self._is_over = False
 
     def begin(self) -> None:
-        """Refuse all writes that are not from the leader. The lock of the log must be held."""
+        """Refuse writes that are not from the leader. The caller must hold the log's lock."""
         self.log.writer.refuse = self._refuse
         self.log.offsets.stay()
 
     def end(self) -> None:
-        """Ignore all further responses. The lock of the log must be held."""
+        """Ignore all further responses. The caller must hold the log's lock."""
         self._is_over = True
 
     def _refuse(self) -> NoReturn:
@@ -114,7 +115,7 @@ class Following:
         self.ask()
 
     def on_epoch_response(self, answer: EpochResponse) -> None:
-        """Truncate the log. Then fetch, or ask for an older epoch."""
+        """Truncate the log, and then fetch or ask for an older epoch."""
         with self._cutting(answer.number) as is_due:
             if not is_due:
                 return
@@ -135,7 +136,7 @@ class Following:
         end_offset = log.log_end_offset
         self._is_truncated = True
         if answer.end_offset == UNDEFINED_OFFSET or answer.epoch == UNDEFINED_EPOCH:
-            # The leader has neither this epoch nor an older one.
+            # The leader has neither this epoch nor an older epoch.
             self._truncate(min(log.high_watermark, end_offset))
         else:
             own = log.epochs.end_offset_for(answer.epoch, end_offset)
@@ -144,8 +145,8 @@ class Following:
             elif own.epoch == answer.epoch:
                 self._truncate(min(own.end_offset, answer.end_offset, end_offset))
             else:
-                # The leader's epoch is not in this log, so truncate the log to the end of the epoch
-                # before it.
+                # This log does not contain the leader's epoch, so truncate it to the end of the
+                # previous epoch.
                 self._truncate(min(own.end_offset, end_offset))
                 self._is_truncated = False
                 self._epoch_asked = own.epoch
@@ -154,8 +155,8 @@ class Following:
     def _cutting(self, number: int) -> Iterator[bool]:
         """Pin the role during a truncation. Yield False if the response is outdated.
 
-        A truncation may have to wait for a cleaner without holding the lock of the log. If the
-        replica becomes the leader in the meantime, its log must not be truncated.
+        A truncation may wait for a cleaner without holding the log's lock. If the replica became
+        the leader in the meantime, truncating its log would lose records.
         """
         with self._station.keeping_role(self.state.topic_partition):
             yield not self._is_over and number == self._number
@@ -190,7 +191,7 @@ class Following:
         )
 
     def on_fetch_response(self, answer: FetchResponse) -> None:
-        """Append the fetched batches, apply the offsets of the leader, and fetch again."""
+        """Append the fetched batches, apply the leader's offsets, and fetch again."""
         if self._is_stale(answer):
             return
         try:
@@ -213,7 +214,7 @@ class Following:
             self.ask()
 
     def _throttle(self, answer: FetchResponse) -> int:
-        """Return the time to wait in ms because of `follower.replication.throttled.rate`."""
+        """Return the milliseconds to wait because of `follower.replication.throttled.rate`."""
         quota = self._station.follower_quota
         me, tp = self._station.broker_id, self.state.topic_partition
         is_behind = self.log.log_end_offset < answer.high_watermark
@@ -237,9 +238,9 @@ class Following:
             self._station.manager.raise_log_start(self.state.topic_partition, start)
 
     def _begin_with(self, answer: FetchResponse) -> None:
-        """Restart the log at the first batch if it starts below the log end offset.
+        """Restart the log at the first batch if that starts below the log end offset.
 
-        The leader's log start offset may be inside a batch. A follower that has no later records
+        The leader's log start offset may be inside a batch. A follower without later records
         appends this batch as a whole.
         """
         if len(answer.data) < HEADER_SIZE:
@@ -256,9 +257,9 @@ class Following:
                     self._station.manager.truncate_fully_and_start_at(tp, first_offset)
 
     def _append(self, data: bytes) -> None:
-        """Append batches. If they may not fit into a segment, append them one at a time.
+        """Append batches, one at a time if they might not fit into a segment.
 
-        The leader may have larger segments. The lock must be held.
+        The leader's segments may be larger. The caller must hold the log's lock.
         """
         writer, limit = self.log.writer, self.log.config.segment_bytes
         if len(data) <= limit:
@@ -272,7 +273,7 @@ class Following:
         tp, manager = self.state.topic_partition, self._station.manager
         end_offset = self.log.log_end_offset
         if end_offset > answer.log_end_offset:
-            # This only happens after an unclean election. Acknowledged records are lost.
+            # This only happens after an unclean election, which loses acknowledged records.
             logger.warning("%s: the leader's log ends at %d", self.log, answer.log_end_offset)
             manager.truncate_to(tp, answer.log_end_offset)
         elif end_offset < answer.log_start_offset:
@@ -290,7 +291,7 @@ class Following:
         self._station.later("fetch-backoff", self._ask_if_current(), self._station.backoff_ms)
 
     def _ask_if_current(self) -> Callable[[], None]:
-        """Return an action that sends the next request, unless another one has been sent."""
+        """Return an action that sends the next request, unless a newer request has been sent."""
         number = self._number
 
         def ask() -> None:

@@ -1,8 +1,8 @@
 """The leader of a partition. It serves followers, and maintains the high watermark and the ISR.
 
-The state is guarded by the lock of the log, because the high watermark is advanced while that lock
-is held. A fetch waits until there are new records, or until the high watermark or the log start
-offset has changed.
+The log's lock guards the state, because the high watermark advances while that lock is held. A
+fetch waits until there are new records, or until the high watermark or the log start offset has
+changed.
 
 Source: Kafka's Partition and DelayedFetch.
 """
@@ -45,12 +45,12 @@ class FollowerState:
     Attributes
     ----------
     log_end_offset, log_start_offset : int
-        The offsets in its last fetch in this epoch, or -1 if there was none.
+        The offsets in the follower's last fetch in this epoch, or -1 if there was none.
     behind_since_ms : int or None
-        Monotonic time when the follower was last caught up. None if it is caught up.
+        Monotonic time when the follower was last caught up, or None if it is caught up.
     refused_epoch : int or None
-        The partition epoch known to the leader when the controller refused, because it was
-        outdated, to add the follower to the ISR after its last fetch.
+        The leader's outdated partition epoch with which the controller refused to add the follower
+        to the ISR after its last fetch, or None if it did not refuse.
     """
 
     def __init__(self, replica: int, behind_since_ms: int) -> None:
@@ -84,7 +84,7 @@ class Leadership:
     state : PartitionState
     followers : dict of int to FollowerState
     start_offset : int
-        The start offset of the epoch. A follower can only join the ISR after reaching it.
+        The start offset of the epoch. A follower must reach it to join the ISR.
     """
 
     def __init__(self, station: Station, log: Log, state: PartitionState) -> None:
@@ -93,7 +93,7 @@ class Leadership:
         self.log = log
         self.state = state
         self.followers: dict[int, FollowerState] = {}
-        self._early: dict[int, FetchRequest] = {}  # fetches of replicas that are no followers yet
+        self._early: dict[int, FetchRequest] = {}  # fetches of replicas that are not followers yet
         self.start_offset = 0
         self._lag_check: ScheduledTask | None = None
         self._is_serving = False
@@ -102,7 +102,7 @@ class Leadership:
         self._unsubscribe: Callable[[], object] | None = None
 
     def begin(self) -> None:
-        """Become the leader. The lock of the log must be held."""
+        """Become the leader. The caller must hold the log's lock."""
         log, state = self.log, self.state
         self.start_offset = log.log_end_offset
         log.epochs.assign(state.leader_epoch, self.start_offset)
@@ -120,7 +120,7 @@ class Leadership:
         followers = {}
         for replica in state.replicas:
             if replica != self._me:
-                # A follower that is not in the ISR has never been caught up with this leader.
+                # A follower outside the ISR has never caught up with this leader.
                 lag_ms = 0 if replica in state.isr else self._station.lag_max_ms + 1
                 new = FollowerState(replica, now_ms - lag_ms)
                 followers[replica] = self.followers.get(replica, new)
@@ -131,7 +131,7 @@ class Leadership:
             self._send(followers[replica], answer)
 
     def end(self) -> None:
-        """Stop being the leader. The lock of the log must be held."""
+        """Stop being the leader. The caller must hold the log's lock."""
         self._is_over = True
         if self._unsubscribe is not None:
             self._unsubscribe()
@@ -140,7 +140,7 @@ class Leadership:
         self.log.offsets.stay()
 
     def update(self, state: PartitionState) -> None:
-        """Apply another state of the same epoch. The lock of the log must be held."""
+        """Apply a new state of the same epoch. The caller must hold the log's lock."""
         self.state = state
         self._set_followers()
         self._move_high_watermark()
@@ -151,7 +151,7 @@ class Leadership:
 
     @property
     def min_isr(self) -> int:
-        """The value of `min.insync.replicas`, but not more than the number of replicas."""
+        """The value of `min.insync.replicas`, at most the number of replicas."""
         return min(self.log.config.min_insync_replicas, len(self.state.replicas))
 
     def check_enough(self) -> None:
@@ -165,7 +165,7 @@ class Leadership:
 
     @property
     def low_watermark(self) -> int:
-        """The lowest log start offset of the live replicas, according to their last fetches."""
+        """The lowest log start offset of the live replicas, as of their last fetches."""
         alive = set(self._station.controller.alive)
         starts = [f.log_start_offset for f in self.followers.values() if f.replica in alive]
         return min([self.log.log_start_offset, *starts])
@@ -173,15 +173,15 @@ class Leadership:
     # -- requests ------------------------------------------------------------------------
 
     def on_fetch(self, request: FetchRequest) -> None:
-        """Update the progress of a follower, and respond now or later."""
+        """Update a follower's progress. Respond now, or when there is news."""
         log = self.log
         with log.lock:
             if self._is_over:
                 return
             follower = self.followers.get(request.replica)
             if follower is None:
-                # A reassignment has removed it. Or has added it, and the new state is on its way:
-                # then the follower has to fetch again, because it may have restarted meanwhile.
+                # A reassignment has removed the replica, or has added it and the new state has not
+                # arrived yet. In that case, it must fetch again, because it may have restarted.
                 self._early[request.replica] = request
                 return
             if request.number < follower.number:
@@ -211,7 +211,7 @@ class Leadership:
         if request.offset >= end_offset:
             follower.behind_since_ms = None
         elif request.offset >= follower.leader_end_at_last_fetch:
-            # It has reached the log end offset that the leader had at its previous fetch.
+            # The follower has reached the leader's log end offset as of its previous fetch.
             since = follower.behind_since_ms
             last_ms = follower.last_fetch_ms
             follower.behind_since_ms = last_ms if since is None else max(since, last_ms)
@@ -225,7 +225,7 @@ class Leadership:
         self._move_high_watermark()
 
     def on_epoch(self, request: EpochRequest) -> None:
-        """Respond with the end offset of an epoch."""
+        """Respond to a follower with the end offset of an epoch."""
         log = self.log
         with log.lock:
             if self._is_over:
@@ -249,10 +249,10 @@ class Leadership:
         return "FENCED_LEADER_EPOCH" if epoch < own else "UNKNOWN_LEADER_EPOCH"
 
     def preferred_follower(self, brokers: Collection[int], offset: int) -> int:
-        """Return the follower that is best for reading from an offset, or -1.
+        """Return the preferred follower for reading from an offset, or -1 if there is none.
 
-        Only in-sync followers among the given brokers are considered. Those with the longest log
-        are preferred, then those that were caught up most recently.
+        The follower must be in sync and among the given brokers. The longest log is preferred, then
+        the follower that was caught up most recently.
         """
         with self.log.lock:
             now_ms = self._station.monotonic_ms()
@@ -268,7 +268,7 @@ class Leadership:
     # -- answers -------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Schedule the responses to waiting fetches. They are sent without holding the lock."""
+        """Schedule the responses to waiting fetches, which are sent without holding the lock."""
         if self._is_serving or self._is_over:
             return
         if any(self._can_answer(follower) for follower in self.followers.values()):
@@ -286,7 +286,7 @@ class Leadership:
         log = self.log
         if log.lifetime.is_over or log.is_offline:
             return False
-        # Without news, the next fetch of a refused follower lets it into the ISR.
+        # A refused follower must fetch again, even without news, to be added to the ISR.
         was_refused = follower.refused_epoch not in (None, self.state.partition_epoch)
         has_news = request.offset < log.log_end_offset or request.heard != self._offsets()
         return has_news or was_refused
@@ -304,7 +304,7 @@ class Leadership:
                     self.state.topic_partition, follower.replica
                 )
                 if is_throttled and (delay_ms := quota.delay_ms()):
-                    if not self._is_delayed:  # otherwise, each append would schedule a task
+                    if not self._is_delayed:  # do not schedule a task for each append
                         self._is_delayed = True
                         self._station.later("throttled-fetch", self._serve_delayed, delay_ms)
                     continue
@@ -349,7 +349,7 @@ class Leadership:
     # -- high watermark ------------------------------------------------------------------
 
     def _after_append(self, end_offset: int) -> int:
-        """Return the high watermark after an append. The lock of the log must be held."""
+        """Return the high watermark after an append. The caller must hold the log's lock."""
         me, network = self._me, self._station.network
         for follower in self.followers.values():
             if follower.behind_since_ms is None:
@@ -363,7 +363,7 @@ class Leadership:
         current = self.log.offsets.high_watermark
         isr = self.state.isr
         if len(isr) < self.min_isr:
-            # as in Kafka, no record is committed if there are fewer than min.insync.replicas
+            # as in Kafka, no record is committed while the ISR is below min.insync.replicas
             return current
         for follower in self.followers.values():
             if follower.log_end_offset < end_offset and (
@@ -406,7 +406,7 @@ class Leadership:
                 follower.refused_epoch = state.partition_epoch
 
     def _watch_lags(self) -> None:
-        """Schedule the next check for lagging followers. The lock of the log must be held."""
+        """Schedule the next check for lagging followers. The caller must hold the log's lock."""
         if self._lag_check is not None:
             return
         isr = self.state.isr
@@ -438,9 +438,9 @@ class Leadership:
         try:
             state = self._station.controller.alter_isr(self.state, isr)
             if state.leader_epoch != self.state.leader_epoch:
-                # The new state arrives as a new epoch. Until then, its replicas must have all new
-                # records.
+                # The new state arrives as a new epoch. Until then, its in-sync replicas must have
+                # all new records.
                 state = replace(self.state, isr=isr)
             self.state = state
-        except FencedLeaderEpochError as error:  # the new state is on its way
+        except FencedLeaderEpochError as error:  # the new state has not arrived yet
             logger.info("%s", error)

@@ -1,9 +1,9 @@
 """The WriteTxnMarkers requests that a broker sends to the leaders of the data.
 
-If the link is cut or the receiver stops, the response is lost. The coordinator sends the request
-again when links are restored, when leaders change, or after a delay. Before that, it gives up the
-earlier request, like a client that closes a connection. If the earlier request arrives later, the
-receiver does not read it. Otherwise, an old request could end a later transaction.
+If the link is cut or the receiver stops, the response is lost. The coordinator resends the request
+when links are restored, when leaders change, or after a delay. It first abandons the earlier
+request, like a client that closes its connection: a receiver ignores an abandoned request, which
+could otherwise end a later transaction.
 
 Source: Kafka's TransactionMarkerChannelManager.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SentMarkers:
-    """A request that is waiting for its response.
+    """A request awaiting its response.
 
     Parameters
     ----------
@@ -34,11 +34,11 @@ class SentMarkers:
     Attributes
     ----------
     errors : dict or None
-        The response, or None if there is none yet.
+        The response, or None if it has not arrived.
     receiver : Receiver or None
-        The broker, or None if it was not running.
+        The receiving broker, or None if it was not running.
     is_given_up : bool
-        Whether the request has no effect if it arrives later.
+        Whether the request was abandoned, so that it has no effect if it still arrives.
     """
 
     def __init__(self, station: Station, number: int, target: int) -> None:
@@ -51,7 +51,7 @@ class SentMarkers:
         self.is_given_up = False
 
     def is_done(self) -> bool:
-        """Return whether there is a response, or there will never be one."""
+        """Return whether the response has arrived or can no longer arrive."""
         station = self._station
         if self.errors is not None or self.is_given_up or station.is_over:
             return True
@@ -73,7 +73,7 @@ class SentMarkers:
         self._wake()
 
     def give_up(self) -> None:
-        """Make sure that the request has no effect if it arrives later."""
+        """Abandon the request, so that it has no effect if it still arrives."""
         self.is_given_up = True
         self._wake()
 
@@ -83,7 +83,7 @@ class SentMarkers:
 
 
 class MarkerChannel:
-    """The requests of a broker that are waiting for their responses. Thread-safe."""
+    """A broker's requests awaiting their responses. The class is thread-safe."""
 
     def __init__(self, station: Station) -> None:
         self._station = station
@@ -103,12 +103,12 @@ class MarkerChannel:
         return sent
 
     def on_response(self, number: int, errors: MarkerErrors) -> None:
-        """Complete a request, unless it was given up."""
+        """Complete a request, unless it was abandoned."""
         if (sent := self._sent.pop(number, None)) is not None:
             sent.answer(errors)
 
     def give_up(self, *numbers: int) -> None:
-        """Give up the given requests, or all of them."""
+        """Abandon the given requests, or all requests if none are given."""
         for number in numbers or list(self._sent):
             if (sent := self._sent.pop(number, None)) is not None:
                 sent.give_up()

@@ -1,8 +1,8 @@
-"""Stores the controller's state in a file: topics, partition states, settings, group configs.
+"""The file with the controller's state: topics, partition states, settings and group configs.
 
-The file `logstore-cluster.json` is replaced atomically and durably after each change, before any
-broker applies the change. Leader epochs, in-sync replicas and settings therefore survive a crash.
-Kafka stores them in its metadata log.
+The file `logstore-cluster.json` is replaced atomically and durably on each change, before any
+broker applies the change, so leader epochs, in-sync replicas and settings survive a crash. Kafka
+stores them in its metadata log.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 
 _VERSION = 1
 _SETTINGS_VERSION = 2
-"""First version with cluster-wide settings. It is only written if there are any."""
+"""The first version with cluster-wide settings. It is only written if settings are stored."""
 
 _COORDINATORS_VERSION = 3
-"""First version with internal topics. Older programs would ignore their contents.
+"""The first version with internal topics, whose contents older programs would ignore.
 
 It may contain settings.
 """
 
 _GROUPS_VERSION = 4
-"""First version with configurations of groups.
+"""The first version with group configs. It is only written if groups have configs.
 
-It is only written if there are any, and may contain all of the above.
+It may contain all of the above.
 """
 
 _MOVES_VERSION = 5
-"""First version with reassignments.
+"""The first version with reassignments. It is only written while reassignments are in progress.
 
-It is only written while there are any, and may contain all of the above.
+It may contain all of the above.
 """
 
 _VERSIONS = (
@@ -60,7 +60,7 @@ class ClusterState(NamedTuple):
     settings : mapping of str to str, or None
         The cluster-wide settings, or None if they were never stored.
     groups : mapping of str to mapping
-        The configurations of groups by group id.
+        The group configs by group id.
     """
 
     topics: list[ClusterTopic]
@@ -69,13 +69,13 @@ class ClusterState(NamedTuple):
 
 
 class ClusterMemory:
-    """Reads and writes the file of the controller.
+    """Reads and writes the controller's file.
 
     Parameters
     ----------
     fs : FileSystem
     directory : str
-        The directory of the file. It is created if it does not exist.
+        The directory of the file, which is created if it does not exist.
     """
 
     def __init__(self, fs: FileSystem, directory: str) -> None:
@@ -84,7 +84,7 @@ class ClusterMemory:
         fs.make_dirs(directory)
 
     def read(self) -> ClusterState:
-        """Return the stored state. It is empty if the file does not exist.
+        """Return the stored state, which is empty if the file does not exist.
 
         Raises
         ------

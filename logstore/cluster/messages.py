@@ -15,7 +15,7 @@ class FetchRequest(NamedTuple):
     replica : int
         Broker id of the follower.
     number : int
-        The number of the request, which is also in the response. Only the latest request counts.
+        The number of the request and its response. Only the latest request counts.
     leader_epoch : int
         The leader epoch known to the follower.
     offset : int
@@ -23,8 +23,8 @@ class FetchRequest(NamedTuple):
     log_start_offset : int
         The log start offset of the follower (KIP-107).
     heard : (int, int) or None
-        The last high watermark and log start offset of the leader that the follower knows in this
-        epoch. If they are outdated, the leader responds immediately, even without records.
+        The leader's high watermark and log start offset as last received in this epoch, or None. If
+        they are outdated, the leader responds immediately, even without records.
     """
 
     replica: int
@@ -36,10 +36,10 @@ class FetchRequest(NamedTuple):
 
 
 class FetchResponse(NamedTuple):
-    """Batches from the requested offset, and the offsets of the leader.
+    """Batches from the requested offset, and the leader's offsets.
 
-    `error` is Kafka's name of an error. After `OFFSET_OUT_OF_RANGE`, the follower moves to the log
-    start offset or log end offset of the leader.
+    `error` is Kafka's error name, or None on success. After `OFFSET_OUT_OF_RANGE`, the follower
+    moves to the leader's log start offset or log end offset.
     """
 
     number: int
@@ -51,7 +51,7 @@ class FetchResponse(NamedTuple):
 
 
 class EpochRequest(NamedTuple):
-    """A request of a follower for the end offset of an epoch (KIP-101, KIP-279)."""
+    """A follower's request for the end offset of an epoch (KIP-101, KIP-279)."""
 
     replica: int
     number: int
@@ -60,9 +60,9 @@ class EpochRequest(NamedTuple):
 
 
 class EpochResponse(NamedTuple):
-    """The largest epoch of the leader up to the requested one, and its end offset.
+    """The leader's largest epoch up to the requested epoch, and its end offset.
 
-    -1 if there is none.
+    Both are -1 if there is none.
     """
 
     number: int

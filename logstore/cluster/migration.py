@@ -1,8 +1,8 @@
-"""Migrates a cluster whose coordinators were a single object with its own files.
+"""Migrates a cluster whose coordinators were a single object with separate files.
 
 Earlier versions stored `__consumer_offsets`, `__transaction_state` and the producer ids of a
-cluster in the folder `coordinator`. `migrate` copies both topics to topics of the cluster with the
-same offsets, and then renames the folder. If the migration is interrupted before that, it starts
+cluster in the directory `coordinator`. `migrate` copies both topics into the cluster with the same
+offsets, and then renames the directory. A migration that is interrupted before the rename starts
 again. It runs before the cluster serves clients.
 """
 
@@ -31,7 +31,7 @@ _DONE = "coordinator.migrated"
 
 
 def is_due(fs: FileSystem, data_dir: str) -> bool:
-    """Return whether the directory of a cluster contains the topics of a former coordinator."""
+    """Return whether a cluster's directory contains the topics of a former coordinator."""
     return fs.is_dir(f"{data_dir}/{FORMER_COORDINATOR_DIR}")
 
 
@@ -43,19 +43,19 @@ def migrate(
     host: ClusterHost,
     brokers: Collection[Broker],
 ) -> None:
-    """Copy the topics of a former coordinator to the cluster, flush them, and remove the former.
+    """Copy the topics of a former coordinator to the cluster durably, and rename their directory.
 
     Parameters
     ----------
     host : ClusterHost
-        Any running broker. Neither of the topics exists in the cluster yet.
+        Any running broker. The cluster must not contain the topics yet.
     brokers : collection of Broker
         All running brokers.
 
     Raises
     ------
     LogStoreError
-        The topics cannot be read or written. They remain in the folder.
+        The topics cannot be read or written. They remain in the directory.
     """
     folder = f"{data_dir}/{FORMER_COORDINATOR_DIR}"
     logger.info("%s: moving groups and transactions to the brokers", folder)
@@ -78,13 +78,13 @@ def migrate(
 
 
 def remove_migrated(fs: FileSystem, data_dir: str) -> None:
-    """Remove the folder of a former coordinator after its migration."""
+    """Remove the directory of a former coordinator after its migration."""
     if fs.is_dir(f"{data_dir}/{_DONE}"):
         remove_tree(fs, f"{data_dir}/{_DONE}")
 
 
 def _copy(source: Broker, host: ClusterHost, topic_partition: TopicPartition) -> None:
-    """Copy a partition to its leader, and wait for the replicas."""
+    """Copy a partition to its leader, and wait for its replication."""
     old = source.log(topic_partition)
     new = host.leader_log(topic_partition)
     for batch in old.reader.batches(old.log_start_offset, isolation=Isolation.LOG_END):

@@ -1,7 +1,7 @@
 """The replicas of a broker, each of which is a leader or a follower (Kafka's ReplicaManager).
 
-A `Replicas` exists as long as the process of the broker. If the broker is restarted, it has a new
-one, and messages for the old one are lost.
+A `Replicas` exists as long as the broker's process. A restarted broker gets a new instance, and
+messages for the old instance are lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ logger = logging.getLogger(__name__)
 _NOT_LEADER = NotLeaderForPartitionError.kafka_error
 
 MARKER_TIMEOUT_MS = 30_000
-"""How long a marker may wait for the in-sync replicas (`request.timeout.ms` of a broker)."""
+"""How long a marker may await replication (a broker's `request.timeout.ms`)."""
 
 Role = Leadership | Following
 
@@ -51,7 +51,7 @@ class Replicas(Station):
     Attributes
     ----------
     failed : Signal of TopicPartition
-        Emitted in a separate task when the disk of a replica has failed.
+        Emitted in a separate task when a replica's disk has failed.
     markers : MarkerChannel
         The requests of this broker's transaction coordinator.
     """
@@ -68,7 +68,7 @@ class Replicas(Station):
     ) -> None:
         super().__init__(broker_id, broker, controller, network, clock, scheduler, peer)
         self._roles: dict[TopicPartition, Role] = {}
-        # Held while roles change or a log is truncated. It is acquired before the lock of a log.
+        # Held while roles change or a log is truncated. It is acquired before a log's lock.
         self._changing = self.manager.runtime.lock()
         self._kept: set[TopicPartition] = set()
         self._postponed: dict[TopicPartition, PartitionState] = {}
@@ -77,7 +77,7 @@ class Replicas(Station):
         self._unsubscribe = network.healed.subscribe(self._ask_again)
 
     def role(self, topic_partition: TopicPartition) -> Role | None:
-        """Return the role of the broker in a partition, or None if it has no replica."""
+        """Return the broker's role in a partition, or None if it has no replica."""
         return self._roles.get(topic_partition)
 
     def roles(self) -> list[Role]:
@@ -106,9 +106,10 @@ class Replicas(Station):
         return self.leadership(topic_partition).log
 
     def check_append(self, topic_partition: TopicPartition) -> Leadership:
-        """Return the leader role; raises `NotEnoughReplicasError`, and as `leadership` does.
+        """Return the leader role if enough replicas are in sync for an append with acks=all.
 
-        The error means that fewer than `min.insync.replicas` are in sync.
+        Raises `NotEnoughReplicasError` if fewer than `min.insync.replicas` are in sync, and the
+        errors of `leadership`.
         """
         leadership = self.leadership(topic_partition)
         leadership.check_enough()
@@ -117,19 +118,19 @@ class Replicas(Station):
     def delayed_append(
         self, topic_partition: TopicPartition, last_offset: int, role: object
     ) -> DelayedProduce:
-        """Return an operation that waits until all in-sync replicas have an offset.
+        """Return an operation that waits until an offset is replicated.
 
         Parameters
         ----------
         role : object
-            Result of `check_append` before the append.
+            The result of `check_append` before the append.
         """
         return DelayedProduce(self, topic_partition, last_offset, role)
 
     # -- roles ---------------------------------------------------------------------------
 
     def store_epochs(self, states: Iterable[PartitionState]) -> None:
-        """Store the leader epochs of new leaders together, because `apply` syncs one at a time."""
+        """Store new leaders' epochs in one batch, because `apply` fsyncs them one at a time."""
         with self._changing:
             new = [
                 state
@@ -138,7 +139,7 @@ class Replicas(Station):
             ]
             caches = []
             for state in new:
-                with suppress(LogStoreError):  # `apply` reports it
+                with suppress(LogStoreError):  # `apply` reports the error
                     log = self.manager.log(state.topic_partition)
                     log.epochs.assign(state.leader_epoch, log.log_end_offset, flush=False)
                     caches.append(log.epochs)
@@ -146,7 +147,7 @@ class Replicas(Station):
                 LeaderEpochCache.flush_all(self.manager.runtime, caches)
 
     def apply(self, states: Iterable[PartitionState]) -> None:
-        """Apply states of the controller that are newer than the known ones."""
+        """Apply the controller's states, unless newer states are known."""
         for state in states:
             if self.broker_id in state.replicas and not self.is_over:
                 with self._changing:
@@ -154,7 +155,7 @@ class Replicas(Station):
 
     def _apply_or_postpone(self, state: PartitionState) -> None:
         tp = state.topic_partition
-        if tp in self._kept:  # this thread has pinned it and is waiting for a cleaner
+        if tp in self._kept:  # this thread has pinned the role and is waiting for a cleaner
             self._postponed[tp] = state
             return
         try:
@@ -164,7 +165,7 @@ class Replicas(Station):
 
     @contextmanager
     def keeping_role(self, topic_partition: TopicPartition) -> Iterator[None]:
-        """Pin the role of a replica. States that arrive in the meantime are applied afterwards."""
+        """Pin the role of a replica. States that arrive in the meantime are applied on exit."""
         with self._changing:
             self._kept.add(topic_partition)
             try:
@@ -200,7 +201,7 @@ class Replicas(Station):
             role.ask()
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """Remove a replica whose topic is being deleted."""
+        """Remove a replica that is being deleted."""
         role = self._roles.pop(topic_partition, None)
         if role is not None:
             with role.log.lock:
@@ -208,7 +209,7 @@ class Replicas(Station):
             self.progress.emit(topic_partition)
 
     def stop(self) -> None:
-        """Stop sending and receiving messages, because the broker stops."""
+        """Stop sending and receiving messages, because the broker is stopping."""
         self.is_over = True
         self._unsubscribe()
         for tp in list(self._roles):
@@ -218,7 +219,7 @@ class Replicas(Station):
         self.soon("handle-log-dir-failure", partial(self.failed.emit, topic_partition))
 
     def _ask_again(self) -> None:
-        self.markers.give_up()  # the coordinator sends them again
+        self.markers.give_up()  # the coordinator resends them
         for role in self.roles():
             if isinstance(role, Following):
                 role.ask()
@@ -264,10 +265,7 @@ class Replicas(Station):
             role.on_epoch_response(answer)
 
     def on_markers(self, source: int, number: int, request: WriteTxnMarkersRequest) -> None:
-        """Write markers to partitions that this broker leads.
-
-        Respond when they have been replicated.
-        """
+        """Write markers to partitions that this broker leads. Respond when they are replicated."""
         errors, delayed = write_markers(request, self)
 
         def respond() -> None:

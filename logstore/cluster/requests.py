@@ -1,7 +1,7 @@
-"""Requests that wait for replicas: appends with acks=all, and DeleteRecords (KIP-107).
+"""Requests awaiting replication: appends with acks=all, and DeleteRecords (KIP-107).
 
-A request is performed by the leader. After that, it is checked whenever replicas make progress,
-until it completes or times out; see `Purgatory`.
+After the leader has performed a request, it is checked whenever replicas make progress, until it
+completes or times out; see `Purgatory`.
 
 Source: Kafka's DelayedProduce and DelayedDeleteRecords.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Leader(Protocol):
-    """The replicas of the broker that is the leader of a partition; see `Replicas`."""
+    """The replicas of a partition's leader broker; see `Replicas`."""
 
     manager: LogManager
     progress: Signal[[TopicPartition]]
@@ -41,7 +41,7 @@ class Leader(Protocol):
 
 
 class DelayedProduce:
-    """An append that waits until all in-sync replicas have it.
+    """An append awaiting replication (acks=all).
 
     Parameters
     ----------
@@ -50,8 +50,8 @@ class DelayedProduce:
     last_offset : int
         Offset of the last appended record.
     role : object
-        The leader role before the append. After a later epoch of the same broker, the offset may
-        belong to another record.
+        The leader role before the append. If the broker leads a later epoch, the offset may belong
+        to a different record.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class DelayedProduce:
         )
 
     def is_done(self) -> bool:
-        """Return whether the append has completed. `error` is then set, or None."""
+        """Return whether the append has completed. `error` is then None on success."""
         try:
             leadership = self._replicas.leadership(self._topic_partition)
             high_watermark = leadership.log.high_watermark
@@ -93,14 +93,14 @@ class DelayedProduce:
 
 
 class Completion:
-    """Makes a call once, when all of the given appends have completed or timed out.
+    """Calls `then` once, when all of the given appends have completed or the timeout expires.
 
     Parameters
     ----------
     lock : context manager
-        A lock that is used only here.
+        A lock for exclusive use by this object.
     delayed : sequence of DelayedProduce
-        If it is empty, the call is made immediately.
+        If it is empty, `then` is called immediately.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Completion:
         for each in delayed:
             self._unsubscribe.append(each.subscribe(self._wake))
         self._check()
-        if self._is_over:  # another thread may have made the call while this one subscribed
+        if self._is_over:  # another thread may have called `then` during the subscriptions
             self._leave()
 
     def _wake(self) -> None:
@@ -157,14 +157,14 @@ class DelayedDeleteRecords:
     Parameters
     ----------
     replicas : Leader
-        The replicas of the broker that is the leader.
+        The replicas of the leader broker.
     offset : int
-        The new log start offset of the leader.
+        The leader's new log start offset.
 
     Attributes
     ----------
     low_watermark : int
-        As of the request, until the operation completes. -1 if the leader has changed.
+        The low watermark at the request, then at completion, or -1 if the leader has changed.
     error : LogStoreError or None
         `REQUEST_TIMED_OUT` until the operation has completed.
     """
@@ -174,7 +174,7 @@ class DelayedDeleteRecords:
         self._topic_partition = topic_partition
         self._offset = offset
         self.low_watermark = NO_OFFSET
-        with suppress(LogStoreError):  # which `is_done` reports
+        with suppress(LogStoreError):  # `is_done` reports the error
             self.low_watermark = replicas.leadership(topic_partition).low_watermark
         self.error: LogStoreError | None = RequestTimedOutError(
             f"{topic_partition}: not all live replicas have deleted the records up to offset"
@@ -215,7 +215,7 @@ def _subscribed(
 
     with ExitStack() as subscriptions:
         subscriptions.callback(replicas.progress.subscribe(on_progress))
-        with suppress(LogStoreError):  # the log was closed concurrently, which `is_done` reports
+        with suppress(LogStoreError):  # the log was closed concurrently; `is_done` reports it
             subscriptions.callback(replicas.manager.log(topic_partition).subscribe(listener))
         return subscriptions.pop_all().close
 
@@ -223,5 +223,5 @@ def _subscribed(
 def _not_leader(topic_partition: TopicPartition, error: LogStoreError) -> LogStoreError:
     if isinstance(error, NotLeaderForPartitionError):
         return error
-    # The log has been closed together with its broker.
+    # The log was closed because its broker has stopped.
     return NotLeaderForPartitionError(f"the leader of {topic_partition} has stopped: {error}")

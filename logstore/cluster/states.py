@@ -1,4 +1,4 @@
-"""The state of the topics and partitions of a cluster: replicas, leader and ISR."""
+"""The state of a cluster's topics and partitions: replicas, leader and ISR."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ NO_LEADER = -1
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The state of a partition, which the controller determines.
+    """The state of a partition, as determined by the controller.
 
     Attributes
     ----------
     replicas : tuple of int
-        Broker ids. The first one is the preferred leader.
+        Broker ids, preferred leader first.
     leader : int
         Broker id of the leader, or -1 if there is none.
     leader_epoch : int
         Incremented when a leader is elected or lost.
     isr : tuple of int
-        The in-sync replicas, in the order of `replicas`. It is never empty. The last one remains
-        even if its broker stops, because no other replica has all acknowledged records.
+        The in-sync replicas, in the order of `replicas`. It is never empty: the last in-sync
+        replica remains even if its broker stops, because no other has all acknowledged records.
     partition_epoch : int
         Incremented when the state changes.
     adding, removing : tuple of int
-        The replicas that a reassignment adds and removes. Until it is complete, all of them are in
-        `replicas`.
+        The replicas that a reassignment adds and removes. `replicas` contains all of them until
+        the reassignment completes.
     """
 
     topic_partition: TopicPartition
@@ -57,7 +57,7 @@ class ClusterTopic:
     Attributes
     ----------
     configs : mapping of str to str
-        The overrides by Kafka's keys.
+        The config overrides by Kafka's config names.
     id : str
         The topic id, which is the same on all brokers.
     """

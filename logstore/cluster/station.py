@@ -1,6 +1,6 @@
 """The interface through which leaders and followers use their broker and the cluster.
 
-It provides the broker id, the settings, the controller, messages to other brokers, and tasks.
+It provides the broker id, settings, the controller, messages to other brokers, and tasks.
 """
 
 from __future__ import annotations
@@ -46,10 +46,7 @@ class Receiver(Protocol):
         """Handle a response of the leader, if this broker is still a follower."""
 
     def on_markers(self, source: int, number: int, request: WriteTxnMarkersRequest) -> None:
-        """Write markers to partitions that this broker leads.
-
-        Respond when they have been replicated.
-        """
+        """Write markers to partitions that this broker leads. Respond when they are replicated."""
 
     def on_markers_response(self, number: int, errors: MarkerErrors) -> None:
         """Handle a leader's response to a request of this broker's coordinator."""
@@ -66,19 +63,19 @@ class Station(ABC):
     controller : Controller
     network : Network
     clock : Clock
-        All brokers share the monotonic time of this clock.
+        The clock whose monotonic time all brokers share.
     scheduler : Scheduler
-        The scheduler of the cluster, which has been started.
+        The cluster's scheduler, which must be started.
     peer : callable
-        Returns a running broker by its id, or None.
+        Returns the running broker with an id, or None if it is not running.
 
     Attributes
     ----------
     leader_quota, follower_quota : ReplicationQuota
     progress : Signal of TopicPartition
-        Emitted when a condition of waiting requests may have changed, because a follower has
-        fetched, or the ISR or the role has changed. A change of the high watermark is signalled by
-        the log. It may be emitted in any thread, and the lock of the log may be held.
+        Emitted when waiting requests may be able to complete, because a follower has fetched, or
+        the ISR or a role has changed. The log itself signals changes of the high watermark. The
+        emitter may be any thread and may hold the log's lock.
     """
 
     def __init__(
@@ -118,17 +115,17 @@ class Station(ABC):
         self.follower_quota = quota("follower")
 
     def monotonic_ms(self) -> int:
-        """Return the monotonic time that all brokers share."""
+        """Return the monotonic time, which all brokers share."""
         return self._clock.monotonic_ms()
 
     def send(self, target: int, name: str, call: Callable[[Receiver], None]) -> Receiver | None:
-        """Schedule a call at another broker if it is running; see `Network.send`.
+        """Schedule a call on another broker if it is running; see `Network.send`.
 
-        If either broker stops before the message arrives, it is lost. The fetch of a follower that
-        has been restarted since then must not count, because the follower may have lost the records
-        that the fetch acknowledged (KIP-903).
+        If either broker stops before the message arrives, the message is lost. The fetch of a
+        follower that has restarted since must not count, because the follower may have lost the
+        records that the fetch acknowledged (KIP-903).
 
-        Returns the receiver, or None if there is none.
+        Return the receiver, or None if it is not running.
         """
         peer = self._peer(target)
         if peer is None or self.is_over:
@@ -143,10 +140,10 @@ class Station(ABC):
 
     @abstractmethod
     def keeping_role(self, topic_partition: TopicPartition) -> AbstractContextManager[None]:
-        """Pin the role of a replica. States that arrive in the meantime are applied afterwards."""
+        """Pin the role of a replica. States that arrive in the meantime are applied on exit."""
 
     def soon(self, name: str, action: Callable[[], None]) -> None:
-        """Run an action in a separate task, as soon as the current task is done."""
+        """Run an action in a separate task as soon as possible."""
         self.later(name, action, 0)
 
     def later(self, name: str, action: Callable[[], None], delay_ms: int) -> ScheduledTask:

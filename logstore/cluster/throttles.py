@@ -1,9 +1,9 @@
-"""Throttled replication: the quota of a broker for replicas that are not in sync.
+"""Throttled replication: a broker's quota for out-of-sync replicas.
 
 `leader.replication.throttled.rate` and `follower.replication.throttled.rate` limit the bytes per
 second. They apply to the replicas that a topic lists in `leader.replication.throttled.replicas` and
-`follower.replication.throttled.replicas`. A transfer may exceed the limit. The next one then waits
-until the average is within the limit again. Kafka measures the average in samples of one second.
+`follower.replication.throttled.replicas`. A transfer may exceed the limit; the next transfer then
+waits until the average is within the limit again. Kafka averages over samples of one second.
 
 Source: Kafka's ReplicationQuotaManager.
 """
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class ReplicationQuota:
-    """The quota of a broker as a leader or as a follower.
+    """A broker's quota as a leader or as a follower.
 
     Parameters
     ----------
     side : "leader" or "follower"
     controller : Controller
-        Contains the configurations of topics.
+        Contains the topic configs.
     config : callable
-        Returns the current settings of the broker.
+        Returns the broker's current settings.
     monotonic_ms : callable
     """
 
@@ -51,7 +51,7 @@ class ReplicationQuota:
         self._free_ms = 0.0
 
     def applies_to(self, topic_partition: TopicPartition, replica: int) -> bool:
-        """Return whether a topic's configuration lists a replica."""
+        """Return whether the topic's config lists a replica as throttled."""
         try:
             configs = self._controller.topic(topic_partition.topic).configs
         except UnknownTopicOrPartitionError:
@@ -72,13 +72,13 @@ class ReplicationQuota:
         return None
 
     def delay_ms(self) -> int:
-        """Return the time in ms until the next transfer is allowed, or 0."""
+        """Return the milliseconds until the next transfer is allowed, or 0 if it is allowed now."""
         if self._rate is None:
             return 0
         return max(0, round(self._free_ms - self._monotonic_ms()))
 
     def spend(self, size: int) -> None:
-        """Count the bytes of a transfer."""
+        """Count the bytes of a transfer against the quota."""
         rate = self._rate
         if rate is not None:
             self._free_ms = max(self._free_ms, self._monotonic_ms()) + size * 1000 / rate

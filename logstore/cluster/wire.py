@@ -1,7 +1,7 @@
-"""A cluster on the wire: a listener for each broker, and the metadata that it reports.
+"""The network side of a cluster: a listener for each broker, and the metadata that it reports.
 
-A `ClusterNode` reports the leaders that one broker has last received from the controller. As in
-Kafka, clients can therefore get outdated metadata.
+A `ClusterNode` reports the controller's view of the cluster. It serves reads and writes according
+to the roles that its broker has last received.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _BY_RACK = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class Administered(CreatesTopics, Protocol):
-    """The methods of a cluster that are used for administration; see `Cluster`."""
+    """The administrative methods of a cluster; see `Cluster`."""
 
     broker_config: BrokerConfig
 
     def create_partitions(
         self, name: str, total: int, *, assignment: Sequence[Sequence[int]] | None = None
     ) -> ClusterTopic:
-        """Increase the number of partitions of a topic to `total`."""
+        """Increase a topic's number of partitions to `total`."""
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
@@ -61,12 +61,12 @@ class Administered(CreatesTopics, Protocol):
     def alter_group_configs(
         self, group_id: str, configs: Mapping[str, object], *, unset: Iterable[str] = ()
     ) -> None:
-        """Change the configurations of a group."""
+        """Change a group's configs."""
 
     def alter_broker_configs(
         self, configs: Mapping[str, object], *, brokers: Iterable[int] | None = None
     ) -> tuple[str, ...]:
-        """Change dynamic settings of some or all brokers."""
+        """Change the dynamic settings of some or all brokers."""
 
     def move_leader(
         self,
@@ -76,30 +76,31 @@ class Administered(CreatesTopics, Protocol):
         to: int,
         unclean: bool = False,
     ) -> None:
-        """Make another replica the leader."""
+        """Make the replica of broker `to` the leader."""
 
     @property
     def broker_ids(self) -> range:
-        """The ids of all brokers, including stopped ones."""
+        """The ids of all brokers, including stopped brokers."""
 
     def reassign_all(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> dict[TopicPartition, LogStoreError]:
-        """Start moving partitions to other replicas, or cancel reassignments; return the errors."""
+        """Start or cancel partition reassignments. Return the errors."""
 
 
 class ClusterListeners(Mapping[int, "Listener"]):
     """The listeners of the running brokers by id; created by `Cluster.listen`.
 
-    A broker that is restarted listens on its previous port, unless the port is in use. The
-    listeners are closed together with the cluster, or at the end of their `with` block.
+    A restarted broker listens on its previous port. If that port is in use and was picked
+    automatically, a new port is picked. The listeners are closed with the cluster, or at the end of
+    their `with` block.
 
     Parameters
     ----------
     cluster : Administered
     host : str
     port : int
-        Port of broker 0. The other brokers use the ports after it. 0 picks free ports.
+        Port of broker 0. The other brokers use the subsequent ports. 0 picks free ports.
     settings : ListenerSettings
         The settings of all listeners.
     """
@@ -144,10 +145,7 @@ class ClusterListeners(Mapping[int, "Listener"]):
 
     @property
     def bootstrap(self) -> str:
-        """The addresses of all brokers for `bootstrap.servers`.
-
-        It includes brokers that are stopped.
-        """
+        """The addresses of all brokers for `bootstrap.servers`, including stopped brokers."""
         return ",".join(self._opened[number].bootstrap for number in sorted(self._opened))
 
     def addresses(self) -> dict[int, Address]:
@@ -168,8 +166,8 @@ class ClusterListeners(Mapping[int, "Listener"]):
         except InvalidConfigurationError as error:
             if known is None or self._first_port:
                 raise
-            # The system picked the previous port, so any other port can be used. It is reported in
-            # the metadata.
+            # The system picked the previous port, so a different port is acceptable. Clients learn
+            # it from the metadata.
             logger.warning("broker %d listens on another port: %s", number, error)
             opened = self._open(broker, 0, node)
         self._opened[number] = opened
@@ -178,7 +176,7 @@ class ClusterListeners(Mapping[int, "Listener"]):
         return broker._open_listener(self._host, port, self._settings, nodes=node)
 
     def close(self) -> None:
-        """Close all listeners. It can be called more than once."""
+        """Close all listeners. Repeated calls have no effect."""
         self.is_closed = True
         for listener in self._opened.values():
             listener.close()
@@ -205,10 +203,7 @@ class ClusterNode(Nodes):
         replicas.progress.subscribe(self._on_progress)
 
     def _on_progress(self, topic_partition: TopicPartition) -> None:
-        """Emit a signal if the leader has changed.
-
-        Most calls are only for the fetch of a follower.
-        """
+        """Emit `changed` if the leader has changed. Most calls are caused by followers' fetches."""
         leader = self.leader_of(topic_partition)
         if self._leaders.get(topic_partition) != leader:
             self._leaders[topic_partition] = leader
@@ -218,12 +213,12 @@ class ClusterNode(Nodes):
 
     @property
     def node_id(self) -> int:
-        """Id of the broker."""
+        """The id of the broker."""
         return self._number
 
     @property
     def controller_id(self) -> int:
-        """The id of the first running broker, which handles requests for the controller."""
+        """The lowest id of a running broker, which handles requests for the controller."""
         return min(self._listeners, default=self._number)
 
     def addresses(self, own: Address) -> dict[int, Address]:
@@ -231,7 +226,7 @@ class ClusterNode(Nodes):
         return dict(sorted({**self._listeners.addresses(), self._number: own}.items()))
 
     def rack(self, node_id: int) -> str | None:
-        """Return the rack of a broker, or None."""
+        """Return the rack of a broker, or None if it has none."""
         return self._controller.racks.get(node_id)
 
     # -- topics --------------------------------------------------------------------------
@@ -242,11 +237,11 @@ class ClusterNode(Nodes):
 
     @property
     def changes(self) -> int:
-        """The number of changes of the controller's state so far."""
+        """The number of changes to the controller's state so far."""
         return self._controller.changes
 
     def configured_groups(self) -> list[str]:
-        """Return the ids of the groups that have their own configurations."""
+        """Return the ids of the groups that have configs."""
         return sorted(self._controller.groups)
 
     def topic(self, name: str) -> Topic:
@@ -278,7 +273,7 @@ class ClusterNode(Nodes):
     def create_partitions(
         self, name: str, total: int, assignment: Sequence[Sequence[int]] | None
     ) -> None:
-        """Increase the number of partitions of a topic to `total`."""
+        """Increase a topic's number of partitions to `total`."""
         self._cluster.create_partitions(name, total, assignment=assignment)
 
     def delete_topic(self, name: str) -> None:
@@ -290,17 +285,17 @@ class ClusterNode(Nodes):
         self._cluster.alter_configs(name, configs, unset=unset)
 
     def group_configs(self, group_id: str) -> Mapping[str, str]:
-        """Return the configurations that are set for a group."""
+        """Return the configs that are set for a group."""
         return self._controller.groups.get(group_id, {})
 
     def alter_group(
         self, group_id: str, configs: Mapping[str, object], unset: Iterable[str]
     ) -> None:
-        """Change the configurations of a group."""
+        """Change a group's configs."""
         self._cluster.alter_group_configs(group_id, configs, unset=unset)
 
     def reconfigure(self, changes: Mapping[str, object], layer: Layer) -> None:
-        """Change dynamic settings of this broker, or of all brokers."""
+        """Change the dynamic settings of this broker or of all brokers."""
         brokers = None if layer is Layer.CLUSTER else [self._number]
         self._cluster.alter_broker_configs(changes, brokers=brokers)
 
@@ -313,13 +308,13 @@ class ClusterNode(Nodes):
 
     @property
     def registered(self) -> Collection[int]:
-        """The ids of all brokers, including stopped ones."""
+        """The ids of all brokers, including stopped brokers."""
         return self._cluster.broker_ids
 
     def reassign(
         self, targets: Mapping[TopicPartition, Sequence[int] | None]
     ) -> Mapping[TopicPartition, LogStoreError]:
-        """Start moving partitions to other replicas, or cancel reassignments; return the errors."""
+        """Start or cancel partition reassignments. Return the errors."""
         return self._cluster.reassign_all(targets)
 
     @property
@@ -331,7 +326,7 @@ class ClusterNode(Nodes):
         """Return the state of a partition according to the controller."""
         try:
             state = self._controller.state(topic_partition)
-        # it was deleted after the topic was requested
+        # the partition was deleted after the caller looked it up
         except UnknownTopicOrPartitionError as error:
             return PartitionView(NO_LEADER, NO_PARTITION_LEADER_EPOCH, (), (), (), error)
         alive = set(self._controller.alive)
@@ -368,7 +363,7 @@ class ClusterNode(Nodes):
             raise NotLeaderForPartitionError(f"broker {self._number} is not the leader of {tp}")
 
     def check_readable(self, log: Log, current_leader_epoch: int) -> None:
-        """Check that this broker has a replica, and that the epoch of the client is current."""
+        """Check that this broker has a replica and that the client's epoch is current."""
         tp = log.topic_partition
         role = self._replicas.role(tp)
         if role is None:
@@ -376,9 +371,9 @@ class ClusterNode(Nodes):
         check_epoch(tp, role.state.leader_epoch, current_leader_epoch)
 
     def preferred_replica(self, log: Log, offset: int, rack: str) -> int:
-        """Return the broker from which a consumer in a rack should read, or -1 for this broker.
+        """Return the preferred read replica for a consumer's rack, or -1 for this broker.
 
-        Only in-sync followers in the rack that have the offset are considered.
+        The replica is an in-sync follower in that rack that has the offset (KIP-392).
         """
         racks = self._controller.racks
         selects = self.manager.broker_config.replica_selector_class == _BY_RACK
@@ -403,7 +398,7 @@ class ClusterNode(Nodes):
     def elect(self, topic_partition: TopicPartition, *, unclean: bool) -> bool:
         """Elect the preferred replica, or any live replica if the election is unclean.
 
-        Returns whether the leader has changed.
+        Return whether the leader has changed.
         """
         state = self._controller.state(topic_partition)
         alive = self._controller.alive
@@ -429,7 +424,7 @@ class ClusterNode(Nodes):
     # -- requests that wait --------------------------------------------------------------
 
     def check_append(self, topic_partition: TopicPartition) -> Leadership:
-        """Return the leader role; raise an error if fewer than `min.insync.replicas` are in sync.
+        """Return the leader role if at least `min.insync.replicas` replicas are in sync.
 
         Raises
         ------
@@ -440,13 +435,13 @@ class ClusterNode(Nodes):
     def delayed_append(
         self, topic_partition: TopicPartition, last_offset: int, role: object
     ) -> DelayedProduce:
-        """Return an operation that waits until all in-sync replicas have an offset."""
+        """Return an operation that waits until an offset is replicated."""
         return self._replicas.delayed_append(topic_partition, last_offset, role)
 
     def delete_records(
         self, topic_partition: TopicPartition, before_offset: int
     ) -> DelayedDeleteRecords:
-        """Delete records. Return an operation that waits for all live replicas."""
+        """Delete records on the leader. Return an operation that waits for all live replicas."""
         self.log(topic_partition)  # raises an error if another broker is the leader
         start_offset = self.manager.delete_records(topic_partition, before_offset)
         return DelayedDeleteRecords(self._replicas, topic_partition, start_offset)
